@@ -1,0 +1,176 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one exception family. Everything the collection raises on purpose is a TgpError."""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class TgpError(Exception):
+    """A failure that a person can act on.
+
+    ``message`` says what failed and where, ``remedy`` what to do about it. ``details`` are machine-readable facts
+    (cloud, status, field, path ...) that end up in the module result under ``error``. No secret may be put in any of them.
+    """
+
+    kind = "error"
+
+    def __init__(self, message: str, *, remedy: str = "", **details: t.Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.details = {key: value for key, value in details.items() if value is not None}
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}".strip() if self.remedy else self.message
+
+
+class InvalidInput(TgpError):
+    """The user's input is wrong; nothing was done. ``problems`` lists every fault found, one sentence each."""
+
+    kind = "invalid_input"
+
+    def __init__(self, message: str, *, problems: t.Sequence[str] = (), **details: t.Any) -> None:
+        super().__init__(message, problems=list(problems) or None, **details)
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        lines = [super().__str__(), *(f"  - {problem}" for problem in self.problems)]
+        return "\n".join(lines)
+
+
+class MissingLibrary(TgpError):
+    """A Python library is not installed in the interpreter that runs the module."""
+
+    kind = "missing_library"
+
+
+class Locked(TgpError):
+    """Another run holds the run lock."""
+
+    kind = "lock_busy"
+
+
+class LockLost(TgpError):
+    """The run lock was taken over by somebody else; this run must not act any more."""
+
+    kind = "lock_lost"
+
+
+class TimedOut(TgpError):
+    """A wait reached its deadline."""
+
+    kind = "timeout"
+
+
+# ---- answers of remote services ------------------------------------------------------------------------------------
+
+
+class ApiError(TgpError):
+    """A remote service answered with an error, or not at all.
+
+    ``service`` names the account or API ("lambda", "tailscale", "kubernetes"), ``status`` the HTTP status if there was one,
+    ``code`` the service's own error code, ``body`` the decoded JSON error body (secrets removed) for callers that switch on it.
+    """
+
+    kind = "api"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        service: str = "",
+        status: int | None = None,
+        code: str | None = None,
+        body: t.Any = None,
+        **details: t.Any,
+    ) -> None:
+        super().__init__(message, service=service or None, status=status, code=code, **details)
+        self.service = service
+        self.status = status
+        self.code = code
+        self.body = body
+
+
+class Unauthorized(ApiError):
+    """401: the credential is missing, wrong, expired or revoked."""
+
+    kind = "auth"
+
+
+class Forbidden(ApiError):
+    """403: the credential is good but lacks a right."""
+
+    kind = "forbidden"
+
+
+class NotFound(ApiError):
+    """404 or 410 of the thing asked for."""
+
+    kind = "not_found"
+
+
+class Conflict(ApiError):
+    """409 or 412: somebody else changed it, or it exists."""
+
+    kind = "conflict"
+
+
+class RateLimited(ApiError):
+    """429, also after the allowed waits. ``retry_after`` in seconds if the service said so."""
+
+    kind = "rate"
+
+    def __init__(self, message: str, *, retry_after: float | None = None, **details: t.Any) -> None:
+        super().__init__(message, retry_after=retry_after, **details)
+        self.retry_after = retry_after
+
+
+class ServerError(ApiError):
+    """5xx. For a write the outcome is unknown."""
+
+    kind = "server"
+
+
+class Unreachable(ApiError):
+    """The request was never sent (name resolution, refused connection, TLS refusal): nothing happened over there."""
+
+    kind = "unreachable"
+
+
+class LostAnswer(ApiError):
+    """The request was sent and no usable answer came: whether it took effect is unknown."""
+
+    kind = "lost"
+
+
+class BadShape(ApiError):
+    """The answer is not of the documented form. Never read as "empty"."""
+
+    kind = "bad_shape"
+
+
+# ---- renting -------------------------------------------------------------------------------------------------------
+
+
+class LaunchRefused(TgpError):
+    """The cloud definitely did not make the machine (L-14).
+
+    ``reason`` is one of capacity, conflict, quota, balance, auth, invalid, rate. ``instance_id`` is set when the refusal
+    nevertheless left a machine behind that has to be destroyed.
+    """
+
+    kind = "launch_refused"
+
+    def __init__(self, message: str, *, reason: str, instance_id: str | None = None, **details: t.Any) -> None:
+        super().__init__(message, reason=reason, instance_id=instance_id, **details)
+        self.reason = reason
+        self.instance_id = instance_id
+
+
+class LaunchUnknown(TgpError):
+    """The create call may or may not have made a machine: look it up by name, never repeat it blindly (L-2)."""
+
+    kind = "launch_unknown"

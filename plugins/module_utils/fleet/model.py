@@ -1,0 +1,514 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The words of the collection as frozen records: what exists (offers, instances, devices, nodes, pods) and what we remember.
+
+Units: money is Decimal US dollars per hour, GPU and system memory MiB, disk GiB, time aware UTC datetimes, durations seconds.
+``None`` always means "unknown" or "not said", never zero. Collections are tuples; a collection that could not be read is None.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+Labels = t.Mapping[str, str]
+
+
+class Phase(str, enum.Enum):
+    """Phases of a claim (L-2), in their order."""
+
+    PENDING = "Pending"
+    PROVISIONING = "Provisioning"
+    BOOTING = "Booting"
+    JOINING = "Joining"
+    READY = "Ready"
+    TERMINATING = "Terminating"
+    FAILED = "Failed"
+
+
+class InstanceState(str, enum.Enum):
+    """What a cloud says of a machine, in our words. UNKNOWN = a word of the cloud we do not know: not ready, not gone."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class Lane(str, enum.Enum):
+    """How a rented machine becomes useful (docs/architecture.md)."""
+
+    TALOS = "talos"
+    TAKEOVER = "takeover"
+    KUBELET = "kubelet"
+    SERVICE = "service"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Capability:
+    """What a cloud can do, as data. One record per cloud file; decisions read it instead of asking for names.
+
+    ``lanes``: lanes its machines can serve, best first. ``user_data_limit``: bytes, None = it carries none. ``tags``: own marks can be
+    set at launch. ``created_time``: its list tells when a machine was made. ``registration_timeout``: seconds of L-11.
+    ``billing_granularity``: seconds; a started unit is billed whole. ``terminal``: its own words for "gone and not billed".
+    """
+
+    cloud: str
+    lanes: tuple[Lane, ...]
+    spot: bool = False
+    stop: bool = False
+    tags: bool = False
+    created_time: bool = False
+    user_data_limit: int | None = None
+    registration_timeout: int = 1200
+    billing_granularity: int = 1
+    terminal: frozenset[str] = frozenset()
+    credential_env: tuple[str, ...] = ()
+    rented: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Offer:
+    """Something a cloud would rent now. ``price_hour`` is the total for the whole machine, disk and fixed fees included.
+
+    ``model`` is the canonical GPU name (fleet/gpus.py), ``gpu_memory_mib`` is per GPU. ``region`` is our standard region
+    ("us-east", "us-west", "eu-central" ...) or the cloud's own word where none fits; ``cloud_region`` is always the cloud's.
+    ``available`` None = the cloud does not count.
+    """
+
+    cloud: str
+    id: str
+    instance_type: str
+    model: str
+    gpu_count: int
+    price_hour: Decimal | None
+    region: str = ""
+    cloud_region: str = ""
+    gpu_memory_mib: int | None = None
+    vcpus: int | None = None
+    memory_mib: int | None = None
+    disk_gib: int | None = None
+    spot: bool = False
+    storage_price_hour: Decimal = Decimal(0)
+    available: int | None = None
+    reliability: Decimal | None = None
+    host_id: str = ""
+    arch: str = "amd64"
+    lanes: tuple[Lane, ...] = ()
+    seen: datetime | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Instance:
+    """A rented (or powered-on) machine as its cloud lists it. ``marks`` are tags or labels of ours found on it."""
+
+    cloud: str
+    id: str
+    name: str
+    state: InstanceState
+    raw_state: str = ""
+    created: datetime | None = None
+    price_hour: Decimal | None = None
+    ip: str = ""
+    private_ip: str = ""
+    region: str = ""
+    instance_type: str = ""
+    model: str = ""
+    gpu_count: int | None = None
+    host_id: str = ""
+    marks: Labels = dataclasses.field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def gone(self) -> bool:
+        """True when it exists no more and is not billed."""
+        return self.state is InstanceState.TERMINATED
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """Everything a cloud needs to make one machine. ``user_data`` is a secret. ``marks`` become tags where the cloud has them."""
+
+    name: str
+    offer: Offer
+    user_data: str | None = None
+    marks: Labels = dataclasses.field(default_factory=dict)
+    max_price_hour: Decimal | None = None
+    settings: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Device:
+    """An entry of the mesh. ``hostname`` is what the node asked for, ``name`` what the mesh made of it ("-1" suffix possible)."""
+
+    id: str
+    hostname: str
+    name: str = ""
+    addresses: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    online: bool | None = None
+    created: datetime | None = None
+    last_seen: datetime | None = None
+    ephemeral: bool = False
+    external: bool = False
+    authorized: bool = True
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MeshKey:
+    """An enrolment key without its secret. ``description`` names the node it was made for."""
+
+    id: str
+    description: str
+    created: datetime | None = None
+    expires: datetime | None = None
+    invalid: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node. ``value`` may be empty."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """A Kubernetes Node. ``ready`` None = condition Unknown or absent; ``ready_since`` = its last transition."""
+
+    name: str
+    uid: str
+    created: datetime
+    ready: bool | None
+    ready_since: datetime | None = None
+    ready_message: str = ""
+    unschedulable: bool = False
+    labels: Labels = dataclasses.field(default_factory=dict)
+    annotations: Labels = dataclasses.field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    allocatable: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    addresses: tuple[str, ...] = ()
+    os_image: str = ""
+    kubelet_version: str = ""
+    resource_version: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod, reduced to what decisions need. ``requests`` are effective requests (L-17), only GPU resources by default.
+
+    ``owner_kind`` and ``owner_api`` are those of the controlling owner, empty without one. ``finished`` is the latest end of a
+    container once the phase is Succeeded or Failed. ``deletion`` includes the grace period, as the API server writes it.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    node: str = ""
+    owner_kind: str = ""
+    owner_api: str = ""
+    mirror: bool = False
+    deletion: datetime | None = None
+    created: datetime | None = None
+    started: datetime | None = None
+    finished: datetime | None = None
+    requests: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    labels: Labels = dataclasses.field(default_factory=dict)
+    annotations: Labels = dataclasses.field(default_factory=dict)
+    grace_seconds: int = 30
+    priority_class: str = ""
+    empty_dir: bool = False
+    nominated_node: str = ""
+    waiting: str = ""
+
+
+# ---- what we remember ----------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deletion:
+    """Why and how far a claim is being taken down. ``requested`` is set at the decision, ``started`` at the first destroy call."""
+
+    reason: str
+    requested: datetime
+    started: datetime | None = None
+    drain_deadline: datetime | None = None
+    last_error: str = ""
+    attempts: int = 0
+    force: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attempt:
+    """One create call of a claim: what was tried and how it ended (result: ok, refused, unknown)."""
+
+    time: datetime
+    offer: str
+    result: str
+    error_class: str = ""
+    message: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Claim:
+    """The record "we want, have or had this machine" (L-2). Written before the first billable call; holds no secret.
+
+    ``pool`` is "namespace/name". ``offer`` is the offer being tried or rented, ``candidates`` the ones to try after it.
+    ``ids_seen`` are all machine ids ever handed out under this name. ``expected_gpus`` is what must become allocatable.
+    """
+
+    name: str
+    pool: str
+    node_class: str
+    cloud: str
+    lane: Lane
+    phase: Phase
+    phase_since: datetime
+    created: datetime
+    offer: Offer
+    reserved_price: Decimal
+    candidates: tuple[Offer, ...] = ()
+    index: int = 0
+    expected_gpus: int = 0
+    launch_started: datetime | None = None
+    unknown_since: datetime | None = None
+    instance_id: str = ""
+    ids_seen: tuple[str, ...] = ()
+    price_paid: Decimal | None = None
+    ip: str = ""
+    node_name: str = ""
+    node_uid: str = ""
+    mesh_backend: str = ""
+    mesh_key_id: str = ""
+    mesh_device_id: str = ""
+    token_id: str = ""
+    mesh_seen: datetime | None = None
+    registered: datetime | None = None
+    initialized: datetime | None = None
+    idle_since: datetime | None = None
+    blocked_until: datetime | None = None
+    blocked_times: int = 0
+    gone_since: datetime | None = None
+    generation: str = ""
+    deletion: Deletion | None = None
+    attempts: tuple[Attempt, ...] = ()
+    history: tuple[tuple[datetime, str, str], ...] = ()
+    version: str = ""  # of the store (resourceVersion); not part of the record itself
+
+    @property
+    def price(self) -> Decimal:
+        """Dollars per hour that count against limits."""
+        return self.reserved_price if self.price_paid is None else self.price_paid
+
+
+# ---- one look at the world -----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CloudView:
+    """What one cloud answered in this run. ``instances`` or ``offers`` None = that read failed, ``problem`` says how."""
+
+    instances: tuple[Instance, ...] | None = None
+    offers: tuple[Offer, ...] | None = None
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything observed in one run (L-12 order: clouds, mesh, nodes, pods, claims). None = could not be read."""
+
+    now: datetime
+    cluster_id: str
+    clouds: t.Mapping[str, CloudView]
+    devices: tuple[Device, ...] | None = None
+    keys: tuple[MeshKey, ...] | None = None
+    nodes: tuple[Node, ...] | None = None
+    pods: tuple[Pod, ...] | None = None
+    claims: tuple[Claim, ...] | None = None
+    findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
+    blocks: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
+
+
+# ---- what the user wants -------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Requirement:
+    """One requirement on offer labels (L-13): operator In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SecretRef:
+    """A key of a Kubernetes Secret."""
+
+    name: str
+    key: str
+    namespace: str = "tgp-system"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machine:
+    """One own machine behind power webhooks (L-21)."""
+
+    name: str
+    gpu_count: int
+    scale_up_endpoint: str
+    scale_down_endpoint: str
+    gpu_type: str = ""
+    gpu_memory_mib: int | None = None
+    node_name: str = ""
+    status_endpoint: str = ""
+    hourly_cost: Decimal = Decimal(0)
+    region: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CloudChoice:
+    """One entry of a class's ``providers``. ``settings`` are the cloud's own options (image, ssh key ...)."""
+
+    cloud: str
+    priority: int = 0
+    enabled: bool = True
+    credentials: SecretRef | None = None
+    machines: tuple[Machine, ...] = ()
+    settings: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MeshChoice:
+    """The class's mesh: ``backend`` tailscale (also headscale) or none."""
+
+    backend: str = "tailscale"
+    tags: tuple[str, ...] = ()
+    ephemeral: bool = True
+    accept_routes: bool = False
+    advertise_routes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeClass:
+    """GPUNodeClass: infrastructure, credentials, limits."""
+
+    name: str
+    clouds: tuple[CloudChoice, ...]
+    template: str | None = None
+    template_ref: SecretRef | None = None
+    talos_image: str = ""
+    mesh: MeshChoice = MeshChoice()
+    gpu_types: tuple[str, ...] = ()
+    gpu_memory_mib: int | None = None
+    gpu_count: int | None = None
+    spot_allowed: bool = False
+    max_nodes: int | None = None
+    max_hourly_cost: Decimal | None = None
+    resources: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    strategy: str = "weighted"
+    generation: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pool:
+    """GPUNodePool, or a GPURequest as a pool of one node (``request`` True). ``nodes`` = machines wanted by provision."""
+
+    namespace: str
+    name: str
+    node_class: str
+    requirements: tuple[Requirement, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    labels: Labels = dataclasses.field(default_factory=dict)
+    annotations: Labels = dataclasses.field(default_factory=dict)
+    lanes: tuple[Lane, ...] = ()
+    max_hourly_price: Decimal | None = None
+    max_nodes: int | None = None
+    min_nodes: int = 0
+    weight: int = 0
+    consolidate_after: int | None = 600
+    consolidation_policy: str = "WhenIdle"
+    expire_after: int | None = None
+    termination_grace: int = 600
+    drain_timeout: int = 600
+    min_age: int = 600
+    registration_timeout: int | None = None
+    idle_mode: str = "workload"
+    gpu_wait: str = "all"
+    request: bool = False
+    cloud: str = ""
+    generation: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wishes:
+    """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted now (None: as they are)."""
+
+    classes: t.Mapping[str, NodeClass]
+    pools: tuple[Pool, ...]
+    nodes: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Action:
+    """One step of a plan, with its reason and its price.
+
+    ``kind``: launch (new claim to be written and launched), resume (a claim of an earlier run goes on), update (claim facts to be
+    written), annotate (node annotation idle-since set or removed), destroy (claim gets its deletion; drain, then teardown),
+    delete_node, delete_device, delete_key (leftovers without a claim), report (nothing is done). ``claim`` is the claim as it shall
+    be written; ``target`` the node name, device id or key id for leftovers; ``price_hour`` what it adds (+) or saves (-).
+    """
+
+    kind: str
+    name: str
+    reason: str
+    detail: str = ""
+    pool: str = ""
+    claim: Claim | None = None
+    target: str = ""
+    uid: str = ""
+    value: str | None = None
+    price_hour: Decimal = Decimal(0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Machines that were wanted and will not come: how many, and the first reason. ``rejected`` counts offers per reason."""
+
+    pool: str
+    missing: int
+    reason: str
+    rejected: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run would do. Pure data: the same observation and wishes always give the same plan (I-8).
+
+    ``findings`` replaces the stored list of first sightings (two-run rule). ``problems`` make the play fail at its end.
+    """
+
+    actions: tuple[Action, ...] = ()
+    shortfall: tuple[Shortfall, ...] = ()
+    warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)

@@ -1,0 +1,305 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one way out. Everything that leaves this process by HTTP goes through :class:`Api`.
+
+Rules (each is money): a read is retried with full jitter inside a deadline, a write is sent once; ``Retry-After`` is honoured but
+clamped; a write without a usable answer is LostAnswer, never repeated here; an answer that is not the documented form is BadShape;
+calls are paced per account across all processes of this machine (pace.py); no credential appears in any exception or log line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import email.utils
+import random
+import time
+import typing as t
+from datetime import timezone
+
+from . import errors
+from .clock import Clock, SystemClock
+from .libs import lazy
+from .pace import Pace
+from .redact import redact, redact_all
+
+if t.TYPE_CHECKING:
+    import httpx
+else:
+    httpx = lazy("httpx")
+
+_BY_STATUS: dict[int, type[errors.ApiError]] = {
+    401: errors.Unauthorized,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    410: errors.NotFound,
+    412: errors.Conflict,
+    429: errors.RateLimited,
+}
+_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+_READS = frozenset({"GET", "HEAD"})
+_NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError", "InvalidURL")
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """One HTTP answer: ``status``, lower-case ``headers``, raw ``text`` and the decoded ``json`` (None when it is not JSON)."""
+
+    status: int
+    headers: t.Mapping[str, str]
+    text: str
+    json: t.Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Retry:
+    """How long and how often a read may be tried again. All seconds; pauses are drawn from 0 … min(cap, base·2ⁿ)."""
+
+    tries: int = 5
+    base: float = 1.0
+    cap: float = 30.0
+    deadline: float = 90.0
+
+
+def code_and_message(body: t.Any, text: str) -> tuple[str | None, str]:
+    """The service's own code and sentence, out of the error bodies in use; falls back to the start of the text."""
+    if isinstance(body, dict):
+        inner = body.get("error")
+        if isinstance(inner, dict):
+            return inner.get("code"), " ".join(str(inner[key]) for key in ("message", "suggestion") if inner.get(key))
+        for key in ("message", "error_description", "error", "detail", "title"):
+            if body.get(key):
+                return body.get("code") or body.get("reason"), str(body[key])
+    plain = " ".join(text.split())
+    return None, plain[:200]
+
+
+class Api:
+    """One account of one service.
+
+    ``service`` is its name in messages. ``headers`` carry the credential (never printed). ``transport`` replaces the network in
+    tests. ``pace`` limits calls per account. ``auth_hint`` is the remedy printed with a 401. ``clock`` decides what a second is.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        base_url: str,
+        *,
+        headers: t.Mapping[str, str] | None = None,
+        auth: t.Any = None,
+        transport: httpx.BaseTransport | None = None,
+        verify: t.Any = True,
+        cert: t.Any = None,
+        timeout: float = 30.0,
+        pace: Pace | None = None,
+        retry: Retry = Retry(),
+        clock: Clock | None = None,
+        auth_hint: str = "",
+        explain: t.Callable[[t.Any, str], tuple[str | None, str]] = code_and_message,
+    ) -> None:
+        self.service = service
+        self.base_url = base_url.rstrip("/")
+        self.clock = clock or SystemClock()
+        self._retry = retry
+        self._pace = pace
+        self._hint = auth_hint
+        self._explain = explain
+        if not self.base_url.startswith(("http://", "https://")):
+            raise errors.InvalidInput(f"{service}: the address {base_url!r} is not an http(s) URL.", remedy="Write https://host.")
+        self._client = httpx.Client(
+            base_url=self.base_url,
+            headers={"accept": "application/json", "user-agent": "tgp.gpu", **(headers or {})},
+            auth=auth,
+            transport=transport,
+            verify=verify,
+            cert=cert,
+            timeout=httpx.Timeout(timeout, connect=min(timeout, 10.0)),
+            limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
+            follow_redirects=False,
+            trust_env=transport is None,
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+    # ---- verbs
+
+    def get(self, path: str, *, params: t.Mapping[str, t.Any] | None = None, pace: str = "", **options: t.Any) -> t.Any:
+        """A read; returns decoded JSON (BadShape when it is none)."""
+        return self._json(self.call("GET", path, params=params, pace=pace, **options), f"GET {path}")
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: t.Mapping[str, t.Any] | None = None,
+        json: t.Any = None,
+        content: str | bytes | None = None,
+        data: t.Mapping[str, str] | None = None,
+        headers: t.Mapping[str, str] | None = None,
+        pace: str = "",
+        idempotent: bool | None = None,
+        ok: t.Collection[int] = (),
+        timeout: float | None = None,
+    ) -> Answer:
+        """Send a request and return the answer of a 2xx (or of a status in ``ok``); anything else is raised.
+
+        ``idempotent`` True lets a write be retried like a read (a delete that may be repeated). ``pace`` names the bucket of the
+        account's pacing ("" = the general one).
+        """
+        repeatable = method in _READS if idempotent is None else idempotent
+        started = time.monotonic()
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self._once(method, path, params, json, content, data, headers, pace, ok, timeout)
+            except errors.ApiError as error:
+                pause = self._pause(error, attempt, repeatable)
+                passed = (time.monotonic() - started) * self.clock.speed
+                if pause is None or attempt >= self._retry.tries or passed + pause > self._retry.deadline:
+                    raise
+                self.clock.sleep(pause)
+
+    def stream(
+        self, path: str, *, params: t.Mapping[str, t.Any] | None = None, timeout: float = 60.0
+    ) -> t.ContextManager[t.Iterator[str]]:
+        """Open a GET whose lines arrive over time (a watch). ``timeout`` is the longest silence, real seconds."""
+        return _Lines(self, path, dict(params or {}), timeout)
+
+    # ---- inside
+
+    def _once(self, method, path, params, json, content, data, headers, pace, ok, timeout) -> Answer:  # type: ignore[no-untyped-def]
+        if self._pace is not None:
+            self._pace.wait(pace, self.clock)
+        what = f"{method} {path}"
+        options: dict[str, t.Any] = {} if timeout is None else {"timeout": timeout}
+        try:
+            response = self._client.request(
+                method, path, params=params, json=json, content=content, data=data, headers=headers, **options
+            )
+            text = response.text
+        except httpx.HTTPError as error:
+            raise self._transport_error(what, error) from error
+        except httpx.InvalidURL as error:
+            raise errors.Unreachable(f"{self.service}: {what} has no valid address: {error}", service=self.service) from error
+        answer = Answer(response.status_code, {k.lower(): v for k, v in response.headers.items()}, text, _decode(response))
+        if 200 <= answer.status < 300 or answer.status in ok:
+            return answer
+        raise self.error(what, answer)
+
+    def _transport_error(self, what: str, error: Exception) -> errors.ApiError:
+        name = type(error).__name__
+        reason = redact(str(error)) or name
+        if name in _NOT_SENT:
+            return errors.Unreachable(
+                f"{self.service}: {what} could not be sent to {self.base_url}: {reason}.",
+                remedy="Check the address, name resolution and the network.",
+                service=self.service,
+            )
+        return errors.LostAnswer(f"{self.service}: no answer to {what} ({name}: {reason}).", service=self.service)
+
+    def error(self, what: str, answer: Answer) -> errors.ApiError:
+        """The exception that stands for a non-2xx answer."""
+        code, sentence = self._explain(answer.json, answer.text)
+        status = answer.status
+        kind = _BY_STATUS.get(status, errors.ServerError if status >= 500 else errors.ApiError)
+        if 300 <= status < 400:
+            kind, sentence = errors.BadShape, f"redirect to {answer.headers.get('location', 'nowhere')}, not followed"
+        details: dict[str, t.Any] = {"service": self.service, "status": status, "code": code, "body": redact_all(answer.json)}
+        if kind is errors.RateLimited:
+            details["retry_after"] = retry_after(answer.headers, self.clock)
+        remedy = self._hint if kind is errors.Unauthorized else ""
+        message = f"{self.service}: {what} was answered {status}{f' {code}' if code else ''}: {redact(sentence) or 'no text'}."
+        if request_id := answer.headers.get("x-tailscale-request-id"):
+            message += f" (request {request_id})"
+        return kind(message, remedy=remedy, **details)
+
+    def _pause(self, error: errors.ApiError, attempt: int, repeatable: bool) -> float | None:
+        """Seconds to wait before another try, None = do not try again."""
+        if isinstance(error, errors.Unreachable):
+            pass  # never sent: a repetition cannot do harm
+        elif not repeatable:
+            return None
+        elif not isinstance(error, errors.LostAnswer) and error.status not in _TRANSIENT:
+            return None
+        if isinstance(error, errors.RateLimited) and error.retry_after is not None:
+            return min(max(error.retry_after, 1.0), 60.0)
+        return random.uniform(0, min(self._retry.cap, self._retry.base * 2 ** (attempt - 1)))
+
+    def _json(self, answer: Answer, what: str) -> t.Any:
+        if answer.json is None:
+            raise self.bad_shape(what, "it is not JSON")
+        return answer.json
+
+    def bad_shape(self, what: str, why: str) -> errors.BadShape:
+        """The exception for an answer of a form nobody documented."""
+        return errors.BadShape(
+            f"{self.service}: the answer to {what} is not understood: {why}. It is not taken as an empty list.",
+            remedy="A proxy, an outage page or a change of the API; look at the address and try again later.",
+            service=self.service,
+        )
+
+    def expect(self, value: t.Any, kind: type, what: str, field: str = "the answer") -> t.Any:
+        """``value`` if it is a ``kind``, else BadShape naming the field."""
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise self.bad_shape(what, f"{field} should be a {kind.__name__} and is {type(value).__name__}")
+        return value
+
+
+class _Lines:
+    """Context manager of :meth:`Api.stream`."""
+
+    def __init__(self, api: Api, path: str, params: dict[str, t.Any], timeout: float) -> None:
+        self._api, self._path, self._params, self._timeout = api, path, params, timeout
+
+    def __enter__(self) -> t.Iterator[str]:
+        client = self._api._client
+        request = client.build_request("GET", self._path, params=self._params, timeout=httpx.Timeout(self._timeout, connect=10.0))
+        try:
+            self._response = client.send(request, stream=True)
+        except httpx.HTTPError as error:
+            raise self._api._transport_error(f"GET {self._path}", error) from error
+        if self._response.status_code != 200:
+            text = self._response.read().decode("utf-8", "replace")
+            answer = Answer(self._response.status_code, dict(self._response.headers), text, _decode(self._response))
+            self._response.close()
+            raise self._api.error(f"GET {self._path}", answer)
+        return self._iterate()
+
+    def _iterate(self) -> t.Iterator[str]:
+        try:
+            yield from self._response.iter_lines()
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            raise self._api._transport_error(f"GET {self._path}", error) from error
+
+    def __exit__(self, *_exc: object) -> None:
+        self._response.close()
+
+
+def _decode(response: httpx.Response) -> t.Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None
+
+
+def retry_after(headers: t.Mapping[str, str], clock: Clock) -> float | None:
+    """Seconds of a ``Retry-After`` header (number or HTTP date), None when absent or unreadable."""
+    value = headers.get("retry-after", "").strip()
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        moment = email.utils.parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return max(0.0, (moment - clock.now()).total_seconds())

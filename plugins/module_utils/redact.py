@@ -1,0 +1,49 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keeps secrets out of every text that leaves the process.
+
+Secrets are registered by value as soon as they are known (options, minted keys, tokens); texts pass through :func:`redact`.
+The register is per process on purpose: a leak is a property of the process, not of one object.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+MASK = "********"
+_MIN_LENGTH = 6  # shorter values would blank innocent text
+_known: set[str] = set()
+_PATTERNS = (
+    re.compile(r"tskey-[A-Za-z0-9-]+"),
+    re.compile(r"hskey-[A-Za-z0-9-]+"),
+    re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=:-]{6,}"),
+    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.S),
+)
+
+
+def register(*secrets: str | None) -> None:
+    """Remember values that must never be printed. Empty and very short values are ignored."""
+    _known.update(secret for secret in secrets if secret and len(secret) >= _MIN_LENGTH)
+
+
+def redact(text: str) -> str:
+    """``text`` with every known secret and everything that looks like one masked."""
+    for secret in sorted(_known, key=len, reverse=True):
+        if secret in text:
+            text = text.replace(secret, MASK)
+    for pattern in _PATTERNS:
+        text = pattern.sub(MASK, text)
+    return text
+
+
+def redact_all(value: t.Any) -> t.Any:
+    """The same for every string inside a JSON-like value."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {redact_all(key): redact_all(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [redact_all(item) for item in value]
+    return value

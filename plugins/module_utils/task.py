@@ -1,0 +1,115 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a module sees of Ansible, and the only place where an error of ours becomes a failed result.
+
+A module is ``SPEC`` (arguments of AnsibleModule) and ``run(task) -> dict``. The same ``run`` serves a real module process
+(:func:`main`) and the controller (``plugins/action/in_process.py``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .clock import Clock, from_environment
+from .errors import TgpError
+from .redact import redact, redact_all, register
+
+if t.TYPE_CHECKING:
+    import httpx
+
+
+def _silent(_line: str) -> None:
+    """Nothing listens."""
+
+
+def _network(_base_url: str) -> httpx.BaseTransport | None:
+    """No special transport: use the network."""
+    return None
+
+
+@dataclasses.dataclass
+class Task:
+    """One module call.
+
+    ``progress`` prints a line at once (a real module process cannot; there it is silent), ``warn`` adds a warning to the
+    result. ``transport`` maps a base URL to an httpx transport; tests mount a WSGI app there, None means the network.
+    """
+
+    params: dict[str, t.Any]
+    check_mode: bool = False
+    diff_mode: bool = False
+    progress: t.Callable[[str], None] = _silent
+    warn: t.Callable[[str], None] = _silent
+    clock: Clock = dataclasses.field(default_factory=from_environment)
+    transport: t.Callable[[str], httpx.BaseTransport | None] = _network
+
+    def __post_init__(self) -> None:
+        say, caution = self.progress, self.warn
+        self.progress = lambda line: say(redact(line))
+        self.warn = lambda line: caution(redact(line))
+
+
+Spec = dict[str, t.Any]
+Run = t.Callable[[Task], "dict[str, t.Any]"]
+
+
+def secret_values(spec: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) -> list[str]:
+    """The values of all options marked no_log, nested ones included."""
+    found: list[str] = []
+    for name, option in spec.items():
+        value = params.get(name)
+        if value is None:
+            continue
+        if option.get("no_log"):
+            found.extend(_strings(value))
+        elif option.get("options"):
+            for item in value if isinstance(value, list) else [value]:
+                found.extend(secret_values(option["options"], item or {}))
+    return found
+
+
+def _strings(value: t.Any) -> t.Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _strings(item)
+
+
+def execute(spec: Spec, run: Run, task: Task) -> dict[str, t.Any]:
+    """Run a module's ``run`` and return a result without secrets; a TgpError becomes ``failed`` with ``msg`` and ``error``."""
+    register(*secret_values(spec["argument_spec"], task.params))
+    try:
+        return t.cast("dict[str, t.Any]", _public(run(task)))
+    except TgpError as error:
+        return failure(error)
+
+
+def failure(error: TgpError) -> dict[str, t.Any]:
+    """The failed result that stands for ``error``."""
+    result = {"failed": True, "msg": str(error), "error": {"kind": error.kind, **error.details}}
+    result.update(getattr(error, "result", {}))
+    return t.cast("dict[str, t.Any]", redact_all(result))
+
+
+def _public(result: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Redacted, but for the values a module returns on purpose and marks by ``_reveal`` (a list of top-level keys)."""
+    reveal = result.pop("_reveal", ())
+    return {key: (value if key in reveal else redact_all(value)) for key, value in result.items()}
+
+
+def main(spec: Spec, run: Run) -> None:
+    """Entry point of a real module process."""
+    from ansible.module_utils.basic import AnsibleModule
+
+    module = AnsibleModule(**spec)
+    task = Task(params=module.params, check_mode=module.check_mode, diff_mode=module._diff, warn=module.warn)
+    result = execute(spec, run, task)
+    if result.get("failed"):
+        module.fail_json(**result)
+    module.exit_json(**result)

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The sandbox's time: it can run faster than real time and be moved forward, and others can follow it through a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from datetime import datetime, timezone
+
+
+class SimClock:
+    """Aware UTC ``now()``; ``sleep`` in simulated seconds; ``advance`` moves it forward at once.
+
+    With ``path`` the clock is written there for the collection's ``TGP_CLOCK_FILE`` each time it changes.
+    """
+
+    def __init__(self, speed: float = 1.0, path: str | None = None, start: float | None = None) -> None:
+        if speed <= 0:
+            raise ValueError("speed must be above zero")
+        self.speed = speed
+        self._path = path
+        self._real = time.time()
+        self._world = self._real if start is None else start
+        self._changed = threading.Condition()
+        self._publish()
+
+    def _publish(self) -> None:
+        if self._path is None:
+            return
+        temporary = f"{self._path}.new"
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump({"real": self._real, "world": self._world, "speed": self.speed}, file)
+        os.replace(temporary, self._path)
+
+    def seconds(self) -> float:
+        """Simulated unix time."""
+        return self._world + (time.time() - self._real) * self.speed
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.seconds(), timezone.utc)
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward (never back: bills and deadlines would lie)."""
+        if seconds < 0:
+            raise ValueError("the clock cannot go back")
+        with self._changed:
+            self._world, self._real = self.seconds() + seconds, time.time()
+            self._publish()
+            self._changed.notify_all()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait that many simulated seconds; wakes at once when the clock is moved past the end."""
+        end = self.seconds() + seconds
+        with self._changed:
+            while (left := end - self.seconds()) > 0:
+                self._changed.wait(left / self.speed)

@@ -1,0 +1,114 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one truth of the sandbox: which machines exist, what they cost, and what every emulator shows a view of."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import threading
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+from .clock import SimClock
+
+if t.TYPE_CHECKING:
+    from .tailnet import Tailnet
+
+
+@dataclasses.dataclass
+class Offer:
+    """A machine type in a region: ``stock`` machines are left. ``price_hour`` is what is really billed."""
+
+    cloud: str
+    type: str
+    region: str
+    price_hour: Decimal
+    gpu_count: int
+    model: str
+    memory_mib: int
+    stock: int
+    boot_seconds: float
+    details: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class Machine:
+    """A machine that exists or existed. ``state``: booting, active, terminating, terminated (webhook machines: off, starting, on,
+    stopping). ``payload`` is what the cloud hands it at boot. ``steps`` are (time, step, text) of its own boot story, ``console`` its
+    boot log. ``ended`` stops the bill."""
+
+    id: str
+    cloud: str
+    name: str
+    hostname: str
+    offer: Offer
+    created: datetime
+    state: str = "booting"
+    payload: str | None = None
+    ip: str | None = None
+    private_ip: str | None = None
+    ended: datetime | None = None
+    destroyed: datetime | None = None
+    details: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    steps: list[tuple[datetime, str, str]] = dataclasses.field(default_factory=list)
+    console: list[str] = dataclasses.field(default_factory=list)
+    thread: threading.Thread | None = None
+
+    def billed_seconds(self, now: datetime) -> float:
+        """Seconds billed so far."""
+        return max(0.0, ((self.ended or now) - self.created).total_seconds())
+
+    def cost(self, now: datetime) -> Decimal:
+        """Dollars so far, per second, not rounded."""
+        return self.offer.price_hour * Decimal(str(self.billed_seconds(now))) / Decimal(3600)
+
+
+class World:
+    """State shared by all emulators. Hold ``lock`` while reading or changing it.
+
+    ``on_boot`` is called (in a thread of its own) with each machine that starts to boot; machine.py sets it.
+    """
+
+    def __init__(self, clock: SimClock | None = None, seed: int = 0) -> None:
+        self.clock = clock or SimClock()
+        self.random = random.Random(seed)
+        self.lock = threading.RLock()
+        self.offers: list[Offer] = []
+        self.machines: dict[str, Machine] = {}
+        self.tailnet: Tailnet | None = None
+        self.writes: list[tuple[datetime, str, str]] = []
+        self.calls: dict[str, int] = {}
+        self.on_boot: t.Callable[[Machine], None] = lambda machine: None
+        self.on_end: t.Callable[[Machine], None] = lambda machine: None
+
+    def rent(self, machine: Machine) -> Machine:
+        """A machine comes into being and starts to boot; its bill starts now."""
+        with self.lock:
+            if machine.offer.stock <= 0:
+                raise LookupError("sold out")
+            machine.offer.stock -= 1
+            self.machines[machine.id] = machine
+        self._start(machine)
+        return machine
+
+    def boot(self, machine: Machine) -> None:
+        """Power on a machine that exists already (own machines)."""
+        with self.lock:
+            self.machines[machine.id] = machine
+        self._start(machine)
+
+    def _start(self, machine: Machine) -> None:
+        machine.thread = threading.Thread(target=self.on_boot, args=(machine,), name=f"machine-{machine.name}", daemon=True)
+        machine.thread.start()
+
+    def release(self, machine: Machine) -> None:
+        """The machine ends: bill stops, stock comes back, its kubelet and mesh client fall silent."""
+        with self.lock:
+            if machine.ended is not None:
+                return
+            machine.ended = self.clock.now()
+            machine.offer.stock += 1
+        self.on_end(machine)
