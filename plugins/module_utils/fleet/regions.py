@@ -1,0 +1,45 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Standard regions: one word for a part of the world, so that a wish can name a region without naming a cloud.
+
+Form: ``<area>-<part>``, areas us, eu, asia, me, australia; parts are compass points. A cloud's region without a standard word keeps its own.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAMED: dict[str, dict[str, str]] = {
+    "lambda": {
+        "us-midwest-1": "us-central",  # Illinois
+        "us-midwest-2": "us-central",  # Ohio
+    },
+    "paperspace": {
+        "ny2": "us-east",
+        "east coast (ny2)": "us-east",
+        "ca1": "us-west",
+        "west coast (ca1)": "us-west",
+        "ams1": "eu-west",
+        "europe (ams1)": "eu-west",
+    },
+}
+_AREAS = {"us": "us", "eu": "eu", "europe": "eu", "asia": "asia", "me": "me", "australia": "australia"}
+_PARTS = "north|south|east|west|central|northeast|northwest|southeast|southwest"
+_NUMBERED = re.compile(rf"({'|'.join(_AREAS)})-({_PARTS})-?\d*")
+
+
+def standard_region(cloud: str, cloud_region: str) -> str:
+    """The standard region of a cloud's own one (``europe-central-1`` → ``eu-central``), else the cloud's own word."""
+    own = cloud_region.strip().lower()
+    named = _NAMED.get(cloud, {}).get(own)
+    if named:
+        return named
+    numbered = _NUMBERED.fullmatch(own)
+    return f"{_AREAS[numbered[1]]}-{numbered[2]}" if numbered else own
+
+
+def region_matches(wish: str, region: str, cloud_region: str) -> bool:
+    """Whether an offer in ``region`` (standard) and ``cloud_region`` (the cloud's word) is in the region ``wish``; case is ignored."""
+    wanted = wish.strip().lower()
+    return bool(wanted) and wanted in (region.lower(), cloud_region.strip().lower())
