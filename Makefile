@@ -1,0 +1,50 @@
+# Two commands do everything: `make demo` and `make test`. They need Python >= 3.11 and make; the rest they install into .venv.
+
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+export PATH := $(BIN):$(PATH)
+PYTHON ?= $(shell for v in 3.13 3.12 3.11; do for e in "" "env PYENV_VERSION=$$v"; do \
+  $$e python$$v -c "import venv, ensurepip" 2>/dev/null && echo $$e python$$v && exit; done; done; echo python3)
+
+.PHONY: demo test unit check sanity lint types bench sandbox clean plane
+
+demo: $(VENV)/.demo  ## rent, join, list, reap on the sandbox, and the bill
+	@$(BIN)/python -m sandbox.demo
+
+test: $(VENV)/.test  ## every check that this machine can run
+	@$(BIN)/python tests/run.py
+
+unit: $(VENV)/.test  ## the fast tests only
+	@$(BIN)/python -m pytest -q tests/unit tests/contract
+
+check: $(VENV)/.test  ## style and types
+	@$(BIN)/python tests/run.py --only style,types
+
+bench: $(VENV)/.test  ## how fast it is, as a table
+	@$(BIN)/python -m tests.bench
+
+sandbox: $(VENV)/.demo  ## a sandbox to play with; Ctrl-C stops it
+	@$(BIN)/python -m sandbox up --env-file .sandbox/env --speed 10
+
+plane: $(VENV)/.test  ## build the real control plane (needs Go) for the cluster tests
+	@$(BIN)/python tests/plane/build.py
+
+clean:
+	rm -rf $(VENV) .cache .sandbox .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/.base: requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed."; exit 1; }
+	@echo "setting up $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check uv
+	@$(BIN)/uv pip install -q --python $(BIN)/python -r requirements.txt -r sandbox/requirements.txt
+	@site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	mkdir -p $$site/ansible_collections/tgp && ln -sfn $(CURDIR) $$site/ansible_collections/tgp/gpu
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.base sandbox/requirements.txt
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.demo tests/requirements.txt
+	@$(BIN)/uv pip install -q --python $(BIN)/python -r tests/requirements.txt
+	@touch $@

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs a module's ``run(task)`` inside the playbook's own worker process.
+
+An ordinary module call spends a third of a second on packing and starting a Python before it does anything, and cannot print a
+line until it ends. Ours run on the controller anyway, so this plugin (wired to each of them in meta/runtime.yml) calls the very
+same function directly: same arguments, same checks, same result, plus live progress. ``async`` still gets a real module process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import typing as t
+
+try:  # paid once per play in the parent process instead of once per task in each worker
+    import httpx  # noqa: F401  # pylint: disable=unused-import
+except ImportError:
+    pass
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ..module_utils.redact import redact
+from ..module_utils.task import Task, execute
+
+_MODULES = "ansible_collections.tgp.gpu.plugins.modules."
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """One class for all modules of the collection; which one is meant comes from the task's action name."""
+
+    _requires_connection = False
+    _supports_async = True
+    _supports_check_mode = True
+
+    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        name = self._task.action.rpartition(".")[2]
+        if self._task.async_val:
+            return t.cast(
+                "dict[str, t.Any]",
+                self._execute_module(module_name=f"tgp.gpu.{name}", task_vars=task_vars, wrap_async=True),
+            )
+        module = importlib.import_module(_MODULES + name)
+        spec = {key: value for key, value in module.SPEC.items() if key != "supports_check_mode"}
+        validation, params = self.validate_argument_spec(**spec)
+        quiet = bool(self._task.no_log)
+        task = Task(
+            params=params,
+            check_mode=bool(self._task.check_mode),
+            diff_mode=bool(self._task.diff),
+            progress=_nothing if quiet else display.display,
+            warn=lambda text: display.warning(redact(text)),
+        )
+        result.update(execute(module.SPEC, module.run, task))
+        return _scrubbed(result, validation._no_log_values)
+
+
+def _nothing(_line: str) -> None:
+    """A task with no_log prints no progress either."""
+
+
+def _scrubbed(result: dict[str, t.Any], secrets: set[str]) -> dict[str, t.Any]:
+    """The result without the values of secret options. From core 2.22 on the core masks them itself."""
+    try:
+        importlib.import_module("ansible.module_utils.secrets")
+    except ImportError:
+        from ansible.module_utils.common.parameters import remove_values
+
+        return t.cast("dict[str, t.Any]", remove_values(result, secrets))
+    return result
