@@ -9,7 +9,12 @@ import json
 import os
 import threading
 import time
+import typing as t
 from datetime import datetime, timezone
+
+
+class ClockClosed(Exception):
+    """The world has ended while somebody was waiting for a moment in it."""
 
 
 class SimClock:
@@ -19,13 +24,14 @@ class SimClock:
     """
 
     def __init__(self, speed: float = 1.0, path: str | None = None, start: float | None = None) -> None:
-        if speed <= 0:
-            raise ValueError("speed must be above zero")
+        if not 0 < speed < float("inf"):
+            raise ValueError("speed must be a number above zero")
         self.speed = speed
         self._path = path
         self._real = time.time()
         self._world = self._real if start is None else start
         self._changed = threading.Condition()
+        self._closed = False
         self._publish()
 
     def _publish(self) -> None:
@@ -45,7 +51,7 @@ class SimClock:
 
     def advance(self, seconds: float) -> None:
         """Move the clock forward (never back: bills and deadlines would lie)."""
-        if seconds < 0:
+        if not 0 <= seconds < float("inf"):
             raise ValueError("the clock cannot go back")
         with self._changed:
             self._world, self._real = self.seconds() + seconds, time.time()
@@ -54,7 +60,29 @@ class SimClock:
 
     def sleep(self, seconds: float) -> None:
         """Wait that many simulated seconds; wakes at once when the clock is moved past the end."""
+        self.pause(seconds, lambda: False)
+
+    def pause(self, seconds: float, stop: t.Callable[[], bool]) -> bool:
+        """Like ``sleep``, but ends early when ``stop()`` is true after a :meth:`wake`. True = it ended early."""
         end = self.seconds() + seconds
         with self._changed:
-            while (left := end - self.seconds()) > 0:
-                self._changed.wait(left / self.speed)
+            while True:
+                if self._closed:
+                    raise ClockClosed
+                if stop():
+                    return True
+                left = end - self.seconds()
+                if left <= 0:
+                    return False
+                self._changed.wait(min(left / self.speed, threading.TIMEOUT_MAX))
+
+    def wake(self) -> None:
+        """Make every waiter look at its ``stop`` again: something happened in the world."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Time ends: all waiters, now and later, get :class:`ClockClosed`."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

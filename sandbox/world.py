@@ -12,7 +12,7 @@ import typing as t
 from datetime import datetime
 from decimal import Decimal
 
-from .clock import SimClock
+from .clock import ClockClosed, SimClock
 
 if t.TYPE_CHECKING:
     from .tailnet import Tailnet
@@ -20,7 +20,11 @@ if t.TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Offer:
-    """A machine type in a region: ``stock`` machines are left. ``price_hour`` is what is really billed."""
+    """A machine type in a region: ``stock`` machines are left. ``price_hour`` is what is really billed.
+
+    ``boot_seconds`` until the machine is up. ``details`` may hold timings of the later steps (see machine.py) and what the cloud's
+    emulator needs besides (description, vcpus ...).
+    """
 
     cloud: str
     type: str
@@ -36,9 +40,14 @@ class Offer:
 
 @dataclasses.dataclass
 class Machine:
-    """A machine that exists or existed. ``state``: booting, active, terminating, terminated (webhook machines: off, starting, on,
-    stopping). ``payload`` is what the cloud hands it at boot. ``steps`` are (time, step, text) of its own boot story, ``console`` its
-    boot log. ``ended`` stops the bill."""
+    """A machine that exists or existed.
+
+    ``state``: booting, active, unhealthy, preempted, terminating, terminated (own machines: off, starting, on, stopping).
+    ``payload`` is what the cloud hands it at boot; an own machine keeps what it was given last. ``steps`` are (time, step, text) of its
+    own boot story, ``console`` its boot log. ``created`` is when its bill (of this power-on) began, ``ended`` stops it;
+    ``billed_before`` are seconds of earlier power-ons. ``destroyed`` = it left the cloud's lists. ``boots`` counts power-ons: a story
+    of an earlier one must not go on.
+    """
 
     id: str
     cloud: str
@@ -56,10 +65,12 @@ class Machine:
     steps: list[tuple[datetime, str, str]] = dataclasses.field(default_factory=list)
     console: list[str] = dataclasses.field(default_factory=list)
     thread: threading.Thread | None = None
+    billed_before: float = 0.0
+    boots: int = 0
 
     def billed_seconds(self, now: datetime) -> float:
         """Seconds billed so far."""
-        return max(0.0, ((self.ended or now) - self.created).total_seconds())
+        return self.billed_before + max(0.0, ((self.ended or now) - self.created).total_seconds())
 
     def cost(self, now: datetime) -> Decimal:
         """Dollars so far, per second, not rounded."""
@@ -69,7 +80,9 @@ class Machine:
 class World:
     """State shared by all emulators. Hold ``lock`` while reading or changing it.
 
-    ``on_boot`` is called (in a thread of its own) with each machine that starts to boot; machine.py sets it.
+    ``on_boot`` is called (in a thread of its own) with each machine that starts to boot, ``on_end`` with each that ends or loses power;
+    machine.py sets both. ``credentials`` are the secrets the emulators accept, by the names of the environment file
+    (LAMBDA_API_KEY, TS_OAUTH_CLIENT_ID, TS_OAUTH_CLIENT_SECRET). ``rate_limits`` False lets clients call as fast as they like.
     """
 
     def __init__(self, clock: SimClock | None = None, seed: int = 0) -> None:
@@ -81,6 +94,8 @@ class World:
         self.tailnet: Tailnet | None = None
         self.writes: list[tuple[datetime, str, str]] = []
         self.calls: dict[str, int] = {}
+        self.credentials: dict[str, str] = {}
+        self.rate_limits = True
         self.on_boot: t.Callable[[Machine], None] = lambda machine: None
         self.on_end: t.Callable[[Machine], None] = lambda machine: None
 
@@ -100,7 +115,46 @@ class World:
             self.machines[machine.id] = machine
         self._start(machine)
 
+    def power_on(self, machine: Machine, payload: str | None = None) -> bool:
+        """An own machine is switched on, with a new config or with the one it has. False when it is on already."""
+        with self.lock:
+            if machine.state in ("starting", "on"):
+                return False
+            now = self.clock.now()
+            machine.billed_before = machine.billed_seconds(now)
+            machine.created, machine.ended, machine.state = now, None, "starting"
+            machine.payload = payload or machine.payload
+        self.boot(machine)
+        return True
+
+    def power_off(self, machine: Machine, after: float = 0.0) -> bool:
+        """An own machine is switched off: silent at once, ``off`` (and unbilled) ``after`` seconds. False when it is off already."""
+        with self.lock:
+            if machine.state in ("stopping", "off"):
+                return False
+            machine.state = "stopping"
+            boots = machine.boots
+        self.clock.wake()
+        self.on_end(machine)
+
+        def finish() -> None:
+            try:
+                self.clock.sleep(after)
+            except ClockClosed:
+                return
+            with self.lock:
+                if machine.boots == boots and machine.state == "stopping":
+                    machine.state, machine.ended = "off", self.clock.now()
+
+        if after > 0:
+            threading.Thread(target=finish, name=f"power-off-{machine.name}", daemon=True).start()
+        else:
+            finish()
+        return True
+
     def _start(self, machine: Machine) -> None:
+        with self.lock:
+            machine.boots += 1
         machine.thread = threading.Thread(target=self.on_boot, args=(machine,), name=f"machine-{machine.name}", daemon=True)
         machine.thread.start()
 
@@ -111,4 +165,5 @@ class World:
                 return
             machine.ended = self.clock.now()
             machine.offer.stock += 1
+        self.clock.wake()
         self.on_end(machine)
