@@ -81,8 +81,8 @@ class World:
     """State shared by all emulators. Hold ``lock`` while reading or changing it.
 
     ``on_boot`` is called (in a thread of its own) with each machine that starts to boot, ``on_end`` with each that ends or loses power;
-    machine.py sets both. ``credentials`` are the secrets the emulators accept, by the names of the environment file
-    (LAMBDA_API_KEY, TS_OAUTH_CLIENT_ID, TS_OAUTH_CLIENT_SECRET). ``rate_limits`` False lets clients call as fast as they like.
+    machine.py sets both. ``secrets`` are the credentials the emulators accept, by the names of the environment file
+    (LAMBDA_API_KEY, TS_OAUTH_CLIENT_ID ...). ``rate_limits`` False lets clients call as fast as they like.
     """
 
     def __init__(self, clock: SimClock | None = None, seed: int = 0) -> None:
@@ -94,7 +94,7 @@ class World:
         self.tailnet: Tailnet | None = None
         self.writes: list[tuple[datetime, str, str]] = []
         self.calls: dict[str, int] = {}
-        self.credentials: dict[str, str] = {}
+        self.secrets: dict[str, str] = {}
         self.rate_limits = True
         self.on_boot: t.Callable[[Machine], None] = lambda machine: None
         self.on_end: t.Callable[[Machine], None] = lambda machine: None
