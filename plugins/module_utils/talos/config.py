@@ -1,0 +1,214 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's worker configuration: the user's template as the base, and what must hold merged in as data."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+from ..errors import InvalidInput
+from ..fleet.model import Lane, Taint
+from .builtin import WORKER
+from .documents import Document, at, machine_document, of_kind, parse
+from .labels import may_set, safe_value
+from .spec import NodeSpec
+from .template import render
+from .versions import minor, plain
+
+TAILNET = "100.64.0.0/10"
+NVIDIA_MODULES = ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset")
+EPHEMERAL = Taint("tgp.io/ephemeral", "true", "NoSchedule")
+INITIALIZING = Taint("tgp.io/initializing", "", "NoSchedule")
+KUBELET_IMAGE = "ghcr.io/siderolabs/kubelet"
+
+
+def build(spec: NodeSpec, template: str | None = None) -> list[Document]:
+    """The documents for one node. ``template`` None takes the built-in one.
+
+    The template decides everything but what makes the node ours: identity, secrets, endpoint, names, taints, labels under tgp.io,
+    the mesh service and the GPU's kernel modules. Raises InvalidInput when the template or the spec cannot give a worker.
+    """
+    _complete(spec)
+    documents = parse(render(WORKER if template is None else template, spec.variables()), "The rendered machine config template")
+    config = machine_document(documents)
+    if config is None:
+        raise InvalidInput("The machine config template has no machine configuration (a document without kind).")
+    _refuse_secrets(config)
+    documents = copy.deepcopy(documents)  # YAML aliases would share parts that are changed below
+    config = t.cast(Document, machine_document(documents))
+    config["version"] = "v1alpha1"
+    _machine(spec, _part(config, "machine"))
+    _cluster(spec, _part(config, "cluster"))
+    _hostname(spec, config, documents)
+    if spec.mesh.backend == "tailscale":
+        _tailscale(spec, documents)
+    return documents
+
+
+def _complete(spec: NodeSpec) -> None:
+    problems = []
+    if not spec.api_endpoint:
+        problems.append("No control plane endpoint is known; give it (https://host:6443), a secrets bundle does not contain it.")
+    elif not spec.api_endpoint.startswith("https://"):
+        problems.append(f"The control plane endpoint {spec.api_endpoint!r} must start with https://.")
+    if not spec.bootstrap_token:
+        problems.append("There is no bootstrap token for this node, so it could not join.")
+    if spec.mesh.backend == "tailscale" and not spec.auth_key:
+        problems.append("The mesh is tailscale and there is no enrolment key for this node.")
+    if spec.login_server and not spec.login_server.startswith(("https://", "http://")):
+        problems.append(f"The login server {spec.login_server!r} must be a URL.")
+    if problems:
+        raise InvalidInput(f"No configuration can be made for node {spec.name}.", problems=problems, node=spec.name)
+
+
+def _refuse_secrets(config: Document) -> None:
+    """What would be overwritten here silently, and must not be in anybody's worker template."""
+    problems = [
+        f"{path}.key: the private key of a CA must never be in a worker's template; take it out, and keep the template secret until then."
+        for path in ("machine.ca", "cluster.ca")
+        if at(config, f"{path}.key") is not None
+    ]
+    if at(config, "machine.type") not in (None, "worker"):
+        problems.append(f"machine.type is {at(config, 'machine.type')!r}; a rented GPU node must be a worker.")
+    if problems:
+        raise InvalidInput("The machine config template cannot be used.", problems=problems)
+
+
+def _part(parent: Document, key: str) -> Document:
+    """The mapping under ``key``, made when absent."""
+    value = parent.get(key)
+    if value is None:
+        value = parent[key] = {}
+    if not isinstance(value, dict):
+        raise InvalidInput(f"The machine config template has something other than a mapping in {key}.")
+    return t.cast(Document, value)
+
+
+def _machine(spec: NodeSpec, machine: Document) -> None:
+    machine["type"] = "worker"
+    machine["token"] = spec.secrets.trustd_token
+    machine["ca"] = {"crt": spec.secrets.os_ca_crt}
+    kubelet = _part(machine, "kubelet")
+    kubelet.setdefault("image", f"{KUBELET_IMAGE}:v{plain(spec.kubernetes_version)}")
+    extra = _part(kubelet, "extraConfig")
+    extra["registerWithTaints"] = _taints(spec, extra.get("registerWithTaints"))
+    if spec.mesh.backend == "tailscale":
+        _part(kubelet, "nodeIP").setdefault("validSubnets", [TAILNET])
+    if spec.installer_image or spec.install_disk:
+        install = _part(machine, "install")
+        if spec.installer_image:
+            install.setdefault("image", spec.installer_image)
+        if spec.install_disk and "diskSelector" not in install:
+            install.setdefault("disk", spec.install_disk)
+    labels = _part(machine, "nodeLabels")
+    itype = labels.get("node.kubernetes.io/instance-type") or safe_value(spec.instance_type)
+    labels.update({key: value for key, value in spec.labels.items() if may_set(key)})
+    labels.update({"tgp.io/nodepool": spec.pool, "tgp.io/provisioned": "true"})
+    if itype:
+        labels["node.kubernetes.io/instance-type"] = itype
+    if spec.annotations:
+        _part(machine, "nodeAnnotations").update(spec.annotations)
+    if spec.nvidia and spec.lane is not Lane.KUBELET:
+        _nvidia(spec, machine)
+
+
+def _taints(spec: NodeSpec, given: t.Any) -> list[dict[str, str]]:
+    """Pool taints, startup taints, ours; then what the template registers beyond them. One per key and effect."""
+    wanted = [*spec.taints, *spec.startup_taints, *((EPHEMERAL,) if spec.ephemeral_taint else ()), INITIALIZING]
+    found: dict[tuple[t.Any, t.Any], dict[str, str]] = {}
+    for taint in wanted:
+        entry = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+        found.setdefault((taint.key, taint.effect), {key: value for key, value in entry.items() if value})
+    if given is not None and not isinstance(given, list):
+        raise InvalidInput("machine.kubelet.extraConfig.registerWithTaints of the template must be a list of taints.")
+    for entry in given or ():
+        if not isinstance(entry, dict):
+            raise InvalidInput("machine.kubelet.extraConfig.registerWithTaints: write each taint as key, value, effect.")
+        found.setdefault((entry.get("key"), entry.get("effect")), entry)
+    return list(found.values())
+
+
+def _nvidia(spec: NodeSpec, machine: Document) -> None:
+    modules = _part(machine, "kernel").setdefault("modules", [])
+    present = {module.get("name") for module in modules if isinstance(module, dict)}
+    modules.extend({"name": name} for name in NVIDIA_MODULES if name not in present)
+    sysctls = _part(machine, "sysctls")
+    sysctls.setdefault("kernel.kexec_load_disabled", "1")  # many GPUs do not survive the kexec with which Talos reboots
+    if (minor(spec.talos_version) or (1, 13)) <= (1, 12):
+        sysctls.setdefault("net.core.bpf_jit_harden", "1")  # the container library before CDI needs it
+
+
+def _cluster(spec: NodeSpec, cluster: Document) -> None:
+    secrets = spec.secrets
+    facts = {"id": secrets.cluster_id, "secret": secrets.cluster_secret, "clusterName": spec.cluster_name or secrets.cluster_name}
+    cluster.update({key: value for key, value in facts.items() if value})
+    cluster["token"] = spec.bootstrap_token
+    cluster["ca"] = {"crt": secrets.k8s_ca_crt}
+    _part(cluster, "controlPlane")["endpoint"] = spec.api_endpoint
+    network = {
+        "dnsDomain": secrets.dns_domain,
+        "podSubnets": list(secrets.pod_subnets),
+        "serviceSubnets": list(secrets.service_subnets),
+    }
+    for key, value in network.items():
+        if value:  # the cluster's own facts beat what a template says of them
+            _part(cluster, "network")[key] = value
+
+
+def _hostname(spec: NodeSpec, config: Document, documents: list[Document]) -> None:
+    machine = config["machine"]
+    network = machine.get("network")
+    if (minor(spec.talos_version) or (1, 12)) < (1, 12):
+        _part(machine, "network")["hostname"] = spec.name
+        return
+    if isinstance(network, dict):
+        network.pop("hostname", None)  # the old field beside the new document is an error
+        if not network:
+            del machine["network"]
+    _replace(documents, {"apiVersion": "v1alpha1", "kind": "HostnameConfig", "hostname": spec.name})
+
+
+def _tailscale(spec: NodeSpec, documents: list[Document]) -> None:
+    given = of_kind(documents, "ExtensionServiceConfig", "tailscale") or {}
+    environment: dict[str, str] = {}
+    for entry in given.get("environment") or ():
+        name, _equals, value = str(entry).partition("=")
+        environment[name] = value
+    flags = environment.pop("TS_EXTRA_ARGS", "").split()
+    for flag in mesh_flags(spec):
+        if flag.partition("=")[0] not in {given_flag.partition("=")[0] for given_flag in flags}:
+            flags.append(flag)
+    environment |= {
+        "TS_AUTHKEY": spec.auth_key,
+        "TS_HOSTNAME": spec.name,
+        "TS_AUTH_ONCE": "true",  # a second login with the used key could log the node out
+        "TS_ACCEPT_DNS": "false",
+    }
+    if flags:
+        environment["TS_EXTRA_ARGS"] = " ".join(flags)
+    if spec.mesh.advertise_routes:
+        environment["TS_ROUTES"] = ",".join(spec.mesh.advertise_routes)
+    document: Document = {"apiVersion": "v1alpha1", "kind": "ExtensionServiceConfig", "name": "tailscale"}
+    if given.get("configFiles"):
+        document["configFiles"] = given["configFiles"]
+    document["environment"] = [f"{name}={value}" for name, value in environment.items()]
+    _replace(documents, document)
+
+
+def mesh_flags(spec: NodeSpec) -> list[str]:
+    """Flags of ``tailscale up`` that the class asks for. Tags belong to the key, so none here."""
+    flags = [f"--login-server={spec.login_server}"] if spec.login_server else []
+    return [*flags, "--accept-routes"] if spec.mesh.accept_routes else flags
+
+
+def _replace(documents: list[Document], document: Document) -> None:
+    """Put ``document`` where one of its kind and name stood, or at the end."""
+    same = [n for n, d in enumerate(documents) if d.get("kind") == document["kind"] and d.get("name") == document.get("name")]
+    for number in reversed(same[1:]):
+        del documents[number]
+    if same:
+        documents[same[0]] = document
+    else:
+        documents.append(document)

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A class's template text, filled in. Go's ``{{.Name}}`` and Jinja2's ``{{ Name }}`` / ``{{ node_name }}`` both work."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+import typing as t
+
+from ..errors import InvalidInput
+from ..libs import lazy
+
+if t.TYPE_CHECKING:
+    import jinja2
+    from jinja2 import meta, sandbox
+else:
+    jinja2 = lazy("jinja2")
+    meta = lazy("jinja2.meta")
+    sandbox = lazy("jinja2.sandbox")
+
+_GO_VARIABLE = re.compile(r"\{\{(-?)\s*\.([A-Za-z_]\w*)\s*(-?)\}\}")
+_BRACES = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.S)
+_GO_CONSTRUCT = re.compile(r"(?:if|else|end|range|with|define|template|block)\b|/\*|\$|\.|.*\s\.[A-Z]", re.S)
+_REMEDY = "Write {{.Name}} or Jinja2 ({{ Name }}, {% if Name %} … {% endif %})."
+
+
+def snake(name: str) -> str:
+    """``ClusterCA`` -> ``cluster_ca``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def render(template: str, variables: t.Mapping[str, str]) -> str:
+    """The template with its variables filled in.
+
+    Raises InvalidInput for an unknown variable (naming it and the known ones), for other constructs of Go's templates, for a
+    template that Jinja2 cannot read, and for a value that would break out of its line. Values appear in no message.
+    """
+    for name, value in variables.items():
+        if any(ord(character) < 32 for character in value):
+            raise InvalidInput(f"The template variable {name} has more than one line; a value must be a single line.")
+    known = {**variables, **{snake(name): value for name, value in variables.items()}}
+    compiled, wanted = _compile(template)
+    unknown = sorted(wanted - known.keys())
+    if unknown:
+        raise InvalidInput(
+            "The machine config template uses what nobody provides.",
+            problems=[_unknown(name, known) for name in unknown],
+            remedy=f"Known variables: {', '.join(variables)}.",
+        )
+    try:
+        return compiled.render(known)
+    except Exception as error:  # a template may raise whatever its expressions do; only the kind of error is safe to repeat
+        raise InvalidInput(
+            f"The machine config template could not be rendered: {type(error).__name__}.", remedy=_REMEDY
+        ) from None
+
+
+@functools.lru_cache(maxsize=32)
+def _compile(template: str) -> tuple[jinja2.Template, frozenset[str]]:
+    for match in _BRACES.finditer(template):
+        inner = match[1]
+        if not _GO_VARIABLE.fullmatch(match[0]) and _GO_CONSTRUCT.match(inner):
+            line = template.count("\n", 0, match.start()) + 1
+            raise InvalidInput(
+                f"The machine config template has the Go construct {match[0]!r} in line {line}; only plain variables are taken.",
+                remedy=_REMEDY,
+            )
+    environment = sandbox.ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    text = _GO_VARIABLE.sub(lambda match: f"{{{{{match[1]} {match[2]} {match[3]}}}}}", template)
+    try:
+        tree = environment.parse(text)
+        wanted = frozenset(meta.find_undeclared_variables(tree) - environment.globals.keys())
+        return environment.from_string(tree), wanted
+    except jinja2.TemplateSyntaxError as error:
+        raise InvalidInput(f"The machine config template cannot be read: line {error.lineno}: {error.message}.", remedy=_REMEDY) from None
+
+
+def _unknown(name: str, known: t.Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"The variable {name!r} is unknown" + (f"; did you mean {close[0]!r}?" if close else ".")
