@@ -213,8 +213,11 @@ class _Service:
         return {"keys": [forms.key(self.tailnet, key) for key in shown]}
 
     def key(self, key_id: str) -> t.Any:
-        self.actor("auth_keys:read")
-        return forms.key(self.tailnet, self._key(key_id))
+        actor = self.actor("auth_keys:read")
+        record = self._key(key_id)
+        if record.kind != "auth" and not actor.may("oauth_keys:read"):
+            raise Refused(403, _NO_RIGHT)
+        return forms.key(self.tailnet, record)
 
     def _key(self, key_id: str) -> Key:
         record = self.tailnet.key(key_id)

@@ -160,6 +160,8 @@ class Device:
     external: bool = False
     authorized: bool = True
     problem: str = ""
+    key_expiry_disabled: bool | None = None
+    expires: datetime | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -416,6 +418,10 @@ class NodeClass:
     gpu_types: tuple[str, ...] = ()
     gpu_memory_mib: int | None = None
     gpu_count: int | None = None
+    min_vcpus: int | None = None
+    min_memory_mib: int | None = None
+    min_disk_gib: int | None = None
+    regions: tuple[str, ...] = ()
     spot_allowed: bool = False
     max_nodes: int | None = None
     max_hourly_cost: Decimal | None = None
@@ -439,6 +445,7 @@ class Pool:
     lanes: tuple[Lane, ...] = ()
     max_hourly_price: Decimal | None = None
     max_nodes: int | None = None
+    resources: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
     min_nodes: int = 0
     weight: int = 0
     consolidate_after: int | None = 600
@@ -474,8 +481,10 @@ class Action:
 
     ``kind``: launch (new claim to be written and launched), resume (a claim of an earlier run goes on), update (claim facts to be
     written), annotate (node annotation idle-since set or removed), destroy (claim gets its deletion; drain, then teardown),
-    delete_node, delete_device, delete_key (leftovers without a claim), report (nothing is done). ``claim`` is the claim as it shall
-    be written; ``target`` the node name, device id or key id for leftovers; ``price_hour`` what it adds (+) or saves (-).
+    delete_node, delete_device, delete_key (leftovers without a claim), delete_instance (a second machine under the name of a claim
+    that goes on: ``target`` its id, ``value`` its cloud), report (nothing is done). ``claim`` is the claim as it shall be written, in at
+    most one action per claim (a delete_instance comes after an update or resume of its claim); ``target`` the node name, device id or
+    key id for leftovers; ``price_hour`` what it adds (+) or saves (-).
     """
 
     kind: str

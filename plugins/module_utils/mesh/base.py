@@ -1,0 +1,85 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every mesh can be asked. Callers know this protocol, never a mesh by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import typing as t
+from datetime import datetime
+
+from ..fleet.model import Device, MeshKey
+
+_LONGEST = 50  # characters of a key's description
+_FOREIGN = re.compile(r"[^A-Za-z0-9-]+")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewKey:
+    """A fresh enrolment key. ``secret`` exists only here; it is registered for redaction."""
+
+    id: str
+    secret: str = dataclasses.field(repr=False)
+    description: str
+    created: datetime
+    expires: datetime
+
+
+class Mesh(t.Protocol):
+    """One mesh with one credential. Every verb raises an ApiError of ``errors`` when the mesh cannot be read or refuses."""
+
+    backend: str
+
+    def check(self, tags: t.Sequence[str]) -> str:
+        """Prove that the credential works and that ``tags`` may be handed out, without changing anything.
+
+        Returns a sentence for people that also says what could not be seen; raises when something is certainly wrong.
+        """
+        ...
+
+    def create_key(self, node: str, *, tags: t.Sequence[str], ephemeral: bool = True, expiry_seconds: int = 3600) -> NewKey:
+        """A one-use, preauthorised key for one node. After a lost answer the orphan is found by its description and deleted."""
+        ...
+
+    def keys(self) -> list[MeshKey]:
+        """Every enrolment key the credential can see, ours or not, used and expired ones included where the service lists them."""
+        ...
+
+    def delete_key(self, key_id: str) -> bool:
+        """Revoke a key. True = done now, False = it was gone already. Devices that joined with it stay."""
+        ...
+
+    def devices(self) -> list[Device]:
+        """Every device the credential can see, ours or not."""
+        ...
+
+    def device(self, device_id: str) -> Device | None:
+        """One device; None when the service says it does not exist (any more)."""
+        ...
+
+    def delete_device(self, device_id: str) -> bool:
+        """Remove a device. True = done now, False = it was gone already."""
+        ...
+
+    def close(self) -> None:
+        """Close connections."""
+        ...
+
+
+def description_of(node: str) -> str:
+    """The description of a node's key: ``tgp <node>``, at most 50 letters, digits, hyphens and spaces.
+
+    A name that is too long or has other characters keeps its beginning (with the cluster id) and its random end, and gets eight hex
+    digits of its hash in between, so two names never share a description and a person still recognises the node.
+    """
+    clean = _FOREIGN.sub("-", node)
+    whole = f"tgp {clean}"
+    if clean == node and len(whole) <= _LONGEST:
+        return whole
+    digest = hashlib.sha256(node.encode()).hexdigest()[:8]
+    tail = clean.rpartition("-")[2][-12:]
+    end = f"-{digest}-{tail}" if tail and tail != clean else f"-{digest}"
+    return whole[: _LONGEST - len(end)].rstrip("-") + end

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Opens the mesh a module was told to use: options first, then environment variables, then what the caller found elsewhere."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ..errors import InvalidInput
+from ..http import Api, Retry
+from ..redact import register
+from ..task import Task
+from .credential import ApiToken, Credential, OAuthClient, refuse_mixed_up
+from .explain import words
+from .tailscale import Tailscale
+
+PUBLIC = "https://api.tailscale.com"
+
+MESH_SPEC: dict[str, dict[str, t.Any]] = {
+    "tailscale_api_url": {"type": "str"},
+    "tailscale_tailnet": {"type": "str"},
+    "tailscale_oauth_client_id": {"type": "str"},
+    "tailscale_oauth_client_secret": {"type": "str", "no_log": True},
+    "tailscale_api_token": {"type": "str", "no_log": True},
+}
+_VARIABLES = {
+    "tailscale_api_url": ("TAILSCALE_API_URL",),
+    "tailscale_tailnet": ("TAILSCALE_TAILNET",),
+    "tailscale_oauth_client_id": ("TS_OAUTH_CLIENT_ID",),
+    "tailscale_oauth_client_secret": ("TS_OAUTH_CLIENT_SECRET",),
+    "tailscale_api_token": ("TAILSCALE_API_KEY", "TS_API_KEY"),
+}
+_HOW = (
+    "Give tailscale_oauth_client_id and tailscale_oauth_client_secret (TS_OAUTH_CLIENT_ID, TS_OAUTH_CLIENT_SECRET), "
+    "or tailscale_api_token (TAILSCALE_API_KEY or TS_API_KEY)."
+)
+
+
+def connect(task: Task, *, client_id: str = "", client_secret: str = "") -> Tailscale:
+    """The mesh of this module call. ``client_id`` and ``client_secret`` are used when neither option nor variable gives a credential.
+
+    Raises InvalidInput naming option and variables when a credential is missing, halved, or of the wrong kind. Sends nothing yet.
+    """
+    root = (_value(task, "tailscale_api_url") or PUBLIC).rstrip("/").removesuffix("/api/v2")
+    api = Api(
+        "tailscale",
+        f"{root}/api/v2",
+        transport=task.transport(root),
+        retry=Retry(tries=4),
+        clock=task.clock,
+        explain=words,
+    )
+    return Tailscale(api, _credential(task, api, client_id, client_secret), _value(task, "tailscale_tailnet") or "-")
+
+
+def _credential(task: Task, api: Api, client_id: str, client_secret: str) -> Credential:
+    """Options before variables, within each the OAuth client before the token, then the caller's."""
+    for read in (_option, _variable):
+        found_id, secret = read(task, "tailscale_oauth_client_id"), read(task, "tailscale_oauth_client_secret")
+        token = read(task, "tailscale_api_token")
+        register(secret, token)
+        refuse_mixed_up(token, secret)
+        if read is _option and token and (found_id or secret):
+            raise InvalidInput("Both tailscale_api_token and an OAuth client are given.", remedy="Give one of them.")
+        if found_id or secret:  # one half may be an option and the other a variable
+            found_id = found_id or _variable(task, "tailscale_oauth_client_id")
+            secret = secret or _variable(task, "tailscale_oauth_client_secret")
+            refuse_mixed_up("", secret)
+        if found_id and secret:
+            return OAuthClient(api, found_id, secret)
+        if token:
+            return ApiToken(token)
+        if found_id or secret:
+            half = "tailscale_oauth_client_secret" if found_id else "tailscale_oauth_client_id"
+            names = " or ".join(_VARIABLES[half])
+            raise InvalidInput(f"The OAuth client of the tailnet is incomplete: {half} is missing.", remedy=f"Give it, or set {names}.")
+    if client_id and client_secret:
+        refuse_mixed_up("", client_secret)
+        return OAuthClient(api, client_id, client_secret)
+    raise InvalidInput("There is no credential for the tailnet.", remedy=_HOW)
+
+
+def _option(task: Task, name: str) -> str:
+    return str(task.params.get(name) or "").strip()
+
+
+def _variable(_task: Task, name: str) -> str:
+    return next((value for key in _VARIABLES[name] if (value := os.environ.get(key, "").strip())), "")
+
+
+def _value(task: Task, name: str) -> str:
+    return _option(task, name) or _variable(task, name)
