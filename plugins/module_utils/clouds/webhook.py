@@ -1,0 +1,286 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Own machines that are switched on and off by HTTP calls (L-21).
+
+The contract with a power service: POST to the up or down endpoint switches, and may be repeated; 2xx = done or under way, 409 = already
+so; redirects are not followed. An optional status endpoint answers GET with JSON ``{"state": "off" | "starting" | "on" | "stopping"}``.
+With a signing secret each POST carries ``X-Tgp-Timestamp`` (unix seconds) and ``X-Tgp-Signature: sha256=<hex>``, the HMAC-SHA256 of
+``<timestamp>.<body>``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import typing as t
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from .. import errors, redact
+from ..clock import Clock, SystemClock
+from ..fleet.model import Instance, InstanceState, LaunchRequest, Machine, Offer
+from ..http import Api, Retry
+from .capabilities import CAPABILITIES
+from .webhook_machines import groups_from_environment, groups_from_values
+
+if t.TYPE_CHECKING:
+    import httpx
+
+__all__ = ["FACTS", "PAYLOADS", "SETTINGS", "WebhookCloud", "groups_from_environment", "groups_from_values"]
+
+FACTS = CAPABILITIES["webhook"]
+SETTINGS = frozenset({"payload"})
+PAYLOADS = ("none", "body")
+
+_PAUSE = 2.0
+_SECRET = re.compile(r"(?i)token|key|secret|sig|pass|auth")  # names of query values not to be printed
+_STATES = {
+    "off": InstanceState.TERMINATED,
+    "starting": InstanceState.PENDING,
+    "on": InstanceState.RUNNING,
+    "stopping": InstanceState.TERMINATING,
+}
+_OPEN = (errors.ServerError, errors.LostAnswer)  # the call may have had its effect
+
+
+class WebhookCloud:
+    """A fixed list of machines.
+
+    ``node_ready(node name)``: True = the Node is Ready, False = it is not, None = there is none; it raises when the cluster cannot be
+    read. ``in_flight`` names machines of earlier runs that are "starting" or "stopping"; own calls are remembered. Without both and
+    without a status endpoint nobody can tell what a machine does, and its state is UNKNOWN.
+    ``payload``: "none" posts ``{}``, "body" posts ``{"name": ..., "machineConfig": ...}`` so that a boot service can hand it out.
+    """
+
+    facts = FACTS
+
+    def __init__(
+        self,
+        machines: t.Sequence[Machine],
+        *,
+        node_ready: t.Callable[[str], bool | None] | None = None,
+        in_flight: t.Mapping[str, str] | None = None,
+        auth_header: str = "Authorization",
+        auth_value: str | None = None,
+        signing_secret: str | None = None,
+        payload: str = "none",
+        timeout: float = 5.0,
+        transport: t.Callable[[str], httpx.BaseTransport | None] = lambda _url: None,
+        clock: Clock | None = None,
+    ) -> None:
+        if payload not in PAYLOADS:
+            raise errors.InvalidInput(f"webhook: payload {payload!r} should be one of {', '.join(PAYLOADS)}.")
+        redact.register(auth_value, signing_secret)
+        self._machines = {machine.name: machine for machine in machines}
+        self._node_ready = node_ready
+        self._in_flight = dict(in_flight or {})
+        self._headers = {auth_header: auth_value} if auth_value else {}
+        self._secret = signing_secret
+        self._payload = payload
+        self._timeout = timeout
+        self._transport = transport
+        self._clock = clock or SystemClock()
+        self._apis: dict[str, Api] = {}
+
+    def check(self) -> str:
+        """The power of no machine is touched: only status endpoints are asked."""
+        asked = [machine for machine in self._machines.values() if machine.status_endpoint]
+        for machine in asked:
+            self._status(machine)
+        silent = len(self._machines) - len(asked)
+        rest = f"; {silent} without a status endpoint could not be tried" if silent else ""
+        return f"webhook: {len(asked)} of {len(self._machines)} machines answered their status{rest}."
+
+    def close(self) -> None:
+        for api in self._apis.values():
+            api.close()
+
+    # ---- reading
+
+    def offers(self) -> list[Offer]:
+        return [self._offer(machine, self._instance(machine)) for machine in self._machines.values()]
+
+    def _offer(self, machine: Machine, instance: Instance) -> Offer:
+        return Offer(
+            cloud="webhook",
+            id=machine.name,
+            instance_type=machine.name,
+            model=machine.gpu_type,
+            gpu_count=machine.gpu_count,
+            price_hour=machine.hourly_cost,
+            region=machine.region,
+            cloud_region=machine.region,
+            gpu_memory_mib=machine.gpu_memory_mib,
+            available=1 if instance.state is InstanceState.TERMINATED else 0,
+            host_id=machine.name,
+            lanes=FACTS.lanes,
+            seen=self._clock.now(),
+        )
+
+    def instances(self) -> list[Instance]:
+        return [self._instance(machine) for machine in self._machines.values()]
+
+    def instance(self, instance_id: str) -> Instance | None:
+        machine = self._machines.get(instance_id)
+        return self._instance(machine) if machine else None
+
+    def console(self, instance_id: str) -> str | None:
+        return None
+
+    def _instance(self, machine: Machine) -> Instance:
+        state, problem = self._state(machine)
+        return Instance(
+            cloud="webhook",
+            id=machine.name,
+            name=machine.name,
+            state=_STATES.get(state, InstanceState.UNKNOWN),
+            raw_state=state,
+            price_hour=machine.hourly_cost,
+            region=machine.region,
+            instance_type=machine.name,
+            model=machine.gpu_type,
+            gpu_count=machine.gpu_count,
+            host_id=machine.name,
+            problem=problem,
+        )
+
+    def _state(self, machine: Machine) -> tuple[str, str]:
+        """State word and problem. One silent power service makes its machine unknown, not the whole list."""
+        if machine.status_endpoint:
+            try:
+                return self._status(machine), ""
+            except errors.ApiError as error:
+                return "unknown", str(error)
+        asked = self._in_flight.get(machine.name)
+        if self._node_ready is None:
+            return asked or "unknown", ""
+        ready = self._node_ready(machine.node_name or machine.name)
+        if asked == "stopping":
+            return ("stopping" if ready else "off"), ""
+        if ready:
+            return "on", ""
+        return asked or "off", ""
+
+    def _status(self, machine: Machine) -> str:
+        api, path = self._api(machine.status_endpoint)
+        answer = api.get(path, headers=self._headers)
+        state = answer.get("state") if isinstance(answer, dict) else None
+        if not isinstance(state, str) or state.lower() not in _STATES:
+            raise api.bad_shape(f"GET status of {machine.name}", f"state should be one of {', '.join(_STATES)}")
+        return state.lower()
+
+    # ---- switching
+
+    def launch(self, request: LaunchRequest) -> str:
+        machine = self._machines.get(request.offer.id)
+        if machine is None:
+            raise errors.LaunchRefused(f"webhook: there is no machine {request.offer.id}.", reason="invalid", cloud="webhook")
+        if unknown := sorted(set(request.settings) - SETTINGS):
+            raise errors.LaunchRefused(
+                f"webhook: unknown setting {', '.join(unknown)}.", reason="invalid", remedy="Known: payload.", cloud="webhook"
+            )
+        try:
+            self._post(machine, machine.scale_up_endpoint, self._up_body(machine, request))
+        except errors.ApiError as error:
+            raise _outcome(error, machine) from error
+        self._in_flight[machine.name] = "starting"
+        return machine.name
+
+    def _up_body(self, machine: Machine, request: LaunchRequest) -> dict[str, t.Any]:
+        mode = request.settings.get("payload", self._payload)
+        if mode not in PAYLOADS:
+            raise errors.LaunchRefused(
+                f"webhook: payload {mode!r} should be one of {', '.join(PAYLOADS)}.", reason="invalid", cloud="webhook"
+            )
+        if mode == "none":
+            return {}
+        if request.user_data is None:
+            raise errors.LaunchRefused(
+                f"webhook: {machine.name} is to be handed a machine config and there is none.",
+                reason="invalid",
+                remedy="Set payload to none for machines that are installed already.",
+                cloud="webhook",
+            )
+        return {"name": machine.node_name or machine.name, "machineConfig": request.user_data}
+
+    def terminate(self, instance_id: str) -> None:
+        machine = self._machines.get(instance_id)
+        if machine is None:
+            raise errors.InvalidInput(
+                f"webhook: there is no machine {instance_id} to switch off.", remedy="Only configured machines are ours."
+            )
+        if machine.status_endpoint and self._state(machine)[0] == "off":
+            return  # K-01: no call to what is off
+        self._post(machine, machine.scale_down_endpoint, {})
+        self._in_flight[machine.name] = "stopping"
+
+    def _post(self, machine: Machine, endpoint: str, body: dict[str, t.Any]) -> None:
+        """One call and, when its outcome is open, one more: switching is idempotent by contract."""
+        api, path = self._api(endpoint)
+        content = json.dumps(body)
+        try:
+            self._send(api, path, content)
+        except (*_OPEN, errors.Unreachable, errors.RateLimited) as first:
+            pause = getattr(first, "retry_after", None)
+            self._clock.sleep(min(max(pause or _PAUSE, _PAUSE), 60.0))
+            try:
+                self._send(api, path, content)
+            except errors.ApiError as second:
+                raise first if isinstance(first, _OPEN) and not isinstance(second, _OPEN) else second
+
+    def _send(self, api: Api, path: str, content: str) -> None:
+        headers = {"content-type": "application/json", **self._headers}
+        if self._secret:
+            stamp = str(int(self._clock.now().timestamp()))
+            digest = hmac.new(self._secret.encode(), f"{stamp}.{content}".encode(), hashlib.sha256).hexdigest()
+            headers |= {"X-Tgp-Timestamp": stamp, "X-Tgp-Signature": f"sha256={digest}"}
+        api.call("POST", path, content=content, headers=headers, ok=(409,), idempotent=False)
+
+    def _api(self, endpoint: str) -> tuple[Api, str]:
+        """The client for the endpoint's host, and what comes after the host. An address may hold a secret: it is registered."""
+        parts = urlsplit(endpoint)
+        redact.register(unquote(parts.password or ""), *(value for key, value in parse_qsl(parts.query) if _SECRET.search(key)))
+        host = parts.netloc.rpartition("@")[2]
+        origin = f"{parts.scheme}://{host}"
+        key = f"{parts.scheme}://{parts.netloc}"
+        if key not in self._apis:
+            self._apis[key] = Api(
+                "webhook",
+                origin,
+                auth=(unquote(parts.username), unquote(parts.password or "")) if parts.username else None,
+                transport=self._transport(origin),
+                timeout=self._timeout,
+                retry=Retry(tries=1),
+                clock=self._clock,
+                auth_hint="Check WEBHOOK_AUTH_VALUE (option webhook_auth_value) and the header's name.",
+            )
+        return self._apis[key], f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+
+
+def _outcome(error: errors.ApiError, machine: Machine) -> errors.TgpError:
+    """Whether the machine is certainly not switched on, or perhaps. An unreachable power service concerns this machine only, so the
+    next one is tried (reason capacity)."""
+    if isinstance(error, _OPEN):
+        return errors.LaunchUnknown(
+            f"{error.message} Whether {machine.name} is being switched on is unknown.",
+            remedy="Its Node will show; the power service can be asked as well.",
+            cloud="webhook",
+            status=error.status,
+        )
+    if isinstance(error, (errors.Unauthorized, errors.Forbidden)):
+        reason = "auth"
+    elif isinstance(error, errors.RateLimited):
+        reason = "rate"
+    elif isinstance(error, errors.Unreachable):
+        reason = "capacity"
+    else:
+        reason = "invalid"
+    return errors.LaunchRefused(
+        f"{machine.name} was not switched on: {error.message}",
+        reason=reason,
+        remedy=error.remedy,
+        cloud="webhook",
+        status=error.status,
+    )
