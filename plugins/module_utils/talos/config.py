@@ -9,7 +9,8 @@ import copy
 import typing as t
 
 from ..errors import InvalidInput
-from ..fleet.model import Lane, Taint
+from ..fleet.marks import EPHEMERAL, INITIALIZING
+from ..fleet.model import Lane
 from .builtin import WORKER
 from .documents import Document, at, machine_document, of_kind, parse
 from .labels import may_set, safe_value
@@ -19,8 +20,6 @@ from .versions import minor, plain
 
 TAILNET = "100.64.0.0/10"
 NVIDIA_MODULES = ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset")
-EPHEMERAL = Taint("tgp.io/ephemeral", "true", "NoSchedule")
-INITIALIZING = Taint("tgp.io/initializing", "", "NoSchedule")
 KUBELET_IMAGE = "ghcr.io/siderolabs/kubelet"
 
 

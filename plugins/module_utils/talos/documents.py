@@ -83,6 +83,10 @@ def _dumper() -> t.Any:
         def ignore_aliases(self, data: t.Any) -> bool:
             return True
 
+    def text(dumper: t.Any, value: str) -> t.Any:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    Dumper.add_representer(str, text)
     for name, pattern, first in _TAGS[2:4]:
         Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(pattern), list(first))
     return Dumper

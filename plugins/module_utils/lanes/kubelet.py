@@ -1,0 +1,219 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lane ``kubelet``: a stock Ubuntu machine is told by cloud-init to become a worker of the Talos cluster.
+
+Everything is taken from the same worker configuration that a Talos machine would get, so both lanes give the same node.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import ipaddress
+import json
+import re
+import shlex
+import typing as t
+from urllib.parse import urlsplit
+
+from ..errors import InvalidInput
+from ..talos.documents import Document, at, machine_document, of_kind, to_yaml
+from ..talos.spec import NodeSpec
+from ..talos.versions import plain, tag_of
+from .kubelet_config import api_port, kubelet_config, sysctls
+from .script import BOOTSTRAP
+
+FORWARDER = "https://127.0.0.1:7445"
+_LOCAL_PODS = ("172.31.219.0/24", "192.168.219.0/24", "10.219.219.0/24")
+_SAFE = re.compile(r"[A-Za-z0-9_./:,=@+-]*")
+_MODULE = re.compile(r"[A-Za-z0-9_-]+")
+_UNIT = """\
+[Unit]
+Description=Make this machine a worker of the cluster
+Wants=network-online.target
+After=network-online.target
+ConditionPathExists=!/var/lib/tgp/done
+[Service]
+Type=oneshot
+ExecStart=/usr/local/sbin/tgp-bootstrap
+TimeoutStartSec=3600
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def cloud_init(spec: NodeSpec, documents: t.Sequence[Document]) -> str:
+    """The ``#cloud-config`` for one machine, made from its worker configuration. Raises InvalidInput for what Ubuntu cannot be told."""
+    config = machine_document(documents)
+    if config is None:
+        raise InvalidInput("There is no machine configuration to derive the bootstrap from.")
+    files = [
+        _file("/etc/tgp/node.env", _environment(spec, config, documents)),
+        _file("/etc/tgp/ca.crt", _ca(config), "0644"),
+        _file("/etc/tgp/bootstrap-kubeconfig", _kubeconfig(at(config, "cluster.token"))),
+        _file("/etc/tgp/kubelet-config.yaml", to_yaml([kubelet_config(config)]), "0644"),
+        _file("/etc/sysctl.d/90-tgp.conf", "".join(f"{key} = {value}\n" for key, value in sysctls(config).items()), "0644"),
+    ]
+    key = mesh_environment(documents).get("TS_AUTHKEY")
+    if key:
+        files.append(_file("/etc/tgp/authkey", key))
+    if spec.cni == "local":
+        files.append(_file("/etc/tgp/cni.conflist", _conflist(config), "0644"))
+    files += [_packed(file) for file in at(config, "machine.files") or ()]
+    script = base64.b64encode(gzip.compress(BOOTSTRAP.encode(), 9, mtime=0)).decode()
+    files.append({"path": "/usr/local/sbin/tgp-bootstrap", "permissions": "0700", "encoding": "gz+b64", "content": script})
+    files.append(_file("/etc/systemd/system/tgp-bootstrap.service", _UNIT, "0644"))
+    folders = [["mkdir", "-p", "-m", "0700", str(mount["source"])] for mount in at(config, "machine.kubelet.extraMounts") or ()]
+    document = {
+        "hostname": spec.name,
+        "preserve_hostname": False,
+        "write_files": files,
+        "runcmd": [
+            *folders,
+            ["systemctl", "daemon-reload"],
+            ["systemctl", "enable", "--now", "--no-block", "tgp-bootstrap.service"],
+        ],
+    }
+    return "#cloud-config\n" + to_yaml([document])
+
+
+def left_out(documents: t.Sequence[Document]) -> list[str]:
+    """What the configuration says and an Ubuntu machine is not told; one sentence each."""
+    config = machine_document(documents)
+    found = []
+    for path in ("machine.registries", "machine.env", "machine.time", "machine.udev", "machine.logging", "machine.pods", "machine.disks"):
+        if at(config, path):
+            found.append(f"{path} is not carried over to the Ubuntu machine of lane kubelet.")
+    for mount in at(config, "machine.kubelet.extraMounts") or ():
+        if mount.get("source") != mount.get("destination"):
+            found.append(
+                f"machine.kubelet.extraMounts: {mount.get('source')} is not mounted at {mount.get('destination')} in lane kubelet; "
+                "the kubelet there sees the machine's own folders."
+            )
+    for document in documents:
+        if document.get("kind") not in (None, "HostnameConfig", "ExtensionServiceConfig"):
+            found.append(f"The document {document['kind']} is not carried over to the Ubuntu machine of lane kubelet.")
+        elif document.get("kind") == "ExtensionServiceConfig" and document.get("name") != "tailscale":
+            found.append(f"The extension service {document.get('name')} does not exist on the Ubuntu machine of lane kubelet.")
+    return found
+
+
+def mesh_environment(documents: t.Sequence[Document]) -> dict[str, str]:
+    """The variables of the tailscale service, {} when the configuration has none."""
+    service = of_kind(documents, "ExtensionServiceConfig", "tailscale") or {}
+    pairs = (str(entry).partition("=") for entry in service.get("environment") or ())
+    return {name: value for name, _equals, value in pairs}
+
+
+def _environment(spec: NodeSpec, config: Document, documents: t.Sequence[Document]) -> str:
+    """node.env: what the bootstrap program reads, as NAME=value for a shell. No secret is in it."""
+    mesh = mesh_environment(documents)
+    flags = mesh.get("TS_EXTRA_ARGS", "").split()
+    login = [flag.partition("=")[2] for flag in flags if flag.startswith("--login-server=")]
+    flags = [flag for flag in flags if not flag.startswith(("--login-server=", "--authkey", "--auth-key", "--hostname"))]
+    if mesh.get("TS_ROUTES"):
+        flags.append(f"--advertise-routes={mesh['TS_ROUTES']}")
+    labels = at(config, "machine.nodeLabels") or {}
+    values = {
+        "NODE_NAME": spec.name,
+        "NODE_LABELS": ",".join(f"{key}={value}" for key, value in labels.items()),
+        "API_SERVER": _host_and_port(at(config, "cluster.controlPlane.endpoint")),
+        "KUBELET_VERSION": _kubelet_version(spec, config),
+        "KUBELET_EXTRA_ARGS": " ".join(_flags(at(config, "machine.kubelet.extraArgs") or {})),
+        "MESH_BACKEND": "tailscale" if mesh else "none",
+        "MESH_HOSTNAME": mesh.get("TS_HOSTNAME", spec.name),
+        "MESH_LOGIN_SERVER": login[-1] if login else "",
+        "MESH_EXTRA_ARGS": " ".join(flags),
+        "GPU_COUNT": str(spec.gpu_count or 0),
+        "NVIDIA": "1" if spec.nvidia else "0",
+        "DRIVER_BRANCH": spec.driver_branch,
+        "MODULES": " ".join(_modules(config)),
+        "CNI": spec.cni,
+    }
+    if spec.cni == "flannel":
+        values |= _flannel(spec)
+    elif spec.cni != "local":
+        raise InvalidInput(f"cni {spec.cni!r} must be local or flannel.")
+    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def _flannel(spec: NodeSpec) -> dict[str, str]:
+    if not spec.flannel_cni_url.startswith("https://") or not re.fullmatch(r"[0-9a-f]{64}", spec.flannel_cni_sha256):
+        raise InvalidInput(
+            "cni flannel needs flannel_cni_url (https://…tgz of flannel-io/cni-plugin) and flannel_cni_sha256 (64 hex digits): Talos's "
+            "flannel brings no plugin binary along, because on Talos it is part of the system."
+        )
+    return {"FLANNEL_CNI_URL": spec.flannel_cni_url, "FLANNEL_CNI_SHA256": spec.flannel_cni_sha256}
+
+
+def _host_and_port(endpoint: str) -> str:
+    parts = urlsplit(endpoint)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    return f"{host}:{api_port(endpoint)}"
+
+
+def _kubelet_version(spec: NodeSpec, config: Document) -> str:
+    version = plain(tag_of(at(config, "machine.kubelet.image") or "") or spec.kubernetes_version)
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise InvalidInput(f"The kubelet version {version!r} must be like 1.36.3: lane kubelet installs a package of that version.")
+    return version
+
+
+def _flags(arguments: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    for name, value in arguments.items():
+        for item in value if isinstance(value, list) else [value]:
+            flag = f"--{name}={item}"
+            if not _SAFE.fullmatch(flag):
+                raise InvalidInput(f"machine.kubelet.extraArgs.{name} has characters that a system unit would take apart.")
+            yield flag
+
+
+def _modules(config: Document) -> list[str]:
+    """Kernel modules beyond those of the NVIDIA driver, which Ubuntu loads itself."""
+    names = [str(module.get("name", "")) for module in at(config, "machine.kernel.modules") or ()]
+    for name in names:
+        if not _MODULE.fullmatch(name):
+            raise InvalidInput(f"machine.kernel.modules: {name!r} is no name of a kernel module.")
+    return [name for name in names if not name.startswith("nvidia")]
+
+
+def _file(path: str, content: str, permissions: str = "0600") -> Document:
+    return {"path": path, "permissions": permissions, "content": content}
+
+
+def _packed(file: t.Mapping[str, t.Any]) -> Document:
+    """A file of the Talos configuration as cloud-init writes it."""
+    made = _file(str(file["path"]), str(file.get("content", "")), f"{int(file.get('permissions') or 0o600):04o}")
+    return {**made, "append": True} if file.get("op", "append") == "append" else made
+
+
+def _ca(config: Document) -> str:
+    return base64.b64decode(at(config, "cluster.ca.crt")).decode()
+
+
+def _kubeconfig(token: str) -> str:
+    return to_yaml([{
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "cluster", "cluster": {"server": FORWARDER, "certificate-authority": "/etc/kubernetes/pki/ca.crt"}}],
+        "users": [{"name": "bootstrap", "user": {"token": token}}],
+        "contexts": [{"name": "bootstrap", "context": {"cluster": "cluster", "user": "bootstrap"}}],
+        "current-context": "bootstrap",
+    }])  # fmt: skip
+
+
+def _conflist(config: Document) -> str:
+    """A bridge of this machine's own: pods reach the internet and the API, not the pods of other nodes."""
+    taken = [
+        ipaddress.ip_network(subnet, strict=False)
+        for path in ("cluster.network.podSubnets", "cluster.network.serviceSubnets")
+        for subnet in at(config, path) or ()
+    ]
+    free = next((p for p in _LOCAL_PODS if not any(ipaddress.ip_network(p).overlaps(n) for n in taken if n.version == 4)), None)
+    if free is None:
+        raise InvalidInput("No subnet is free for the node's own bridge; the cluster's pod and service subnets take all of them.")
+    ipam = {"type": "host-local", "ranges": [[{"subnet": free}]], "routes": [{"dst": "0.0.0.0/0"}]}
+    bridge = {"type": "bridge", "bridge": "cni-tgp", "isGateway": True, "ipMasq": True, "hairpinMode": True, "ipam": ipam}
+    portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
+    return json.dumps({"cniVersion": "1.0.0", "name": "tgp", "plugins": [bridge, portmap]})

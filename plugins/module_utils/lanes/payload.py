@@ -1,0 +1,74 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What one machine is handed at boot: rendered, checked, and packed for the lane it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..errors import InvalidInput
+from ..fleet.model import Capability, Lane
+from ..talos.config import build
+from ..talos.documents import Document, at, machine_document, to_yaml
+from ..talos.spec import NodeSpec
+from ..talos.validate import check
+from .kubelet import cloud_init, left_out
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Payload:
+    """``text`` is a secret. ``carrier`` says what reads it: "machine-config" (Talos) or "cloud-config" (cloud-init)."""
+
+    text: str = dataclasses.field(repr=False)
+    carrier: str
+    warnings: tuple[str, ...] = ()
+
+
+def documents_for(spec: NodeSpec, template: str | None) -> tuple[list[Document], tuple[str, ...]]:
+    """The checked worker configuration of one node and the warnings about it. InvalidInput lists every error."""
+    documents = build(spec, template)
+    found = check(
+        documents, mode=boot_mode(documents), talos_version=spec.talos_version, kubernetes_version=spec.kubernetes_version
+    )
+    if found.errors:
+        raise InvalidInput(f"The configuration of node {spec.name} would not boot.", problems=found.errors, node=spec.name)
+    return documents, found.warnings
+
+
+def boot_mode(documents: t.Sequence[Document]) -> str:
+    """How Talos will be booted: "metal" when the configuration says where to install it, else "cloud" (a disk image)."""
+    install = at(machine_document(documents), "machine.install")
+    return "metal" if isinstance(install, dict) and (install.get("disk") or install.get("diskSelector")) else "cloud"
+
+
+def payload(spec: NodeSpec, template: str | None = None, *, capability: Capability | None = None) -> Payload:
+    """What the machine of ``spec`` is handed, by its lane. ``capability`` is that of its cloud: its size limit is kept.
+
+    Raises InvalidInput when the configuration is wrong, the lane has no payload, or the cloud cannot carry it.
+    """
+    documents, warnings = documents_for(spec, template)
+    if spec.lane is Lane.TALOS:
+        made = Payload(to_yaml(documents), "machine-config", warnings)
+    elif spec.lane is Lane.KUBELET:
+        made = Payload(cloud_init(spec, documents), "cloud-config", (*warnings, *left_out(documents)))
+    else:
+        raise InvalidInput(
+            f"Lane {spec.lane.value} is not served yet, so node {spec.name} cannot be configured for it.",
+            remedy="Accept lane kubelet or talos in the pool.",
+        )
+    if capability is not None:
+        _fits(spec, made, capability)
+    return made
+
+
+def _fits(spec: NodeSpec, made: Payload, capability: Capability) -> None:
+    limit, size = capability.user_data_limit, len(made.text.encode())
+    if limit is None:
+        raise InvalidInput(f"{capability.cloud} carries no user data, so node {spec.name} cannot be configured at boot.")
+    if size > limit:
+        raise InvalidInput(
+            f"The payload of node {spec.name} has {size} bytes and {capability.cloud} carries {limit}.",
+            remedy="Make the class's template smaller (its machine.files go into the payload as they are).",
+        )
