@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import email.utils
 import random
+import socket
 import time
 import typing as t
 from datetime import timezone
@@ -166,7 +167,7 @@ class Api:
 
     def stream(
         self, path: str, *, params: t.Mapping[str, t.Any] | None = None, timeout: float = 60.0
-    ) -> t.ContextManager[t.Iterator[str]]:
+    ) -> _Lines:
         """Open a GET whose lines arrive over time (a watch). ``timeout`` is the longest silence, real seconds."""
         return _Lines(self, path, dict(params or {}), timeout)
 
@@ -278,6 +279,18 @@ class _Lines:
 
     def __exit__(self, *_exc: object) -> None:
         self._response.close()
+
+    def cancel(self) -> None:
+        """Wake a reader in another thread: for it the stream ends (with LostAnswer, or quietly). A no-op before it is open."""
+        response = getattr(self, "_response", None)
+        stream = response.extensions.get("network_stream") if response is not None else None
+        connection = stream.get_extra_info("socket") if stream is not None else None
+        if connection is not None:
+            try:
+                # the plain method: the TLS one would pull its state from under the reader
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+            except OSError:
+                pass  # closed already
 
 
 def _decode(response: httpx.Response) -> t.Any:

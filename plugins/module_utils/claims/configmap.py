@@ -1,0 +1,175 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claims as ConfigMaps in tgp-system: one each, guarded by the API server's resourceVersion."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import typing as t
+
+from ..cluster.kube import Json, Kube
+from ..cluster.namespace import NAMESPACE, ensure_namespace
+from ..errors import Conflict, LostAnswer, NotFound, ServerError
+from ..fleet.model import Claim
+from ..fleet.names import label_value
+from .store import checked_name, decode, decode_claim, encode, encode_claim, ledger_key, odd
+
+PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_CLAIM, _STATE, _LEDGER = "tgp.io/claim", "tgp.io/state", "tgp.io/ledger"
+_PART_SIZE = 600_000  # bytes of ledger in one ConfigMap; the API server allows about a megabyte
+_TRIES = 8
+
+
+class ConfigMapStore:
+    """See store.ClaimStore. Safe to use from several threads."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._ledger_lock = threading.Lock()
+        self._parts: dict[str, _Part] | None = None
+
+    # ---- claims
+
+    def claims(self) -> list[Claim]:
+        found, _version = self._kube.collect(PATH, _claim, {"labelSelector": f"{_CLAIM}=true"})
+        return sorted(found, key=lambda claim: claim.name)
+
+    def claim(self, name: str) -> Claim | None:
+        raw = self._kube.find(f"{PATH}/tgp-claim-{checked_name(name)}")
+        return _claim(raw) if raw is not None else None
+
+    def write(self, claim: Claim) -> Claim:
+        name = f"tgp-claim-{checked_name(claim.name)}"
+        labels = {_CLAIM: "true", "tgp.io/nodepool": label_value(claim.pool.replace("/", "."))}
+        body = _configmap(name, labels, {"claim.json": encode_claim(claim)}, claim.version, {"tgp.io/nodepool": claim.pool})
+        try:
+            raw = self._put(name, body) if claim.version else self._make(body)
+        except (LostAnswer, ServerError):
+            found = self._kube.find(f"{PATH}/{name}")
+            if found is None or found.get("data") != body["data"]:
+                raise
+            raw = found  # the answer was lost, the write was not
+        return dataclasses.replace(claim, version=raw["metadata"]["resourceVersion"])
+
+    def remove(self, claim: Claim) -> None:
+        self._kube.delete(f"{PATH}/tgp-claim-{checked_name(claim.name)}", resource_version=claim.version)
+
+    # ---- state
+
+    def read_state(self, name: str) -> dict[str, t.Any]:
+        raw = self._kube.find(f"{PATH}/tgp-state-{checked_name(name)}")
+        return {} if raw is None else decode((raw.get("data") or {}).get("state.json"), _where(raw))
+
+    def write_state(self, name: str, state: t.Mapping[str, t.Any]) -> None:
+        full = f"tgp-state-{checked_name(name)}"
+        body = _configmap(full, {_STATE: "true"}, {"state.json": encode(state)})
+        try:
+            self._kube.replace(f"{PATH}/{full}", body)
+        except NotFound:
+            self._make(body)
+
+    # ---- ledger
+
+    def ledger(self, line: t.Mapping[str, t.Any]) -> bool:
+        key = ledger_key(line)
+        text = encode(line)
+        with self._ledger_lock:
+            for _attempt in range(_TRIES):
+                parts = self._parts if self._parts is not None else self._read_parts()
+                if any(key in part.lines for part in parts.values()):
+                    return False
+                try:
+                    self._append(parts, key, text)
+                    return True
+                except Conflict as error:
+                    self._parts, last = None, error  # somebody else wrote: look again
+        raise last
+
+    def ledger_lines(self) -> list[dict[str, t.Any]]:
+        with self._ledger_lock:
+            parts = self._read_parts()
+            return [
+                decode(text, f"ConfigMap {NAMESPACE}/{name} key {key}")
+                for name, part in sorted(parts.items())
+                for key, text in part.lines.items()
+            ]
+
+    def _read_parts(self) -> dict[str, _Part]:
+        found, _version = self._kube.collect(PATH, _part, {"labelSelector": f"{_LEDGER}=true"})
+        self._parts = {part.name: part for part in found}
+        return self._parts
+
+    def _append(self, parts: dict[str, _Part], key: str, text: str) -> None:
+        """Into the newest part while it has room, else into a new one."""
+        newest = max(parts.values(), key=lambda part: part.name, default=None)
+        if newest is not None and newest.size + len(text.encode()) < _PART_SIZE:
+            body: Json = {"metadata": {"resourceVersion": newest.version}, "data": {key: text}}
+            raw = self._kube.patch(f"{PATH}/{newest.name}", body)
+        else:
+            name = f"tgp-ledger-{len(parts):05d}"
+            raw = self._make(_configmap(name, {_LEDGER: "true"}, {key: text}))
+        part = _part(raw)
+        parts[part.name] = part
+
+    # ---- writing
+
+    def _make(self, body: Json) -> Json:
+        """Create; the namespace is made on the way when it is missing."""
+        try:
+            return self._kube.create(PATH, body)
+        except NotFound:
+            ensure_namespace(self._kube)
+            return self._kube.create(PATH, body)
+
+    def _put(self, name: str, body: Json) -> Json:
+        try:
+            return self._kube.replace(f"{PATH}/{name}", body)
+        except NotFound as error:
+            raise Conflict(f"ConfigMap {NAMESPACE}/{name} was removed by somebody else.", service="claims", status=409) from error
+
+
+@dataclasses.dataclass
+class _Part:
+    name: str
+    version: str
+    lines: dict[str, str]
+    size: int
+
+
+def _part(raw: Json) -> _Part:
+    lines = raw.get("data") or {}
+    size = sum(len(key) + len(str(text).encode()) for key, text in lines.items())
+    return _Part(raw["metadata"]["name"], str(raw["metadata"].get("resourceVersion") or ""), lines, size)
+
+
+def _claim(raw: Json) -> Claim:
+    where = _where(raw)
+    name = raw["metadata"]["name"]
+    if not name.startswith("tgp-claim-"):
+        raise odd(where, "its name does not begin with tgp-claim-")
+    claim = decode_claim((raw.get("data") or {}).get("claim.json"), where, name.removeprefix("tgp-claim-"))
+    version = raw["metadata"].get("resourceVersion")
+    if not version:
+        raise odd(where, "it has no resourceVersion")
+    return dataclasses.replace(claim, version=version)
+
+
+def _where(raw: Json) -> str:
+    return f"ConfigMap {NAMESPACE}/{raw['metadata']['name']}"
+
+
+def _configmap(
+    name: str,
+    labels: dict[str, str],
+    data: dict[str, str],
+    version: str = "",
+    annotations: dict[str, str] | None = None,
+) -> Json:
+    meta: Json = {"name": name, "namespace": NAMESPACE, "labels": {**labels, "app.kubernetes.io/managed-by": "tgp.gpu"}}
+    if annotations:
+        meta["annotations"] = annotations
+    if version:
+        meta["resourceVersion"] = version
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claims as files: one each, written beside and renamed into place, so that a crash leaves the old or the new one, never half of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import hashlib
+import os
+import tempfile
+import typing as t
+from contextlib import contextmanager
+
+from ..errors import Conflict, InvalidInput
+from ..fleet.model import Claim
+from .store import checked_name, decode, decode_claim, encode, encode_claim, ledger_key, odd
+
+
+class DirectoryStore:
+    """See store.ClaimStore. ``folder`` holds ``claims/``, ``state/`` and ``ledger/``, readable by this user alone; a claim's version
+    is a digest of its file. Several processes of this machine may use it at once."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        try:
+            for part in ("claims", "state", "ledger"):
+                os.makedirs(os.path.join(folder, part), mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(f"The claim store {folder} cannot be made: {error.strerror}.", remedy="Correct state_dir.") from error
+
+    # ---- claims
+
+    def claims(self) -> list[Claim]:
+        return [claim for name in self._names("claims") if (claim := self.claim(name)) is not None]
+
+    def claim(self, name: str) -> Claim | None:
+        text = self._read("claims", name)
+        if text is None:
+            return None
+        return dataclasses.replace(decode_claim(text, self._path("claims", name), name), version=_digest(text))
+
+    def write(self, claim: Claim) -> Claim:
+        text = encode_claim(claim)
+        with self._exclusive():
+            self._compare(claim, must_exist=bool(claim.version))
+            self._write("claims", claim.name, text)
+        return dataclasses.replace(claim, version=_digest(text))
+
+    def remove(self, claim: Claim) -> None:
+        with self._exclusive():
+            if self._read("claims", claim.name) is None:
+                return
+            self._compare(claim, must_exist=True)
+            os.unlink(self._path("claims", claim.name))
+            _sync_folder(os.path.join(self._folder, "claims"))
+
+    def _compare(self, claim: Claim, *, must_exist: bool) -> None:
+        text = self._read("claims", claim.name)
+        path = self._path("claims", claim.name)
+        if not must_exist and text is not None:
+            raise Conflict(f"{path} exists already.", service="claims", status=409)
+        if must_exist and text is None:
+            raise Conflict(f"{path} was removed by somebody else.", service="claims", status=409)
+        if must_exist and claim.version and _digest(text or "") != claim.version:
+            raise Conflict(f"{path} was changed by somebody else.", service="claims", status=409)
+
+    # ---- state and ledger
+
+    def read_state(self, name: str) -> dict[str, t.Any]:
+        text = self._read("state", name)
+        return {} if text is None else decode(text, self._path("state", name))
+
+    def write_state(self, name: str, state: t.Mapping[str, t.Any]) -> None:
+        with self._exclusive():
+            self._write("state", name, encode(state))
+
+    def ledger(self, line: t.Mapping[str, t.Any]) -> bool:
+        key = ledger_key(line)
+        with self._exclusive():
+            if self._read("ledger", key) is not None:
+                return False
+            self._write("ledger", key, encode(line))
+        return True
+
+    def ledger_lines(self) -> list[dict[str, t.Any]]:
+        return [decode(self._read("ledger", name), self._path("ledger", name)) for name in self._names("ledger")]
+
+    # ---- files
+
+    def _path(self, part: str, name: str) -> str:
+        return os.path.join(self._folder, part, f"{checked_name(name)}.json")
+
+    def _names(self, part: str) -> list[str]:
+        """Names of the records; a file that cannot be one is an error, a left-over temporary file is not a record yet."""
+        names = []
+        for entry in sorted(os.listdir(os.path.join(self._folder, part))):
+            if entry.startswith("."):
+                continue
+            if not entry.endswith(".json"):
+                raise odd(os.path.join(self._folder, part, entry), "only .json files belong there")
+            names.append(entry.removesuffix(".json"))
+        return names
+
+    def _read(self, part: str, name: str) -> str | None:
+        path = self._path(part, name)
+        try:
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise odd(path, f"it cannot be read ({error})") from error
+
+    def _write(self, part: str, name: str, text: str) -> None:
+        """Temporary file, fsync, rename, fsync of the folder: survives a power cut at any moment."""
+        folder, path = os.path.join(self._folder, part), self._path(part, name)
+        descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=folder)  # mode 0600
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        _sync_folder(folder)
+
+    @contextmanager
+    def _exclusive(self) -> t.Iterator[None]:
+        """Between compare and swap nobody else writes."""
+        with open(os.path.join(self._folder, ".lock"), "a", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,114 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bootstrap tokens for one node each: a Secret that the API server takes as a credential until it expires or is deleted."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import secrets
+import string
+import typing as t
+from datetime import datetime, timedelta
+
+from ..clock import from_text, to_text
+from ..errors import Conflict, InvalidInput
+from ..redact import register
+from .kube import Json, Kube
+
+PATH = "/api/v1/namespaces/kube-system/secrets"
+LABEL = "tgp.io/bootstrap-token"
+NODE = "tgp.io/node"
+GROUPS = "system:bootstrappers:nodes"
+LONGEST = 3600
+_LETTERS = string.ascii_lowercase + string.digits
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Token:
+    """A token as ``id.secret``. ``node`` is the machine it was made for. ``secret`` is empty for one that was only found."""
+
+    id: str
+    node: str
+    expires: datetime | None
+    secret: str = dataclasses.field(default="", repr=False)
+
+    @property
+    def text(self) -> str:
+        """What the kubelet is given."""
+        return f"{self.id}.{self.secret}"
+
+
+def create(kube: Kube, node: str, *, now: datetime, life_seconds: int = LONGEST, groups: str = GROUPS) -> Token:
+    """Make a token for ``node`` that ends after ``life_seconds`` (at most an hour).
+
+    With the default group the cluster's own bindings approve the node's certificate request by themselves; with another group below
+    ``system:bootstrappers:`` csr.approve does, for this very node only.
+    """
+    if not 60 <= life_seconds <= LONGEST:
+        raise InvalidInput(f"{node}: a bootstrap token lives 60 to {LONGEST} seconds, not {life_seconds}.")
+    if not groups.startswith("system:bootstrappers:"):
+        raise InvalidInput(f"The group {groups!r} of a bootstrap token must begin with system:bootstrappers:.")
+    expires = now + timedelta(seconds=life_seconds)
+    while True:
+        identity = "".join(secrets.choice(_LETTERS) for _ in range(6))
+        secret = "".join(secrets.choice(_LETTERS) for _ in range(16))
+        register(secret, f"{identity}.{secret}", base64.b64encode(secret.encode()).decode())
+        try:
+            kube.create(PATH, _secret(identity, secret, node, expires, groups))
+            return Token(identity, node, expires, secret)
+        except Conflict:
+            continue  # that id is taken: draw another (one in two thousand million)
+
+
+def _secret(identity: str, secret: str, node: str, expires: datetime, groups: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "bootstrap.kubernetes.io/token",
+        "metadata": {
+            "name": f"bootstrap-token-{identity}",
+            "namespace": "kube-system",
+            "labels": {LABEL: "true"},
+            "annotations": {NODE: node},
+        },
+        "stringData": {
+            "token-id": identity,
+            "token-secret": secret,
+            "expiration": to_text(expires),
+            "usage-bootstrap-authentication": "true",
+            "auth-extra-groups": groups,
+            "description": f"tgp.gpu: node {node}",
+        },
+    }
+
+
+def tokens(kube: Kube) -> list[Token]:
+    """All tokens that we made and that still exist, without their secrets."""
+    return kube.collect(PATH, _found, {"labelSelector": f"{LABEL}=true"})[0]
+
+
+def _found(raw: Json) -> Token | None:
+    meta = raw["metadata"]
+    identity = str(meta.get("name") or "").removeprefix("bootstrap-token-")
+    text = _text((raw.get("data") or {}).get("expiration"))
+    try:
+        expires = from_text(text) if text else None
+    except ValueError:
+        expires = None
+    return Token(identity, (meta.get("annotations") or {}).get(NODE, ""), expires)
+
+
+def _text(encoded: t.Any) -> str:
+    try:
+        return base64.b64decode(str(encoded or ""), validate=True).decode()
+    except ValueError:
+        return ""
+
+
+def delete(kube: Kube, token_id: str) -> bool:
+    """Make a token worthless at once. False when it was gone already."""
+    if not (len(token_id) == 6 and set(token_id) <= set(_LETTERS)):
+        raise InvalidInput(f"{token_id!r} is not the id of a bootstrap token.")
+    return kube.delete(f"{PATH}/bootstrap-token-{token_id}")

@@ -1,0 +1,207 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which cluster, which credential, and sentences that say what is wrong with a kubeconfig."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+import typing as t
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.credentials import access
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kubeconfig import find, in_cluster
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.redact import redact
+
+TOKEN = "a-long-fake-token-for-the-kubeconfig-tests"
+
+
+def write(path: Path, *, context: str = "main", user: dict | None = None, cluster: dict | None = None, current: bool = True) -> Path:
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": context if current else "",
+        "clusters": [{"name": f"c-{context}", "cluster": {"server": f"http://{context}.test:8080", **(cluster or {})}}],
+        "users": [{"name": f"u-{context}", "user": {"token": TOKEN} if user is None else user}],
+        "contexts": [{"name": context, "context": {"cluster": f"c-{context}", "user": f"u-{context}"}}],
+    }
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def header(path: Path) -> str | None:
+    request = access(find(str(path), env={})).authorize(httpx.Request("GET", "http://x/"))
+    return request.headers.get("authorization")
+
+
+def test_option_beats_variables_and_variables_beat_home(tmp_path: Path) -> None:
+    one, two, three = (write(tmp_path / name, context=name) for name in ("one", "two", "three"))
+    env = {"K8S_AUTH_KUBECONFIG": str(two), "KUBECONFIG": str(three)}
+    assert find(str(one), env=env).server == "http://one.test:8080"
+    assert find(None, env=env).server == "http://two.test:8080"
+    assert find(None, env={"KUBECONFIG": str(three)}).server == "http://three.test:8080"
+    (tmp_path / ".kube").mkdir()
+    write(tmp_path / ".kube" / "config", context="home")
+    assert find(None, env={"HOME": str(tmp_path)}).server == "http://home.test:8080"
+
+
+def test_several_files_are_merged_and_the_first_wins(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", context="one", current=False)
+    two = write(tmp_path / "two", context="two")
+    paths = os.pathsep.join([str(one), str(tmp_path / "missing"), str(two)])
+    assert find(None, env={"KUBECONFIG": paths}).server == "http://two.test:8080"
+    assert find(None, "one", env={"KUBECONFIG": paths}).server == "http://one.test:8080"
+    assert "context one of" in find(None, env={"KUBECONFIG": paths, "K8S_AUTH_CONTEXT": "one"}).source
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("", "is empty"),
+        ("[1, 2]", "not a mapping"),
+        ("clusters: [\n  x: {", "not valid YAML at line"),
+        ("clusters: 5", "clusters must be a list"),
+        ("clusters: [{name: ''}]", "clusters[0] must have a name"),
+        ("contexts: []", "has no current-context"),
+        ("current-context: gone\ncontexts: [{name: here, context: {}}]", "has no context 'gone'"),
+        ("current-context: here\ncontexts: [{name: here, context: {cluster: c}}]", "names the cluster 'c', which is not defined"),
+        (
+            "current-context: here\nclusters: [{name: c, cluster: {server: 'ftp://x'}}]\ncontexts: [{name: here, context: {cluster: c}}]",
+            "is not an http(s) address",
+        ),
+        (
+            "current-context: here\nclusters: [{name: c, cluster: {server: 'http://x'}}]\n"
+            "contexts: [{name: here, context: {cluster: c, user: nobody}}]",
+            "names the user 'nobody', which is not defined",
+        ),
+    ],
+)
+def test_odd_files_are_refused_by_name(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(InvalidInput) as caught:
+        find(str(path), env={})
+    assert says in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_named_with_the_setting(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="KUBECONFIG names /nowhere/config, and there is no such file"):
+        find(None, env={"KUBECONFIG": "/nowhere/config"})
+    with pytest.raises(InvalidInput, match="No cluster is configured"):
+        find(None, env={"HOME": str(tmp_path)})
+
+
+def test_yaml_errors_do_not_show_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(f"users: [{{token: {TOKEN}\n  : ][")
+    with pytest.raises(InvalidInput) as caught:
+        find(str(path), env={})
+    assert TOKEN not in str(caught.value)
+
+
+def test_token_token_file_and_password(tmp_path: Path) -> None:
+    assert header(write(tmp_path / "a")) == f"Bearer {TOKEN}"
+    (tmp_path / "token").write_text("token-out-of-a-file-0123456789\n")
+    assert header(write(tmp_path / "b", user={"tokenFile": "token", "token": TOKEN})) == "Bearer token-out-of-a-file-0123456789"
+    basic = header(write(tmp_path / "c", user={"username": "me", "password": "a-long-fake-password-000"}))
+    assert basic == "Basic " + base64.b64encode(b"me:a-long-fake-password-000").decode()
+    assert header(write(tmp_path / "d", user={})) is None
+    assert "a-long-fake-password-000" not in redact("it was a-long-fake-password-000") and TOKEN not in redact(TOKEN)
+
+
+def test_impersonation_and_what_cannot_be_honoured(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", user={"token": TOKEN, "as": "jane", "as-groups": ["devs"]})
+    request = access(find(str(path), env={})).authorize(httpx.Request("GET", "http://x/"))
+    assert request.headers["impersonate-user"] == "jane" and request.headers["impersonate-group"] == "devs"
+    for user, says in (
+        ({"auth-provider": {"name": "gcp"}}, "relies on an auth-provider"),
+        ({"as-user-extra": {"a": ["b"]}}, "as-user-extra"),
+        ({"as-groups": ["a", "b"]}, "more than one group"),
+        ({"tokenFile": "gone"}, "token file"),
+        ({"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1alpha1"}}, "exec apiVersion"),
+        ({"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Always"}}, "talk to a person"),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            header(write(tmp_path / "b", user=user))
+        assert says in str(caught.value) and "context main of" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "cluster, user, says",
+    [
+        ({"certificate-authority-data": "%%"}, {}, "certificate-authority-data is not base64"),
+        ({"certificate-authority": "gone.crt"}, {}, "cannot be read"),
+        ({"certificate-authority-data": base64.b64encode(b"nonsense").decode()}, {}, "not a PEM certificate"),
+        ({}, {"client-certificate-data": base64.b64encode(b"x").decode()}, "needs both the certificate and its key"),
+        ({"proxy-url": "gopher://p"}, {}, "proxy-url"),
+    ],
+)
+def test_odd_tls_settings_are_refused(tmp_path: Path, cluster: dict, user: dict, says: str) -> None:
+    path = write(tmp_path / "a", cluster={"server": "https://x:6443", **cluster}, user=user)
+    with pytest.raises(InvalidInput, match=says):
+        access(find(str(path), env={}))
+
+
+def plugin(folder: Path, body: str) -> dict[str, t.Any]:
+    script = folder / "plugin"
+    script.write_text(f"#!/bin/sh\n{body}\n")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "./plugin",
+            "env": [{"name": "WORD", "value": "exec-plugin-token-0123456789"}],
+            "interactiveMode": "Never",
+            "provideClusterInfo": True,
+        }
+    }
+
+
+def credential(**status: str) -> str:
+    return json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
+
+
+def test_exec_plugin_gives_a_token_and_is_asked_again_when_it_ends(tmp_path: Path) -> None:
+    soon = (datetime.now(timezone.utc) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    answer = credential(token="TOKEN", expirationTimestamp=soon).replace("TOKEN", "'$WORD'")
+    user = plugin(tmp_path, f"echo x >> calls; test -n \"$KUBERNETES_EXEC_INFO\" && echo '{answer}'")
+    path = write(tmp_path / "config", user=user)
+    os.chdir(tmp_path)
+    how = access(find(str(path), env={}))
+    for _ in range(2):  # ends within half a minute, so it is not kept
+        assert how.authorize(httpx.Request("GET", "http://x/")).headers["authorization"] == "Bearer exec-plugin-token-0123456789"
+    assert (tmp_path / "calls").read_text().count("x") == 2
+
+
+@pytest.mark.parametrize(
+    "body, says",
+    [
+        ("echo no right >&2; exit 3", "ended with code 3: no right"),
+        ("echo hello", "not JSON"),
+        ("echo '{}'", "not an ExecCredential"),
+        ("echo '" + json.dumps({"kind": "ExecCredential", "status": {}}) + "'", "neither a token nor"),
+    ],
+)
+def test_exec_plugin_failures_are_told(tmp_path: Path, body: str, says: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        header(write(tmp_path / "config", user=plugin(tmp_path, body)))
+    assert says in str(caught.value) and "./plugin" in str(caught.value)
+
+
+def test_a_pod_uses_its_service_account(tmp_path: Path) -> None:
+    env = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+    with pytest.raises(InvalidInput, match="service account file"):
+        in_cluster(env, str(tmp_path))
+    (tmp_path / "token").write_text("service-account-token-0123456789")
+    (tmp_path / "ca.crt").write_text("x")
+    entry = in_cluster(env, str(tmp_path))
+    assert entry.server == "https://[fd00::1]:6443" and entry.user["tokenFile"] == str(tmp_path / "token")
