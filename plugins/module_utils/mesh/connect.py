@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ansible.module_utils.basic import env_fallback
+
 from ..errors import InvalidInput
 from ..http import Api, Retry
 from ..redact import register
@@ -18,20 +20,22 @@ from .tailscale import Tailscale
 
 PUBLIC = "https://api.tailscale.com"
 
-MESH_SPEC: dict[str, dict[str, t.Any]] = {
-    "tailscale_api_url": {"type": "str"},
-    "tailscale_tailnet": {"type": "str"},
-    "tailscale_oauth_client_id": {"type": "str"},
-    "tailscale_oauth_client_secret": {"type": "str", "no_log": True},
-    "tailscale_api_token": {"type": "str", "no_log": True},
-}
 _VARIABLES = {
-    "tailscale_api_url": ("TAILSCALE_API_URL",),
-    "tailscale_tailnet": ("TAILSCALE_TAILNET",),
-    "tailscale_oauth_client_id": ("TS_OAUTH_CLIENT_ID",),
-    "tailscale_oauth_client_secret": ("TS_OAUTH_CLIENT_SECRET",),
-    "tailscale_api_token": ("TAILSCALE_API_KEY", "TS_API_KEY"),
+    "tailscale_api_url": ["TAILSCALE_API_URL"],
+    "tailscale_tailnet": ["TAILSCALE_TAILNET"],
+    "tailscale_oauth_client_id": ["TS_OAUTH_CLIENT_ID"],
+    "tailscale_oauth_client_secret": ["TS_OAUTH_CLIENT_SECRET"],
+    "tailscale_api_token": ["TAILSCALE_API_KEY", "TS_API_KEY"],
 }
+MESH_SPEC: dict[str, t.Any] = dict(
+    tailscale_api_url=dict(type="str", fallback=(env_fallback, _VARIABLES["tailscale_api_url"])),
+    tailscale_tailnet=dict(type="str", fallback=(env_fallback, _VARIABLES["tailscale_tailnet"])),
+    tailscale_oauth_client_id=dict(type="str", fallback=(env_fallback, _VARIABLES["tailscale_oauth_client_id"])),
+    tailscale_oauth_client_secret=dict(
+        type="str", no_log=True, fallback=(env_fallback, _VARIABLES["tailscale_oauth_client_secret"])
+    ),
+    tailscale_api_token=dict(type="str", no_log=True, fallback=(env_fallback, _VARIABLES["tailscale_api_token"])),
+)
 _HOW = (
     "Give tailscale_oauth_client_id and tailscale_oauth_client_secret (TS_OAUTH_CLIENT_ID, TS_OAUTH_CLIENT_SECRET), "
     "or tailscale_api_token (TAILSCALE_API_KEY or TS_API_KEY)."
@@ -83,7 +87,10 @@ def _credential(task: Task, api: Api, client_id: str, client_secret: str) -> Cre
 
 
 def _option(task: Task, name: str) -> str:
-    return str(task.params.get(name) or "").strip()
+    """What was written in the task. A value that only the spec's fallback copied from the environment counts as a variable, so that a
+    token written in the task beats an OAuth client that happens to be in the environment."""
+    value = str(task.params.get(name) or "").strip()
+    return "" if value and value == _variable(task, name) else value
 
 
 def _variable(_task: Task, name: str) -> str:
