@@ -1,0 +1,64 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the options every fleet module shares (module_utils/observe/options.py)."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  documents:
+    description:
+      - The GPUNodeClass, GPUNodePool and GPURequest documents. Each entry is a file, a folder, a glob pattern, or a document written inline.
+      - Helm values with C(nodeGroups), as k8s-gpu-autoprovision takes them, are understood too.
+    type: list
+    elements: raw
+    default: []
+  documents_from_cluster:
+    description: Also read the documents from the cluster, where their CRDs are installed.
+    type: bool
+    default: false
+  credentials_secret:
+    description: Kubernetes Secret in namespace C(tgp-system) to look into for credentials that are given nowhere else.
+    type: str
+    default: tgp-operator-secret
+  talos_secrets:
+    description:
+      - The Talos cluster's secrets, as a path or as a mapping - a bundle of C(talosctl gen secrets), or an existing worker or control
+        plane configuration. Only what a worker needs is read from it; CA keys are never kept.
+    type: raw
+  control_plane_endpoint:
+    description: URL of the Kubernetes API as the machines reach it, for example V(https://100.64.0.1:6443).
+    type: str
+  cluster_name:
+    description: Name of the Talos cluster.
+    type: str
+  kubernetes_version:
+    description: Version of the kubelet on new machines. Default is the API server's own.
+    type: str
+  talos_version:
+    description: Talos version the machine configurations are made for.
+    type: str
+  mesh_login_server:
+    description: URL of the coordination server for machines, where it is not Tailscale's (headscale).
+    type: str
+  run_id:
+    description: Names the run, so that several tasks of one play share its lock and its log. RV(tgp.gpu.fleet_plan#module:run_id) returns it.
+    type: str
+  ignore_blocklist:
+    description: Also try offers that failed a short while ago.
+    type: bool
+    default: false
+  allow_mass_delete:
+    description: Allow more orphans to be removed at once than the mass guard lets through.
+    type: bool
+    default: false
+  max_nodes_total:
+    description: Upper limit of machines over all classes.
+    type: int
+  max_hourly_total:
+    description: Upper limit of dollars per hour over all classes, as a decimal string.
+    type: str
+"""

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Live GPU nodes as Ansible hosts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nodes
+short_description: GPU machines of tgp.gpu as hosts
+description:
+  - Brings claims, cloud instances, mesh devices and Kubernetes Nodes together by name; every machine of ours becomes a host.
+  - Groups are made for pool, class, cloud, region, GPU model, phase and lane, prefixed C(pool_), C(class_), C(cloud_), C(region_),
+    C(gpu_), C(phase_) and C(lane_), all below C(gpu_nodes).
+  - Any option of the fleet modules may stand in the file (documents, kubeconfig, credentials ...), with the same meaning and the same
+    environment variables.
+  - The file name has to end in C(tgp.yml) or C(tgp.yaml).
+version_added: 0.1.0
+author:
+  - The tgp.gpu contributors (@tgp-gpu)
+options:
+  plugin:
+    description: Marks the file as one for this plugin.
+    type: str
+    required: true
+    choices: [tgp.gpu.nodes]
+  documents:
+    description: The same as in the fleet modules.
+    type: list
+    elements: raw
+    default: []
+  pools:
+    description: Only machines of these pools, by name or namespace/name.
+    type: list
+    elements: str
+    default: []
+  strict_sources:
+    description: Fail when a cloud or the mesh cannot be read. Otherwise its part of the variables is missing, with a warning.
+    type: bool
+    default: false
+extends_documentation_fragment:
+  - ansible.builtin.constructed
+  - ansible.builtin.inventory_cache
+"""
+
+EXAMPLES = r"""
+# gpu.tgp.yml - all machines, credentials from the environment
+plugin: tgp.gpu.nodes
+documents: [my/pools.yml]
+cache: true
+cache_plugin: ansible.builtin.jsonfile
+cache_connection: ~/.cache/tgp
+keyed_groups:
+  - key: tgp_phase
+    prefix: state
+"""
+
+import sys
+import typing as t
+
+from ansible.errors import AnsibleParserError
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+
+from ..module_utils.act.overview import look
+from ..module_utils.errors import TgpError
+from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.redact import redact, register
+from ..module_utils.task import Task, secret_values
+
+_GROUPS = {"pool": "pool", "node_class": "class", "cloud": "cloud", "region": "region", "model": "gpu", "phase": "phase", "lane": "lane"}
+_OWN = {"plugin", "strict_sources", "pools", "strict", "compose", "groups", "keyed_groups", "use_extra_vars", "leading_separator"}
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
+    """One read of everything, or of the cache, per parse."""
+
+    NAME = "tgp.gpu.nodes"
+
+    def verify_file(self, path: str) -> bool:
+        return bool(super().verify_file(path)) and path.endswith(("tgp.yml", "tgp.yaml"))
+
+    def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
+        super().parse(inventory, loader, path)
+        config = self._read_config_data(path)
+        self.load_cache_plugin()
+        key = self.get_cache_key(path)
+        machines = self._cached(key) if cache and self.get_option("cache") else None
+        if machines is None:
+            machines = self._read(config)
+            if self.get_option("cache"):
+                self._cache[key] = machines
+        self._add(machines)
+
+    def _cached(self, key: str) -> list[dict[str, t.Any]] | None:
+        try:
+            return t.cast("list[dict[str, t.Any]]", self._cache[key])
+        except KeyError:
+            return None
+
+    def _read(self, config: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+        given = {name: self.templar.template(value) for name, value in config.items() if name in FLEET_SPEC}
+        unknown = [name for name in config if name not in FLEET_SPEC and name not in _OWN and not name.startswith("cache")]
+        if unknown:
+            raise AnsibleParserError(f"tgp.gpu.nodes: unknown options {', '.join(sorted(unknown))}.")
+        checked = ArgumentSpecValidator(FLEET_SPEC).validate(given)
+        if checked.error_messages:
+            raise AnsibleParserError(f"tgp.gpu.nodes: {'; '.join(checked.error_messages)}")
+        params = {**checked.validated_parameters, "pools": self.get_option("pools")}
+        register(*secret_values(FLEET_SPEC, params))
+        task = Task(params=params, warn=lambda text: self.display.warning(text))
+        try:
+            seen = look(task)
+        except TgpError as error:
+            raise AnsibleParserError(redact(f"tgp.gpu.nodes: {error}")) from error
+        if seen.unknown and self.get_option("strict_sources"):
+            raise AnsibleParserError(redact(f"tgp.gpu.nodes: {'; '.join(seen.unknown)}"))
+        for text in seen.unknown:
+            self.display.warning(redact(f"tgp.gpu.nodes: {text}"))
+        return seen.machines
+
+    def _add(self, machines: list[dict[str, t.Any]]) -> None:
+        self.inventory.add_group("gpu_nodes")
+        strict = self.get_option("strict")
+        for machine in machines:
+            name = machine["name"]
+            self.inventory.add_host(name, group="gpu_nodes")
+            self.inventory.set_variable(name, "ansible_connection", "local")
+            self.inventory.set_variable(name, "ansible_python_interpreter", sys.executable)
+            for key, value in machine.items():
+                self.inventory.set_variable(name, f"tgp_{key}", value)
+            for key, prefix in _GROUPS.items():
+                if machine.get(key):
+                    group = self.inventory.add_group(self._sanitize_group_name(f"{prefix}_{machine[key]}".lower()))
+                    self.inventory.add_child("gpu_nodes", group)
+                    self.inventory.add_host(name, group=group)
+            variables = self.inventory.hosts[name].get_vars()
+            self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
+            self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
+            self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict=strict)

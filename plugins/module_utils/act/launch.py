@@ -1,0 +1,269 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rents the machines of claims that wait for one: enrolment secrets, payload, one create call, look-up when the answer is lost.
+
+Every step that can cost money is preceded by its record (L-2). The secrets of a node (mesh key, bootstrap token) exist only between
+their making and the create call, inside this process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from decimal import Decimal
+
+from ..cluster import tokens
+from ..errors import ApiError, LaunchRefused, LaunchUnknown, LockLost, NotFound, TgpError
+from ..fleet import blocks
+from ..fleet.limits import may_switch
+from ..fleet.model import Attempt, Claim, Deletion, Instance, LaunchRequest, Offer, Phase
+from ..fleet.phases import advance
+from ..observe.context import Context
+from .payload import Enrolment, payload_for
+
+_LOOK_UPS = 3
+_LOOK_UP_PAUSE = 10.0
+_MAX_OFFERS = 25
+_WORKERS = 32
+_KEY_LIFE = 3600
+_TOKEN_LIFE = 3600
+_GIVE_UP_CLOUD = frozenset({"quota", "balance", "auth", "rate"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Launched:
+    """How one claim ended in this step: ``result`` is launched, adopted, waiting (unknown outcome) or failed."""
+
+    claim: Claim
+    result: str
+    message: str = ""
+
+
+def launch_all(context: Context, claims: t.Sequence[Claim]) -> list[Launched]:
+    """Launch every claim side by side; one failing claim never stops the others. LockLost ends the whole step."""
+    if not claims:
+        return []
+    with ThreadPoolExecutor(max_workers=min(_WORKERS, len(claims)), thread_name_prefix="launch") as pool:
+        outcomes = list(pool.map(lambda claim: _guarded(context, claim), claims))
+    return outcomes
+
+
+def _guarded(context: Context, claim: Claim) -> Launched:
+    try:
+        return _Launch(context, claim).run()
+    except LockLost:
+        raise
+    except TgpError as error:
+        current = context.current(claim)
+        context.progress.step(claim.name, "error", str(error))
+        return Launched(current, "failed", str(error))
+
+
+class _Launch:
+    """The launch of one claim. ``claim`` is always the record as last written."""
+
+    def __init__(self, context: Context, claim: Claim) -> None:
+        self.context = context
+        self.claim = claim
+        self.pool = context.pool_of(claim)
+        self.node_class = context.class_of(claim)
+
+    def run(self) -> Launched:
+        found = self._find()
+        if found is not None:
+            return self._adopt(found)
+        if self.claim.instance_id:
+            return Launched(self.claim, "adopted", "already rented")
+        if self.claim.unknown_since is not None:
+            return Launched(self.claim, "waiting", "the outcome of the last create call is still open")
+        enrolment = self._enrol()
+        given_up: set[str] = set()
+        for offer in (self.claim.offer, *self.claim.candidates)[:_MAX_OFFERS]:
+            if offer.cloud in given_up or not self._affordable(offer):
+                continue
+            try:
+                return self._try(offer, enrolment)
+            except LaunchRefused as refusal:
+                self._refused(offer, refusal)
+                if refusal.reason == "invalid":
+                    break
+                if refusal.reason in _GIVE_UP_CLOUD:
+                    given_up.add(offer.cloud)
+            except LaunchUnknown as unknown:
+                return self._unknown(offer, unknown)
+        return self._fail("no offer could be rented")
+
+    # ---- before the create call
+
+    def _enrol(self) -> Enrolment:
+        """A fresh mesh key and bootstrap token for this node; those of an earlier, interrupted try are taken back first."""
+        context, claim = self.context, self.claim
+        mesh = context.mesh()
+        if mesh is not None and claim.mesh_key_id:
+            mesh.delete_key(claim.mesh_key_id)
+        if claim.token_id:
+            tokens.delete(context.kube, claim.token_id)
+        choice = self.node_class.mesh
+        key = None
+        if mesh is not None and choice.backend != "none":
+            key = mesh.create_key(claim.name, tags=choice.tags, ephemeral=choice.ephemeral, expiry_seconds=_KEY_LIFE)
+            self._write(mesh_backend=choice.backend, mesh_key_id=key.id)
+        token = tokens.create(context.kube, claim.name, now=context.clock.now(), life_seconds=_TOKEN_LIFE)
+        self._write(token_id=token.id)
+        return Enrolment(mesh_key=key.secret if key else "", token=f"{token.id}.{token.secret}")
+
+    def _affordable(self, offer: Offer) -> bool:
+        """A dearer second choice must pass the limits again, counted with everything launched meanwhile."""
+        if offer.price_hour is None:
+            return False
+        if offer.price_hour <= self.claim.reserved_price:
+            return True
+        with self.context.money:
+            claims = self.context.store.claims()
+            problem = may_switch(self.claim, offer.price_hour, claims, self.node_class, self.pool)
+            if problem:
+                self.context.progress.step(self.claim.name, "skipped", f"{offer.cloud} {offer.id}: {problem}")
+                return False
+            self._write(reserved_price=offer.price_hour)
+        return True
+
+    # ---- the create call
+
+    def _try(self, offer: Offer, enrolment: Enrolment) -> Launched:
+        context = self.context
+        now = context.clock.now()
+        cloud = context.cloud(offer.cloud)
+        payload = payload_for(context, self.claim, offer, self.pool, self.node_class, enrolment)
+        provisioning = self.claim if self.claim.phase is Phase.PROVISIONING else advance(
+            self.claim, Phase.PROVISIONING, now, f"create call to {offer.cloud}"
+        )
+        self._write(
+            provisioning,
+            offer=offer,
+            cloud=offer.cloud,
+            lane=payload.lane,
+            reserved_price=t.cast(Decimal, offer.price_hour),
+            launch_started=self.claim.launch_started or now,
+        )
+        context.lock.renew_if_due()
+        context.progress.step(
+            self.claim.name,
+            "renting",
+            f"{offer.cloud} {offer.instance_type} {offer.cloud_region} ${offer.price_hour}/h, lane {payload.lane.value}",
+            since=self.claim.launch_started,
+            price_hour=offer.price_hour,
+            cloud=offer.cloud,
+        )
+        request = LaunchRequest(
+            name=self.claim.name,
+            offer=offer,
+            user_data=payload.text,
+            marks=self._marks(now),
+            max_price_hour=self.pool.max_hourly_price if self.pool else None,
+            settings=context.cloud_settings(self.node_class, offer.cloud),
+        )
+        instance_id = cloud.launch(request)
+        self._write(instance_id=instance_id, ids_seen=_with(self.claim.ids_seen, instance_id), attempts=self._attempt(offer, "ok"))
+        context.progress.step(
+            self.claim.name,
+            "rented",
+            f"{offer.cloud} id {instance_id}",
+            since=self.claim.launch_started,
+            price_hour=self.claim.price,
+            cloud=offer.cloud,
+        )
+        return Launched(self.claim, "launched")
+
+    def _marks(self, now: datetime) -> dict[str, str]:
+        return {
+            "cluster": self.context.cluster_id,
+            "pool": self.claim.pool,
+            "nonce": self.claim.name,
+            "created": str(int(now.timestamp())),
+        }
+
+    # ---- after it
+
+    def _refused(self, offer: Offer, refusal: LaunchRefused) -> None:
+        context = self.context
+        self._write(attempts=self._attempt(offer, "refused", refusal.reason, refusal.message))
+        context.progress.step(self.claim.name, "refused", f"{offer.cloud} {offer.id}: {refusal.reason}: {refusal.message}")
+        context.block(blocks.key_of(offer), refusal.reason)
+        if refusal.instance_id:
+            self._write(ids_seen=_with(self.claim.ids_seen, refusal.instance_id))
+            context.cloud(offer.cloud).terminate(refusal.instance_id)
+
+    def _unknown(self, offer: Offer, unknown: LaunchUnknown) -> Launched:
+        """The answer was lost. Look for the machine by its name; never send the create again (L-2 step 7)."""
+        since = self.context.clock.now()
+        self._write(unknown_since=since, attempts=self._attempt(offer, "unknown", "unknown", unknown.message))
+        self.context.progress.step(self.claim.name, "unknown", f"{unknown.message} Looking for it by name.")
+        for turn in range(_LOOK_UPS):
+            if turn:
+                self.context.clock.sleep(_LOOK_UP_PAUSE)
+            try:
+                found = self._find()
+            except ApiError as error:
+                self.context.progress.step(self.claim.name, "unknown", f"look-up failed: {error}")
+                continue
+            if found is not None:
+                return self._adopt(found)
+        return Launched(self.claim, "waiting", f"{unknown.message} Not found by name yet; no second create call is sent.")
+
+    def _find(self) -> list[Instance] | None:
+        """The machines of this claim's name, oldest first; None when a create call was never sent or none is there."""
+        if self.claim.launch_started is None or self.claim.instance_id:
+            return None
+        cloud = self.context.cloud(self.claim.cloud)
+        found = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone]
+        return sorted(found, key=lambda one: (one.created or self.context.clock.now(), one.id)) or None
+
+    def _adopt(self, found: list[Instance]) -> Launched:
+        keep, *duplicates = found
+        ids = self.claim.ids_seen
+        for one in found:
+            ids = _with(ids, one.id)
+        self._write(instance_id=keep.id, ids_seen=ids, unknown_since=None, price_paid=keep.price_hour, ip=keep.ip)
+        for one in duplicates:
+            self.context.progress.step(self.claim.name, "duplicate", f"{one.cloud} id {one.id} has the same name and is given back")
+            self.context.cloud(one.cloud).terminate(one.id)
+        self.context.progress.step(self.claim.name, "adopted", f"{keep.cloud} id {keep.id} was there already")
+        return Launched(self.claim, "adopted")
+
+    def _fail(self, why: str) -> Launched:
+        now = self.context.clock.now()
+        last = self.claim.attempts[-1].message if self.claim.attempts else "every offer was beyond the limits"
+        message = f"{why}: {last}"
+        failed = advance(self.claim, Phase.FAILED, now, message)
+        self._write(failed, deletion=Deletion(reason="LaunchFailed", requested=now))
+        self.context.progress.step(self.claim.name, "failed", message)
+        return Launched(self.claim, "failed", message)
+
+    # ---- the record
+
+    def _attempt(self, offer: Offer, result: str, error_class: str = "", message: str = "") -> tuple[Attempt, ...]:
+        attempt = Attempt(self.context.clock.now(), f"{offer.cloud}/{offer.id}", result, error_class, message)
+        return (*self.claim.attempts, attempt)
+
+    def _write(self, base: Claim | None = None, **changes: t.Any) -> None:
+        self.claim = self.context.store.write(dataclasses.replace(base or self.claim, **changes))
+        self.context.remember(self.claim)
+
+
+def _with(ids: tuple[str, ...], new: str) -> tuple[str, ...]:
+    return ids if new in ids else (*ids, new)
+
+
+def forget_enrolment(context: Context, claim: Claim) -> None:
+    """Take back a node's unused key and token, as soon as they are not needed any more."""
+    mesh = context.mesh() if claim.mesh_key_id else None
+    if mesh is not None:
+        try:
+            mesh.delete_key(claim.mesh_key_id)
+        except NotFound:
+            pass
+    if claim.token_id:
+        tokens.delete(context.kube, claim.token_id)

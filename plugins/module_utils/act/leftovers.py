@@ -1,0 +1,71 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Removes things of ours that no claim stands for: Nodes, mesh devices and keys that were left behind (L-12)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..cluster.nodes import delete_node, get_node
+from ..errors import TgpError
+from ..observe.context import Context
+
+Leftover = t.Mapping[str, str]
+
+
+def remove_leftovers(context: Context, leftovers: t.Sequence[Leftover]) -> list[dict[str, t.Any]]:
+    """Remove each; one that fails is reported and found again by the next run. The decision itself was made by the plan."""
+    return [_remove(context, one) for one in leftovers]
+
+
+def _remove(context: Context, leftover: Leftover) -> dict[str, t.Any]:
+    what = leftover["kind"].removeprefix("delete_")
+    try:
+        context.lock.renew_if_due()
+        message, result = _REMOVERS[what](context, leftover), "removed"
+    except TgpError as error:
+        message, result = str(error), "pending"
+    context.progress.step(leftover["name"], result, f"{what} {leftover['target']}: {message}")
+    return {
+        "name": leftover["name"],
+        "pool": "",
+        "cloud": "",
+        "model": "",
+        "phase": "",
+        "price_hour": "",
+        "result": result,
+        "message": f"{what}: {message}",
+        "problem": result == "pending",
+    }
+
+
+def _node(context: Context, leftover: Leftover) -> str:
+    node = get_node(context.kube, leftover["target"])
+    if node is None:
+        return "gone already"
+    if node.uid != leftover["uid"] or node.ready is True:
+        return "left alone: it is not the Node that was found, or it came back to life"
+    delete_node(context.kube, node.name, uid=node.uid)
+    return leftover["reason"]
+
+
+def _device(context: Context, leftover: Leftover) -> str:
+    mesh = context.mesh()
+    device = mesh.device(leftover["target"]) if mesh is not None else None
+    if mesh is None or device is None:
+        return "gone already"
+    if device.online:
+        return "left alone: it came online"
+    mesh.delete_device(device.id)
+    return leftover["reason"]
+
+
+def _key(context: Context, leftover: Leftover) -> str:
+    mesh = context.mesh()
+    if mesh is None or not mesh.delete_key(leftover["target"]):
+        return "gone already"
+    return leftover["reason"]
+
+
+_REMOVERS: dict[str, t.Callable[[Context, Leftover], str]] = {"node": _node, "device": _device, "key": _key}

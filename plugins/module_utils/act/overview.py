@@ -1,0 +1,167 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Brings together by name what claims, clouds, mesh and cluster say of our machines, for status and inventory."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+from ..clock import to_text
+from ..fleet.cost import claim_cost
+from ..fleet.model import Claim, Device, Instance, MeshKey, Node, Observation
+from ..fleet.names import Verdict, verdict
+from ..observe.context import Context
+from ..observe.gather import gather
+from ..observe.open import open_context
+from ..table import render
+from ..task import Task
+
+_COLUMNS = {
+    "name": "node", "cloud": "cloud", "model": "model", "gpu_count": "gpus", "region": "region", "price_hour": "$/h", "joined": "joined after",
+    "state": "state", "age": "age", "cost": "cost $",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """``machines`` is JSON-safe, one entry per name of ours; ``totals`` counts things of this cluster; ``unknown`` what could not be
+    read (a count is None then)."""
+
+    machines: list[dict[str, t.Any]]
+    totals: dict[str, t.Any]
+    ledger: list[dict[str, t.Any]]
+    unknown: list[str]
+
+
+def overview(task: Task) -> dict[str, t.Any]:
+    """The result of fleet_info, with its table printed."""
+    seen = look(task)
+    for line in table(seen):
+        task.progress(line)
+    return {"changed": False, **dataclasses.asdict(seen)}
+
+
+def table(seen: Seen) -> list[str]:
+    """What status prints."""
+    lines = render(seen.machines, _COLUMNS, right=("price_hour", "gpu_count", "age", "cost", "joined"))
+    totals = seen.totals
+    counts = ", ".join(f"{_count(totals[key])} {key}" for key in ("instances", "devices", "keys", "nodes", "claims"))
+    return [*lines, "", f"  now: {counts}; ${totals['price_hour']}/h, ${totals['cost']} so far (${totals['closed_cost']} of it closed)"]
+
+
+def _count(value: int | None) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def look(task: Task) -> Seen:
+    """Read everything once; changes nothing."""
+    context = open_context(task, documents_required=False)
+    try:
+        observation = gather(context, offers=False, pods=False)
+        return _seen(context, observation, task.params.get("pools") or [])
+    finally:
+        context.close()
+
+
+def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) -> Seen:
+    cluster, now = observation.cluster_id, observation.now
+    claims = {claim.name: claim for claim in observation.claims or ()}
+    instances = {
+        one.name: one
+        for view in observation.clouds.values()
+        for one in view.instances or ()
+        if not one.gone and (_ours(one.name, cluster) or one.name in claims)
+    }
+    own_nodes = {one.name: one for one in observation.nodes or () if _ours(one.name, cluster) or one.name in claims}
+    devices = {one.hostname: one for one in observation.devices or () if _ours(one.hostname, cluster)}
+    names = sorted({*claims, *instances})
+    machines = [_machine(context, name, claims.get(name), instances.get(name), devices.get(name), own_nodes.get(name), now) for name in names]
+    if pools:
+        machines = [one for one in machines if one["pool"] in pools or one["pool"].partition("/")[2] in pools]
+    ledger = context.store.ledger_lines()
+    closed = sum((Decimal(str(line["cost"])) for line in ledger), Decimal(0))
+    running = sum((Decimal(one["cost"]) for one in machines), Decimal(0))
+    unknown = [f"{name}: {view.problem}" for name, view in observation.clouds.items() if view.problem]
+    if context.uses_mesh() and observation.devices is None:
+        unknown.append("the mesh could not be read")
+    unread = any(view.instances is None for view in observation.clouds.values())
+    totals = {
+        "instances": None if unread else len(instances),
+        "devices": len(devices) if observation.devices is not None or not context.uses_mesh() else None,
+        "keys": _own_keys(observation.keys, cluster) if observation.keys is not None or not context.uses_mesh() else None,
+        "nodes": len(own_nodes),
+        "claims": len(claims),
+        "price_hour": str(sum((Decimal(one["price_hour"]) for one in machines if one["price_hour"]), Decimal(0))),
+        "cost": str((closed + running).quantize(Decimal("0.0001"))),
+        "closed_cost": str(closed.quantize(Decimal("0.0001"))),
+    }
+    return Seen(machines, totals, ledger, unknown)
+
+
+def _ours(name: str, cluster: str) -> bool:
+    return verdict(name, cluster) is Verdict.OURS
+
+
+def _own_keys(keys: tuple[MeshKey, ...] | None, cluster: str) -> int:
+    """Keys that still open the door. A long node name is shortened in a key's description, so only its beginning is compared."""
+    return sum(1 for key in keys or () if key.description.startswith(f"tgp tgp-{cluster}-") and not key.invalid)
+
+
+def _machine(
+    context: Context, name: str, claim: Claim | None, instance: Instance | None, device: Device | None, node: Node | None, now: datetime
+) -> dict[str, t.Any]:
+    offer = claim.offer if claim else None
+    started = claim.launch_started if claim else (instance.created if instance else None)
+    joined = (claim.initialized - started).total_seconds() if claim and claim.initialized and started else None
+    price = claim.price if claim else (instance.price_hour if instance else None)
+    cost = claim_cost(claim, now, context.granularity(claim.cloud)) if claim else Decimal(0)
+    return {
+        "name": name,
+        "pool": claim.pool if claim else "",
+        "node_class": claim.node_class if claim else "",
+        "cloud": claim.cloud if claim else (instance.cloud if instance else ""),
+        "model": offer.model if offer else (instance.model if instance else ""),
+        "gpu_count": offer.gpu_count if offer else (instance.gpu_count if instance else None),
+        "instance_type": offer.instance_type if offer else (instance.instance_type if instance else ""),
+        "region": offer.region if offer else (instance.region if instance else ""),
+        "lane": claim.lane.value if claim else "",
+        "phase": claim.phase.value if claim else "",
+        "state": _state(claim, instance, node),
+        "price_hour": "" if price is None else str(price),
+        "cost": str(cost.quantize(Decimal("0.0001"))),
+        "age": _duration((now - started).total_seconds()) if started else "",
+        "joined": _duration(joined) if joined is not None else "",
+        "instance_id": claim.instance_id if claim else (instance.id if instance else ""),
+        "instance_state": instance.state.value if instance else "",
+        "ip": instance.ip if instance else "",
+        "mesh_addresses": list(device.addresses) if device else [],
+        "mesh_online": device.online if device else None,
+        "node_ready": node.ready if node else None,
+        "idle_since": to_text(claim.idle_since) if claim and claim.idle_since else "",
+    }
+
+
+def _state(claim: Claim | None, instance: Instance | None, node: Node | None) -> str:
+    if claim is None:
+        return "no claim"
+    if claim.deletion is not None:
+        return f"{claim.phase.value} ({claim.deletion.reason})"
+    if claim.phase.value == "Ready":
+        if node is None:
+            return "Ready, Node missing"
+        if node.ready is not True:
+            return "Ready, Node not ready"
+        return "Ready, idle" if claim.idle_since else "Ready"
+    return claim.phase.value if instance or not claim.instance_id else f"{claim.phase.value}, not listed"
+
+
+def _duration(seconds: float) -> str:
+    whole = int(seconds)
+    hours, rest = divmod(whole, 3600)
+    if hours:
+        return f"{hours}h{rest // 60:02d}m"
+    return f"{rest // 60}m{rest % 60:02d}s" if whole >= 60 else f"{whole}s"

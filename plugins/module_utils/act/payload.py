@@ -1,0 +1,89 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes what one machine is handed at boot: its configuration, rendered, checked and packed for its lane and its cloud."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..clouds.registry import CAPABILITIES
+from ..errors import InvalidInput
+from ..fleet import marks
+from ..fleet.model import Claim, Lane, NodeClass, Offer, Pool
+from ..lanes.payload import payload
+from ..observe.cluster_facts import ClusterFacts, cluster_facts
+from ..observe.context import Context
+from ..observe.templates import template_of
+from ..talos.spec import NodeSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Enrolment:
+    """The secrets that let one machine in, once: its mesh key and its bootstrap token ("id.secret"). Empty = not needed."""
+
+    mesh_key: str = dataclasses.field(default="", repr=False)
+    token: str = dataclasses.field(default="", repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rendered:
+    """What goes into the create call: ``text`` (a secret; None = the machine needs nothing from us) and the lane it is for."""
+
+    text: str | None = dataclasses.field(repr=False)
+    lane: Lane
+
+
+def needs_payload(node_class: NodeClass, cloud: str) -> bool:
+    """Own machines that are installed for good are only powered on (``payload: none``); every other machine is configured."""
+    settings = next((one.settings for one in node_class.clouds if one.cloud == cloud), {})
+    return CAPABILITIES[cloud].rented or settings.get("payload", "none") != "none"
+
+
+def lane_for(offer: Offer, pool: Pool | None) -> Lane:
+    """The first lane the pool accepts that this offer can serve."""
+    wanted = pool.lanes if pool and pool.lanes else offer.lanes
+    for lane in wanted:
+        if lane in offer.lanes:
+            return lane
+    raise InvalidInput(f"{offer.cloud} {offer.id} serves none of the pool's lanes ({', '.join(one.value for one in wanted)}).")
+
+
+def payload_for(
+    context: Context, claim: Claim, offer: Offer, pool: Pool | None, node_class: NodeClass, enrolment: Enrolment
+) -> Rendered:
+    """The payload of one machine. InvalidInput, before anything is rented, when it would not boot."""
+    lane = lane_for(offer, pool)
+    if not needs_payload(node_class, offer.cloud):
+        return Rendered(None, lane)
+    facts: ClusterFacts = cluster_facts(context)
+    spec = NodeSpec(
+        name=claim.name,
+        pool=claim.pool.partition("/")[2],
+        index=claim.index,
+        secrets=facts.secrets,
+        bootstrap_token=enrolment.token,
+        lane=lane,
+        cloud=offer.cloud,
+        endpoint=facts.endpoint,
+        cluster_name=facts.cluster_name,
+        instance_type=offer.instance_type,
+        region=offer.cloud_region or offer.region,
+        labels=marks.labels(dataclasses.replace(claim, offer=offer, cloud=offer.cloud), pool, context.cluster_id),
+        annotations={},
+        taints=marks.taints(pool),
+        startup_taints=marks.startup_taints(pool),
+        ephemeral_taint=False,
+        gpu_count=offer.gpu_count,
+        model=offer.model,
+        mesh=node_class.mesh,
+        auth_key=enrolment.mesh_key,
+        login_server=facts.login_server,
+        kubernetes_version=facts.kubernetes_version,
+        talos_version=facts.talos_version,
+        installer_image=node_class.talos_image,
+    )
+    made = payload(spec, template_of(context, node_class), capability=CAPABILITIES[offer.cloud])
+    for warning in made.warnings:
+        context.warn(f"{claim.name}: {warning}")
+    return Rendered(made.text, lane)

@@ -1,0 +1,207 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run of fleet_plan: look, decide, show, and (outside check mode) record the decision under the run lock."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..clouds.capabilities import CAPABILITIES
+from ..cluster.namespace import ensure_namespace
+from ..errors import InvalidInput, Locked, TgpError
+from ..fleet.model import Action, Plan, Pool, Wishes
+from ..fleet.plan import plan
+from ..fleet.plan_view import view
+from ..fleet.settings import Destroy, Settings
+from ..observe.context import Context
+from ..observe.gather import gather
+from ..observe.open import open_context, settings_of
+from ..runlock.lock import take
+from ..table import render
+from ..task import Task
+from .preflight import check_before_renting
+from .record import record
+
+_COLUMNS = {"action": "action", "name": "machine", "pool": "pool", "price_hour": "$/h", "detail": "what", "reason": "why"}
+_LEFTOVERS = ("delete_node", "delete_device", "delete_key")
+_CHANGES = ("launch", "destroy", "resume", *_LEFTOVERS)
+
+
+def plan_run(task: Task) -> dict[str, t.Any]:
+    """The result of fleet_plan."""
+    settings = _settings(task)
+    context = open_context(task, settings=settings, documents_required=settings.mode == "provision")
+    try:
+        context.wishes = _chosen(task, context.wishes, settings)
+        if settings.mode == "provision":
+            check_before_renting(context)
+        if task.check_mode:
+            return _decide(context, writes=False)
+        return _locked(context)
+    finally:
+        context.close()
+
+
+def _locked(context: Context) -> dict[str, t.Any]:
+    params = context.task.params
+    ensure_namespace(context.kube)
+    try:
+        lock = take(context.task, context.kube, context.run_id, context.cluster_id, wait=params["lock_wait"])
+    except Locked as busy:
+        if params["on_lock_busy"] == "fail":
+            raise
+        context.task.progress(f"  {busy}")
+        return _result(context, Plan(), "lock_busy", changed=False, message=str(busy))
+    context.lock = lock
+    try:
+        return _decide(context, writes=True)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
+    observation = gather(context, offers=context.settings.mode == "provision")
+    decided = plan(observation, context.wishes, context.settings, CAPABILITIES, context.run_id)
+    for warning in decided.warnings:
+        context.warn(warning)
+    _show(context, decided)
+    if writes:
+        done = record(context, decided)
+        return _result(context, decided, _outcome(decided), changed=done.writes > 0)
+    return _result(context, decided, _outcome(decided), changed=any(one.kind in _CHANGES for one in decided.actions))
+
+
+def _outcome(decided: Plan) -> str:
+    if decided.problems:
+        return "guard_refused"
+    return "shortfall" if decided.shortfall else "ok"
+
+
+def _result(context: Context, decided: Plan, outcome: str, *, changed: bool, message: str = "") -> dict[str, t.Any]:
+    rows, summary = view(decided)
+    shortfall = [dataclasses.asdict(one) for one in decided.shortfall]
+    result: dict[str, t.Any] = {
+        "changed": changed,
+        "run_id": context.run_id,
+        "outcome": outcome,
+        "plan": rows,
+        "summary": summary,
+        "shortfall": [{**one, "rejected": dict(one["rejected"])} for one in shortfall],
+        "launch": [one.name for one in decided.actions if one.kind in ("launch", "resume")],
+        "destroy": [one.name for one in decided.actions if one.kind == "destroy"],
+        "leftovers": [_leftover(one) for one in decided.actions if one.kind in _LEFTOVERS],
+        "problems": list(decided.problems),
+    }
+    if context.settings.mode == "provision":
+        result["problems"] += [f"{one.pool}: {one.missing} machines will not come: {one.reason}" for one in decided.shortfall]
+    if message:
+        result["msg"] = message
+    if context.task.diff_mode:
+        result["diff"] = _diff(decided)
+    return result
+
+
+def _leftover(action: Action) -> dict[str, str]:
+    return {"kind": action.kind, "name": action.name, "target": action.target, "uid": action.uid, "reason": action.reason}
+
+
+def _show(context: Context, decided: Plan) -> None:
+    rows, summary = view(decided)
+    say = context.task.progress
+    if not rows:
+        say("  Nothing to do.")
+    for line in render(rows, _COLUMNS, right=("price_hour",)):
+        say(line)
+    for one in decided.shortfall:
+        say(f"  {one.pool}: {one.missing} machines will not come: {one.reason}")
+    if rows:
+        say(f"  {summary['text']}")
+
+
+def _diff(decided: Plan) -> dict[str, str]:
+    """Claims before and after, as text."""
+    before, after = [], []
+    for one in decided.actions:
+        price = f"${one.price_hour}/h"
+        if one.kind == "launch":
+            after.append(f"{one.name}: {one.detail} ({one.reason})")
+        elif one.kind == "destroy":
+            before.append(f"{one.name}: {price} ({one.pool})")
+            after.append(f"{one.name}: given back ({one.reason})")
+        elif one.kind in _LEFTOVERS:
+            before.append(f"{one.kind.removeprefix('delete_')} {one.target} ({one.reason})")
+    return {
+        "before_header": "machines now",
+        "after_header": "machines then",
+        "before": "".join(f"{line}\n" for line in before),
+        "after": "".join(f"{line}\n" for line in after),
+    }
+
+
+# ---- what the user chose
+
+
+def _settings(task: Task) -> Settings:
+    params = task.params
+    destroy = Destroy(
+        names=tuple(params["names"]), pools=tuple(params["pools"]), all=bool(params["all"]), force=bool(params["force"])
+    )
+    if params["mode"] == "destroy":
+        if not (destroy.names or destroy.pools or destroy.all):
+            raise InvalidInput("Nothing was named to be given back.", remedy="Set names, pools, or all: true.")
+        return settings_of(task, mode="destroy", destroy=destroy)
+    return settings_of(task, mode=params["mode"])
+
+
+def _chosen(task: Task, wishes: Wishes, settings: Settings) -> Wishes:
+    """The wishes with the pools that were asked for and the numbers wanted in them."""
+    if settings.mode != "provision":
+        return wishes
+    asked: list[str] = task.params["pools"]
+    known = {pool.key for pool in wishes.pools} | {pool.name for pool in wishes.pools}
+    unknown = [name for name in asked if name not in known]
+    if unknown:
+        raise InvalidInput(
+            f"There is no pool {', '.join(unknown)} among the documents.",
+            remedy=f"Known pools: {', '.join(sorted(pool.key for pool in wishes.pools)) or 'none'}.",
+        )
+    pools = [pool for pool in wishes.pools if not asked or pool.key in asked or pool.name in asked]
+    wanted = {pool.key: _number(task.params.get("nodes"), pool) for pool in pools}
+    return dataclasses.replace(wishes, nodes=wanted)
+
+
+def _number(nodes: t.Any, pool: Pool) -> int:
+    """How many machines a pool shall have: the user's number, else its minNodes, at least one; a request is always one machine."""
+    if isinstance(nodes, dict):
+        nodes = nodes.get(pool.key, nodes.get(pool.name))
+    if pool.request:
+        return 1
+    if nodes is None or nodes == "":
+        return max(pool.min_nodes, 1)
+    try:
+        number = int(nodes)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0 or isinstance(nodes, (bool, float)):
+        raise InvalidInput(f"nodes for {pool.key} is {nodes!r}.", remedy="Give a whole number, 0 or more, or a mapping of pools to numbers.")
+    return number
+
+
+def unlock(task: Task) -> bool:
+    """Release the lock of this run; False when it did not hold it."""
+    run_id = task.params.get("run_id")
+    if not run_id or task.check_mode:
+        return False
+    context = open_context(task, documents_required=False)
+    try:
+        from ..runlock.lock import release
+
+        return release(task, context.kube, run_id, context.cluster_id)
+    except TgpError as error:
+        task.warn(f"The run lock could not be released and ends by itself: {error}")
+        return False
+    finally:
+        context.close()

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What must be right before anything is rented: templates, the cluster's facts, and the mesh's willingness."""
+
+from __future__ import annotations
+
+from ..errors import InvalidInput, TgpError
+from ..fleet.model import NodeClass
+from ..observe.cluster_facts import cluster_facts
+from ..observe.context import Context
+from ..observe.templates import template_of
+from ..talos.validate import template_problems
+from .payload import needs_payload
+
+
+def check_before_renting(context: Context) -> None:
+    """InvalidInput with every reason, one sentence each, when a machine of the wished pools could not join."""
+    problems: list[str] = []
+    classes = _used_classes(context)
+    for node_class in classes:
+        problems += [f"GPUNodeClass {node_class.name}: {text}" for text in template_faults(context, node_class)]
+    if any(_configures(node_class) for node_class in classes):
+        try:
+            cluster_facts(context)
+        except TgpError as error:
+            problems.append(str(error))
+    if problems:
+        raise InvalidInput("Nothing was rented, because a machine could not join:", problems=problems)
+    check_mesh(context, classes)
+
+
+def check_mesh(context: Context, classes: list[NodeClass]) -> str:
+    """Prove that keys with the classes' tags can be made; returns what was proven."""
+    mesh = context.mesh()
+    tags = sorted({tag for node_class in classes for tag in node_class.mesh.tags})
+    return mesh.check(tags) if mesh is not None else "no mesh is used"
+
+
+def template_faults(context: Context, node_class: NodeClass) -> list[str]:
+    """Everything wrong with a class's template; none where its machines need no configuration from us."""
+    if not _configures(node_class):
+        return []
+    return template_problems(template_of(context, node_class), node_class.talos_image)
+
+
+def _configures(node_class: NodeClass) -> bool:
+    return any(one.enabled and needs_payload(node_class, one.cloud) for one in node_class.clouds)
+
+
+def _used_classes(context: Context) -> list[NodeClass]:
+    names = {pool.node_class for pool in context.wishes.pools if context.wishes.nodes.get(pool.key, 0) > 0}
+    return [node_class for name, node_class in sorted(context.wishes.classes.items()) if name in names]

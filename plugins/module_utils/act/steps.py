@@ -1,0 +1,105 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The runs of fleet_launch, fleet_join, fleet_teardown and fleet_unlock: open, act on the claims, report."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import LockLost
+from ..fleet.model import Claim, Phase
+from ..observe.context import Context
+from ..observe.open import open_context
+from ..runlock.lock import resume
+from ..table import render
+from ..task import Task
+from .join import join_all
+from .launch import launch_all
+from .leftovers import remove_leftovers
+from .planning import unlock
+from .teardown import teardown_all
+
+_ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
+_COLUMNS = {"name": "node", "cloud": "cloud", "model": "model", "price_hour": "$/h", "result": "result", "message": "what"}
+
+
+def launch_step(task: Task) -> dict[str, t.Any]:
+    """Rent for every claim in Pending or Provisioning that has no machine yet."""
+    return _step(task, lambda claim: claim.phase in (Phase.PENDING, Phase.PROVISIONING), _launch, busy=("launched", "adopted"))
+
+
+def join_step(task: Task) -> dict[str, t.Any]:
+    """Follow every claim that has a machine until it is Ready or its time is over."""
+    return _step(task, lambda claim: claim.phase in _ON_THEIR_WAY and bool(claim.instance_id), _join, busy=("ready", "failed"))
+
+
+def teardown_step(task: Task) -> dict[str, t.Any]:
+    """Take down every claim with a deletion, and leftovers without a claim."""
+    return _step(task, lambda claim: claim.deletion is not None, _teardown, busy=("gone", "kept", "removed"))
+
+
+def unlock_step(task: Task) -> dict[str, t.Any]:
+    """Let go of the lock. Not a change of the world."""
+    return {"changed": False, "released": unlock(task)}
+
+
+Work = t.Callable[[Context, list[Claim]], "list[dict[str, t.Any]]"]
+
+
+def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tuple[str, ...]) -> dict[str, t.Any]:
+    context = open_context(task, documents_required=False)
+    try:
+        names = task.params.get("names") or []
+        claims = [
+            claim
+            for claim in context.known_claims()
+            if (claim.name in names if names else True) and wanted(claim) and (claim.deletion is None or work is _teardown)
+        ]
+        if task.check_mode or not (claims or task.params.get("leftovers")):
+            return _result([], "ok", changed=False)
+        context.lock = resume(task, context.kube, context.run_id, context.cluster_id)
+        rows = work(context, claims)
+    except LockLost as lost:
+        lost.result = {"outcome": "lock_lost", "machines": [], "problems": [str(lost)]}  # type: ignore[attr-defined]
+        raise
+    finally:
+        context.close()
+    problems = [f"{row['name']}: {row['message']}" for row in rows if row["problem"]]
+    for line in render(rows, _COLUMNS, right=("price_hour",)):
+        task.progress(line)
+    return _result(rows, "partial" if problems else "changed", changed=any(row["result"] in busy for row in rows), problems=problems)
+
+
+def _result(rows: list[dict[str, t.Any]], outcome: str, *, changed: bool, problems: t.Sequence[str] = ()) -> dict[str, t.Any]:
+    machines = [{key: value for key, value in row.items() if key != "problem"} for row in rows]
+    return {"changed": changed, "outcome": outcome, "machines": machines, "problems": list(problems)}
+
+
+def _row(claim: Claim, result: str, message: str, *, problem: bool) -> dict[str, t.Any]:
+    return {
+        "name": claim.name,
+        "pool": claim.pool,
+        "cloud": claim.cloud,
+        "model": claim.offer.model,
+        "phase": claim.phase.value,
+        "price_hour": str(claim.price),
+        "result": result,
+        "message": message,
+        "problem": problem,
+    }
+
+
+def _launch(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
+    done = launch_all(context, claims)
+    return [_row(one.claim, one.result, one.message, problem=one.result in ("failed", "waiting")) for one in done]
+
+
+def _join(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
+    done = join_all(context, claims)
+    return [_row(one.claim, one.result, one.message, problem=one.result != "ready") for one in done]
+
+
+def _teardown(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
+    rows = [_row(one.claim, one.result, one.message, problem=one.result == "pending") for one in teardown_all(context, claims)]
+    return rows + remove_leftovers(context, context.task.params.get("leftovers") or [])

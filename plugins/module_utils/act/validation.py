@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run of fleet_validate: every check that can be made without changing anything, and all its findings at once."""
+
+from __future__ import annotations
+
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+
+from ..clock import SystemClock
+from ..clouds.registry import CLIENTS
+from ..cluster.rights import Right, missing_rights
+from ..errors import InvalidInput, TgpError
+from ..observe.cluster_facts import cluster_facts
+from ..observe.context import Context
+from ..observe.open import open_context
+from ..table import render
+from ..task import Task
+from .preflight import check_mesh, template_faults
+
+_MAX_SKEW = 120.0
+_COLUMNS = {"mark": "", "what": "check", "message": "finding"}
+
+RIGHTS = (
+    Right("list", "nodes"),
+    Right("watch", "nodes"),
+    Right("patch", "nodes"),
+    Right("delete", "nodes"),
+    Right("list", "pods"),
+    Right("delete", "pods"),
+    Right("create", "pods/eviction"),
+    Right("list", "volumeattachments", group="storage.k8s.io"),
+    Right("list", "certificatesigningrequests", group="certificates.k8s.io"),
+    Right("create", "configmaps", namespace="tgp-system"),
+    Right("update", "configmaps", namespace="tgp-system"),
+    Right("delete", "configmaps", namespace="tgp-system"),
+    Right("create", "leases", group="coordination.k8s.io", namespace="tgp-system"),
+    Right("update", "leases", group="coordination.k8s.io", namespace="tgp-system"),
+    Right("create", "secrets", namespace="kube-system"),
+    Right("delete", "secrets", namespace="kube-system"),
+)
+
+
+def validate(task: Task) -> dict[str, t.Any]:
+    """The result of fleet_validate. InvalidInput lists everything that is wrong; the documents come first and end it at once."""
+    context = open_context(task)
+    try:
+        checks = _checks(context)
+    finally:
+        context.close()
+    rows = [{**one, "mark": "ok" if one["ok"] else "NO"} for one in checks]
+    for line in render(rows, _COLUMNS):
+        task.progress(line)
+    wrong = [f"{one['what']}: {one['message']}" for one in checks if not one["ok"]]
+    if wrong:
+        error = InvalidInput("The set-up is not complete:", problems=wrong)
+        error.result = {"checks": checks}  # type: ignore[attr-defined]
+        raise error
+    return {"changed": False, "checks": checks}
+
+
+def _checks(context: Context) -> list[dict[str, t.Any]]:
+    classes = list(context.wishes.classes.values())
+    named = sorted({one.cloud for node_class in classes for one in node_class.clouds if one.enabled})
+    tasks: list[tuple[str, t.Callable[[], str]]] = [
+        ("documents", lambda: f"{len(classes)} classes, {len(context.wishes.pools)} pools"),
+        ("cluster", lambda: f"{context.kube.source}, id {context.cluster_id}, version {context.kube.get('/version')['gitVersion']}"),
+        ("rights", lambda: _rights(context)),
+        ("clock", lambda: _clock(context)),
+        ("Talos secrets", lambda: f"endpoint {cluster_facts(context).endpoint}, kubelet {cluster_facts(context).kubernetes_version}"),
+        ("mesh", lambda: check_mesh(context, classes)),
+    ]
+    tasks += [(f"template of {one.name}", _template_check(context, one)) for one in classes]
+    tasks += [(f"cloud {name}", _cloud_check(context, name)) for name in named]
+    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="check") as pool:
+        return list(pool.map(lambda pair: _one(*pair), tasks))
+
+
+def _one(what: str, check: t.Callable[[], str]) -> dict[str, t.Any]:
+    try:
+        return {"what": what, "ok": True, "message": check()}
+    except TgpError as error:
+        return {"what": what, "ok": False, "message": str(error)}
+
+
+def _rights(context: Context) -> str:
+    missing = missing_rights(context.kube, RIGHTS)
+    if missing:
+        raise InvalidInput("Rights are missing in the cluster:", problems=missing)
+    return f"all {len(RIGHTS)} there"
+
+
+def _clock(context: Context) -> str:
+    """Deadlines and prices hang on time, so a clock that is off is refused. A simulated clock has nothing to be compared with."""
+    if not isinstance(context.clock, SystemClock):
+        return "simulated"
+    skew = context.kube.skew()
+    if abs(skew) > _MAX_SKEW:
+        raise InvalidInput(
+            f"This machine's clock and the API server's differ by {skew:+.0f} seconds.",
+            remedy="Set up time synchronisation on both; deadlines and bills depend on it.",
+        )
+    return f"{skew:+.0f} s from the API server's"
+
+
+def _template_check(context: Context, node_class: t.Any) -> t.Callable[[], str]:
+    def check() -> str:
+        faults = template_faults(context, node_class)
+        if faults:
+            raise InvalidInput("A machine with this template would not join:", problems=faults)
+        return "renders to a configuration that Talos accepts"
+
+    return check
+
+
+def _cloud_check(context: Context, name: str) -> t.Callable[[], str]:
+    if name not in CLIENTS:
+        return lambda: "this version has no client for it; its offers are left out"
+    return lambda: context.cloud(name).check()

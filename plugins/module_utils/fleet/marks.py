@@ -1,0 +1,55 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The labels, taints and annotations our nodes carry (L-19), derived from the claim and its pool."""
+
+from __future__ import annotations
+
+from .model import Claim, Pool, Taint
+from .names import label_value
+
+EPHEMERAL = Taint("tgp.io/ephemeral", "true", "NoSchedule")
+INITIALIZING = Taint("tgp.io/initializing", "", "NoSchedule")
+
+
+def labels(claim: Claim, pool: Pool | None, cluster_id: str) -> dict[str, str]:
+    """Labels a kubelet may set itself and we assert again after it joined. The instance id is not known before the launch."""
+    offer = claim.offer
+    marks = {
+        "tgp.io/nodepool": label_value(claim.pool.partition("/")[2]),
+        "tgp.io/nodeclass": label_value(claim.node_class),
+        "tgp.io/provider": label_value(claim.cloud),
+        "tgp.io/provisioned": "true",
+        "tgp.io/cluster": cluster_id,
+        "tgp.io/gpu-type": label_value(offer.model),
+        "tgp.io/gpu-count": str(offer.gpu_count),
+        "tgp.io/gpu-memory": str(offer.gpu_memory_mib) if offer.gpu_memory_mib else "",
+        "tgp.io/region": label_value(offer.region),
+        "tgp.io/spot": "true" if offer.spot else "false",
+        "node.kubernetes.io/instance-type": label_value(offer.instance_type),
+        "topology.kubernetes.io/region": label_value(offer.cloud_region or offer.region),
+        "tgp.io/instance-id": label_value(claim.instance_id),
+    }
+    return {**{key: value for key, value in marks.items() if value}, **(dict(pool.labels) if pool else {})}
+
+
+def annotations(claim: Claim, pool: Pool | None) -> dict[str, str]:
+    """Annotations we own. Full texts stand here where a label had to be shortened."""
+    marks = {
+        "tgp.io/instance-id": claim.instance_id,
+        "tgp.io/price-hour": str(claim.price),
+        "tgp.io/created-at": claim.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "tgp.io/claim": claim.name,
+    }
+    return {**{key: value for key, value in marks.items() if value}, **(dict(pool.annotations) if pool else {})}
+
+
+def taints(pool: Pool | None) -> tuple[Taint, ...]:
+    """Taints that stay: the pool's, and tgp.io/ephemeral unless the pool itself names that key."""
+    own: tuple[Taint, ...] = pool.taints if pool else ()
+    return own if any(one.key == EPHEMERAL.key for one in own) else (*own, EPHEMERAL)
+
+
+def startup_taints(pool: Pool | None) -> tuple[Taint, ...]:
+    """Taints that must be gone before the node counts as initialized; ours is removed by us, the pool's by whoever set them."""
+    return (*(pool.startup_taints if pool else ()), INITIALIZING)

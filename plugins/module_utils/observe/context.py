@@ -1,0 +1,219 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Everything one module call of the fleet family works with, opened once: cluster, records, documents, clouds, mesh, lock.
+
+Nothing is connected before it is needed, so a refusal of the documents costs no call, and a cloud that is down hurts only itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import typing as t
+from datetime import datetime
+
+from ..claims.store import ClaimStore
+from ..clock import from_text, to_text
+from ..clouds.base import Cloud
+from ..clouds.capabilities import CAPABILITIES
+from ..clouds.registry import CLIENTS
+from ..clouds.registry import connect as connect_cloud
+from ..cluster.kube import Kube
+from ..errors import InvalidInput, TgpError
+from ..fleet import blocks
+from ..fleet.model import Claim, CloudChoice, Instance, Node, NodeClass, Pool, Wishes
+from ..fleet.settings import Settings
+from ..mesh.base import Mesh
+from ..mesh.connect import connect as connect_mesh
+from ..progress import Progress
+from ..task import Task
+from .credentials import cloud_credential, mesh_credentials
+from .feed import Feed
+
+_T = t.TypeVar("_T")
+
+
+class Lock(t.Protocol):
+    """What acting code needs of the run lock."""
+
+    def renew_if_due(self) -> None: ...
+
+
+class NoLock:
+    """For runs that only read."""
+
+    def renew_if_due(self) -> None:
+        """Nothing is held."""
+
+
+@dataclasses.dataclass
+class Context:
+    """One opened world. ``wishes`` may be empty (a teardown needs no documents)."""
+
+    task: Task
+    kube: Kube
+    store: ClaimStore
+    wishes: Wishes
+    settings: Settings
+    cluster_id: str
+    run_id: str
+    progress: Progress
+    lock: Lock = dataclasses.field(default_factory=NoLock)
+
+    def __post_init__(self) -> None:
+        self.clock = self.task.clock
+        self.money = threading.RLock()  # limits are checked and reserved by one claim at a time
+        self._opening = threading.RLock()
+        self._clouds: dict[str, Cloud | TgpError] = {}
+        self._feeds: dict[str, Feed[Instance]] = {}
+        self._mesh: Mesh | None = None
+        self._claims: dict[str, Claim] = {}
+        self._once: dict[t.Any, t.Any] = {}
+
+    def once(self, key: t.Any, read: t.Callable[[], _T]) -> _T:
+        """``read()`` at the first call with this key, the same value afterwards."""
+        with self._opening:
+            if key not in self._once:
+                self._once[key] = read()
+            return t.cast(_T, self._once[key])
+
+    # ---- records
+
+    def remember(self, claim: Claim) -> None:
+        """Keep the record as last written, so that a later failure reports the truth."""
+        self._claims[claim.name] = claim
+
+    def forget(self, claim: Claim) -> None:
+        self._claims.pop(claim.name, None)
+
+    def current(self, claim: Claim) -> Claim:
+        return self._claims.get(claim.name, claim)
+
+    def read_times(self, name: str) -> dict[str, datetime]:
+        """A stored map of moments (first sightings)."""
+        return {key: from_text(text) for key, text in self.store.read_state(name).items()}
+
+    def write_times(self, name: str, times: t.Mapping[str, datetime]) -> None:
+        self.store.write_state(name, {key: to_text(moment) for key, moment in times.items()})
+
+    def blocks(self) -> dict[str, t.Any]:
+        """The stored block list (L-14)."""
+        return self.store.read_state("blocklist")
+
+    def block(self, key: str, reason: str) -> None:
+        """Remember that an offer failed, so that it is not tried again at once."""
+        with self.money:
+            self.store.write_state("blocklist", blocks.after_failure(self.blocks(), key, reason, self.clock.now()))
+
+    # ---- what the documents say
+
+    def pool_of(self, claim: Claim) -> Pool | None:
+        return next((pool for pool in self.wishes.pools if pool.key == claim.pool), None)
+
+    def class_of(self, claim: Claim) -> NodeClass:
+        try:
+            return self.wishes.classes[claim.node_class]
+        except KeyError as error:
+            raise InvalidInput(
+                f"{claim.name}: its class {claim.node_class} is not among the documents any more.",
+                remedy="Give the class document back, or let reap.yml take the machine down.",
+            ) from error
+
+    def choice(self, cloud: str) -> CloudChoice | None:
+        """The ``providers`` entry for a cloud; enabled ones first."""
+        entries = [one for node_class in self.wishes.classes.values() for one in node_class.clouds if one.cloud == cloud]
+        return next((one for one in entries if one.enabled), entries[0] if entries else None)
+
+    def cloud_settings(self, node_class: NodeClass, cloud: str) -> t.Mapping[str, t.Any]:
+        return next((one.settings for one in node_class.clouds if one.cloud == cloud), {})
+
+    def drain_timeout(self, pool: Pool | None) -> int:
+        return pool.drain_timeout if pool else self.settings.drain_timeout
+
+    def granularity(self, cloud: str) -> int:
+        return CAPABILITIES[cloud].billing_granularity if cloud in CAPABILITIES else 1
+
+    def deletes_nodes(self, claim: Claim) -> bool:
+        """Rented machines never come back under their name; own ones do and keep their Node (L-21)."""
+        return CAPABILITIES[claim.cloud].rented
+
+    def mesh_tags(self, claim: Claim) -> tuple[str, ...]:
+        node_class = self.wishes.classes.get(claim.node_class)
+        return node_class.mesh.tags if node_class else ()
+
+    # ---- connections
+
+    def cloud_names(self) -> tuple[str, ...]:
+        """Clouds to look at: those of the documents and those that live claims were rented from."""
+        wanted = {one.cloud for node_class in self.wishes.classes.values() for one in node_class.clouds if one.enabled}
+        wanted |= {claim.cloud for claim in self.known_claims() if claim.cloud}
+        return tuple(sorted(name for name in wanted if name in CLIENTS))
+
+    def cloud(self, name: str) -> Cloud:
+        """The connected cloud; a failure to connect is remembered and raised again."""
+        with self._opening:
+            if name not in self._clouds:
+                try:
+                    self._clouds[name] = self._connect(name)
+                except TgpError as error:
+                    self._clouds[name] = error
+            found = self._clouds[name]
+        if isinstance(found, TgpError):
+            raise found
+        return found
+
+    def _connect(self, name: str) -> Cloud:
+        choice = self.choice(name)
+        credential = cloud_credential(self.task, self.kube, name, choice)
+        return connect_cloud(name, self.task, credential=credential, choice=choice, node_ready=self._node_ready)
+
+    def _node_ready(self, node: str) -> bool | None:
+        from ..cluster.nodes import get_node
+
+        found: Node | None = get_node(self.kube, node)
+        return None if found is None else bool(found.ready)
+
+    def instances(self, cloud: str) -> tuple[Instance, ...] | None:
+        """A list of a cloud's machines not older than a few seconds; None when it could not be read."""
+        with self._opening:
+            if cloud not in self._feeds:
+                self._feeds[cloud] = Feed(self.cloud(cloud).instances, self.clock)
+            feed = self._feeds[cloud]
+        return feed.items()
+
+    def mesh(self) -> Mesh | None:
+        """The connected mesh, None when no class uses one and none was configured."""
+        with self._opening:
+            if self._mesh is None and self.uses_mesh():
+                self._mesh = self._connect_mesh()
+            return self._mesh
+
+    def _connect_mesh(self) -> Mesh:
+        try:
+            return connect_mesh(self.task)
+        except InvalidInput:
+            found = mesh_credentials(self.task, self.kube)
+            if not found:
+                raise
+            return connect_mesh(self.task, **found)
+
+    def uses_mesh(self) -> bool:
+        """Whether any document or live claim speaks of a mesh."""
+        used = any(node_class.mesh.backend == "tailscale" for node_class in self.wishes.classes.values())
+        return used or any(claim.mesh_backend == "tailscale" for claim in self.known_claims())
+
+    def known_claims(self) -> list[Claim]:
+        """The claims as this call first read them, with what was written since."""
+        first = self.once("claims", self.store.claims)
+        return list({**{claim.name: claim for claim in first}, **self._claims}.values())
+
+    def warn(self, text: str) -> None:
+        self.task.warn(text)
+
+    def close(self) -> None:
+        for cloud in self._clouds.values():
+            if not isinstance(cloud, TgpError):
+                cloud.close()
+        if self._mesh is not None:
+            self._mesh.close()

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Finds credentials: module option or its environment variable, then the class's ``credentialsRef``, then the common Secret.
+
+Values are registered for redaction the moment they are read and are never written anywhere.
+"""
+
+from __future__ import annotations
+
+from ..clouds.capabilities import CAPABILITIES
+from ..clouds.options import option
+from ..cluster.kube import Kube
+from ..cluster.secrets import read_secret
+from ..errors import NotFound
+from ..fleet.model import CloudChoice
+from ..redact import register
+from ..task import Task
+
+NAMESPACE = "tgp-system"
+
+
+def cloud_credential(task: Task, kube: Kube, cloud: str, choice: CloudChoice | None) -> str | None:
+    """The API key of a cloud, or None when it was given as an option (the cloud's own connect reads that) or is nowhere."""
+    if option(task, f"{cloud}_api_key"):
+        return None
+    if choice is not None and choice.credentials is not None:
+        ref = choice.credentials
+        return _registered(read_secret(kube, ref.namespace, ref.name, ref.key))
+    for key in CAPABILITIES[cloud].credential_env:
+        value = _from_common_secret(task, kube, key)
+        if value:
+            return value
+    return None
+
+
+def mesh_credentials(task: Task, kube: Kube) -> dict[str, str]:
+    """OAuth client id and secret of the common Secret, for callers to whom neither option nor variable gave a mesh credential."""
+    client_id = _from_common_secret(task, kube, "client-id")
+    client_secret = _from_common_secret(task, kube, "client-secret")
+    return {"client_id": client_id, "client_secret": client_secret} if client_id and client_secret else {}
+
+
+def _from_common_secret(task: Task, kube: Kube, key: str) -> str | None:
+    name = task.params.get("credentials_secret")
+    if not name:
+        return None
+    try:
+        return _registered(read_secret(kube, NAMESPACE, name, key))
+    except NotFound:
+        return None
+
+
+def _registered(value: str) -> str:
+    register(value)
+    return value

@@ -1,0 +1,115 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Brings the user's documents together: files, folders, inline mappings, the cluster's own objects, and S2's node groups."""
+
+from __future__ import annotations
+
+import glob
+import os
+import typing as t
+
+from ..clouds.webhook import groups_from_environment, groups_from_values
+from ..cluster.kube import Kube
+from ..documents.parse import parse
+from ..errors import InvalidInput, NotFound
+from ..fleet.model import Machine, Wishes
+from ..libs import lazy
+from ..task import Task
+
+if t.TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy("yaml", "pyyaml")
+
+Document = tuple[str, t.Mapping[str, t.Any]]
+_KINDS = {"gpunodeclasses": "GPUNodeClass", "gpunodepools": "GPUNodePool", "gpurequests": "GPURequest"}
+
+
+def load(task: Task, kube: Kube | None) -> Wishes:
+    """All documents of this call, checked; InvalidInput lists every fault of every document with its place."""
+    found: list[Document] = []
+    for entry in task.params.get("documents") or []:
+        found.extend(_inline(entry) if isinstance(entry, dict) else _from_path(str(entry)))
+    if task.params.get("documents_from_cluster"):
+        if kube is None:
+            raise InvalidInput("documents_from_cluster needs a cluster connection.")
+        found.extend(_from_cluster(kube))
+    documents, values = _split(found)
+    machines, warnings = _node_groups(values, documents)
+    wishes, more = parse(documents, machines=machines)
+    for warning in (*warnings, *more):
+        task.warn(warning)
+    return wishes
+
+
+def _inline(entry: t.Mapping[str, t.Any]) -> list[Document]:
+    return [("inline document", entry)]
+
+
+def _from_path(path: str) -> list[Document]:
+    """Documents of a file, of all YAML files of a folder, or of a glob pattern; ``~`` is understood."""
+    full = os.path.expanduser(path)
+    if os.path.isdir(full):
+        files = sorted(glob.glob(os.path.join(full, "*.y*ml")))
+    else:
+        files = sorted(glob.glob(full))
+    if not files:
+        raise InvalidInput(f"No document file at {path}.", remedy="Give the path of a YAML file or of a folder with YAML files.")
+    return [document for file in files for document in _read(file)]
+
+
+def _read(path: str) -> t.Iterator[Document]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, document in enumerate(yaml.safe_load_all(file), start=1):
+                if document is None:
+                    continue
+                if not isinstance(document, dict):
+                    raise InvalidInput(f"{path}: document {number} is not a mapping but a {type(document).__name__}.")
+                yield f"{path}#{number}", document
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}.") from error
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
+
+
+def _from_cluster(kube: Kube) -> t.Iterator[Document]:
+    """Objects of the three kinds; a kind whose CRD is not installed has none."""
+    for plural, kind in _KINDS.items():
+        try:
+            for item in kube.pages(f"/apis/tgp.io/v1/{plural}"):
+                meta = item["metadata"]
+                kept = {key: meta[key] for key in ("name", "namespace", "labels", "annotations") if key in meta}
+                document = {"apiVersion": "tgp.io/v1", "kind": kind, "metadata": kept, "spec": item.get("spec", {})}
+                yield f"{kind} {meta.get('namespace', '')}/{meta['name']} of the cluster", document
+        except NotFound:
+            continue
+
+
+def _split(found: list[Document]) -> tuple[list[Document], list[Document]]:
+    """Documents proper, and Helm values with ``nodeGroups``."""
+    values = [one for one in found if "nodeGroups" in one[1] and "kind" not in one[1]]
+    return [one for one in found if one not in values], values
+
+
+def _node_groups(values: list[Document], documents: list[Document]) -> tuple[tuple[Machine, ...], list[str]]:
+    """Own machines given the way k8s-gpu-autoprovision takes them; the environment is read only when a class asks for webhook
+    machines and lists none."""
+    machines: list[Machine] = []
+    for _source, value in values:
+        machines.extend(groups_from_values(value))
+    if not machines and _asks_for_groups(documents):
+        found, warnings = groups_from_environment(os.environ)
+        return tuple(found), list(warnings)
+    return tuple(machines), []
+
+
+def _asks_for_groups(documents: list[Document]) -> bool:
+    providers = [
+        provider
+        for _source, document in documents
+        for provider in (document.get("spec") or {}).get("providers") or []
+        if isinstance(provider, dict)
+    ]
+    return any(one.get("name") == "webhook" and not one.get("machines") and not one.get("nodeGroups") for one in providers)

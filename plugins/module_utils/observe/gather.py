@@ -1,0 +1,86 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Looks at everything once, in the order that keeps new things from being misread (L-12).
+
+Clouds first, then the mesh, then Nodes and pods, then our claims: what appears later in the order is newer. Reads of one stage run
+side by side. A read that fails leaves None and a sentence, never an empty list.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+
+from ..cluster.nodes import nodes as read_nodes
+from ..cluster.pods import pods as read_pods
+from ..errors import TgpError
+from ..fleet import blocks
+from ..fleet.model import CloudView, Device, MeshKey, Observation
+from .context import Context
+
+_T = t.TypeVar("_T")
+
+
+def gather(context: Context, *, offers: bool = True, pods: bool = True) -> Observation:
+    """One observation. Clouds and mesh may fail one by one; without the cluster there is nothing to decide, so that raises."""
+    with ThreadPoolExecutor(max_workers=16, thread_name_prefix="observe") as pool:
+        views = {name: pool.submit(_look_at_cloud, context, name, offers) for name in context.cloud_names()}
+        clouds = {name: future.result() for name, future in views.items()}
+        devices_read = pool.submit(_devices, context)
+        keys_read = pool.submit(_keys, context)
+        devices, keys = devices_read.result(), keys_read.result()
+        nodes_read = pool.submit(read_nodes, context.kube)
+        pods_read = pool.submit(read_pods, context.kube) if pods else None
+        nodes = tuple(nodes_read.result())
+        all_pods = tuple(pods_read.result()) if pods_read is not None else None
+    claims = tuple(context.store.claims())
+    return Observation(
+        now=context.clock.now(),
+        cluster_id=context.cluster_id,
+        clouds=clouds,
+        devices=devices,
+        keys=keys,
+        nodes=nodes,
+        pods=all_pods,
+        claims=claims,
+        findings=context.read_times("findings"),
+        blocks=blocks.active(context.blocks(), context.clock.now()),
+    )
+
+
+def _look_at_cloud(context: Context, name: str, offers: bool) -> CloudView:
+    """Instances, and offers when somebody may want to rent. One of the two may fail without the other."""
+    instances = offer_list = None
+    problems = []
+    try:
+        cloud = context.cloud(name)
+    except TgpError as error:
+        return CloudView(problem=str(error))
+    try:
+        instances = tuple(cloud.instances())
+    except TgpError as error:
+        problems.append(str(error))
+    if offers:
+        try:
+            offer_list = tuple(cloud.offers())
+        except TgpError as error:
+            problems.append(str(error))
+    return CloudView(instances=instances, offers=offer_list, problem=" ".join(problems))
+
+
+def _devices(context: Context) -> tuple[Device, ...] | None:
+    return _mesh_read(context, "devices", lambda mesh: mesh.devices())
+
+
+def _keys(context: Context) -> tuple[MeshKey, ...] | None:
+    return _mesh_read(context, "keys", lambda mesh: mesh.keys())
+
+
+def _mesh_read(context: Context, what: str, read: t.Callable[[t.Any], list[_T]]) -> tuple[_T, ...] | None:
+    try:
+        mesh = context.mesh()
+        return None if mesh is None else tuple(read(mesh))
+    except TgpError as error:
+        context.warn(f"The mesh's {what} could not be read, so nothing of them is removed in this run: {error}")
+        return None

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Opens a :class:`Context` for a module call, cheapest checks first."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from decimal import Decimal, InvalidOperation
+
+from ..claims.store import open_store, state_dir
+from ..cluster.connect import connect as connect_cluster
+from ..cluster.identity import cluster_id
+from ..errors import InvalidInput
+from ..fleet.settings import Settings
+from ..progress import Progress
+from ..task import Task
+from .context import Context
+from .documents import load
+
+
+def open_context(task: Task, *, settings: Settings | None = None, documents_required: bool = True) -> Context:
+    """Everything a fleet module works with. The documents are checked before the first call to anybody.
+
+    Raises InvalidInput when the documents are wrong, or missing although they are required.
+    """
+    kube = connect_cluster(task)
+    wishes = load(task, kube)
+    if documents_required and not wishes.pools:
+        raise InvalidInput(
+            "There is no pool among the documents, so there is nothing to do.",
+            remedy="Give documents (a file or folder with GPUNodeClass and GPUNodePool), or set documents_from_cluster.",
+        )
+    run_id = task.params.get("run_id") or new_run_id()
+    progress = Progress(task.progress, task.clock, run_id, None if task.check_mode else state_dir(task))
+    return Context(
+        task=task,
+        kube=kube,
+        store=open_store(task, kube),
+        wishes=wishes,
+        settings=settings or settings_of(task),
+        cluster_id=cluster_id(kube, task.params.get("cluster_id")),
+        run_id=run_id,
+        progress=progress,
+    )
+
+
+def new_run_id() -> str:
+    """Unlike any other run's, readable in a log."""
+    return f"{socket.gethostname().partition('.')[0].lower()}-{uuid.uuid4().hex[:8]}"
+
+
+def settings_of(task: Task, **more: object) -> Settings:
+    """The rules' defaults with what the options change."""
+    params = task.params
+    total = params.get("max_hourly_total")
+    try:
+        hourly = None if total in (None, "") else Decimal(str(total))
+    except InvalidOperation as error:
+        raise InvalidInput(f"max_hourly_total {total!r} is not an amount.", remedy='Write a decimal string, for example "12.50".') from error
+    return Settings(
+        ignore_blocklist=bool(params.get("ignore_blocklist")),
+        allow_mass_delete=bool(params.get("allow_mass_delete")),
+        max_nodes_total=params.get("max_nodes_total"),
+        max_hourly_total=hourly,
+        **more,  # type: ignore[arg-type]
+    )
+
+

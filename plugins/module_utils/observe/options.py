@@ -1,0 +1,42 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options every fleet module shares."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.basic import env_fallback
+
+from ..claims.store import CLAIMS_SPEC
+from ..clouds.registry import CLOUDS_SPEC
+from ..cluster.connect import CLUSTER_SPEC
+from ..mesh.connect import MESH_SPEC
+
+DOCUMENTS_SPEC: dict[str, t.Any] = dict(
+    documents=dict(type="list", elements="raw", default=[]),
+    documents_from_cluster=dict(type="bool", default=False),
+    credentials_secret=dict(type="str", default="tgp-operator-secret", no_log=False),
+)
+
+TALOS_SPEC: dict[str, t.Any] = dict(
+    talos_secrets=dict(type="raw", no_log=True, fallback=(env_fallback, ["TGP_TALOS_SECRETS"])),
+    control_plane_endpoint=dict(type="str", fallback=(env_fallback, ["TGP_CONTROL_PLANE_ENDPOINT"])),
+    cluster_name=dict(type="str"),
+    kubernetes_version=dict(type="str"),
+    talos_version=dict(type="str"),
+    mesh_login_server=dict(type="str"),
+)
+
+RUN_SPEC: dict[str, t.Any] = dict(
+    run_id=dict(type="str"),
+    ignore_blocklist=dict(type="bool", default=False),
+    allow_mass_delete=dict(type="bool", default=False),
+    max_nodes_total=dict(type="int"),
+    max_hourly_total=dict(type="str"),
+)
+
+FLEET_SPEC: dict[str, t.Any] = dict(
+    **DOCUMENTS_SPEC, **TALOS_SPEC, **RUN_SPEC, **CLUSTER_SPEC, **CLAIMS_SPEC, **CLOUDS_SPEC, **MESH_SPEC
+)

@@ -1,0 +1,77 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_info
+short_description: Show what there is, what it costs, and what is left anywhere
+description:
+  - Reads claims, clouds, mesh and nodes and brings them together by name. Changes nothing and takes no lock.
+version_added: 0.1.0
+author:
+  - The tgp.gpu contributors (@tgp-gpu)
+options:
+  pools:
+    description: Only these pools, by name or namespace/name.
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - tgp.gpu.fleet
+  - tgp.gpu.kubernetes
+  - tgp.gpu.claims
+  - tgp.gpu.clouds
+  - tgp.gpu.tailscale
+  - tgp.gpu.attributes
+  - tgp.gpu.attributes.info
+"""
+
+EXAMPLES = r"""
+- name: What is running?
+  tgp.gpu.fleet_info:
+    documents: [examples/lambda.yml]
+"""
+
+RETURN = r"""
+machines:
+  description: One entry per machine with its claim, instance, device and node.
+  type: list
+  elements: dict
+  returned: always
+totals:
+  description: Number of instances, devices, keys, nodes and claims of this cluster, price per hour now, cost so far.
+  type: dict
+  returned: always
+ledger:
+  description: Closing lines of machines that are gone.
+  type: list
+  elements: dict
+  returned: always
+unknown:
+  description: Sources that could not be read.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ..module_utils.act.overview import overview
+from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.task import Task, main
+
+SPEC = dict(
+    argument_spec=dict(
+        pools=dict(type="list", elements="str", default=[]),
+        **FLEET_SPEC,
+    ),
+    supports_check_mode=True,
+)
+
+
+def run(task: Task) -> dict:
+    return overview(task)
+
+
+if __name__ == "__main__":
+    main(SPEC, run)

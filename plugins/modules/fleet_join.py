@@ -1,0 +1,76 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_join
+short_description: Wait until rented machines are nodes, mark them, and stop paying for those that never come
+description:
+  - Follows every machine that is on its way - instance, mesh device, certificate request, Node, labels, Ready, GPUs - all at once and
+    with one watch on the API server.
+  - A node that is complete gets its labels and annotations, loses the startup taint and counts as C(Ready) at once, whatever the others do.
+  - A machine that is not complete at its deadline is explained, given back and booked as a failed join.
+version_added: 0.1.0
+author:
+  - The tgp.gpu contributors (@tgp-gpu)
+options:
+  names:
+    description: Only these claims. Empty means all that are on their way.
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - tgp.gpu.fleet
+  - tgp.gpu.kubernetes
+  - tgp.gpu.claims
+  - tgp.gpu.clouds
+  - tgp.gpu.tailscale
+  - tgp.gpu.attributes
+  - tgp.gpu.attributes.check_and_diff
+"""
+
+EXAMPLES = r"""
+- name: Wait for the new nodes
+  tgp.gpu.fleet_join:
+    run_id: "{{ plan_result.run_id }}"
+    documents: [examples/lambda.yml]
+"""
+
+RETURN = r"""
+machines:
+  description: One entry per machine, with C(name), C(pool), C(cloud), C(result), C(phase), C(price_hour) and C(message).
+  type: list
+  elements: dict
+  returned: always
+outcome:
+  description: C(ok), C(changed), C(partial) or C(lock_lost).
+  type: str
+  returned: always
+problems:
+  description: What went wrong without stopping the others; a play should fail at its end when it is not empty.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ..module_utils.act.steps import join_step
+from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.task import Task, main
+
+SPEC = dict(
+    argument_spec=dict(
+        names=dict(type="list", elements="str", default=[]),
+        **FLEET_SPEC,
+    ),
+    supports_check_mode=True,
+)
+
+
+def run(task: Task) -> dict:
+    return join_step(task)
+
+
+if __name__ == "__main__":
+    main(SPEC, run)

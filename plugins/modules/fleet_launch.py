@@ -1,0 +1,76 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_launch
+short_description: Rent the machines that claims are waiting for
+description:
+  - For each claim in C(Pending) or C(Provisioning) it makes a one-use mesh key and an expiring bootstrap token, renders and checks the
+    machine's configuration, and sends one create call. All machines are launched side by side, paced per cloud.
+  - A definite refusal goes on to the next offer. A lost answer is looked up by name and never repeated blindly.
+  - The machines' secrets exist only inside this task.
+version_added: 0.1.0
+author:
+  - The tgp.gpu contributors (@tgp-gpu)
+options:
+  names:
+    description: Only these claims. Empty means all that wait.
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - tgp.gpu.fleet
+  - tgp.gpu.kubernetes
+  - tgp.gpu.claims
+  - tgp.gpu.clouds
+  - tgp.gpu.tailscale
+  - tgp.gpu.attributes
+  - tgp.gpu.attributes.check_and_diff
+"""
+
+EXAMPLES = r"""
+- name: Rent what was planned
+  tgp.gpu.fleet_launch:
+    run_id: "{{ plan_result.run_id }}"
+    documents: [examples/lambda.yml]
+"""
+
+RETURN = r"""
+machines:
+  description: One entry per machine, with C(name), C(pool), C(cloud), C(result), C(phase), C(price_hour) and C(message).
+  type: list
+  elements: dict
+  returned: always
+outcome:
+  description: C(ok), C(changed), C(partial) or C(lock_lost).
+  type: str
+  returned: always
+problems:
+  description: What went wrong without stopping the others; a play should fail at its end when it is not empty.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ..module_utils.act.steps import launch_step
+from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.task import Task, main
+
+SPEC = dict(
+    argument_spec=dict(
+        names=dict(type="list", elements="str", default=[]),
+        **FLEET_SPEC,
+    ),
+    supports_check_mode=True,
+)
+
+
+def run(task: Task) -> dict:
+    return launch_step(task)
+
+
+if __name__ == "__main__":
+    main(SPEC, run)

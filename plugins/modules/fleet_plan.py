@@ -1,0 +1,154 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_plan
+short_description: Look at everything, decide what to rent and what to give back, and record the decision
+description:
+  - Observes clouds, mesh, cluster and claims, and works out by pure rules what should happen, with a reason and a price for each step.
+  - In check mode that plan is all that happens; nothing is written anywhere.
+  - Otherwise the decisions are written into the claims (new machines as C(Pending), machines to give back with their reason), so that
+    M(tgp.gpu.fleet_launch) and M(tgp.gpu.fleet_teardown) can carry them out, now or in a later run.
+  - Takes the run lock and keeps it until M(tgp.gpu.fleet_unlock), because plan and launch have to see the same world.
+version_added: 0.1.0
+author:
+  - The tgp.gpu contributors (@tgp-gpu)
+options:
+  mode:
+    description:
+      - V(provision) brings pools up to the wanted number of machines.
+      - V(reap) gives back what is idle, expired, broken or forgotten.
+      - V(destroy) gives back what O(names), O(pools) or O(all) say.
+    type: str
+    choices: [provision, reap, destroy]
+    required: true
+  pools:
+    description: Only these pools, by name or namespace/name. Empty means all for V(provision) and V(reap).
+    type: list
+    elements: str
+    default: []
+  nodes:
+    description:
+      - How many machines each pool shall have, those that exist included. A number for every chosen pool, or a mapping of pools to numbers.
+      - Without it every pool gets its C(minNodes), at least one.
+    type: raw
+  names:
+    description: Machines to give back, by name (V(destroy)).
+    type: list
+    elements: str
+    default: []
+  all:
+    description: Give back every machine of this cluster (V(destroy)).
+    type: bool
+    default: false
+  force:
+    description: Give back although pods refuse to leave (V(destroy)); they are deleted when the drain's time is over.
+    type: bool
+    default: false
+  lock_wait:
+    description: Seconds to wait for another run to finish.
+    type: int
+    default: 0
+  on_lock_busy:
+    description: What to do when another run is still at work. V(skip) ends without a change, V(fail) fails.
+    type: str
+    choices: [skip, fail]
+    default: skip
+extends_documentation_fragment:
+  - tgp.gpu.fleet
+  - tgp.gpu.kubernetes
+  - tgp.gpu.claims
+  - tgp.gpu.clouds
+  - tgp.gpu.tailscale
+  - tgp.gpu.attributes
+  - tgp.gpu.attributes.check_and_diff
+"""
+
+EXAMPLES = r"""
+- name: What would one machine for every pool cost now?
+  tgp.gpu.fleet_plan:
+    mode: provision
+    documents: [examples/lambda.yml]
+    nodes: 1
+  check_mode: true
+
+- name: Decide what can be given back
+  tgp.gpu.fleet_plan:
+    mode: reap
+    documents: [examples/lambda.yml]
+"""
+
+RETURN = r"""
+run_id:
+  description: Names this run in records, locks and logs. Hand it to the following tasks.
+  type: str
+  returned: always
+outcome:
+  description: C(ok), C(shortfall), C(guard_refused) or C(lock_busy).
+  type: str
+  returned: always
+plan:
+  description: One entry per step, with C(action), C(name), C(pool), C(reason), C(detail) and C(price_hour).
+  type: list
+  elements: dict
+  returned: always
+summary:
+  description: Counts and prices, per hour and per day.
+  type: dict
+  returned: always
+shortfall:
+  description: Machines that were wanted and will not come, with the first reason.
+  type: list
+  elements: dict
+  returned: always
+launch:
+  description: Names of the claims that wait for their machine.
+  type: list
+  elements: str
+  returned: always
+destroy:
+  description: Names of the claims to be taken down.
+  type: list
+  elements: str
+  returned: always
+leftovers:
+  description: Things of ours without a claim that M(tgp.gpu.fleet_teardown) removes.
+  type: list
+  elements: dict
+  returned: always
+problems:
+  description: What went wrong without stopping the run; a play should fail at its end when it is not empty.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ..module_utils.act.planning import plan_run
+from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.task import Task, main
+
+SPEC = dict(
+    argument_spec=dict(
+        mode=dict(type="str", choices=["provision", "reap", "destroy"], required=True),
+        pools=dict(type="list", elements="str", default=[]),
+        nodes=dict(type="raw"),
+        names=dict(type="list", elements="str", default=[]),
+        all=dict(type="bool", default=False),
+        force=dict(type="bool", default=False),
+        lock_wait=dict(type="int", default=0),
+        on_lock_busy=dict(type="str", choices=["skip", "fail"], default="skip"),
+        **FLEET_SPEC,
+    ),
+    supports_check_mode=True,
+)
+
+
+def run(task: Task) -> dict:
+    return plan_run(task)
+
+
+if __name__ == "__main__":
+    main(SPEC, run)

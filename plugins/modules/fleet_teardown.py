@@ -1,0 +1,83 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_teardown
+short_description: Drain and give back the machines that were decided to go
+description:
+  - For each claim with a deletion it drains the node, destroys the machine, waits until the cloud says that it is gone, removes the mesh
+    device, the key, the Node and the token, writes the ledger line and only then removes the claim. Every step is recorded before the next.
+  - A voluntary drain that pods hold up to its deadline is undone; the node is usable again.
+  - Whatever does not end in this run is continued by the next one.
+version_added: 0.1.0
+author:
+  - The tgp.gpu contributors (@tgp-gpu)
+options:
+  names:
+    description: Only these claims. Empty means all with a deletion.
+    type: list
+    elements: str
+    default: []
+  leftovers:
+    description: Things without a claim to remove, as returned by M(tgp.gpu.fleet_plan).
+    type: list
+    elements: dict
+    default: []
+extends_documentation_fragment:
+  - tgp.gpu.fleet
+  - tgp.gpu.kubernetes
+  - tgp.gpu.claims
+  - tgp.gpu.clouds
+  - tgp.gpu.tailscale
+  - tgp.gpu.attributes
+  - tgp.gpu.attributes.check_and_diff
+"""
+
+EXAMPLES = r"""
+- name: Give back what was decided to go
+  tgp.gpu.fleet_teardown:
+    run_id: "{{ plan_result.run_id }}"
+    documents: [examples/lambda.yml]
+    leftovers: "{{ plan_result.leftovers }}"
+"""
+
+RETURN = r"""
+machines:
+  description: One entry per machine, with C(name), C(pool), C(cloud), C(result), C(phase), C(price_hour) and C(message).
+  type: list
+  elements: dict
+  returned: always
+outcome:
+  description: C(ok), C(changed), C(partial) or C(lock_lost).
+  type: str
+  returned: always
+problems:
+  description: What went wrong without stopping the others; a play should fail at its end when it is not empty.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ..module_utils.act.steps import teardown_step
+from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.task import Task, main
+
+SPEC = dict(
+    argument_spec=dict(
+        names=dict(type="list", elements="str", default=[]),
+        leftovers=dict(type="list", elements="dict", default=[]),
+        **FLEET_SPEC,
+    ),
+    supports_check_mode=True,
+)
+
+
+def run(task: Task) -> dict:
+    return teardown_step(task)
+
+
+if __name__ == "__main__":
+    main(SPEC, run)

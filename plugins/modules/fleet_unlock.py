@@ -1,0 +1,51 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_unlock
+short_description: Let go of the run lock
+description:
+  - Ends what M(tgp.gpu.fleet_plan) began. Belongs into the C(always) section of a play. Releases only the lock of this very run.
+version_added: 0.1.0
+author:
+  - The tgp.gpu contributors (@tgp-gpu)
+options: {}
+extends_documentation_fragment:
+  - tgp.gpu.fleet
+  - tgp.gpu.kubernetes
+  - tgp.gpu.claims
+  - tgp.gpu.clouds
+  - tgp.gpu.tailscale
+  - tgp.gpu.attributes
+  - tgp.gpu.attributes.check_and_diff
+"""
+
+EXAMPLES = r"""
+- name: Let others run
+  tgp.gpu.fleet_unlock:
+    run_id: "{{ plan_result.run_id }}"
+"""
+
+RETURN = r"""
+released:
+  description: Whether this run held the lock.
+  type: bool
+  returned: always
+"""
+
+from ..module_utils.act.steps import unlock_step
+from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.task import Task, main
+
+SPEC = dict(argument_spec=dict(**FLEET_SPEC), supports_check_mode=True)
+
+
+def run(task: Task) -> dict:
+    return unlock_step(task)
+
+
+if __name__ == "__main__":
+    main(SPEC, run)

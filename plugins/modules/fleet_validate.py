@@ -1,0 +1,53 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_validate
+short_description: Check documents, credentials, rights and templates before anything is rented
+description:
+  - Checks the documents and the Talos templates, proves each cloud's and the mesh's credential by a cheap read, and asks the cluster whether
+    the rights are there. Changes nothing. Fails with everything that is wrong, one sentence each.
+version_added: 0.1.0
+author:
+  - The tgp.gpu contributors (@tgp-gpu)
+options: {}
+extends_documentation_fragment:
+  - tgp.gpu.fleet
+  - tgp.gpu.kubernetes
+  - tgp.gpu.claims
+  - tgp.gpu.clouds
+  - tgp.gpu.tailscale
+  - tgp.gpu.attributes
+  - tgp.gpu.attributes.info
+"""
+
+EXAMPLES = r"""
+- name: Is everything in place?
+  tgp.gpu.fleet_validate:
+    documents: [examples/lambda.yml]
+"""
+
+RETURN = r"""
+checks:
+  description: One entry per check, with C(what), C(ok) and C(message).
+  type: list
+  elements: dict
+  returned: always
+"""
+
+from ..module_utils.act.validation import validate
+from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.task import Task, main
+
+SPEC = dict(argument_spec=dict(**FLEET_SPEC), supports_check_mode=True)
+
+
+def run(task: Task) -> dict:
+    return validate(task)
+
+
+if __name__ == "__main__":
+    main(SPEC, run)

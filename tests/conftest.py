@@ -1,0 +1,34 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all levels share: the count of tests per level at the end of a run."""
+
+from __future__ import annotations
+
+import collections
+import os
+import typing as t
+from pathlib import Path
+
+LEVELS = ("unit", "contract", "cluster", "e2e")
+
+
+def _level(nodeid: str) -> str:
+    parts = Path(nodeid.partition("::")[0]).parts
+    return next((part for part in parts if part in LEVELS), "other")
+
+
+def pytest_terminal_summary(terminalreporter: t.Any) -> None:
+    """One line per level: how many tests passed, failed and were skipped."""
+    counts: dict[str, collections.Counter[str]] = {level: collections.Counter() for level in (*LEVELS, "other")}
+    for outcome in ("passed", "failed", "skipped", "error", "xfailed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            if getattr(report, "when", "call") in ("call", "setup"):
+                counts[_level(report.nodeid)][outcome] += 1
+    terminalreporter.section("tests by level")
+    for level, counter in counts.items():
+        if counter:
+            terminalreporter.line(f"{level:>9}: " + ", ".join(f"{number} {outcome}" for outcome, number in counter.items()))
+    failed = os.environ.get("TGP_FAILED_CHECKS")
+    if failed:
+        terminalreporter.line(f"   checks that failed before the tests: {failed}", red=True)

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs every check this machine can run, cheapest first, and ends with pytest over all levels.
+
+``--only style,types`` runs just those. The real control plane is built in the background where Go is; without Go its tests are
+skipped with one clear line, unless TGP_REQUIRE_PLANE is set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+PYTHON_FILES = ["plugins", "sandbox", "tests"]
+
+
+def say(text: str) -> None:
+    print(f"\n== {text}", flush=True)
+
+
+def run(*command: str, **environment: str) -> int:
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False).returncode
+
+
+def style() -> int:
+    return run(str(BIN / "ruff"), "check", "--quiet", *PYTHON_FILES)
+
+
+def types() -> int:
+    return run(sys.executable, "-m", "mypy", "-p", "ansible_collections.tgp.gpu.plugins.module_utils") or run(
+        sys.executable, "-m", "mypy", "sandbox"
+    )
+
+
+def lint() -> int:
+    return run(str(BIN / "ansible-lint"), "--offline", "--profile", "production", "-q", "--nocolor", "playbooks", "roles", "meta", "galaxy.yml")
+
+
+def changelog() -> int:
+    return run(str(BIN / "antsibull-changelog"), "lint")
+
+
+def sanity() -> int:
+    return run(sys.executable, "tests/sanity.py")
+
+
+CHECKS = {"style": style, "types": types, "lint": lint, "changelog": changelog, "sanity": sanity}
+
+
+def plane() -> subprocess.Popen[bytes] | None:
+    """Begin to build what needs Go; None when there is no Go (the tests say so)."""
+    if shutil.which("go") is None:
+        return None
+    command = [sys.executable, "tests/plane/build.py", "--all"]
+    return subprocess.Popen(["nice", *command] if shutil.which("nice") else command, cwd=ROOT)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="")
+    parser.add_argument("pytest", nargs="*", help="arguments for pytest")
+    options = parser.parse_args()
+    chosen = [name for name in options.only.split(",") if name]
+    building = None if chosen else plane()
+    failed = []
+    for name, check in CHECKS.items():
+        if chosen and name not in chosen:
+            continue
+        started = time.monotonic()
+        say(name)
+        if check() != 0:
+            failed.append(name)
+        print(f"   {name}: {'FAILED' if name in failed else 'ok'} in {time.monotonic() - started:.0f} s", flush=True)
+    code = 0
+    if not chosen:
+        if building is not None:
+            say("real control plane")
+            if building.wait() != 0:
+                print("   it could not be built; the tests that need it are skipped", flush=True)
+        say("tests")
+        if failed:
+            print(f"   before the tests begin: {', '.join(failed)} FAILED", flush=True)
+        code = run(sys.executable, "-m", "pytest", "-q", *(options.pytest or ["tests"]), TGP_FAILED_CHECKS=",".join(failed))
+    return code or bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
