@@ -44,7 +44,10 @@ WantedBy=multi-user.target
 
 
 def cloud_init(spec: NodeSpec, documents: t.Sequence[Document]) -> str:
-    """The ``#cloud-config`` for one machine, made from its worker configuration. Raises InvalidInput for what Ubuntu cannot be told."""
+    """The ``#cloud-config`` for one machine, made from its worker configuration.
+
+    Raises InvalidInput for what Ubuntu cannot be told.
+    """
     config = machine_document(documents)
     if config is None:
         raise InvalidInput("There is no machine configuration to derive the bootstrap from.")
@@ -82,9 +85,9 @@ def left_out(documents: t.Sequence[Document]) -> list[str]:
     """What the configuration says and an Ubuntu machine is not told; one sentence each."""
     config = machine_document(documents)
     found = []
-    for path in ("machine.registries", "machine.env", "machine.time", "machine.udev", "machine.logging", "machine.pods", "machine.disks"):
-        if at(config, path):
-            found.append(f"{path} is not carried over to the Ubuntu machine of lane kubelet.")
+    for path in ("registries", "env", "time", "udev", "logging", "pods", "disks"):
+        if at(config, f"machine.{path}"):
+            found.append(f"machine.{path} is not carried over to the Ubuntu machine of lane kubelet.")
     for mount in at(config, "machine.kubelet.extraMounts") or ():
         if mount.get("source") != mount.get("destination"):
             found.append(
@@ -128,7 +131,7 @@ def _environment(spec: NodeSpec, config: Document, documents: t.Sequence[Documen
         "GPU_COUNT": str(spec.gpu_count or 0),
         "NVIDIA": "1" if spec.nvidia else "0",
         "DRIVER_BRANCH": spec.driver_branch,
-        "MODULES": " ".join(_modules(config)),
+        "KERNEL_MODULES": " ".join(_modules(config)),
         "CNI": spec.cni,
     }
     if spec.cni == "flannel":
@@ -141,8 +144,8 @@ def _environment(spec: NodeSpec, config: Document, documents: t.Sequence[Documen
 def _flannel(spec: NodeSpec) -> dict[str, str]:
     if not spec.flannel_cni_url.startswith("https://") or not re.fullmatch(r"[0-9a-f]{64}", spec.flannel_cni_sha256):
         raise InvalidInput(
-            "cni flannel needs flannel_cni_url (https://…tgz of flannel-io/cni-plugin) and flannel_cni_sha256 (64 hex digits): Talos's "
-            "flannel brings no plugin binary along, because on Talos it is part of the system."
+            "cni flannel needs flannel_cni_url (https://…tgz of flannel-io/cni-plugin) and flannel_cni_sha256 (64 hex digits): "
+            "Talos's flannel brings no plugin binary along, because on Talos it is part of the system."
         )
     return {"FLANNEL_CNI_URL": spec.flannel_cni_url, "FLANNEL_CNI_SHA256": spec.flannel_cni_sha256}
 

@@ -75,8 +75,9 @@ systemctl stop apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-dai
 step kernel
 swapoff -a
 [[ ! -f $R/etc/fstab ]] || sed -i -E '/^[^#].*[[:space:]]swap[[:space:]]/s/^/#/' "$R/etc/fstab"
-printf '%s\n' overlay br_netfilter nf_conntrack vxlan $MODULES >"$R/etc/modules-load.d/tgp.conf"
-for module in overlay br_netfilter nf_conntrack vxlan $MODULES; do modprobe "$module" || die "the kernel has no module $module"; done
+read -r -a modules <<<"overlay br_netfilter nf_conntrack vxlan $KERNEL_MODULES"
+printf '%s\n' "${modules[@]}" >"$R/etc/modules-load.d/tgp.conf"
+for module in "${modules[@]}"; do modprobe "$module" || die "the kernel has no module $module"; done
 sysctl -q --system >>"$LOG" 2>&1
 [[ $(sysctl -n net.ipv4.ip_forward) == 1 ]] || die "net.ipv4.ip_forward stays off"
 
@@ -96,6 +97,7 @@ if [[ ! -e $R/var/lib/tgp/packages ]]; then
   [[ $MESH_BACKEND != tailscale ]] ||
     repo tailscale.gpg "https://pkgs.tailscale.com/stable/ubuntu/$VERSION_CODENAME.noarmor.gpg" \
       "https://pkgs.tailscale.com/stable/ubuntu $VERSION_CODENAME main"
+  # shellcheck disable=SC2016 # apt fills in $(ARCH)
   ((!NVIDIA)) ||
     repo nvidia.asc https://nvidia.github.io/libnvidia-container/gpgkey \
       'https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /'
@@ -132,8 +134,10 @@ if [[ $MESH_BACKEND == tailscale ]]; then
   if [[ -f $ETC/authkey ]]; then
     # one use of a one-use key: after a lost answer the state tells whether the login took place
     read -r -a extra <<<"$MESH_EXTRA_ARGS"
-    tailscale ip -4 >/dev/null 2>&1 || tailscale up --authkey="file:$ETC/authkey" --hostname="$MESH_HOSTNAME" --accept-dns=false \
-      --timeout=120s ${MESH_LOGIN_SERVER:+"--login-server=$MESH_LOGIN_SERVER"} "${extra[@]}" >>"$LOG" 2>&1 || die "tailscale up failed: key used, expired, or its tag not owned"
+    tailscale ip -4 >/dev/null 2>&1 ||
+      tailscale up --authkey="file:$ETC/authkey" --hostname="$MESH_HOSTNAME" --accept-dns=false --timeout=120s \
+        ${MESH_LOGIN_SERVER:+"--login-server=$MESH_LOGIN_SERVER"} "${extra[@]}" >>"$LOG" 2>&1 ||
+      die "tailscale up failed: key used, expired, or its tag not owned"
   fi
   try 60 tailscale ip -4 || die "no address in the tailnet"
   NODE_IP=$(tailscale ip -4 | head -n 1)
@@ -191,7 +195,8 @@ if [[ $CNI == local ]]; then
   install -m 644 "$ETC/cni.conflist" "$R/etc/cni/net.d/05-tgp.conflist"
 elif [[ ! -x $R/opt/cni/bin/flannel ]]; then
   fetch "$FLANNEL_CNI_URL" "$R/var/lib/tgp/flannel.tgz" || die "the flannel CNI plugin cannot be fetched"
-  printf '%s  %s\n' "$FLANNEL_CNI_SHA256" "$R/var/lib/tgp/flannel.tgz" | sha256sum -c - >>"$LOG" || die "the flannel CNI plugin has another checksum"
+  printf '%s  %s\n' "$FLANNEL_CNI_SHA256" "$R/var/lib/tgp/flannel.tgz" | sha256sum -c - >>"$LOG" ||
+    die "the flannel CNI plugin has another checksum"
   tar -xzf "$R/var/lib/tgp/flannel.tgz" -C "$R/var/lib/tgp"
   plugin=$(find "$R/var/lib/tgp" -maxdepth 2 -type f -name 'flannel*' ! -name '*.tgz' | head -n 1)
   [[ -n $plugin ]] || die "the flannel archive has no plugin in it"
@@ -213,8 +218,9 @@ After=containerd.service tailscaled.service tgp-api.socket
 Wants=containerd.service
 [Service]
 ExecStart=
-ExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml $BOOT --kubeconfig=/etc/kubernetes/kubelet.conf \
- --cert-dir=/var/lib/kubelet/pki --hostname-override=$NODE_NAME ${NODE_IP:+--node-ip=$NODE_IP} --node-labels=$NODE_LABELS $KUBELET_EXTRA_ARGS
+ExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml $BOOT --kubeconfig=/etc/kubernetes/kubelet.conf \\
+ --cert-dir=/var/lib/kubelet/pki --hostname-override=$NODE_NAME ${NODE_IP:+--node-ip=$NODE_IP} \\
+ --node-labels=$NODE_LABELS $KUBELET_EXTRA_ARGS
 Restart=always
 RestartSec=5
 EOF
@@ -228,5 +234,5 @@ step erase
 erase "$ETC/authkey" "$ETC/bootstrap-kubeconfig" "$R"/var/lib/cloud/instances/*/user-data.txt*
 sed -i 's, --bootstrap-kubeconfig=[^ ]*,,' "$R/etc/systemd/system/kubelet.service.d/20-tgp.conf"
 touch "$R/var/lib/tgp/done"
-step done
+step "done"
 """

@@ -65,7 +65,7 @@ def _complete(spec: NodeSpec) -> None:
 def _refuse_secrets(config: Document) -> None:
     """What would be overwritten here silently, and must not be in anybody's worker template."""
     problems = [
-        f"{path}.key: the private key of a CA must never be in a worker's template; take it out, and keep the template secret until then."
+        f"{path}.key: the private key of a CA must never be in a worker's template; take it out."
         for path in ("machine.ca", "cluster.ca")
         if at(config, f"{path}.key") is not None
     ]

@@ -72,7 +72,7 @@ def joining(config: Document) -> Sentences:
         "cluster.token": "a bootstrap token, or the kubelet cannot join",
         "cluster.ca.crt": "the base64 of the Kubernetes CA's certificate, or the kubelet cannot join",
         "cluster.controlPlane.endpoint": "https://host:6443",
-        "machine.kubelet.image": "ghcr.io/siderolabs/kubelet:v<version of the cluster>, or Talos takes its own default, perhaps newer than the cluster",
+        "machine.kubelet.image": "ghcr.io/siderolabs/kubelet:v<version of the cluster>, or Talos takes its own default",
     }
     for path, what in wanted.items():
         if at(config, path) in (None, ""):
@@ -160,7 +160,7 @@ def marks(config: Document) -> Sentences:
         if problem:
             yield f"machine.nodeLabels: {problem}"
         elif not may_set(str(key)):
-            yield f"machine.nodeLabels.{key}: a node may not give itself this label, and then gets none at all; put it into the pool's labels."
+            yield f"machine.nodeLabels.{key}: a node may not give itself this label, and would get none at all; use the pool's labels."
     annotations = at(config, "machine.nodeAnnotations")
     if isinstance(annotations, dict):
         for key in annotations:
@@ -265,13 +265,13 @@ def image_problems(image: str) -> Sentences:
         )
     elif name.endswith("siderolabs/installer"):
         yield (
-            f"{image} carries no system extensions, so the node would have no GPU driver and no tailscale; write an installer of the "
-            "Image Factory: factory.talos.dev/metal-installer/<schematic id>:v<version>."
+            f"{image} carries no system extensions, so the node would have no GPU driver and no tailscale; write an installer of "
+            "the Image Factory: factory.talos.dev/metal-installer/<schematic id>:v<version>."
         )
     elif name.startswith("factory.talos.dev/") and not re.fullmatch(
         r"factory\.talos\.dev/([a-z0-9-]+-)?installer(-secureboot)?/[0-9a-f]{64}", name
     ):
-        yield f"{image} is no installer of the Image Factory: factory.talos.dev/metal-installer/<schematic id, 64 hex digits>:v<version>."
+        yield f"{image} is no installer of the Image Factory: factory.talos.dev/metal-installer/<64 hex digits>:v<version>."
     elif not tag and "@" not in image:
         yield f"{image} has no version; end it with :v<Talos version>."
     elif tag in ("latest", "main"):

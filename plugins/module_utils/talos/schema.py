@@ -31,7 +31,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "null": (type(None),),
 }
-_WORDS = {dict: "a mapping", list: "a list", str: "text", bool: "true/false", int: "a number", float: "a number", type(None): "empty"}
+_WORDS = {dict: "a mapping", list: "a list", str: "text", bool: "true/false", int: "a number", float: "a number"}
 _WANTED = {
     "object": "a mapping", "array": "a list", "string": "text in quotes", "boolean": "true or false", "integer": "a whole number",
     "number": "a number", "null": "empty",
@@ -40,7 +40,7 @@ _WANTED = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fault:
-    """One disagreement with the schema. ``path`` like "machine.files[0].path", ``keyword`` the schema's word, ``text`` a sentence."""
+    """One disagreement with the schema: ``path`` like "machine.files[0].path", ``keyword`` of the schema, ``text`` for people."""
 
     path: str
     keyword: str
@@ -80,7 +80,7 @@ def _check(value: t.Any, schema: Schema, path: str) -> t.Iterator[Fault]:
         yield from _check(value, definitions()[reference.rpartition("/")[2]], path)
     wanted = schema.get("type")
     if wanted is not None and not _is(value, wanted):
-        yield Fault(path, "type", f"{path} must be {_WANTED[wanted]} and is {_WORDS.get(type(value), 'something else')}.")
+        yield Fault(path, "type", f"{path} must be {_WANTED[wanted]} and is {_WORDS.get(type(value), 'empty')}.")
         return
     if "enum" in schema and value not in schema["enum"]:
         yield Fault(path, "enum", f"{path} must be {' or '.join(map(str, schema['enum']))}.")

@@ -56,7 +56,7 @@ _REQUIRED = ("trustd_token", "os_ca_crt", "k8s_ca_crt")
 def read(source: str | t.Mapping[str, t.Any], what: str = "the Talos secrets") -> ClusterSecrets:
     """Read a ``talosctl gen secrets`` bundle, a worker.yaml or controlplane.yaml, or ``get machineconfig -o yaml`` output.
 
-    ``source`` is the decoded mapping, the YAML text, or (one line) the path of a file. Raises InvalidInput naming every missing key.
+    ``source`` is the decoded mapping, the YAML text, or (one line) the path of a file. InvalidInput names every missing key.
     """
     if isinstance(source, str):
         documents = parse(source if "\n" in source.strip() else _file(source, what), what)
@@ -81,7 +81,10 @@ def read(source: str | t.Mapping[str, t.Any], what: str = "the Talos secrets") -
     return secrets
 
 
-_REMEDY = "Give the file of `talosctl gen secrets`, a worker.yaml or controlplane.yaml, or the output of `talosctl get machineconfig -o yaml`."
+_REMEDY = (
+    "Give the file of `talosctl gen secrets`, a worker.yaml or controlplane.yaml, or the output of "
+    "`talosctl get machineconfig -o yaml`."
+)
 
 
 def _file(path: str, what: str) -> str:
@@ -95,7 +98,7 @@ def _file(path: str, what: str) -> str:
 
 
 def _collect(source: t.Mapping[str, t.Any], column: int, what: str, required: t.Collection[str]) -> ClusterSecrets:
-    values: dict[str, str] = {}
+    values: dict[str, t.Any] = {}
     problems: list[str] = []
     for field, paths in _PATHS.items():
         path, value = paths[column], at(source, paths[column])

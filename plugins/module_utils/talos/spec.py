@@ -18,13 +18,14 @@ from .versions import DEFAULT_KUBERNETES, DEFAULT_TALOS, plain
 class NodeSpec:
     """One node to be configured.
 
-    ``name`` is instance, host, device and node name alike. ``pool`` is the pool's name without namespace. ``endpoint`` is the URL of the
-    Kubernetes API (https://host:6443) as the node reaches it; "" takes the one of ``secrets``. ``bootstrap_token`` is this node's
-    own ("id.secret"), ``auth_key`` its one-use mesh key, ``login_server`` the URL of a headscale. ``taints`` stay, ``startup_taints``
-    are taken off when the node is initialised. ``ephemeral_taint`` adds tgp.io/ephemeral. ``installer_image`` and ``install_disk``
-    serve machines that install Talos to a disk. ``cni`` is for the kubelet lane: "local" (a bridge of this node) or "flannel" (Talos's
-    own; then ``flannel_cni_url`` and ``flannel_cni_sha256`` name the plugin's archive). ``driver_branch`` is the NVIDIA branch that is
-    installed where the image brings no driver. ``gpu_count`` None = unknown.
+    ``name`` is instance, host, device and node name alike. ``pool`` is the pool's name without namespace. ``endpoint`` is the URL
+    of the Kubernetes API (https://host:6443) as the node reaches it; "" takes the one of ``secrets``. ``bootstrap_token`` is this
+    node's own ("id.secret"), ``auth_key`` its one-use mesh key, ``login_server`` the URL of a headscale. ``taints`` stay,
+    ``startup_taints`` are taken off when the node is initialised, ``ephemeral_taint`` adds tgp.io/ephemeral. ``installer_image``
+    and ``install_disk`` serve machines that install Talos to a disk. ``gpu_count`` None = unknown.
+
+    Of lane kubelet alone: ``cni`` "local" (a bridge of this node) or "flannel" (Talos's own; ``flannel_cni_url`` and
+    ``flannel_cni_sha256`` name the plugin's archive), ``driver_branch`` (NVIDIA's, installed where the image brings no driver).
     """
 
     name: str

@@ -52,10 +52,9 @@ def render(template: str, variables: t.Mapping[str, str]) -> str:
         )
     try:
         return compiled.render(known)
-    except Exception as error:  # a template may raise whatever its expressions do; only the kind of error is safe to repeat
-        raise InvalidInput(
-            f"The machine config template could not be rendered: {type(error).__name__}.", remedy=_REMEDY
-        ) from None
+    except (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # the error's own words could contain a value
+        raise InvalidInput(f"The machine config template could not be rendered: {type(error).__name__}.", remedy=_REMEDY) from None
 
 
 @functools.lru_cache(maxsize=32)
@@ -75,7 +74,8 @@ def _compile(template: str) -> tuple[jinja2.Template, frozenset[str]]:
         wanted = frozenset(meta.find_undeclared_variables(tree) - environment.globals.keys())
         return environment.from_string(tree), wanted
     except jinja2.TemplateSyntaxError as error:
-        raise InvalidInput(f"The machine config template cannot be read: line {error.lineno}: {error.message}.", remedy=_REMEDY) from None
+        reason = f"line {error.lineno}: {error.message}"
+        raise InvalidInput(f"The machine config template cannot be read: {reason}.", remedy=_REMEDY) from None
 
 
 def _unknown(name: str, known: t.Collection[str]) -> str:

@@ -35,8 +35,8 @@ _DEPRECATED = {
 }
 _UNLISTED_KINDS = ("ImageVerificationConfig",)
 _INSTEAD = {
-    "machine.systemd": "Talos has no systemd; a service comes as a system extension in the image, with an ExtensionServiceConfig document",
-    "machine.kubelet.registerWithTaints": "it is a field of machine.kubelet.extraConfig, and the pool's taints are written there anyway",
+    "machine.systemd": "there is no systemd; a service comes as a system extension in the image, with an ExtensionServiceConfig document",
+    "machine.kubelet.registerWithTaints": "it belongs into machine.kubelet.extraConfig, and the pool's taints are written there anyway",
 }
 
 
@@ -53,7 +53,7 @@ def check(
 ) -> Result:
     """Everything wrong with the documents of one worker.
 
-    ``mode`` as in ``talosctl validate``: metal, cloud or container. ``kubernetes_version`` is that of the control plane, "" = unknown.
+    ``mode`` as in ``talosctl validate``: metal, cloud or container. ``kubernetes_version`` is the control plane's, "" = unknown.
     """
     if mode not in MODES:
         raise InvalidInput(f"mode {mode!r} must be {', '.join(MODES[:-1])} or {MODES[-1]}.")
@@ -64,7 +64,7 @@ def check(
         errors.append(f"Talos version {talos_version!r} is not supported: 1.{OLDEST[1]} is the oldest.")
         talos = (1, 13)
     elif talos not in KUBERNETES:
-        warnings.append(f"Talos {talos_version} is newer than what this collection knows; its configuration was checked as for 1.13.")
+        warnings.append(f"Talos {talos_version} is newer than what this collection knows; it was checked as for 1.13.")
     for document in documents:
         for fault in schema.faults(document):
             _judge(fault, document, talos, errors, warnings)
@@ -117,7 +117,8 @@ _SECRETS = ClusterSecrets(
     cluster_secret="cGxhY2Vob2xkZXItc2VjcmV0",
 )
 MISSING_TEMPLATE = (
-    "talosConfig.machineConfigTemplate is missing: a class needs a complete Talos machine configuration template, inline or by reference."
+    "talosConfig.machineConfigTemplate is missing: a class needs a complete Talos machine configuration template, "
+    "inline or by reference."
 )
 
 

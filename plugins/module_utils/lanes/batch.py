@@ -1,0 +1,187 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Configurations for many nodes in one call: what the module ``talos_config`` does."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import typing as t
+
+from ..errors import InvalidInput
+from ..fleet.model import Lane, MeshChoice, Taint
+from ..redact import redact, register
+from ..talos.secrets import ClusterSecrets, read
+from ..talos.spec import NodeSpec
+from ..talos.validate import Result, placeholder, template_result
+from ..talos.versions import DEFAULT_KUBERNETES, DEFAULT_TALOS
+from ..task import Task
+from .payload import Payload, payload
+
+_TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
+_PLAIN = ("name", "pool", "index", "cloud", "instance_type", "region", "gpu_count", "model", "install_disk")
+
+
+def configure(task: Task) -> dict[str, t.Any]:
+    """Render, check and, where wanted, write or return the configurations of all nodes. Every fault of every node in one error."""
+    params = task.params
+    template = _template(params)
+    if params["state"] == "validated":
+        return _validated(task, template)
+    secrets = read(params["talos_secrets"])
+    made: list[tuple[NodeSpec, Payload]] = []
+    problems: list[str] = []
+    for node in params["nodes"]:
+        try:
+            spec = _spec(params, node, secrets)
+            made.append((spec, payload(spec, template)))
+        except InvalidInput as error:
+            problems += [f"{node['name']}: {problem}" for problem in error.problems or (str(error),)]
+    if problems:
+        raise InvalidInput("No configuration was made.", problems=problems)
+    for spec, one in made:
+        for warning in one.warnings:
+            task.warn(f"{spec.name}: {warning}")
+    return _result(task, made)
+
+
+def _template(params: t.Mapping[str, t.Any]) -> str | None:
+    path = params["template_file"]
+    if not path:
+        return t.cast("str | None", params["template"])
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidInput(f"The template file {path} cannot be read: {reason}.") from None
+
+
+def _validated(task: Task, template: str | None) -> dict[str, t.Any]:
+    """Try the template out with placeholders, and with each node's own facts where nodes are given."""
+    params = task.params
+    found: list[Result] = []
+    if template is not None or not params["nodes"]:
+        found.append(template_result(template, params["talos_image"] or "", params["talos_version"] or ""))
+    problems = [problem for result in found for problem in result.errors]
+    for node in params["nodes"] if not problems else ():
+        own = {"secrets": read(params["talos_secrets"])} if params["talos_secrets"] else {}
+        stand_in = placeholder(params["talos_version"] or DEFAULT_TALOS, **own)
+        try:
+            payload(_spec(params, node, stand_in.secrets, stand_in), template)
+        except InvalidInput as error:
+            problems += [f"{node['name']}: {problem}" for problem in error.problems or (str(error),)]
+    if problems:
+        raise InvalidInput("The machine config template cannot be used.", problems=problems)
+    warnings = [warning for result in found for warning in result.warnings]
+    for warning in warnings:
+        task.warn(warning)
+    return {"changed": False, "configs": []}
+
+
+def _spec(
+    params: t.Mapping[str, t.Any], node: t.Mapping[str, t.Any], secrets: ClusterSecrets, stand_in: NodeSpec | None = None
+) -> NodeSpec:
+    """The spec of one entry of ``nodes``. ``stand_in`` lends its secrets where none are given (validation only)."""
+    mesh = params["mesh"] or {}
+    facts: dict[str, t.Any] = {key: node[key] for key in _PLAIN if node.get(key) is not None}
+    own: dict[str, t.Any] = {key: node.get(key) or (getattr(stand_in, key) if stand_in else "") for key in ("bootstrap_token", "auth_key")}
+    endpoint = params["control_plane_endpoint"] or secrets.endpoint or (stand_in.endpoint if stand_in else "")
+    return NodeSpec(
+        **facts,
+        **own,
+        secrets=secrets,
+        lane=Lane(node["lane"]),
+        labels=_texts(node.get("labels")),
+        annotations=_texts(node.get("annotations")),
+        taints=_taints(node.get("taints")),
+        startup_taints=_taints(node.get("startup_taints")),
+        ephemeral_taint=params["ephemeral_taint"],
+        endpoint=endpoint,
+        cluster_name=params["cluster_name"] or secrets.cluster_name or "talos",
+        mesh=MeshChoice(
+            backend=mesh.get("backend") or "tailscale",
+            accept_routes=bool(mesh.get("accept_routes")),
+            advertise_routes=tuple(mesh.get("advertise_routes") or ()),
+        ),
+        login_server=params["mesh_login_server"] or "",
+        kubernetes_version=params["kubernetes_version"] or DEFAULT_KUBERNETES,
+        talos_version=params["talos_version"] or DEFAULT_TALOS,
+        installer_image=params["talos_image"] or "",
+        cni=params["cni"],
+        flannel_cni_url=params["flannel_cni_url"] or "",
+        flannel_cni_sha256=params["flannel_cni_sha256"] or "",
+        driver_branch=params["driver_branch"],
+    )
+
+
+def _texts(given: t.Mapping[str, t.Any] | None) -> dict[str, str]:
+    return {str(key): str(value) for key, value in (given or {}).items()}
+
+
+def _taints(given: t.Sequence[t.Mapping[str, str]] | None) -> tuple[Taint, ...]:
+    return tuple(Taint(taint["key"], taint.get("value") or "", taint["effect"]) for taint in given or ())
+
+
+def _result(task: Task, made: t.Sequence[tuple[NodeSpec, Payload]]) -> dict[str, t.Any]:
+    dest = task.params["dest"]
+    if dest and not os.path.isdir(dest) and not task.check_mode:
+        try:
+            os.makedirs(dest, mode=0o700)
+        except OSError as error:
+            raise InvalidInput(f"The folder {dest} cannot be made: {error.strerror}.") from None
+    configs, diffs, changed = [], [], False
+    for spec, one in made:
+        entry: dict[str, t.Any] = {
+            "name": spec.name,
+            "lane": spec.lane.value,
+            "carrier": one.carrier,
+            "bytes": len(one.text.encode()),
+            "sha256": hashlib.sha256(one.text.encode()).hexdigest(),
+            "warnings": list(one.warnings),
+        }
+        if dest:
+            path = os.path.join(dest, spec.name + (".yaml" if one.carrier == "machine-config" else ".cloud-init"))
+            entry["path"] = path
+            before = _write(path, one.text, task.check_mode)
+            if before != one.text:
+                changed = True
+                register(*_TOKEN.findall(before or ""))
+                texts = {"before": redact(before or ""), "after": redact(one.text)}
+                diffs.append({"before_header": path, "after_header": path, **texts})
+        if task.params["reveal"]:
+            entry["content"] = base64.b64encode(one.text.encode()).decode()
+        configs.append(entry)
+    result: dict[str, t.Any] = {"changed": changed, "configs": configs}
+    if task.params["reveal"]:
+        result["_reveal"] = ["configs"]
+    if task.diff_mode and diffs:
+        result["diff"] = diffs
+    return result
+
+
+def _write(path: str, text: str, check_mode: bool) -> str | None:
+    """Put ``text`` there, readable by its owner alone; returns what stood there (None = nothing, or readable by others)."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            before: str | None = file.read()
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                before = None
+    except FileNotFoundError:
+        before = None
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}.") from None
+    if before != text and not check_mode:
+        temporary = f"{path}.{os.getpid()}.new"
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(temporary, path)
+        except OSError as error:
+            raise InvalidInput(f"{path} cannot be written: {error.strerror}.") from None
+    return before
+
