@@ -1,0 +1,58 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fixtures on the real control plane. Without Go the tests that need it are skipped; TGP_REQUIRE_PLANE=1 lets them fail instead."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import typing as t
+
+import pytest
+
+from tests.plane import build as programs
+
+from .plane import Plane
+
+
+def built(name: str, request: pytest.FixtureRequest) -> pathlib.Path:
+    """The binary of a Go program, built now if need be. Skips the test if that cannot be done here."""
+    if not programs.binary(name).exists():
+        reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter:
+            reporter.write_line(f"{name}: building with Go, {programs.FIRST_BUILD[name]} the first time ...")
+    try:
+        return programs.build(name)
+    except programs.CannotBuild as problem:
+        if os.environ.get("TGP_REQUIRE_PLANE") == "1":
+            pytest.fail(f"TGP_REQUIRE_PLANE=1, but {problem}", pytrace=False)
+        pytest.skip(str(problem))
+
+
+@pytest.fixture(scope="session")
+def plane(request: pytest.FixtureRequest) -> t.Iterator[Plane]:
+    """One control plane for all tests of a run: give everything you create a name of your own (see ``own``)."""
+    with Plane(built("plane", request)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def hasty_plane(request: pytest.FixtureRequest) -> t.Iterator[Plane]:
+    """A control plane that gives up on a silent kubelet after 5 seconds."""
+    with Plane(built("plane", request), node_grace=5) as running:
+        yield running
+
+
+@pytest.fixture
+def own(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses, fit for nodes and namespaces."""
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    return f"{words.removeprefix('test-')[:40].strip('-')}-{os.urandom(2).hex()}"
+
+
+@pytest.fixture(scope="session")
+def machinery(request: pytest.FixtureRequest) -> pathlib.Path:
+    """The binary with Talos's own configuration code."""
+    return built("machinery", request)
