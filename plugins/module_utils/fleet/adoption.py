@@ -1,0 +1,76 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A claim for a machine of ours that has none (its record was lost): made from what the cloud and the Node say."""
+
+from __future__ import annotations
+
+import dataclasses
+from decimal import Decimal
+
+from . import gpus
+from .model import Claim, Instance, Lane, Node, Offer, Phase
+from .names import pool_of
+from .phases import advance
+from .registration import not_initialized
+from .situation import Situation
+
+NO_NAMESPACE = "unknown"
+
+
+def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
+    """The claim as it would be, had it not been lost. Pool and class come from the Node's labels, else from the name."""
+    labels = node.labels if node is not None else {}
+    pool_name = labels.get("tgp.io/nodepool") or pool_of(instance.name)
+    described = [pool for pool in situation.pools if pool.name == pool_name or (not labels and pool.name.startswith(pool_name or " "))]
+    pool = described[0] if len(described) == 1 else None
+    capability = situation.capabilities.get(instance.cloud)
+    model = instance.model or labels.get("tgp.io/gpu-type", "")
+    count = instance.gpu_count if instance.gpu_count is not None else _number(labels.get("tgp.io/gpu-count"))
+    offer = Offer(
+        cloud=instance.cloud,
+        id=instance.instance_type or instance.id,
+        instance_type=instance.instance_type,
+        model=model,
+        gpu_count=count,
+        price_hour=instance.price_hour,
+        region=instance.region,
+        cloud_region=instance.region,
+        gpu_memory_mib=gpus.memory_mib(model),
+        host_id=instance.host_id,
+    )
+    started = instance.created or situation.now
+    claim = Claim(
+        name=instance.name,
+        pool=pool.key if pool else f"{NO_NAMESPACE}/{pool_name or NO_NAMESPACE}",
+        node_class=labels.get("tgp.io/nodeclass") or (pool.node_class if pool else ""),
+        cloud=instance.cloud,
+        lane=capability.lanes[0] if capability and capability.lanes else Lane.KUBELET,
+        phase=Phase.JOINING,
+        phase_since=situation.now,
+        created=started,
+        offer=offer,
+        reserved_price=instance.price_hour or Decimal(0),
+        expected_gpus=count,
+        launch_started=started,
+        instance_id=instance.id,
+        ids_seen=(instance.id,),
+        price_paid=instance.price_hour,
+        ip=instance.ip,
+        node_name=node.name if node else instance.name,
+        node_uid=node.uid if node else "",
+        registered=node.created if node else None,
+        history=((situation.now, Phase.JOINING.value, "adopted: the machine had no claim"),),
+    )
+    return _ready(claim, node, situation)
+
+
+def _ready(claim: Claim, node: Node | None, situation: Situation) -> Claim:
+    if node is None or not_initialized(claim, node, situation.pool(claim)):
+        return claim
+    ready = dataclasses.replace(claim, initialized=situation.now)
+    return advance(ready, Phase.READY, situation.now, "initialized")
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else 0

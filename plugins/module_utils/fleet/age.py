@@ -1,0 +1,41 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Maximum age (L-4): counted from the create call, recomputed from the present documents in every run."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime, timedelta
+
+from .durations import print_time
+from .holds import node_hold
+from .model import Claim, Node, Pool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Age:
+    """``due``: when the machine's time is over (None = never). ``expired``: it has to go now; ``why`` says more."""
+
+    due: datetime | None
+    expired: bool
+    why: str = ""
+
+
+def due(claim: Claim, pool: Pool) -> datetime | None:
+    """When the claim's machine has to go: expireAfter (maxLifetime of a request) after its launch began. None = never."""
+    if pool.expire_after is None or claim.launch_started is None:
+        return None
+    return claim.launch_started + timedelta(seconds=pool.expire_after)
+
+
+def judge(claim: Claim, node: Node | None, pool: Pool, now: datetime) -> Age:
+    """Whether the claim is expired. A hold on its node delays that by at most the termination grace period."""
+    moment = due(claim, pool)
+    if moment is None or now < moment:
+        return Age(moment, False)
+    hold = node_hold(node, now) if node is not None else None
+    last = moment + timedelta(seconds=pool.termination_grace)
+    if hold is not None and hold.why and now < last:
+        return Age(moment, False, f"expired, held by {hold.why} until {print_time(last)}")
+    return Age(moment, True, f"due since {print_time(moment)}")

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A plan in the making: at most one decision per claim, everything else in the order it was found."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+from .facts import Settled
+from .model import Action, Claim, Deletion, Phase, Plan, Shortfall
+from .situation import Situation
+
+
+@dataclasses.dataclass
+class Draft:
+    """What has been decided so far. ``settled`` maps a claim's name to its settled state, in the order of names."""
+
+    situation: Situation
+    settled: dict[str, Settled]
+    decisions: dict[str, Action] = dataclasses.field(default_factory=dict)
+    others: list[Action] = dataclasses.field(default_factory=list)
+    launches: list[Action] = dataclasses.field(default_factory=list)
+    reports: list[Action] = dataclasses.field(default_factory=list)
+    shortfall: list[Shortfall] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    findings: dict[str, datetime] = dataclasses.field(default_factory=dict)
+
+    @property
+    def now(self) -> datetime:
+        return self.situation.now
+
+    def undecided(self) -> t.Iterator[Settled]:
+        """Claims nothing has been decided about yet."""
+        return (one for name, one in self.settled.items() if name not in self.decisions)
+
+    def change(self, claim: Claim) -> None:
+        """The claim's facts shall be written so."""
+        self.settled[claim.name] = dataclasses.replace(self.settled[claim.name], claim=claim)
+
+    def destroy(self, claim: Claim, reason: str, detail: str = "", *, force: bool = False) -> None:
+        """The claim shall go for ``reason``. A deletion that was decided earlier for the same reason keeps its times."""
+        deletion = claim.deletion
+        if deletion is None or (deletion.reason != reason and claim.phase is not Phase.TERMINATING):
+            deletion = Deletion(reason=reason, requested=self.now, force=force)
+        elif force and not deletion.force:
+            deletion = dataclasses.replace(deletion, force=True)
+        if deletion != claim.deletion:
+            claim = dataclasses.replace(claim, deletion=deletion)
+        if claim.name in self.settled:
+            self.change(claim)
+        self._decide(Action("destroy", claim.name, deletion.reason, detail, pool=claim.pool, claim=claim, price_hour=-claim.price))
+
+    def resume(self, claim: Claim, reason: str, detail: str = "", price_hour: Decimal = Decimal(0)) -> None:
+        """The claim of an earlier run goes on."""
+        self.change(claim)
+        self._decide(Action("resume", claim.name, reason, detail, pool=claim.pool, claim=claim, price_hour=price_hour))
+
+    def _decide(self, action: Action) -> None:
+        self.decisions[action.name] = action
+
+    def report(self, name: str, reason: str, detail: str, *, pool: str = "", target: str = "") -> None:
+        """Something a person should read; nothing is done about it."""
+        self.reports.append(Action("report", name, reason, detail, pool=pool, target=target))
+
+    def sighted(self, key: str) -> datetime:
+        """Note a finding and return when it was first seen (now, if it is new)."""
+        first = min(self.situation.seen.findings.get(key, self.now), self.now)
+        self.findings[key] = first
+        return first
+
+    def twice(self, key: str) -> bool:
+        """Note a finding; True when an earlier run, at least a minute ago, saw it too."""
+        return (self.now - self.sighted(key)).total_seconds() >= self.situation.settings.second_run_after
+
+    def plan(self, *, writes: bool = True) -> Plan:
+        """The finished plan; without ``writes`` only what is to be read."""
+        actions: list[Action] = []
+        if writes:
+            updates = [
+                Action("update", name, "Observed", _difference(one), pool=one.claim.pool, claim=one.claim)
+                for name, one in self.settled.items()
+                if one.changed and name not in self.decisions
+            ]
+            decided = [self.decisions[name] for name in sorted(self.decisions)]
+            actions = [*updates, *decided, *self.others, *self.launches]
+        return Plan(
+            actions=(*actions, *self.reports),
+            shortfall=tuple(self.shortfall),
+            warnings=tuple(dict.fromkeys(self.warnings)),
+            problems=tuple(dict.fromkeys(self.problems)),
+            findings={key: self.findings[key] for key in sorted(self.findings)},
+        )
+
+
+def _difference(one: Settled) -> str:
+    if one.stored.phase is not one.claim.phase:
+        return f"{one.stored.phase.value} → {one.claim.phase.value}"
+    names = [field.name for field in dataclasses.fields(Claim) if getattr(one.claim, field.name) != getattr(one.stored, field.name)]
+    return "new facts: " + ", ".join(names)

@@ -1,0 +1,160 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claims that have to go, whatever their pods do: being deleted, failed, lost, never joined, too dear, asked for, expired."""
+
+from __future__ import annotations
+
+from . import age, guard
+from .draft import Draft
+from .durations import print_time
+from .facts import Settled
+from .holds import node_hold, terminate_requested
+from .model import Phase
+from .offers import price_verdict
+from .phases import BEFORE_READY, may_have_instance
+from .registration import failure_class, overdue, timeout
+
+FORCED_AGAIN = frozenset({"Expired", "Manual", "FailedJoin", "LaunchFailed", "InstanceGone", "PriceJump", "Orphan"})
+
+
+def finish(draft: Draft) -> None:
+    """Go on with what was decided in an earlier run (L-10), and clear away launches that failed."""
+    for one in list(draft.undecided()):
+        claim = one.claim
+        if claim.phase is Phase.TERMINATING:
+            draft.destroy(claim, "Manual" if claim.deletion is None else claim.deletion.reason, "goes on")
+        elif claim.phase is Phase.FAILED:
+            last = claim.attempts[-1].message if claim.attempts else ""
+            what = "a machine may exist" if may_have_instance(claim) else "nothing was rented"
+            draft.destroy(claim, "LaunchFailed", f"{what}: {last}" if last else what)
+        elif claim.deletion is not None and claim.deletion.reason in FORCED_AGAIN:
+            draft.destroy(claim, claim.deletion.reason, "goes on")
+
+
+def lost(draft: Draft) -> None:
+    """Machines that their cloud does not list any more (O5, O6). A Ready Node protects: then the list is more likely wrong."""
+    situation, settings = draft.situation, draft.situation.settings
+    gone: list[tuple[Settled, str]] = []
+    for one in draft.undecided():
+        claim = one.claim
+        if one.recovery.what != "missing" or not claim.instance_id:
+            continue
+        if one.node is not None and one.node.ready:
+            _still_ready(draft, one)
+            continue
+        started = claim.launch_started or claim.created
+        if claim.initialized is None and (draft.now - started).total_seconds() < settings.unknown_window:
+            continue  # a cloud may list a new machine late
+        since = claim.gone_since or draft.now
+        seen_twice = (draft.now - since).total_seconds() >= settings.second_run_after
+        if seen_twice and _not_ready_long(one, draft):
+            gone.append((one, f"{one.recovery.why} since {print_time(since)}"))
+    known = sum(1 for claim in situation.claims if claim.instance_id)
+    if not guard.allowed(len(gone), known, settings):
+        draft.problems.append(guard.refusal("claims whose machine is gone", len(gone), known))
+        return
+    for one, detail in gone:
+        if one.claim.initialized is None:
+            draft.destroy(one.claim, "FailedJoin", f"no_instance: {detail}")
+        else:
+            draft.destroy(one.claim, "InstanceGone", detail)
+
+
+def _still_ready(draft: Draft, one: Settled) -> None:
+    """O5: warn, and fail loudly once three runs have seen it. Each run, at least a minute apart, leaves one finding."""
+    settings, claim = draft.situation.settings, one.claim
+    text = f"{claim.name}: its Node is Ready, but {one.recovery.why}; nothing is deleted"
+    draft.warnings.append(text)
+    runs = 0
+    while (key := f"O5|{claim.cloud}|{claim.name}|{runs + 1}") in draft.situation.seen.findings:
+        last = draft.sighted(key)
+        runs += 1
+    if runs == 0 or (draft.now - last).total_seconds() >= settings.second_run_after:
+        runs += 1
+        draft.sighted(f"O5|{claim.cloud}|{claim.name}|{runs}")
+    if runs >= settings.missing_runs:
+        draft.problems.append(f"{text} (seen in {runs} runs); check the account and the credentials of {claim.cloud}")
+
+
+def _not_ready_long(one: Settled, draft: Draft) -> bool:
+    if one.node is None:
+        return True
+    since = one.node.ready_since
+    return since is not None and (draft.now - since).total_seconds() >= draft.situation.settings.node_not_ready
+
+
+def failed_joins(draft: Draft) -> None:
+    """Machines that are not usable at the end of their registration time (L-11). Decided only when their cloud was listed."""
+    situation = draft.situation
+    for one in list(draft.undecided()):
+        claim = one.claim
+        if claim.phase not in BEFORE_READY or one.recovery.what in ("unknown", "wait", "launch", "next_offer"):
+            continue
+        pool, capability = situation.pool(claim), situation.capability(claim)
+        if one.stale_node is not None and one.stale_node.ready:
+            draft.destroy(claim, "FailedJoin", f"stale_node: a Node of this name is older than the machine ({one.stale_node.uid})")
+        elif overdue(claim, pool, capability, draft.now):
+            cause = failure_class(claim, one.recovery.instance, one.node, situation.node_class(claim))
+            draft.destroy(claim, "FailedJoin", f"{cause}: not usable after {timeout(claim, pool, capability)} s")
+
+
+def prices(draft: Draft, *, destroy: bool) -> None:
+    """Machines that cost more than their pool allows (L-13)."""
+    for one in list(draft.undecided()):
+        claim, pool = one.claim, draft.situation.pool(one.claim)
+        if claim.price_paid is None or pool is None:
+            continue
+        found = price_verdict(claim.price_paid, pool.max_hourly_price, draft.situation.settings.price_tolerance)
+        text = f"costs {claim.price_paid} $/h, maxHourlyPrice is {pool.max_hourly_price}"
+        if found == "jump" and destroy:
+            draft.destroy(claim, "PriceJump", text)
+        elif found == "jump":
+            draft.problems.append(f"{claim.name} {text}; reap.yml will give it back")
+        elif found == "warn":
+            draft.warnings.append(f"{claim.name} {text}")
+
+
+def asked_for(draft: Draft) -> None:
+    """Nodes on which a person wrote tgp.io/terminate: now."""
+    for one in list(draft.undecided()):
+        if one.node is not None and terminate_requested(one.node):
+            hold = node_hold(one.node, draft.now).why
+            draft.destroy(one.claim, "Manual", "annotation on the Node" + (f", although held by {hold}" if hold else ""))
+
+
+def expired(draft: Draft) -> None:
+    """Machines whose time is over (L-4)."""
+    for one in list(draft.undecided()):
+        pool = draft.situation.pool(one.claim)
+        if pool is None or one.claim.launch_started is None:
+            continue
+        found = age.judge(one.claim, one.node, pool, draft.now)
+        if found.expired:
+            draft.destroy(one.claim, "Expired", found.why)
+        elif found.why:
+            draft.report(one.claim.name, "Held", found.why, pool=one.claim.pool)
+
+
+def named(draft: Draft) -> None:
+    """What the destroy playbook was asked to take down."""
+    wanted = draft.situation.settings.destroy
+    left = set(wanted.names)
+    pools = set(wanted.pools)
+    found_pools: set[str] = set()
+    for one in list(draft.undecided()):
+        claim = one.claim
+        hits = {claim.name, claim.node_name, claim.instance_id} & set(wanted.names) - {""}
+        in_pool = {claim.pool, claim.pool.rpartition("/")[2]} & pools
+        left -= hits
+        found_pools |= in_pool
+        if hits or in_pool or wanted.all:
+            draft.destroy(claim, "Manual", "asked for", force=wanted.force)
+    draft.problems.extend(f"There is no machine named {name}." for name in sorted(left - _adopted(draft)))
+    known = {text for pool in draft.situation.pools for text in (pool.key, pool.name)}
+    draft.problems.extend(f"There is no pool {name}." for name in sorted(pools - found_pools - known))
+
+
+def _adopted(draft: Draft) -> set[str]:
+    """Names that were met by a machine without a claim."""
+    return {action.name for action in draft.others if action.kind == "destroy"}

@@ -1,0 +1,21 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The mass guard (L-12): many deletions of one kind at once are more likely a wrong reading than a wrong world."""
+
+from __future__ import annotations
+
+from .settings import Settings
+
+
+def allowed(planned: int, known: int, settings: Settings) -> bool:
+    """Whether ``planned`` deletions of one kind may happen, when ``known`` things of that kind exist."""
+    return settings.allow_mass_delete or planned <= max(settings.mass_floor, int(known * settings.mass_share))
+
+
+def refusal(kind: str, planned: int, known: int) -> str:
+    """The problem that a run reports when the guard held it back."""
+    return (
+        f"guard_refused: {planned} of {known} {kind} would be removed at once, which looks like a wrong reading; none was touched. "
+        "Check them, then run again with allow_mass_delete: true."
+    )

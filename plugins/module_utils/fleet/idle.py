@@ -1,0 +1,140 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is a node idle, since when, and may it go for that (L-3)? Unknown is never idle."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime, timedelta
+
+from ..errors import InvalidInput
+from .durations import parse_time, print_duration, print_time
+from .holds import node_hold, pod_hold, skips_drain
+from .model import Claim, Node, Pod, Pool
+from .settings import Settings
+
+ANNOTATION = "tgp.io/idle-since"
+SHARED_GPU_PREFIXES = ("nvidia.com/mig-", "nvidia.com/gpu.")
+MODES = ("workload", "gpu", "all")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Idle:
+    """The verdict on one node.
+
+    ``busy``: None = unknown. ``since``: when it became idle, as it shall be stored (None = not idle). ``write``: the annotation has to
+    be set to ``since`` or removed. ``eligible``: it may go for being idle; ``why`` says what speaks against it, or how long it is idle.
+    """
+
+    busy: bool | None
+    since: datetime | None
+    write: bool
+    eligible: bool
+    why: str
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> str | None:
+        """The annotation's value."""
+        return None if self.since is None else print_time(self.since)
+
+
+def requests_gpu(pod: Pod, settings: Settings) -> bool:
+    """Whether the pod's effective requests name a GPU, whole or shared."""
+    return any(
+        amount > 0 and (name in settings.gpu_resources or name.startswith(SHARED_GPU_PREFIXES)) for name, amount in pod.requests.items()
+    )
+
+
+def counts(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
+    """Whether the pod keeps its node busy. ``mode`` is one of MODES."""
+    return pod.phase not in ("Succeeded", "Failed") and _would_count(pod, mode, settings, now)
+
+
+def _would_count(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
+    """As :func:`counts`, for a pod that may have ended."""
+    if pod.mirror or pod.owner_kind == "Node" or (pod.owner_kind == "DaemonSet" and pod.owner_api.startswith("apps/")):
+        return False
+    if pod.deletion is not None and now > pod.deletion + timedelta(seconds=settings.terminating_grace):
+        return False
+    if skips_drain(pod):
+        return False
+    if mode == "all" or requests_gpu(pod, settings) or pod_hold(pod, now).why:
+        return True
+    return mode == "workload" and pod.namespace not in settings.ignore_namespaces
+
+
+def judge(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, settings: Settings, now: datetime) -> Idle:
+    """The verdict on a Ready node. ``pods`` are all pods of this node and those nominated to it; None = could not be read."""
+    stored, warnings = _stored(claim, node, now, settings)
+    if pods is None:
+        return Idle(None, claim.idle_since, False, False, "pods unknown", warnings)
+    for pod in pods:
+        warnings = (*warnings, *pod_hold(pod, now).warnings)
+    here = [pod for pod in pods if pod.node == node.name]
+    busy = next((pod for pod in here if counts(pod, pool.idle_mode, settings, now)), None)
+    if busy is not None:
+        return Idle(True, None, ANNOTATION in node.annotations, False, f"busy: pod {busy.namespace}/{busy.name}", warnings)
+    if any(pod.nominated_node == node.name and not pod.node for pod in pods):
+        return Idle(False, stored, False, False, "a pod is about to be scheduled here", warnings)
+    if stored is None:
+        return _verdict(claim, node, pool, settings, now, now, True, warnings)
+    ended = _last_end(here, pool.idle_mode, settings, now)
+    if ended is not None and stored < ended <= now:
+        return _verdict(claim, node, pool, settings, now, ended, True, warnings)
+    return _verdict(claim, node, pool, settings, now, stored, node.annotations.get(ANNOTATION) is None, warnings)
+
+
+def _stored(claim: Claim, node: Node, now: datetime, settings: Settings) -> tuple[datetime | None, tuple[str, ...]]:
+    """The remembered moment: the node's annotation if it is there, else nothing. One that makes no sense starts anew."""
+    text = node.annotations.get(ANNOTATION)
+    if text is None:
+        return None, ()
+    try:
+        moment = parse_time(text)
+    except InvalidInput:
+        return None, (f"node {node.name}: {ANNOTATION} {text!r} is not a time; it starts anew",)
+    if moment > now + timedelta(seconds=settings.clock_tolerance):
+        return None, (f"node {node.name}: {ANNOTATION} {text} lies in the future; it starts anew",)
+    return moment, ()
+
+
+def _last_end(pods: t.Sequence[Pod], mode: str, settings: Settings, now: datetime) -> datetime | None:
+    """When the last pod that kept the node busy ended, as far as ended pods are still listed."""
+    ends = [
+        pod.finished
+        for pod in pods
+        if pod.finished is not None and pod.phase in ("Succeeded", "Failed") and _would_count(pod, mode, settings, now)
+    ]
+    return max(ends) if ends else None
+
+
+def _verdict(
+    claim: Claim,
+    node: Node,
+    pool: Pool,
+    settings: Settings,
+    now: datetime,
+    since: datetime,
+    write: bool,
+    warnings: tuple[str, ...],
+) -> Idle:
+    hold = node_hold(node, now)
+    why = _against(claim, pool, now, since) or (f"held by {hold.why}" if hold.why else "")
+    idle_for = f"idle for {print_duration((now - since).total_seconds())}"
+    text = f"{idle_for}; {why}" if why else idle_for
+    return Idle(False, since, write, not why, text, (*warnings, *hold.warnings))
+
+
+def _against(claim: Claim, pool: Pool, now: datetime, since: datetime) -> str:
+    if pool.consolidation_policy == "Never" or pool.consolidate_after is None:
+        return "consolidation is Never"
+    if (now - since).total_seconds() < pool.consolidate_after:
+        return f"not yet {print_duration(pool.consolidate_after)}"
+    if claim.initialized is None or (now - claim.initialized).total_seconds() < pool.min_age:
+        return f"not yet {print_duration(pool.min_age)} old"
+    if claim.blocked_until is not None and now < claim.blocked_until:
+        return f"its drain was blocked; next try after {print_time(claim.blocked_until)}"
+    return ""

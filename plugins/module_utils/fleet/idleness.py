@@ -1,0 +1,101 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which nodes go for being idle: timer, guards, floor and order together (L-3, L-18)."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import typing as t
+
+from . import idle, removal
+from .draft import Draft
+from .durations import latest, print_duration
+from .facts import Settled
+from .model import Action, Claim, Node, Phase, Pool
+from .phases import BEFORE_READY
+
+Shape = tuple[str, int]
+
+
+def judge(draft: Draft) -> None:
+    """Record idle times of all usable nodes, then choose per pool which of the idle ones go."""
+    situation = draft.situation
+    if situation.seen.pods is None:
+        draft.warnings.append("The pods could not be read: no node counts as idle in this run.")
+    usable: dict[str, list[Settled]] = collections.defaultdict(list)
+    for one in draft.undecided():
+        if one.claim.phase is Phase.READY and one.node is not None and one.node.ready:
+            usable[one.claim.pool].append(one)
+    for key in sorted(usable):
+        pool = situation.pool_by_key.get(key)
+        if pool is None:
+            for one in usable[key]:
+                draft.report(one.claim.name, "Kept", f"no document describes its pool {key}, so nothing says when it is idle", pool=key)
+            continue
+        _pool(draft, pool, usable[key])
+
+
+def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
+    growing = _growth(draft, pool)
+    candidates: list[removal.Candidate] = []
+    for one in usable:
+        node = one.node
+        if node is None:
+            continue
+        found = idle.judge(one.claim, node, draft.situation.pods(node), pool, draft.situation.settings, draft.now)
+        draft.warnings.extend(found.warnings)
+        claim = _note(draft, one.claim, node, found)
+        against = growing(claim) if found.eligible else found.why
+        if against or found.since is None:
+            _keep(draft, claim, against)
+        else:
+            candidates.append(removal.Candidate(claim, found.since))
+    chosen = removal.choose(candidates, len(usable), pool.min_nodes, draft.situation.settings.max_remove_per_run)
+    since = {one.claim.name: one.idle_since for one in candidates}
+    for claim in chosen.go:
+        idle_for = print_duration((draft.now - since[claim.name]).total_seconds())
+        draft.destroy(claim, "Empty", f"idle for {idle_for}")
+    for claim in chosen.kept:
+        _keep(draft, claim, f"idle, kept for minNodes {pool.min_nodes}")
+    for claim in chosen.later:
+        _keep(draft, claim, "idle, goes in a later run (max_remove_per_run)")
+
+
+def _note(draft: Draft, claim: Claim, node: Node, found: idle.Idle) -> Claim:
+    """Remember since when the node is idle: on the Node, which wins, and in the claim."""
+    if found.write:
+        action = Action("annotate", claim.name, "Idle" if found.since else "Busy", found.why, pool=claim.pool)
+        draft.others.append(dataclasses.replace(action, target=node.name, uid=node.uid, value=found.value))
+    if found.busy is not None and claim.idle_since != found.since:
+        claim = dataclasses.replace(claim, idle_since=found.since)
+        draft.change(claim)
+    return claim
+
+
+def _keep(draft: Draft, claim: Claim, why: str) -> None:
+    """A voluntary deletion of an interrupted run is taken back when its reason is gone."""
+    if claim.deletion is not None:
+        draft.change(dataclasses.replace(claim, deletion=None))
+    draft.report(claim.name, "Kept", why, pool=claim.pool)
+
+
+def _growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:
+    """What keeps an idle node while its pool is growing: a function of the claim, empty = nothing."""
+    claims = [one.claim for one in draft.settled.values() if one.claim.pool == pool.key]
+    joining = {_shape(one): one.name for one in claims if one.phase in BEFORE_READY and one.deletion is None}
+    added = latest(one.initialized for one in claims if one.phase is Phase.READY)
+    delay = draft.situation.settings.scale_down_delay_after_add
+    grew = added is not None and (draft.now - added).total_seconds() < delay
+
+    def against(claim: Claim) -> str:
+        if _shape(claim) in joining:
+            return f"idle, but {joining[_shape(claim)]} of the same shape is still joining"
+        return f"idle, but its pool grew less than {print_duration(delay)} ago" if grew else ""
+
+    return against
+
+
+def _shape(claim: Claim) -> Shape:
+    return (claim.offer.model, claim.offer.gpu_count)

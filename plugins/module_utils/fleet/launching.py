@@ -1,0 +1,294 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What to launch: interrupted launches first, then what each pool is missing, under the limits (L-2, L-13, L-16, L-22 step 11)."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import typing as t
+
+from . import blocks as blocklist
+from . import limits
+from .adoption import adopt
+from .draft import Draft
+from .facts import Settled
+from .model import Action, Attempt, Claim, NodeClass, Offer, Phase, Pool, Shortfall
+from .names import draw, free_index
+from .offers import Selection, lane_of, offer_key, select
+from .orphans import Orphan
+from .phases import LIVE
+from .registration import overdue
+from .situation import Situation
+
+RETRY = ("launch", "next_offer")
+
+
+class Market:
+    """What can be rented in this run: selections per pool, stock, limits. Everything taken is reserved at once (L-16)."""
+
+    def __init__(self, draft: Draft, orphans: t.Sequence[Orphan]) -> None:
+        self.situation = draft.situation
+        self.held = limits.reserved(one.claim for one in draft.settled.values() if _holds(one))
+        self.held = _reserve_unclaimed(self.held, draft, orphans)
+        self.taken: collections.Counter[str] = collections.Counter()
+        self.own_in_use = {one.claim.name for one in draft.settled.values()}
+        self._selections: dict[str, Selection] = {}
+        self.unread: dict[str, str] = {}
+        self.offers: list[Offer] = []
+        for cloud in sorted(self.situation.seen.clouds):
+            view = self.situation.seen.clouds[cloud]
+            if view.instances is None or view.offers is None:
+                what = "machines" if view.instances is None else "offers"
+                self.unread[cloud] = f"{cloud}: {what} unknown"
+                draft.warnings.append(f"The {what} of {cloud} could not be read; nothing is rented there in this run. {view.problem}".strip())
+            else:
+                self.offers.extend(sorted(view.offers, key=lambda offer: (offer.id, offer.cloud_region)))
+
+    def selection(self, pool: Pool, node_class: NodeClass) -> Selection:
+        if pool.key not in self._selections:
+            situation = self.situation
+            self._selections[pool.key] = select(
+                self.offers, pool, node_class, situation.capabilities, situation.settings, situation.now, situation.seen.blocks
+            )
+        return self._selections[pool.key]
+
+    def take(self, pool: Pool, node_class: NodeClass, without: t.Container[str] = ()) -> tuple[Offer | None, tuple[Offer, ...], str]:
+        """The best offer there is room for, reserved; the ones to try after it; or None and the reason."""
+        first_reason = ""
+        candidates = self.selection(pool, node_class).candidates
+        for place, offer in enumerate(candidates):
+            reason = self._against(offer, pool, node_class, without)
+            if reason:
+                first_reason = first_reason or reason
+                continue
+            rest = self._rest(candidates[place + 1 :], offer, pool, node_class, without)
+            self._reserve(offer, pool, node_class)
+            return offer, rest, ""
+        return None, (), first_reason or self._why_none(pool, node_class)
+
+    def _against(self, offer: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]) -> str:
+        if offer_key(offer) in without:
+            return "tried before"
+        if offer.available is not None and self.taken[offer_key(offer)] >= offer.available:
+            return "not available"
+        if not self.situation.rented(offer.cloud) and not self._is_off(offer):
+            return "not available"
+        return limits.room(offer, pool, node_class, self.held, self.situation.settings)
+
+    def _is_off(self, offer: Offer) -> bool:
+        """An own machine can be switched on when no claim uses it and its Node is not Ready."""
+        machine = self.situation.machines.get(offer.id)
+        node = self.situation.nodes_by_name.get((machine.node_name if machine else "") or offer.id)
+        return offer.id not in self.own_in_use and not (node is not None and node.ready)
+
+    def _rest(
+        self, offers: t.Sequence[Offer], first: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]
+    ) -> tuple[Offer, ...]:
+        """Where to go when ``first`` is refused. An own machine is named after itself, so nothing can stand in for it."""
+        if not self.situation.rented(first.cloud):
+            return ()
+        rest: list[Offer] = []
+        for offer in offers:
+            if len(rest) + 1 >= self.situation.settings.offers_per_claim:
+                break
+            if self.situation.rented(offer.cloud) and not self._against(offer, pool, node_class, without):
+                rest.append(offer)
+        return tuple(rest)
+
+    def _reserve(self, offer: Offer, pool: Pool, node_class: NodeClass) -> None:
+        self.taken[offer_key(offer)] += 1
+        self.own_in_use.add(offer.id)
+        self.held = self.held.plus(offer, t.cast(t.Any, offer.price_hour), node_class.name, pool.key)
+
+    def _why_none(self, pool: Pool, node_class: NodeClass) -> str:
+        unread = [self.unread[choice.cloud] for choice in node_class.clouds if choice.enabled and choice.cloud in self.unread]
+        return self.selection(pool, node_class).nearest() or (unread[0] if unread else "no offers")
+
+    def counts(self, pool: Pool, node_class: NodeClass) -> dict[str, int]:
+        """How many offers each reason excluded; a cloud that could not be read counts once."""
+        unread = {self.unread[choice.cloud]: 1 for choice in node_class.clouds if choice.cloud in self.unread}
+        return {**self.selection(pool, node_class).counts(), **unread}
+
+
+def _holds(one: Settled) -> bool:
+    """Whether the claim's reservation stands; a launch that is decided anew in this run gives it back first."""
+    return not (one.recovery.what in RETRY and one.claim.deletion is None)
+
+
+def _reserve_unclaimed(held: limits.Reserved, draft: Draft, orphans: t.Sequence[Orphan]) -> limits.Reserved:
+    """Machines that are billed to us without a claim of their own: orphans and duplicates."""
+    for orphan in orphans:
+        if draft.situation.rented(orphan.instance.cloud):
+            claim = adopt(orphan.instance, orphan.node, draft.situation)
+            held = held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
+    for one in draft.settled.values():
+        for extra in one.recovery.duplicates:
+            price = extra.price_hour if extra.price_hour is not None else one.claim.price
+            held = held.plus(one.claim.offer, price, one.claim.node_class, one.claim.pool)
+    return held
+
+
+def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
+    """Resume interrupted launches and plan the missing ones, pools by weight and name."""
+    situation = draft.situation
+    if situation.nodes is None:
+        draft.problems.append("The cluster's Nodes could not be read: nothing is launched.")
+    market = Market(draft, orphans)
+    live = _resume(draft, market)
+    live.update(adopt(one.instance, one.node, situation).pool for one in orphans if one.case == "O2")
+    for pool in situation.pools:
+        wanted, by_number = _wanted(pool, situation)
+        missing = wanted - live[pool.key]
+        if missing < 0 and pool.key in situation.wishes.nodes:
+            draft.warnings.append(f"{pool.key} has {live[pool.key]} machines, wanted are {wanted}; provision never removes any.")
+        bound = situation.settings.max_launch_per_run
+        if missing > 0:
+            now = missing if by_number or bound is None else min(missing, bound)
+            _launch_pool(draft, market, pool, now, missing - now, run_id)
+
+
+def _wanted(pool: Pool, situation: Situation) -> tuple[int, bool]:
+    """How many machines a pool wants, and whether a person asked for that number."""
+    asked = situation.wishes.nodes.get(pool.key)
+    if pool.request:
+        return 1, True
+    if asked is not None and asked >= pool.min_nodes:
+        return asked, True
+    return pool.min_nodes, False
+
+
+def _resume(draft: Draft, market: Market) -> collections.Counter[str]:
+    """Decide about every claim that is not usable yet; returns how many machines each pool has or is getting."""
+    live: collections.Counter[str] = collections.Counter()
+    situation = draft.situation
+    for one in list(draft.undecided()):
+        claim, pool = one.claim, situation.pool(one.claim)
+        if claim.phase not in LIVE or claim.deletion is not None:
+            continue
+        if claim.phase is Phase.READY:
+            live[claim.pool] += 1
+            continue
+        if overdue(claim, pool, situation.capability(claim), draft.now) and one.recovery.what not in RETRY:
+            draft.report(claim.name, "FailedJoin", "was not usable in time; reap.yml gives it back", pool=claim.pool)
+            continue
+        live[claim.pool] += 1
+        node_class = situation.node_class(claim)
+        if pool is None or node_class is None:
+            draft.warnings.append(f"{claim.name}: no document describes its pool {claim.pool} any more; it is left as it is.")
+        elif one.recovery.what in RETRY:
+            _again(draft, market, one, pool, node_class)
+        elif one.recovery.what in ("wait", "unknown"):
+            draft.report(claim.name, "Waiting", one.recovery.why, pool=claim.pool)
+        else:
+            draft.resume(claim, "Resumed", one.recovery.why)
+    return live
+
+
+def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: NodeClass) -> None:
+    """A launch that certainly made nothing goes on with the best offer of now, never with one that was tried already."""
+    claim = one.claim
+    tried = {attempt.offer for attempt in claim.attempts if attempt.result != "ok"}
+    if one.recovery.what == "next_offer":
+        lost = offer_key(claim.offer)
+        tried.add(lost)
+        if not claim.attempts or claim.attempts[-1].offer != lost or claim.attempts[-1].result == "unknown":
+            refusal = Attempt(draft.now, lost, "refused", "unknown", one.recovery.why)
+            claim = dataclasses.replace(claim, attempts=(*claim.attempts, refusal))
+    reason = _refuse_to_launch(draft, pool, node_class)
+    own = not draft.situation.rented(claim.cloud)
+    market.own_in_use.discard(claim.name)
+    if own:
+        tried = set()
+    offer, rest, why = (None, (), reason) if reason else market.take(pool, node_class, tried)
+    if offer is None or (own and offer.id != claim.name):
+        draft.report(claim.name, "Waiting", f"{one.recovery.why}; no offer to go on with: {why or 'not available'}", pool=claim.pool)
+        draft.shortfall.append(Shortfall(pool.key, 1, why or "not available", market.counts(pool, node_class)))
+        return
+    lane = lane_of(offer, pool, draft.situation.capabilities[offer.cloud])
+    changes: dict[str, t.Any] = {"offer": offer, "candidates": rest, "cloud": offer.cloud, "reserved_price": offer.price_hour}
+    claim = dataclasses.replace(
+        claim, **changes, lane=lane or claim.lane, expected_gpus=offer.gpu_count, launch_started=None, unknown_since=None
+    )
+    draft.resume(claim, "Resumed", one.recovery.why, t.cast(t.Any, offer.price_hour) - one.stored.price)
+
+
+def _launch_pool(draft: Draft, market: Market, pool: Pool, count: int, later: int, run_id: str) -> None:
+    node_class = draft.situation.wishes.classes[pool.node_class]
+    reason = _refuse_to_launch(draft, pool, node_class)
+    used = {one.claim.index for one in draft.settled.values() if one.claim.pool == pool.key and one.claim.phase in LIVE}
+    launched = 0
+    while launched < count and not reason:
+        offer, rest, reason = market.take(pool, node_class)
+        if offer is not None:
+            claim = _claim(draft, pool, node_class, offer, rest, free_index(used), f"{run_id}/{len(draft.launches)}")
+            used.add(claim.index)
+            draft.launches.append(
+                Action("launch", claim.name, "Wanted", _describe(offer), pool=pool.key, claim=claim, price_hour=claim.reserved_price)
+            )
+            launched += 1
+    if launched < count:
+        draft.shortfall.append(Shortfall(pool.key, count - launched + later, reason, market.counts(pool, node_class)))
+    elif later:
+        draft.shortfall.append(Shortfall(pool.key, later, "max_launch_per_run", {}))
+
+
+def _refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
+    """What forbids any launch in the pool, whatever is on offer."""
+    situation = draft.situation
+    if situation.nodes is None:
+        return "nodes unknown"
+    if node_class.mesh.backend not in ("", "none") and situation.devices is None:
+        draft.problems.append(f"The mesh could not be read: nothing is launched for {pool.key}.")
+        return "mesh unknown"
+    until = situation.seen.blocks.get(blocklist.key_of_pool(pool.key))
+    if until is not None and until > situation.now and not situation.settings.ignore_blocklist:
+        return "paused after failed joins"
+    return ""
+
+
+def _claim(
+    draft: Draft, pool: Pool, node_class: NodeClass, offer: Offer, rest: tuple[Offer, ...], index: int, seed: str
+) -> Claim:
+    situation = draft.situation
+    if situation.rented(offer.cloud):
+        name = draw(situation.seen.cluster_id, pool.key, seed, situation.taken_names)
+        node_name = name
+    else:
+        name, machine = offer.id, situation.machines.get(offer.id)
+        node_name = (machine.node_name if machine else "") or name
+    situation.taken_names.add(name)
+    lane = lane_of(offer, pool, situation.capabilities[offer.cloud])
+    if lane is None:
+        raise ValueError(f"{offer_key(offer)} was selected without a lane")
+    return Claim(
+        name=name,
+        pool=pool.key,
+        node_class=node_class.name,
+        cloud=offer.cloud,
+        lane=lane,
+        phase=Phase.PENDING,
+        phase_since=situation.now,
+        created=situation.now,
+        offer=offer,
+        reserved_price=t.cast(t.Any, offer.price_hour),
+        candidates=rest,
+        index=index,
+        expected_gpus=offer.gpu_count,
+        node_name=node_name,
+        mesh_backend=node_class.mesh.backend if node_class.mesh.backend != "none" else "",
+        generation=generation(node_class, pool),
+        history=((situation.now, Phase.PENDING.value, "wanted"),),
+    )
+
+
+def generation(node_class: NodeClass, pool: Pool) -> str:
+    """What a machine is made from, as a short fingerprint of the class and pool documents."""
+    return hashlib.sha256(f"{node_class.generation}/{pool.generation}".encode()).hexdigest()[:16]
+
+
+def _describe(offer: Offer) -> str:
+    where = f" in {offer.cloud_region or offer.region}" if offer.cloud_region or offer.region else ""
+    return f"{offer.cloud} {offer.instance_type}{where}, {offer.gpu_count} × {offer.model or 'GPU'}{', spot' if offer.spot else ''}"

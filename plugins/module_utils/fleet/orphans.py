@@ -1,0 +1,251 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Things of ours that no claim knows (L-12): machines, Nodes, mesh devices, keys. Case numbers O1 … O15 are those of docs/rules.md."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+
+from . import guard
+from .adoption import adopt
+from .draft import Draft
+from .model import Action, Device, Instance, InstanceState, MeshKey, Node
+from .names import Verdict, label_value, pool_of
+from .registration import INSTANCE_ID
+from .situation import Situation
+
+PROVISIONED = "tgp.io/provisioned"
+PROVIDER = "tgp.io/provider"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Orphan:
+    """A machine of ours without a claim. ``case``: O1 (no Node), O2 (its own Node is Ready), O3 (a Node that is not surely its own is
+    Ready), O4 (its Node is not Ready)."""
+
+    case: str
+    instance: Instance
+    node: Node | None
+
+
+def machines(situation: Situation) -> list[Orphan]:
+    """All of them, in the order of cloud and id. Needs claims and Nodes; without either nothing is an orphan."""
+    if situation.seen.claims is None or situation.nodes is None:
+        return []
+    known = {claim.name for claim in situation.claims} | {one for claim in situation.claims for one in claim.ids_seen}
+    found = []
+    for instance in situation.listed():
+        if instance.name not in known and instance.id not in known and _is_ours(instance, situation):
+            node = _node_of(instance, situation)
+            found.append(Orphan(_case(instance, node), instance, node))
+    return found
+
+
+def _is_ours(instance: Instance, situation: Situation) -> bool:
+    if not situation.rented(instance.cloud):
+        return instance.name in situation.machines
+    return situation.is_ours(instance.name, instance.marks) is Verdict.OURS
+
+
+def _node_of(instance: Instance, situation: Situation) -> Node | None:
+    machine = situation.machines.get(instance.name)
+    return situation.nodes_by_name.get((machine.node_name if machine else "") or instance.name)
+
+
+def _case(instance: Instance, node: Node | None) -> str:
+    if node is None:
+        return "O1"
+    if node.ready:
+        return "O2" if node.labels.get(INSTANCE_ID) == label_value(instance.id) else "O3"
+    return "O4"
+
+
+def adopt_running(draft: Draft, orphans: list[Orphan]) -> None:
+    """O2: a machine that works as our node gets its claim back."""
+    for orphan in orphans:
+        if orphan.case == "O2":
+            claim = adopt(orphan.instance, orphan.node, draft.situation)
+            draft.others.append(
+                Action("update", claim.name, "Adopted", f"{claim.cloud} {claim.instance_id} had no claim", pool=claim.pool, claim=claim)
+            )
+
+
+def destroy_named(draft: Draft, orphans: list[Orphan]) -> None:
+    """Machines without a claim that a person asked to destroy by name or id."""
+    wanted = draft.situation.settings.destroy
+    for orphan in orphans:
+        if {orphan.instance.name, orphan.instance.id} & set(wanted.names):
+            _destroy(draft, orphan, "Manual", "asked for; it had no claim")
+        elif wanted.all:
+            draft.report(orphan.instance.name, orphan.case, "has no claim; reap.yml removes it after two sightings")
+
+
+def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
+    """O1 and O4: destroyed once old enough and seen in two runs; each kind under the mass guard. O3: reported."""
+    situation, settings = draft.situation, draft.situation.settings
+    known = sum(1 for one in situation.listed() if _is_ours(one, situation))
+    due: dict[str, list[Orphan]] = {"O1": [], "O4": []}
+    for orphan in orphans:
+        one = orphan.instance
+        if orphan.case == "O3":
+            draft.report(one.name, "O3", f"{one.cloud} {one.id} has no claim, and the Node of its name is not surely its own")
+        if orphan.case not in due:
+            continue
+        first = draft.sighted(f"{orphan.case}|{one.cloud}|{one.id}")
+        if not situation.rented(one.cloud):
+            draft.report(one.name, orphan.case, "is switched on, but not by us; it is left alone")
+        elif settings.orphan_policy == "destroy" and _old(one.created or first, draft, settings.orphan_age) and _ripe(first, draft):
+            if orphan.case == "O1" or (orphan.node is not None and _not_ready_long(orphan.node, draft)):
+                due[orphan.case].append(orphan)
+                continue
+        draft.report(one.name, orphan.case, f"{one.cloud} {one.id} has no claim")
+    for case, found in due.items():
+        if not guard.allowed(len(found), known, settings):
+            draft.problems.append(guard.refusal(f"machines without a claim ({case})", len(found), known))
+            continue
+        for orphan in found:
+            _destroy(draft, orphan, "Orphan", f"{case}: {orphan.instance.cloud} {orphan.instance.id} has no claim")
+
+
+def _destroy(draft: Draft, orphan: Orphan, reason: str, detail: str) -> None:
+    """The machine gets a claim first, so that its end is recorded, repeated and billed like any other."""
+    claim = adopt(orphan.instance, orphan.node, draft.situation)
+    draft.destroy(claim, reason, detail, force=draft.situation.settings.destroy.force)
+    draft.others.append(draft.decisions.pop(claim.name))
+
+
+def _old(since: datetime, draft: Draft, seconds: int) -> bool:
+    return (draft.now - since).total_seconds() > seconds
+
+
+def _ripe(first: datetime, draft: Draft) -> bool:
+    return (draft.now - first).total_seconds() >= draft.situation.settings.second_run_after
+
+
+def _not_ready_long(node: Node, draft: Draft) -> bool:
+    if node.ready or node.ready_since is None:
+        return False
+    return (draft.now - node.ready_since).total_seconds() >= draft.situation.settings.node_not_ready
+
+
+def duplicates(draft: Draft) -> None:
+    """O11: of several machines under one claim's name all but one are destroyed; their ids are in the claim already."""
+    for one in draft.settled.values():
+        if one.claim.name in draft.decisions and draft.decisions[one.claim.name].kind == "destroy":
+            continue  # goes with all its ids
+        for extra in one.recovery.duplicates:
+            if extra.state is InstanceState.TERMINATING:
+                continue
+            detail = f"{extra.cloud} {extra.id} has the same name as {one.claim.instance_id}"
+            price = -(extra.price_hour if extra.price_hour is not None else one.claim.price)
+            action = Action("delete_instance", one.claim.name, "Duplicate", detail, pool=one.claim.pool, target=extra.id)
+            draft.others.append(dataclasses.replace(action, value=extra.cloud, price_hour=price))
+
+
+def remove_nodes(draft: Draft) -> None:
+    """O7: Nodes of ours without claim and machine go once they are not Ready for long enough. O8: a Ready one is reported."""
+    situation = draft.situation
+    claimed = {one.claim.node_name or name for name, one in draft.settled.items()} | set(draft.settled)
+    ours = [node for node in situation.nodes or () if situation.is_ours(node.name) is Verdict.OURS]
+    due: list[Node] = []
+    for node in ours:
+        if node.name in claimed or node.labels.get(PROVISIONED) != "true":
+            continue
+        cloud = node.labels.get(PROVIDER, "")
+        if not _machine_is_gone(node, cloud, situation):
+            continue
+        if node.ready:
+            draft.report(node.name, "O8", "a Ready Node without claim and machine", target=node.name)
+        elif _not_ready_long(node, draft) and draft.twice(f"O7|{cloud}|{node.uid}"):
+            due.append(node)
+        else:
+            draft.sighted(f"O7|{cloud}|{node.uid}")
+    if not guard.allowed(len(due), len(ours), situation.settings):
+        draft.problems.append(guard.refusal("Nodes without a machine (O7)", len(due), len(ours)))
+        return
+    for node in due:
+        draft.others.append(Action("delete_node", node.name, "Orphan", "O7: no claim, no machine", target=node.name, uid=node.uid))
+
+
+def _machine_is_gone(node: Node, cloud: str, situation: Situation) -> bool:
+    """True only when every list that could show the machine is usable and none does."""
+    needed = [cloud] if cloud else sorted(situation.seen.clouds)
+    if not needed:
+        return False
+    for name in needed:
+        listed = situation.instances(name)
+        if listed is None or node.name in listed.by_name:
+            return False
+        if any(label_value(one.id) == node.labels.get(INSTANCE_ID) for one in listed.all):
+            return False
+    return True
+
+
+def remove_devices(draft: Draft) -> None:
+    """O9: mesh devices of ours, by name and tag, that are offline for long. O10: one that is online is reported."""
+    situation, settings = draft.situation, draft.situation.settings
+    if situation.devices is None or situation.nodes is None or situation.unlisted:
+        return
+    tags = {tag for node_class in situation.wishes.classes.values() for tag in node_class.mesh.tags}
+    busy = set(draft.settled) | set(situation.nodes_by_name) | {one.name for one in situation.listed()}
+    ids = {one.claim.mesh_device_id for one in draft.settled.values()}
+    ours = [one for one in situation.devices if situation.is_ours(one.hostname) is Verdict.OURS and tags & set(one.tags)]
+    due: list[Device] = []
+    for device in ours:
+        if device.hostname in busy or device.id in ids:
+            continue
+        if device.online:
+            draft.report(device.hostname, "O10", "is online in the mesh, but no claim, machine or Node is known", target=device.id)
+            continue
+        first = draft.sighted(f"O9||{device.id}")
+        if device.online is False and device.last_seen is not None:
+            if _old(device.last_seen, draft, settings.orphan_age) and _ripe(first, draft):
+                due.append(device)
+    if not guard.allowed(len(due), len(ours), settings):
+        draft.problems.append(guard.refusal("mesh devices without a machine (O9)", len(due), len(ours)))
+        return
+    for device in due:
+        draft.others.append(Action("delete_device", device.hostname, "Orphan", "O9: no claim, machine or Node", target=device.id))
+
+
+def remove_keys(draft: Draft) -> None:
+    """O13: unused enrolment keys of ours whose claim is gone."""
+    situation = draft.situation
+    held = {one.claim.mesh_key_id for one in draft.settled.values()}
+    for key in sorted(situation.seen.keys or (), key=lambda one: one.id):
+        name = _machine_of(key, situation)
+        if not name or key.invalid or key.id in held:
+            continue
+        if any(known.startswith(name) or name.startswith(known) for known in draft.settled):
+            continue  # descriptions may be cut
+        draft.others.append(Action("delete_key", name, "Orphan", "O13: its claim is gone", target=key.id))
+
+
+def _machine_of(key: MeshKey, situation: Situation) -> str:
+    """The machine name in a key's description, empty when the key is not ours."""
+    return next((word for word in key.description.split() if situation.is_ours(word) is Verdict.OURS), "")
+
+
+def report_foreign(draft: Draft) -> None:
+    """O14: machines of another cluster in the same account; others only when asked."""
+    situation = draft.situation
+    for one in situation.listed():
+        if not situation.rented(one.cloud):
+            continue
+        found = situation.is_ours(one.name, one.marks)
+        if found is Verdict.FOREIGN:
+            draft.report(one.name, "O14", f"{one.cloud} {one.id} is another cluster's (pool {pool_of(one.name)}); it is left alone")
+        elif found is Verdict.UNRELATED and situation.settings.report_foreign:
+            draft.report(one.name or one.id, "Foreign", f"{one.cloud} {one.id} is not ours; it is left alone")
+
+
+def carry_over(draft: Draft) -> None:
+    """O15: a finding stays while the list that could refute it is not usable."""
+    situation = draft.situation
+    for key, first in situation.seen.findings.items():
+        case, cloud, *_rest = (*key.split("|"), "")
+        blind = situation.nodes is None or cloud in situation.unlisted or (case == "O9" and situation.devices is None)
+        if blind or (not cloud and situation.unlisted) or (cloud and cloud not in situation.seen.clouds):
+            draft.findings.setdefault(key, first)

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The decision: one pure function from what was seen and what is wanted to what shall be done, in the order of L-22."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import InvalidInput
+from . import endings, idleness, launching, orphans
+from .draft import Draft
+from .facts import Settled, settle
+from .model import Capability, Observation, Plan, Wishes
+from .settings import MODES, Settings
+from .situation import Situation
+
+
+def plan(
+    observation: Observation, wishes: Wishes, settings: Settings, capabilities: t.Mapping[str, Capability], run_id: str
+) -> Plan:
+    """What this run does. The same inputs in any order give the same plan; nothing is read, written or asked meanwhile.
+
+    ``run_id`` seeds the names of new machines. Without the claims nothing can be decided: the plan then holds a problem only.
+    """
+    if settings.mode not in MODES:
+        raise InvalidInput(f"There is no mode {settings.mode!r}.", remedy=f"Use one of {', '.join(MODES)}.")
+    if observation.claims is None:
+        problem = "The claims could not be read: nothing is launched and nothing is deleted in this run."
+        return Plan(problems=(problem,), findings=dict(sorted(observation.findings.items())))
+    draft = _draft(Situation(observation, wishes, settings, capabilities))
+    unclaimed = orphans.machines(draft.situation)
+    if settings.mode == "provision":
+        _provision(draft, unclaimed, run_id)
+    elif settings.mode == "destroy":
+        _destroy(draft, unclaimed)
+    else:
+        _reap(draft, unclaimed)
+    return draft.plan(writes=settings.mode != "status")
+
+
+def settle_all(
+    observation: Observation, wishes: Wishes, settings: Settings, capabilities: t.Mapping[str, Capability]
+) -> tuple[Settled, ...]:
+    """Every claim brought up to what was observed, without any decision: what to write after waiting for joins."""
+    return tuple(_draft(Situation(observation, wishes, settings, capabilities)).settled.values())
+
+
+def _draft(situation: Situation) -> Draft:
+    return Draft(situation, {claim.name: settle(claim, situation) for claim in situation.claims})
+
+
+def _provision(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
+    """Launch what is missing. Nothing is given back but a second machine under one name."""
+    draft.findings.update(draft.situation.seen.findings)
+    orphans.adopt_running(draft, unclaimed)
+    orphans.duplicates(draft)
+    endings.prices(draft, destroy=False)
+    launching.launch(draft, unclaimed, run_id)
+
+
+def _destroy(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
+    """Take down what was asked for, and nothing else."""
+    draft.findings.update(draft.situation.seen.findings)
+    if _blind(draft):
+        return
+    orphans.destroy_named(draft, unclaimed)
+    endings.named(draft)
+    orphans.duplicates(draft)
+
+
+def _reap(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
+    """Give back what is lost, broken, expired, asked for or idle, and clear away what nobody knows (L-22 steps 6 to 10)."""
+    if _blind(draft):
+        draft.findings.update(draft.situation.seen.findings)
+        return
+    endings.finish(draft)
+    orphans.adopt_running(draft, unclaimed)
+    orphans.remove_machines(draft, unclaimed)
+    orphans.remove_nodes(draft)
+    orphans.remove_devices(draft)
+    orphans.remove_keys(draft)
+    orphans.report_foreign(draft)
+    endings.lost(draft)
+    endings.failed_joins(draft)
+    endings.prices(draft, destroy=True)
+    endings.asked_for(draft)
+    endings.expired(draft)
+    idleness.judge(draft)
+    orphans.duplicates(draft)
+    orphans.carry_over(draft)
+    for cloud in draft.situation.unlisted:
+        problem = draft.situation.seen.clouds[cloud].problem
+        draft.warnings.append(f"The machines of {cloud} could not be listed; nothing that needs this list is decided. {problem}".strip())
+
+
+def _blind(draft: Draft) -> bool:
+    if draft.situation.nodes is None:
+        draft.problems.append("The cluster's Nodes could not be read: nothing is deleted in this run.")
+        return True
+    return False

@@ -1,0 +1,91 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A plan as people and playbooks read it: rows, a summary, a text table, and a JSON-safe record."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from decimal import Decimal
+
+from .claim_record import encode, to_record
+from .cost import per_day
+from .limits import reserved
+from .model import Action, Observation, Plan
+from .money import print_money
+
+CHANGES = ("launch", "resume", "update", "annotate", "destroy", "delete_instance", "delete_node", "delete_device", "delete_key")
+COLUMNS = ("action", "name", "pool", "cloud", "type", "gpus", "region", "price_hour", "price_day", "reason", "detail")
+_SIGNED = {"launch": "+", "destroy": "-", "delete_instance": "-"}
+
+
+def rows(plan: Plan, *, reports: bool = True) -> list[dict[str, t.Any]]:
+    """One JSON-safe mapping per action, keys COLUMNS. Prices are text; with a sign where the action changes what is paid."""
+    return [_row(action) for action in plan.actions if reports or action.kind != "report"]
+
+
+def summary(plan: Plan, observation: Observation) -> dict[str, t.Any]:
+    """Counts per kind of action, dollars per hour and day now and afterwards, what is missing and why, warnings and problems."""
+    now = reserved(observation.claims or ()).total.cost
+    later = now + sum((action.price_hour for action in plan.actions if action.kind != "report"), Decimal(0))
+    kinds = collections.Counter(action.kind for action in plan.actions)
+    reasons = collections.Counter(f"{action.kind}:{action.reason}" for action in plan.actions if action.kind in ("destroy", "report"))
+    return {
+        "changes": sum(kinds[kind] for kind in CHANGES),
+        "actions": {kind: kinds[kind] for kind in (*CHANGES, "report")},
+        "reasons": dict(sorted(reasons.items())),
+        "cost_hour_now": print_money(now),
+        "cost_hour_after": print_money(later),
+        "cost_day_now": print_money(per_day(now)),
+        "cost_day_after": print_money(per_day(later)),
+        "shortfall": [
+            {"pool": one.pool, "missing": one.missing, "reason": one.reason, "rejected": dict(one.rejected)} for one in plan.shortfall
+        ],
+        "missing": sum(one.missing for one in plan.shortfall),
+        "warnings": list(plan.warnings),
+        "problems": list(plan.problems),
+    }
+
+
+def table(plan: Plan, *, reports: bool = True) -> list[str]:
+    """The rows as lines of text, columns aligned, empty columns left out."""
+    found = rows(plan, reports=reports)
+    if not found:
+        return ["Nothing to do."]
+    shown = [name for name in COLUMNS if any(row[name] not in ("", None) for row in found)]
+    cells = [[name.replace("_", "/") if name.startswith("price") else name for name in shown]]
+    cells += [["" if row[name] is None else str(row[name]) for name in shown] for row in found]
+    widths = [max(len(line[place]) for line in cells) for place in range(len(shown))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+def plan_record(plan: Plan) -> dict[str, t.Any]:
+    """The whole plan as JSON-safe data; claims in their stored form."""
+    actions = []
+    for action in plan.actions:
+        content = {name: encode(getattr(action, name)) for name in ("kind", "name", "reason", "detail", "pool", "target", "uid", "value")}
+        price = str(action.price_hour)
+        actions.append({**content, "price_hour": price, "claim": to_record(action.claim) if action.claim else None})
+    rest = {name: encode(getattr(plan, name)) for name in ("shortfall", "warnings", "problems", "findings")}
+    return {"actions": actions, **rest}
+
+
+def _row(action: Action) -> dict[str, t.Any]:
+    claim = action.claim
+    offer = claim.offer if claim else None
+    price = abs(action.price_hour) if action.price_hour else (claim.price if claim else None)
+    sign = _SIGNED.get(action.kind, "") if price else ""
+    return {
+        "action": action.kind,
+        "name": action.name,
+        "pool": action.pool,
+        "cloud": claim.cloud if claim else action.value if action.kind == "delete_instance" else "",
+        "type": offer.instance_type if offer else "",
+        "gpus": f"{offer.gpu_count} × {offer.model}" if offer else "",
+        "region": (offer.cloud_region or offer.region) if offer else "",
+        "price_hour": None if price is None else f"{sign}{print_money(price)}",
+        "price_day": None if price is None else f"{sign}{print_money(per_day(price))}",
+        "reason": action.reason,
+        "detail": action.detail,
+    }

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run does with a claim it finds: there is no separate path for crashes (L-2)."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import typing as t
+from datetime import datetime, timedelta
+
+from .durations import print_time
+from .model import Claim, Instance, Phase
+from .settings import Settings
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recovery:
+    """``what`` to do: launch (send the create call), wait (its outcome is still open), next_offer (it certainly made nothing), adopt
+    (the machine is there, its id is not in the claim yet), go_on (known and there), missing (known, but not listed), teardown (being
+    deleted or failed), unknown (the cloud's list could not be read).
+
+    ``instance`` is the claim's machine; ``duplicates`` are others of its name, to be destroyed.
+    """
+
+    what: str
+    why: str
+    instance: Instance | None = None
+    duplicates: tuple[Instance, ...] = ()
+
+
+class Instances:
+    """One cloud's usable list, found by id and by name. Machines that are gone are left out."""
+
+    def __init__(self, instances: t.Iterable[Instance]) -> None:
+        self.all = tuple(sorted((one for one in instances if not one.gone), key=lambda one: one.id))
+        self.by_id = {one.id: one for one in self.all}
+        self.by_name: dict[str, list[Instance]] = collections.defaultdict(list)
+        for one in self.all:
+            self.by_name[one.name].append(one)
+
+    def of(self, claim: Claim) -> tuple[Instance, ...]:
+        """Every machine of the claim, the one to keep first: the one whose id it knows, else the oldest."""
+        found = {one.id: one for one in self.by_name.get(claim.name, ())}
+        for known in (claim.instance_id, *claim.ids_seen):
+            if known in self.by_id:
+                found[known] = self.by_id[known]
+        return tuple(sorted(found.values(), key=lambda one: (one.id != claim.instance_id, _age(one), one.id)))
+
+
+def recovery(claim: Claim, instances: Instances | t.Sequence[Instance] | None, now: datetime, settings: Settings) -> Recovery:
+    """What to do with ``claim``. ``instances``: its cloud's complete list, None = could not be read."""
+    ending = claim.phase in (Phase.TERMINATING, Phase.FAILED)
+    reason = claim.deletion.reason if claim.deletion else claim.phase.value
+    if instances is None:
+        return Recovery("teardown" if ending else "unknown", f"the machines of {claim.cloud} could not be listed")
+    listed = instances if isinstance(instances, Instances) else Instances(instances)
+    found = listed.of(claim)
+    if ending:
+        return Recovery("teardown", reason, found[0] if found else None, found[1:])
+    if found:
+        return _found(claim, found)
+    if claim.instance_id:
+        return Recovery("missing", f"{claim.cloud} does not list {claim.instance_id}")
+    if claim.launch_started is None:
+        return Recovery("launch", "no create call was sent")
+    since = claim.unknown_since or claim.launch_started
+    until = since + timedelta(seconds=settings.unknown_window)
+    if now < until:
+        return Recovery("wait", f"the create call may still show its effect; waiting until {print_time(until)}")
+    return Recovery("next_offer", f"no machine appeared since {print_time(since)}")
+
+
+def _found(claim: Claim, found: tuple[Instance, ...]) -> Recovery:
+    keep, *others = found
+    if keep.id == claim.instance_id:
+        return Recovery("go_on", f"{claim.cloud} says {keep.state.value}", keep, tuple(others))
+    return Recovery("adopt", f"{claim.cloud} lists {keep.id} under this name", keep, tuple(others))
+
+
+def _age(instance: Instance) -> tuple[bool, float]:
+    """Oldest first; unknown ages last."""
+    return (instance.created is None, instance.created.timestamp() if instance.created else 0.0)

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From "the machine runs" to "it is usable": registered, initialized, and the one deadline for all of it (L-11)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from . import limits
+from .model import Capability, Claim, Instance, InstanceState, Node, NodeClass, Pool
+from .names import label_value
+
+INITIALIZING = "tgp.io/initializing"
+INSTANCE_ID = "tgp.io/instance-id"
+_NOT_USABLE = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/network-unavailable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+)
+_READINESS_PREFIX = "readiness.k8s.io/"
+_CLOCK_TOLERANCE = timedelta(seconds=60)
+
+
+def is_node_of(claim: Claim, node: Node) -> bool:
+    """Whether the Node belongs to the claim: by its name, or by the instance id on it."""
+    if node.name == (claim.node_name or claim.name):
+        return True
+    return bool(claim.instance_id) and node.labels.get(INSTANCE_ID) == label_value(claim.instance_id)
+
+
+def is_stale(claim: Claim, node: Node, capability: Capability | None) -> bool:
+    """A Node of our name that is older than the launch: not this machine's. Own machines keep their Node, so theirs never is."""
+    if capability is not None and not capability.rented:
+        return False
+    return claim.launch_started is not None and node.created < claim.launch_started - _CLOCK_TOLERANCE
+
+
+def not_initialized(claim: Claim, node: Node | None, pool: Pool | None, *, marking: bool = False) -> tuple[str, ...]:
+    """What is still missing until the node is usable, in the order of the checks; empty = initialized.
+
+    ``marking`` True leaves out what we do ourselves as the last acts (our labels, our own start-up taint): it tells when to do them.
+    """
+    if node is None:
+        return ("no Node",)
+    missing = [] if node.ready else [f"Node is not Ready: {node.ready_message}".rstrip(": ")]
+    startup = {taint.key for taint in pool.startup_taints} if pool else set()
+    for taint in node.taints:
+        ours = taint.key == INITIALIZING and not marking
+        if ours or taint.key in startup or taint.key in _NOT_USABLE or taint.key.startswith(_READINESS_PREFIX):
+            missing.append(f"taint {taint.key}")
+    missing.extend(_missing_gpus(claim, node, pool))
+    if not marking:
+        labels = {"tgp.io/provisioned": "true", **(dict(pool.labels) if pool else {})}
+        missing.extend(f"label {key}" for key, value in labels.items() if node.labels.get(key) != value)
+    return tuple(missing)
+
+
+def _missing_gpus(claim: Claim, node: Node, pool: Pool | None) -> list[str]:
+    wait = pool.gpu_wait if pool else "all"
+    if wait == "none":
+        return []
+    resource = limits.gpu_resource(claim.offer.model)
+    expected = claim.expected_gpus if wait == "all" else min(1, claim.expected_gpus)
+    found = sum(amount for name, amount in node.allocatable.items() if name == resource or name.startswith(f"{resource}."))
+    return [] if found >= expected else [f"{found} of {expected} {resource}"]
+
+
+def timeout(claim: Claim, pool: Pool | None, capability: Capability | None) -> int:
+    """Seconds from the create call until the machine must be usable: the pool's wish, else what is usual at the cloud."""
+    if pool is not None and pool.registration_timeout is not None:
+        return pool.registration_timeout
+    return capability.registration_timeout if capability is not None else 1200
+
+
+def deadline(claim: Claim, pool: Pool | None, capability: Capability | None) -> datetime | None:
+    """When the claim counts as failed unless it is initialized by then; None before a create call."""
+    if claim.launch_started is None:
+        return None
+    return claim.launch_started + timedelta(seconds=timeout(claim, pool, capability))
+
+
+def overdue(claim: Claim, pool: Pool | None, capability: Capability | None, now: datetime) -> bool:
+    """True at the deadline and after it, for a claim that is not initialized."""
+    moment = deadline(claim, pool, capability)
+    return claim.initialized is None and moment is not None and now >= moment
+
+
+def failure_class(claim: Claim, instance: Instance | None, node: Node | None, node_class: NodeClass | None) -> str:
+    """How far a machine came that never joined: no_instance, instance_not_running, overlay_offline, node_not_registered,
+    node_not_ready, gpu_missing.
+    """
+    if instance is None and not claim.instance_id:
+        return "no_instance"
+    if node is None:
+        if instance is None:
+            return "no_instance"
+        if instance.state is not InstanceState.RUNNING:
+            return "instance_not_running"
+        uses_mesh = node_class is None or node_class.mesh.backend != "none"
+        return "overlay_offline" if uses_mesh and claim.mesh_seen is None else "node_not_registered"
+    return "gpu_missing" if node.ready else "node_not_ready"

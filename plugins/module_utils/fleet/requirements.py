@@ -1,0 +1,98 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requirements on offers (L-13): the labels of an offer and the operators over them."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from decimal import Decimal, InvalidOperation
+
+from . import gpus
+from .model import Offer, Requirement
+from .regions import region_matches
+
+GPU_TYPE = "tgp.io/gpu-type"
+GPU_COUNT = "tgp.io/gpu-count"
+GPU_MEMORY = "tgp.io/gpu-memory"
+REGION = "tgp.io/region"
+CLOUD_REGION = "topology.kubernetes.io/region"
+SPOT = "tgp.io/spot"
+RELIABILITY = "tgp.io/reliability"
+PROVIDER = "tgp.io/provider"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+ARCH = "kubernetes.io/arch"
+
+KEYS = (PROVIDER, GPU_TYPE, GPU_COUNT, GPU_MEMORY, REGION, SPOT, RELIABILITY, CLOUD_REGION, INSTANCE_TYPE, ARCH)
+SET_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+NUMBER_OPERATORS = ("Gt", "Lt", "Gte", "Lte")
+OPERATORS = SET_OPERATORS + NUMBER_OPERATORS
+NUMBER_KEYS = (GPU_COUNT, GPU_MEMORY, RELIABILITY)
+
+
+def offer_labels(offer: Offer) -> dict[str, str]:
+    """What requirements can be put on; what is unknown of the offer is absent."""
+    labels = {
+        PROVIDER: offer.cloud,
+        GPU_TYPE: offer.model,
+        GPU_COUNT: str(offer.gpu_count),
+        GPU_MEMORY: "" if offer.gpu_memory_mib is None else str(offer.gpu_memory_mib),
+        REGION: offer.region,
+        SPOT: "true" if offer.spot else "false",
+        RELIABILITY: "" if offer.reliability is None else str(offer.reliability),
+        CLOUD_REGION: offer.cloud_region,
+        INSTANCE_TYPE: offer.instance_type,
+        ARCH: offer.arch,
+    }
+    return {key: value for key, value in labels.items() if value}
+
+
+def met(requirement: Requirement, offer: Offer) -> bool:
+    """Whether the offer meets the requirement. NotIn and DoesNotExist are met by an absent label too, as in Kubernetes."""
+    value = offer_labels(offer).get(requirement.key)
+    match requirement.operator:
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "In":
+            return value is not None and _in(requirement, offer, value)
+        case "NotIn":
+            return value is None or not _in(requirement, offer, value)
+    return value is not None and len(requirement.values) == 1 and _compare(requirement.operator, value, requirement.values[0])
+
+
+def _in(requirement: Requirement, offer: Offer, value: str) -> bool:
+    if requirement.key == GPU_TYPE:
+        return any(is_model(wish, offer.model, offer.gpu_memory_mib) for wish in requirement.values)
+    if requirement.key == REGION:
+        return any(region_matches(wish, offer.region, offer.cloud_region) for wish in requirement.values)
+    return value in requirement.values
+
+
+@functools.lru_cache(maxsize=4096)
+def is_model(wish: str, model: str, memory_mib: int | None) -> bool:
+    """Whether a card is what ``wish`` asks for; remembered, because thousands of offers are of few models."""
+    return gpus.matches(wish, model, memory_mib)
+
+
+def _compare(operator: str, value: str, bound: str) -> bool:
+    left, right = _number(value), _number(bound)
+    if left is None or right is None:
+        return False
+    comparisons: dict[str, t.Callable[[], bool]] = {
+        "Gt": lambda: left > right,
+        "Lt": lambda: left < right,
+        "Gte": lambda: left >= right,
+        "Lte": lambda: left <= right,
+    }
+    return operator in comparisons and comparisons[operator]()
+
+
+def _number(text: str) -> Decimal | None:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None

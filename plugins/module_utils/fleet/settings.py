@@ -1,0 +1,77 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every default of the rules in one place (L-23). Documents override per pool or class, playbook variables per run."""
+
+from __future__ import annotations
+
+import dataclasses
+from decimal import Decimal
+
+MODES = ("provision", "reap", "destroy", "status")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Destroy:
+    """What ``mode`` destroy takes down: machines by name, whole pools ("namespace/name" or name), or all. ``force`` drains by force."""
+
+    names: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    all: bool = False
+    force: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """The numbers and switches of one run. Durations in seconds.
+
+    ``mode``: provision (launch what is missing), reap (take down what is idle, expired, lost, orphaned or broken), destroy (take
+    down what ``destroy`` names), status (decide nothing, report). ``strategy`` None = the class's. ``max_launch_per_run`` bounds,
+    per pool, launches that nobody asked for by number (minNodes); an explicit number of nodes is bounded by the limits alone.
+    ``max_remove_per_run`` bounds, per pool, removals of idle nodes; None = no bound.
+    """
+
+    mode: str = "provision"
+    destroy: Destroy = Destroy()
+    # L-16, L-17
+    max_launch_per_run: int | None = 5
+    max_nodes_total: int | None = None
+    max_hourly_total: Decimal | None = None
+    # L-13, L-14
+    strategy: str | None = None
+    price_ttl: int = 300
+    price_tolerance: Decimal = Decimal("0.05")
+    spot_discount_min: Decimal = Decimal(0)
+    offers_per_claim: int = 25
+    ignore_blocklist: bool = False
+    # L-2
+    unknown_window: int = 600
+    lookups: int = 3
+    lookup_interval: int = 10
+    # L-3, L-18
+    ignore_namespaces: tuple[str, ...] = ("kube-system", "gpu-device-plugin", "gpu-operator", "tailscale", "tgp-system")
+    gpu_resources: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu", "tgp.io/gpu")
+    terminating_grace: int = 60
+    clock_tolerance: int = 60
+    scale_down_delay_after_add: int = 600
+    max_remove_per_run: int | None = None
+    # L-9
+    drain_timeout: int = 600
+    # L-10, L-12
+    volume_wait: int = 120
+    destroy_poll: int = 5
+    destroy_wait: int = 120
+    destroy_alarm: int = 900
+    orphan_age: int = 600
+    second_run_after: int = 60
+    node_not_ready: int = 300
+    missing_runs: int = 3
+    mass_floor: int = 3
+    mass_share: Decimal = Decimal("0.5")
+    allow_mass_delete: bool = False
+    orphan_policy: str = "destroy"
+    report_foreign: bool = False
+    # L-8
+    lock_duration: int = 900
+    lock_second_reading: int = 10
+    lock_renew_every: int = 300

@@ -1,0 +1,153 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One observation, indexed: what belongs to which claim. Built once per plan; every lookup says None for "could not be read"."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import typing as t
+from datetime import datetime
+
+from .model import Capability, Claim, CloudChoice, Device, Instance, InstanceState, Machine, Node, NodeClass, Observation, Pod, Pool, Wishes
+from .names import Verdict, label_value, verdict
+from .recovery import Instances
+from .registration import INSTANCE_ID
+from .settings import Settings
+
+CLUSTER_MARKS = ("tgp.io/cluster", "tgp:cluster", "cluster")
+
+
+class Situation:
+    """The observation with wishes, settings and capabilities of one run. ``claims`` are in the order of their names."""
+
+    def __init__(self, seen: Observation, wishes: Wishes, settings: Settings, capabilities: t.Mapping[str, Capability]) -> None:
+        self.seen = seen
+        self.now: datetime = seen.now
+        self.wishes = wishes
+        self.settings = settings
+        self.capabilities = capabilities
+        self.claims: tuple[Claim, ...] = tuple(sorted(seen.claims or (), key=lambda claim: claim.name))
+        self.pools: tuple[Pool, ...] = tuple(sorted(wishes.pools, key=lambda pool: (-pool.weight, pool.key)))
+        self.pool_by_key = {pool.key: pool for pool in self.pools}
+        self.nodes: tuple[Node, ...] | None = None if seen.nodes is None else tuple(sorted(seen.nodes, key=lambda node: node.name))
+        self.devices: tuple[Device, ...] | None = None if seen.devices is None else tuple(sorted(seen.devices, key=lambda one: one.id))
+
+    # ---- documents
+
+    def pool(self, claim: Claim) -> Pool | None:
+        return self.pool_by_key.get(claim.pool)
+
+    def node_class(self, claim: Claim) -> NodeClass | None:
+        return self.wishes.classes.get(claim.node_class)
+
+    def capability(self, claim: Claim) -> Capability | None:
+        return self.capabilities.get(claim.cloud)
+
+    def rented(self, cloud: str) -> bool:
+        """False for own machines, which exist whether we use them or not."""
+        return cloud not in self.capabilities or self.capabilities[cloud].rented
+
+    @functools.cached_property
+    def machines(self) -> dict[str, Machine]:
+        """Own machines of all classes by name."""
+        found: dict[str, Machine] = {}
+        for node_class in self.wishes.classes.values():
+            for choice in node_class.clouds:
+                found.update({machine.name: machine for machine in choice.machines})
+        return found
+
+    def choices(self, cloud: str) -> t.Iterator[CloudChoice]:
+        """Every class's entry for a cloud."""
+        for node_class in self.wishes.classes.values():
+            yield from (choice for choice in node_class.clouds if choice.cloud == cloud)
+
+    # ---- clouds
+
+    @functools.cached_property
+    def _instances(self) -> dict[str, Instances]:
+        """Usable lists only. An own machine that is switched off counts as not there."""
+        found = {}
+        for cloud, view in self.seen.clouds.items():
+            if view.instances is not None:
+                rented = self.rented(cloud)
+                found[cloud] = Instances(one for one in view.instances if rented or one.state is not InstanceState.STOPPED)
+        return found
+
+    def instances(self, cloud: str) -> Instances | None:
+        """The machines of a cloud that exist, None when the list could not be read or was not asked for."""
+        return self._instances.get(cloud)
+
+    def listed(self) -> t.Iterator[Instance]:
+        """Every machine of every cloud that could be listed."""
+        for cloud in sorted(self._instances):
+            yield from self._instances[cloud].all
+
+    @property
+    def unlisted(self) -> tuple[str, ...]:
+        """Clouds whose machines could not be listed."""
+        return tuple(sorted(cloud for cloud, view in self.seen.clouds.items() if view.instances is None))
+
+    def is_ours(self, name: str, marks: t.Mapping[str, str] | None = None) -> Verdict:
+        """Whose a rented thing of this name is; a mark of another cluster makes it foreign whatever its name."""
+        found = verdict(name, self.seen.cluster_id)
+        if found is Verdict.OURS and marks:
+            other = next((marks[key] for key in CLUSTER_MARKS if key in marks), self.seen.cluster_id)
+            return Verdict.OURS if other == self.seen.cluster_id else Verdict.FOREIGN
+        return found
+
+    # ---- cluster and mesh
+
+    @functools.cached_property
+    def nodes_by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes or ()}
+
+    @functools.cached_property
+    def _nodes_by_instance(self) -> dict[str, Node]:
+        return {node.labels[INSTANCE_ID]: node for node in self.nodes or () if node.labels.get(INSTANCE_ID)}
+
+    def node(self, claim: Claim) -> Node | None:
+        """The claim's Node; None also when Nodes could not be read (see ``nodes``)."""
+        named = self.nodes_by_name.get(claim.node_name or claim.name)
+        if named is not None or not claim.instance_id:
+            return named
+        return self._nodes_by_instance.get(label_value(claim.instance_id))
+
+    @functools.cached_property
+    def pods_by_node(self) -> dict[str, list[Pod]]:
+        """Pods by the node they run on or are nominated to, in a fixed order."""
+        found: dict[str, list[Pod]] = collections.defaultdict(list)
+        for pod in self.seen.pods or ():
+            place = pod.node or pod.nominated_node
+            if place:
+                found[place].append(pod)
+        for pods in found.values():
+            pods.sort(key=lambda pod: (pod.namespace, pod.name, pod.uid))
+        return found
+
+    def pods(self, node: Node) -> t.Sequence[Pod] | None:
+        return None if self.seen.pods is None else self.pods_by_node.get(node.name, ())
+
+    @functools.cached_property
+    def _devices_by_hostname(self) -> dict[str, list[Device]]:
+        found: dict[str, list[Device]] = collections.defaultdict(list)
+        for device in self.devices or ():
+            found[device.hostname].append(device)
+        return found
+
+    def device(self, claim: Claim) -> Device | None:
+        """The claim's mesh device: by its id, else the newest of its host name that was not made before the claim."""
+        named = self._devices_by_hostname.get(claim.name, [])
+        known = next((one for one in named if one.id == claim.mesh_device_id), None)
+        if known is not None:
+            return known
+        fresh = [one for one in named if one.created is None or one.created >= claim.created]
+        return max(fresh, key=lambda one: (one.created is not None, one.created or self.now, one.id), default=None)
+
+    @functools.cached_property
+    def taken_names(self) -> set[str]:
+        """Every name that a new machine must not get."""
+        names = {claim.name for claim in self.claims} | set(self.nodes_by_name) | set(self._devices_by_hostname)
+        names |= {device.name.partition(".")[0] for device in self.devices or ()}
+        return names | {one.name for view in self.seen.clouds.values() for one in view.instances or ()}

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The order in which a machine is given back, as the next step from what is known (L-10). Unknown is never taken for gone."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from datetime import datetime
+
+from .model import Claim, Phase
+
+VOLUME_WAIT = 120
+ALARM_AFTER = 900
+NO_DRAIN = frozenset({"FailedJoin", "LaunchFailed", "InstanceGone", "PriceJump", "SpotLost", "Duplicate"})
+
+
+class Step(str, enum.Enum):
+    """What to do next with a claim that is being given back."""
+
+    DRAIN = "drain"
+    TERMINATE = "enter phase Terminating"
+    WAIT_VOLUMES = "wait for volumes"
+    DESTROY = "destroy the instance"
+    CONFIRM = "confirm that the instance is gone"
+    DELETE_DEVICE = "delete the mesh device"
+    DELETE_KEY = "delete the unused mesh key"
+    DELETE_NODE = "delete the Node"
+    REMOVE_CLAIM = "write the ledger line and remove the claim"
+    WAIT = "wait for the next run"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a claim's things. None = could not be read.
+
+    ``instance``: "present", "terminating" or "absent" (of all ids ever handed out). ``volumes``: VolumeAttachments left on the node,
+    waited for since ``volumes_since``. ``node_ready`` is asked only while ``node`` exists. ``keeps_node``: own machines keep theirs.
+    """
+
+    now: datetime
+    drained: bool = False
+    volumes: int | None = 0
+    volumes_since: datetime | None = None
+    instance: str | None = None
+    node: bool | None = None
+    node_ready: bool | None = None
+    device: bool | None = None
+    key: bool | None = None
+    keeps_node: bool = False
+
+
+def needs_drain(claim: Claim, facts: Facts) -> bool:
+    """True while pods have to leave first: the reason asks for it and the node may still be there."""
+    reason = claim.deletion.reason if claim.deletion else ""
+    return claim.phase is not Phase.TERMINATING and reason not in NO_DRAIN and not facts.drained and facts.node is not False
+
+
+def next_step(claim: Claim, facts: Facts) -> Step:
+    """The one step that comes next. Doing it twice does no harm; a lost answer is met by doing it again."""
+    if needs_drain(claim, facts):
+        return Step.WAIT if facts.node is None else Step.DRAIN
+    if claim.phase is not Phase.TERMINATING:
+        return Step.TERMINATE
+    if facts.volumes and not _waited(facts) and facts.instance == "present":
+        return Step.WAIT_VOLUMES
+    started = claim.deletion is not None and claim.deletion.started is not None
+    if facts.instance == "present" or (facts.instance is None and not started):
+        return Step.DESTROY
+    leftovers = _leftovers(facts)
+    if facts.instance == "absent":
+        return leftovers or Step.REMOVE_CLAIM
+    if facts.instance == "terminating" and facts.node_ready is not True and facts.node is not None:
+        return leftovers if leftovers not in (None, Step.WAIT) else Step.CONFIRM
+    return Step.CONFIRM
+
+
+def _leftovers(facts: Facts) -> Step | None:
+    if facts.device:
+        return Step.DELETE_DEVICE
+    if facts.key:
+        return Step.DELETE_KEY
+    if facts.node and not facts.keeps_node:
+        return Step.DELETE_NODE
+    unknown = (facts.device, facts.key, facts.node)
+    return Step.WAIT if None in unknown else None
+
+
+def _waited(facts: Facts) -> bool:
+    return facts.volumes_since is not None and (facts.now - facts.volumes_since).total_seconds() >= VOLUME_WAIT
+
+
+def alarm(claim: Claim, now: datetime) -> bool:
+    """True when a destroy has been pending for more than 15 minutes."""
+    started = claim.deletion.started if claim.deletion else None
+    return started is not None and (now - started).total_seconds() > ALARM_AFTER
