@@ -29,7 +29,7 @@ FACTS = CAPABILITIES["lambda"]
 SETTINGS = frozenset({"sshKey", "imageFamily"})  # what a class may say under this cloud
 
 _API = "/api/v1"
-_LIMITS = {"": Bucket(1.0), "launch": Bucket(12.0, also="")}
+LIMITS = {"": Bucket(1.0), "launch": Bucket(12.0, also="")}
 _LAUNCH_TIMEOUT = 120.0
 _GONE = "global/object-does-not-exist"
 _REFUSALS = {
@@ -62,7 +62,7 @@ class LambdaCloud:
             headers={"authorization": f"Bearer {key}"},
             transport=transport,
             timeout=60.0,
-            pace=Pace(f"lambda {url} {key}", _LIMITS),
+            pace=Pace(f"lambda {url} {key}", LIMITS),
             retry=Retry(tries=6, base=4.0, cap=60.0, deadline=150.0),
             clock=self._clock,
             auth_hint="Check LAMBDA_API_KEY (or the option lambda_api_key); keys are made in the Lambda console.",

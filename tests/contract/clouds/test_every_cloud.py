@@ -1,0 +1,116 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The contract of clouds/base.py, held by every client against its emulator."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.tgp.gpu.plugins.module_utils import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState
+
+from .stands import LambdaStand, WebhookStand
+
+Stand = LambdaStand | WebhookStand
+GONE = {None, InstanceState.TERMINATED}
+
+
+def test_a_machine_lives_and_ends(stand: Stand) -> None:
+    cloud = stand.cloud()
+    request = stand.request()
+    made = cloud.launch(request)
+    listed = {one.id: one for one in cloud.instances()}
+    assert listed[made].name == request.name
+    assert listed[made].state in (InstanceState.PENDING, InstanceState.RUNNING)
+    stand.wait_for(cloud, made, {InstanceState.RUNNING})
+    assert stand.billed() == 1
+    cloud.terminate(made)
+    stand.wait_for(cloud, made, GONE)
+    assert stand.billed() == 0
+
+
+def test_terminate_may_be_repeated(stand: Stand) -> None:
+    cloud = stand.cloud()
+    made = cloud.launch(stand.request())
+    cloud.terminate(made)
+    cloud.terminate(made)
+    stand.wait_for(cloud, made, GONE)
+    cloud.terminate(made)
+    assert stand.billed() == 0
+
+
+def test_one_launch_is_one_write(stand: Stand) -> None:
+    request = stand.request()
+    before = len(stand.world.writes)
+    stand.cloud().launch(request)
+    assert len(stand.world.writes) == before + 1
+
+
+def test_offers_name_price_region_model_and_lanes(stand: Stand) -> None:
+    for offer in stand.cloud().offers():
+        assert offer.cloud == stand.service
+        assert offer.id and offer.instance_type and offer.lanes == stand.cloud().facts.lanes
+        assert offer.price_hour is not None
+        assert offer.seen is not None
+
+
+def test_a_wrong_key_is_unauthorized_and_not_printed(stand: Stand) -> None:
+    wrong = "secret_wrong_ffffffffffffffffffff"
+    cloud = stand.cloud(key=wrong)
+    with pytest.raises(errors.Unauthorized) as caught:
+        cloud.check()
+    assert wrong not in str(caught.value)
+    with pytest.raises(errors.LaunchRefused) as refused:
+        cloud.launch(stand.request())
+    assert refused.value.reason == "auth"
+    assert wrong not in f"{refused.value} {refused.value.details}"
+    assert stand.billed() == 0
+
+
+@pytest.mark.parametrize("body", [[], {}, None, "<html>maintenance</html>", {"data": {}}, {"data": None}, {"state": 3}])
+def test_an_odd_answer_is_never_nothing(stand: Stand, body: t.Any) -> None:
+    """D-16 and O15: a list that is not understood must not look like "no machines"."""
+    stand.cloud().launch(stand.request())
+    stand.faults.add({"kind": "body", "path": stand.list_path, "body": body, "times": None})
+    cloud = stand.cloud()
+    if stand.service == "lambda":
+        with pytest.raises(errors.BadShape):
+            cloud.instances()
+        return
+    states = {one.state for one in cloud.instances()}
+    assert states == {InstanceState.UNKNOWN}
+    assert {one.available for one in cloud.offers()} == {0}
+
+
+@pytest.mark.parametrize("kind", ["lost_before", "lost_after", "status_after", "truncate"])
+def test_L2_a_lost_answer_to_a_create_call_is_unknown(stand: Stand, kind: str) -> None:
+    request = stand.request()
+    stand.faults.add({"kind": kind, "path": stand.create_path, "status": 502, "times": None})
+    cloud = stand.cloud()
+    if kind == "truncate" and stand.service == "webhook":
+        cloud.launch(request)  # its 2xx says all there is to say
+        return
+    with pytest.raises(errors.LaunchUnknown) as caught:
+        cloud.launch(request)
+    assert request.name in str(caught.value)
+    assert stand.billed() == (0 if kind == "lost_before" else 1)
+
+
+def test_an_unknown_machine_is_none(stand: Stand) -> None:
+    assert stand.cloud().instance("0920582c7ff041399e34823a0be62549") is None
+
+
+def test_check_says_what_it_saw(stand: Stand) -> None:
+    assert stand.cloud().check().startswith(f"{stand.service}: ")
+
+
+def test_unknown_settings_are_refused_by_name(stand: Stand) -> None:
+    """D-06: nothing is accepted and ignored."""
+    request = stand.request(settings={"flavour": "large"})
+    with pytest.raises(errors.LaunchRefused, match="flavour") as caught:
+        stand.cloud().launch(request)
+    assert caught.value.reason == "invalid"
+    assert stand.billed() == 0
