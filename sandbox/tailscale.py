@@ -96,8 +96,7 @@ def app(world: World) -> flask.Flask:
 
 
 def _credentials(world: World, tailnet: Tailnet) -> None:
-    secrets: dict[str, str] = getattr(world, "secrets", None) or {}
-    world.secrets = secrets  # type: ignore[attr-defined]
+    secrets = world.secrets
     with tailnet.lock:
         client = tailnet.by_secret(secrets.get("TS_OAUTH_CLIENT_SECRET", "")) or tailnet.create_key(
             "client",
