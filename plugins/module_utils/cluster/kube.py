@@ -18,6 +18,7 @@ from ..errors import Forbidden, InvalidInput, NotFound
 from ..http import Answer, Api, code_and_message
 from ..redact import redact_all
 from . import rights
+from .follow import Follows
 from .watch import Expired, Watch
 
 T = t.TypeVar("T")
@@ -49,6 +50,7 @@ class Kube:
         self.api = api
         self.source = source or api.base_url
         self.clock = api.clock
+        self.follows = Follows()
         self._identity: str | None = None
 
     def close(self) -> None:

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run lock (L-8): one changing run per cluster at a time, shared by all tasks of a playbook run through its ``run_id``.
+
+Two locks stand behind it: a file for the runs of this machine and a Lease for all machines. Both are needed: the file works without
+a network, the Lease across hosts. What is held belongs to the playbook's process (process.py), not to the short-lived task.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from ..claims.store import state_dir
+from ..clock import Clock
+from ..cluster.kube import Kube
+from ..errors import ApiError, Locked, LockLost
+from ..fleet.lock import renewal_due
+from ..task import Task
+from .lease import DURATION, SECOND_READING, Lease
+from .local import LocalLock
+from .process import describe
+
+_POLL = 5.0
+
+
+class RunLock:
+    """The lock of one run. ``renew_if_due`` may be called from many threads; every call that costs or deletes asks it first."""
+
+    def __init__(
+        self, kube: Kube | None, cluster_id: str, run_id: str, folder: str, clock: Clock, *, owner_pid: int | None = None
+    ) -> None:
+        owner = describe(owner_pid)
+        self.run_id = run_id
+        self._clock = clock
+        self._local = LocalLock(os.path.join(folder, f"run-{cluster_id}.lock"), run_id, owner, clock)
+        self._lease = Lease(kube, cluster_id, run_id, owner, clock) if kube is not None else None
+        self._mutex = threading.RLock()
+        self._lost: LockLost | None = None
+
+    def acquire(self, *, wait: float = 0) -> bool:
+        """Take both locks; True when they are new, False when this run held them already (an earlier task of it).
+
+        Locked (with holder and age) when another run holds one and ``wait`` seconds did not help; LockLost when this run held the
+        Lease and does not any more. The second reading of an expired Lease takes 10 s and does not count as waiting.
+        """
+        with self._mutex:
+            deadline = self._clock.now().timestamp() + wait
+            while True:
+                try:
+                    return self._attempt()
+                except Locked:
+                    left = deadline - self._clock.now().timestamp()
+                    if left <= 0:
+                        raise
+                    self._clock.sleep(min(_POLL, left))
+
+    def _attempt(self) -> bool:
+        ours = self._local.take()
+        try:
+            had_lease = ours and self._local.leased()
+            outcome = self._take_lease()
+        except BaseException:
+            if not ours:
+                self._local.release()
+            raise
+        if had_lease and outcome == "taken" and self._lease is not None:
+            # it was free again, but somebody may have worked in between: what this run knows is old
+            self._lease.release()
+            self._lost = LockLost(
+                f"The run lock of run {self.run_id} was taken over and let go again by another run.",
+                remedy="Nothing more is done by this run; start it again.",
+            )
+            raise self._lost
+        self._local.renew(leased=self._lease is not None)
+        return outcome == "taken"
+
+    def _take_lease(self) -> str:
+        if self._lease is None:
+            return "taken"
+        while True:
+            try:
+                outcome = self._lease.attempt()
+            except Locked as busy:
+                if self._local.leased():
+                    self._lost = LockLost(str(busy), remedy="Nothing more is done by this run.", **busy.details)
+                    raise self._lost from busy
+                raise
+            if outcome != "read_again":
+                return outcome
+            self._clock.sleep(SECOND_READING)
+
+    def renew_if_due(self) -> None:
+        """Renew when half the Lease's time or 5 minutes have passed since the last success. LockLost = stop at once, for good."""
+        with self._mutex:
+            if self._lost is not None:
+                raise self._lost
+            if self._lease is None or self._lease.renewed is None:
+                return
+            if not renewal_due(self._lease.renewed, self._clock.now(), duration=DURATION):
+                return
+            try:
+                self._lease.renew()
+                self._local.renew(leased=True)
+            except LockLost as lost:
+                self._lost = lost
+                raise
+            except ApiError as error:
+                passed = (self._clock.now() - self._lease.renewed).total_seconds()
+                if passed < DURATION:
+                    raise
+                self._lost = LockLost(f"The run lock could not be renewed for {passed:.0f} s: {error}")
+                raise self._lost from error
+
+    def release(self) -> bool:
+        """Let go of both; False when this run did not hold the Lease (any more)."""
+        with self._mutex:
+            held = False
+            try:
+                if self._lease is not None and self._lost is None:
+                    held = self._lease.release()
+            finally:
+                local = self._local.release()
+            return held if self._lease is not None else local
+
+
+def run_lock(task: Task, kube: Kube | None, run_id: str, cluster_id: str, *, owner_pid: int | None = None) -> RunLock:
+    """The lock of a run, not yet taken; files lie in the task's ``state_dir``."""
+    return RunLock(kube, cluster_id, run_id, state_dir(task), task.clock, owner_pid=owner_pid)
+
+
+def take(task: Task, kube: Kube | None, run_id: str, cluster_id: str, *, wait: float = 0) -> RunLock:
+    """Take the lock for a run, or go on with it when an earlier task of the run took it."""
+    lock = run_lock(task, kube, run_id, cluster_id)
+    lock.acquire(wait=wait)
+    return lock
+
+
+def resume(task: Task, kube: Kube | None, run_id: str, cluster_id: str) -> RunLock:
+    """The same without waiting: for the later tasks of a run. LockLost when another run took over in between."""
+    return take(task, kube, run_id, cluster_id)
+
+
+def release(task: Task, kube: Kube | None, run_id: str, cluster_id: str) -> bool:
+    """Let go of a run's lock; False when the run did not hold it."""
+    return run_lock(task, kube, run_id, cluster_id).release()
