@@ -1,0 +1,286 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All kubelets of the world in one place: one watch of pods, one agenda of things due, a few hands.
+
+Pods on living nodes start, run and stop. A pod's annotations steer it: ``sandbox/run-seconds: "90"`` makes it succeed that many seconds
+after its start, ``sandbox/ignore-term: "true"`` lets it go only when its grace period is over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import itertools
+import json
+import sys
+import threading
+import time
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+
+import httpx
+
+from . import kubelet
+from .cluster import MERGE, Cluster, KubeError
+from .pod_status import finished_status, running_status
+from .world import World
+
+RUN_SECONDS, IGNORE_TERM = "sandbox/run-seconds", "sandbox/ignore-term"
+_START, _STOP = 1.0, 1.0  # seconds a pod takes to start, and to stop after SIGTERM
+SILENCE = 40.0  # seconds without a heartbeat until a node counts as unreachable
+_HEARTBEAT = 10.0
+
+Json = dict[str, t.Any]
+
+
+@dataclasses.dataclass
+class Node:
+    """A node whose kubelet runs (``alive``) or ran."""
+
+    name: str
+    uid: str
+    address: str
+    alive: bool = True
+    since: int = 0  # counts silences, so that an old alarm is told from a new one
+
+
+class Kubelets:
+    """Call :meth:`start`, hand over nodes with :meth:`adopt`, take them away with :meth:`silence`, :meth:`stop` at the end."""
+
+    def __init__(self, world: World, cluster: Cluster) -> None:
+        self._world, self._cluster = world, cluster
+        self._nodes: dict[str, Node] = {}
+        self._lock = threading.Condition()
+        self._agenda: list[tuple[float, int, t.Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._planned: set[tuple[str, str]] = set()
+        self._pods: dict[str, Json] = {}
+        self._stopped = threading.Event()
+        self._stream: httpx.Response | None = None
+        self._hands = ThreadPoolExecutor(4, thread_name_prefix="kubelets")
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        for name, work in (("kubelets-agenda", self._keep_agenda), ("kubelets-watch", self._watch)):
+            thread = threading.Thread(target=work, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._in(_HEARTBEAT, self._beat)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        with self._lock:
+            self._lock.notify_all()
+        if self._stream is not None:
+            self._stream.close()
+        self._hands.shutdown(wait=True, cancel_futures=True)
+        for thread in self._threads:
+            thread.join(5)
+
+    # ---- nodes
+
+    def adopt(self, name: str, uid: str, address: str) -> None:
+        """A machine's kubelet runs from now on."""
+        with self._lock:
+            old = self._nodes.get(name)
+            self._nodes[name] = Node(name, uid, address, since=old.since + 1 if old else 0)
+            pods = list(self._pods.values())
+        self._do(lambda: kubelet.renew_lease(self._cluster.admin(), name, uid, self._world.clock.now()))
+        for pod in pods:
+            self._look(pod)
+
+    def silence(self, name: str) -> None:
+        """The machine is gone or dead: nothing on it answers any more. The cluster notices :data:`SILENCE` seconds later."""
+        with self._lock:
+            node = self._nodes.get(name)
+            if node is None or not node.alive:
+                return
+            node.alive, since = False, node.since
+        if not self._cluster.foreign:  # a real cluster notices by itself
+            self._in(SILENCE, lambda: self._lost(name, since))
+
+    def _lost(self, name: str, since: int) -> None:
+        with self._lock:
+            node = self._nodes.get(name)
+            if node is None or node.alive or node.since != since:
+                return
+        self._do(lambda: kubelet.lost(self._cluster.admin(), name, self._world.clock.now()))
+
+    def _beat(self) -> None:
+        """One heartbeat of all nodes, then the appointment for the next."""
+        started = time.monotonic()
+        with self._lock:
+            nodes = [node for node in self._nodes.values() if node.alive]
+        for node in nodes:
+            if self._stopped.is_set():
+                return
+            self._try(lambda node=node: kubelet.renew_lease(self._cluster.admin(), node.name, node.uid, self._world.clock.now()))
+        pause = max(1.0, 5 * (time.monotonic() - started))  # real seconds: heartbeats are not what the machine here is for
+        self._in(max(_HEARTBEAT, pause * self._world.clock.speed), self._beat)
+
+    # ---- pods
+
+    def _watch(self) -> None:
+        version = ""
+        while not self._stopped.is_set():
+            try:
+                version = self._follow(version) if version else self._relist()
+            except (KubeError, httpx.HTTPError, httpx.StreamError, ValueError):
+                version = ""
+                self._stopped.wait(0.5)
+
+    def _relist(self) -> str:
+        listed = self._cluster.admin().call("GET", "/api/v1/pods", fieldSelector="spec.nodeName!=")
+        with self._lock:
+            self._pods = {pod["metadata"]["uid"]: pod for pod in listed["items"]}
+        for pod in listed["items"]:
+            self._look(pod)
+        return str(listed["metadata"]["resourceVersion"])
+
+    def _follow(self, version: str) -> str:
+        seconds = int(15 * (1 if self._cluster.foreign else self._world.clock.speed)) or 1
+        parameters = {"watch": "1", "fieldSelector": "spec.nodeName!=", "resourceVersion": version, "timeoutSeconds": str(seconds)}
+        client = self._cluster.admin().http
+        request = client.build_request("GET", "/api/v1/pods", params={**parameters, "allowWatchBookmarks": "true"}, timeout=60.0)
+        self._stream = client.send(request, stream=True)
+        try:
+            if self._stream.status_code != 200:
+                return ""
+            for line in self._stream.iter_lines():
+                if self._stopped.is_set():
+                    break
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    return ""
+                version = event["object"]["metadata"]["resourceVersion"]
+                if event["type"] == "DELETED":
+                    self._forget(event["object"]["metadata"]["uid"])
+                elif event["type"] != "BOOKMARK":
+                    with self._lock:
+                        self._pods[event["object"]["metadata"]["uid"]] = event["object"]
+                    self._look(event["object"])
+        finally:
+            self._stream.close()
+        return version
+
+    def _forget(self, uid: str) -> None:
+        with self._lock:
+            self._pods.pop(uid, None)
+            self._planned = {entry for entry in self._planned if entry[0] != uid}
+
+    def _look(self, pod: Json) -> None:
+        """Plan what the pod's kubelet does next, once."""
+        meta, status = pod["metadata"], pod.get("status") or {}
+        if self._alive(pod) is None or "kubernetes.io/config.mirror" in (meta.get("annotations") or {}):
+            return
+        if meta.get("deletionTimestamp"):
+            self._plan(pod, "delete", self._stop_seconds(pod), self._delete)
+        elif status.get("phase", "Pending") == "Pending":
+            self._plan(pod, "run", _START, self._run)
+        elif status.get("phase") == "Running" and (seconds := _seconds((meta.get("annotations") or {}).get(RUN_SECONDS))) is not None:
+            started = _moment(status.get("startTime")) or self._world.clock.now()
+            passed = (self._world.clock.now() - started).total_seconds()
+            self._plan(pod, "finish", max(0.0, seconds - passed), self._finish)
+
+    def _stop_seconds(self, pod: Json) -> float:
+        meta = pod["metadata"]
+        end = _moment(meta["deletionTimestamp"])
+        left = (end - self._world.clock.now()).total_seconds() if end else 0.0
+        if (meta.get("annotations") or {}).get(IGNORE_TERM) == "true":
+            return max(0.0, left)
+        return min(_STOP, max(0.0, left))
+
+    def _plan(self, pod: Json, what: str, seconds: float, action: t.Callable[[Json], None]) -> None:
+        entry = (pod["metadata"]["uid"], what if what != "delete" else f"delete {pod['metadata']['deletionTimestamp']}")
+        with self._lock:
+            if entry in self._planned:
+                return
+            self._planned.add(entry)
+
+        def act() -> None:
+            if self._alive(pod) is None:  # the machine died meanwhile; if it comes back, it looks again
+                with self._lock:
+                    self._planned.discard(entry)
+                return
+            try:
+                action(pod)
+            except KubeError as error:
+                if error.status not in (404, 409, 422):
+                    with self._lock:
+                        self._planned.discard(entry)
+                    self._in(5.0, lambda: self._look(pod))
+                    raise
+
+        self._in(seconds, act)
+
+    def _alive(self, pod: Json) -> Node | None:
+        with self._lock:
+            node = self._nodes.get(pod["spec"].get("nodeName", ""))
+            return node if node is not None and node.alive else None
+
+    def _run(self, pod: Json) -> None:
+        node = self._alive(pod)
+        if node is not None:
+            number = next(self._numbers)
+            address = f"10.244.{number // 250 % 250}.{number % 250 + 2}"
+            status = running_status(pod, node.address, address, kubelet.time_text(self._world.clock.now()))
+            self._cluster.admin().call("PATCH", f"{_path(pod)}/status", {"status": status}, kind=MERGE)
+
+    def _finish(self, pod: Json) -> None:
+        status = finished_status(pod, kubelet.time_text(self._world.clock.now()))
+        self._cluster.admin().call("PATCH", f"{_path(pod)}/status", {"status": status}, kind=MERGE)
+
+    def _delete(self, pod: Json) -> None:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        self._cluster.admin().call("DELETE", _path(pod), {**body, "preconditions": {"uid": pod["metadata"]["uid"]}})
+
+    # ---- the agenda
+
+    def _in(self, seconds: float, action: t.Callable[[], None]) -> None:
+        with self._lock:
+            heapq.heappush(self._agenda, (self._world.clock.seconds() + seconds, next(self._numbers), action))
+            self._lock.notify_all()
+
+    def _keep_agenda(self) -> None:
+        clock = self._world.clock
+        while not self._stopped.is_set():
+            with self._lock:
+                left = (self._agenda[0][0] - clock.seconds()) / clock.speed if self._agenda else 0.5
+                if not self._agenda or left > 0:
+                    self._lock.wait(min(left, 0.25))  # the clock may be moved meanwhile
+                    continue
+                _due, _number, action = heapq.heappop(self._agenda)
+            self._do(action)
+
+    def _do(self, action: t.Callable[[], None]) -> None:
+        if not self._stopped.is_set():
+            try:
+                self._hands.submit(self._try, action)
+            except RuntimeError:  # the pool was shut down in this moment
+                return
+
+    def _try(self, action: t.Callable[[], None]) -> None:
+        try:
+            action()
+        except KubeError as error:
+            if error.status != 404 and not self._stopped.is_set():  # a Node or pod that somebody deleted
+                print(f"sandbox kubelet: {error}", file=sys.stderr)
+
+
+def _path(pod: Json) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
+def _seconds(text: t.Any) -> float | None:
+    try:
+        return max(0.0, float(text))
+    except (TypeError, ValueError):
+        return None
+
+
+def _moment(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A sandbox on loopback: one port per service, and a file of NAME=value lines that tells where they are."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pathlib
+import shlex
+import shutil
+import sys
+import tempfile
+import threading
+import traceback
+import typing as t
+
+from cheroot import wsgi
+
+from . import control
+from .box import KUBERNETES, Box
+from .clock import SimClock
+from .cluster import Cluster
+from .kube import KubeServer
+from .scenario import Scenario
+from .wsgi import App
+
+_THREADS = 24
+_ADDRESSES = {
+    "lambda": "LAMBDA_API_URL",
+    "tailscale": "TAILSCALE_API_URL",
+    "image_factory": "IMAGE_FACTORY_URL",
+    "webhook": "WEBHOOK_URL",
+    "control": "SANDBOX_URL",
+}
+
+
+class Port:
+    """One app on one port of 127.0.0.1."""
+
+    def __init__(self, name: str, app: App, threads: int = _THREADS) -> None:
+        self._server = wsgi.Server(("127.0.0.1", 0), app, numthreads=threads, request_queue_size=256, timeout=30, shutdown_timeout=1)
+        self._server.error_log = _log
+        self._server.prepare()
+        self.url = f"http://127.0.0.1:{self._server.bind_addr[1]}"
+        self._thread = threading.Thread(target=self._server.serve, name=f"serve-{name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.stop()
+        self._thread.join(5)
+
+
+def _log(message: str = "", level: int = 20, traceback_wanted: bool = False, **more: t.Any) -> None:
+    """What a server has to say about itself; a client that hung up is not worth a word."""
+    if level >= logging.ERROR:
+        print(f"sandbox: {message}", file=sys.stderr)
+        if traceback_wanted or more.get("traceback"):
+            traceback.print_exc()
+
+
+class Served:
+    """A running sandbox. ``environment`` are the NAME=value pairs; :meth:`stop` ends it and removes what it wrote."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        speed: float = 1.0,
+        seed: int = 0,
+        kubeconfig: str | None = None,
+        state_dir: str | None = None,
+        env_file: str | None = None,
+    ) -> None:
+        cluster = Cluster.of_kubeconfig(kubeconfig) if kubeconfig else None  # first: it may refuse
+        self._own_folder = state_dir is None
+        self.folder = pathlib.Path(state_dir or tempfile.mkdtemp(prefix="tgp-sandbox-")).resolve()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        self._env_file = pathlib.Path(env_file).resolve() if env_file else None
+        self._ports: dict[str, Port] = {}
+        self._kube_server: KubeServer | None = None
+        clock_file = str(self.folder / "clock.json")
+        self.box = Box(scenario, clock=SimClock(speed, clock_file), seed=seed, cluster=cluster)
+        self.environment: dict[str, str] = {}
+        try:
+            self._serve(kubeconfig)
+            if self._env_file is not None:
+                self._write_environment(self._env_file)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _serve(self, kubeconfig: str | None) -> None:
+        box, environment = self.box, self.environment
+        if box.kube is not None:
+            self._kube_server = KubeServer(box.kube, app=t.cast(t.Any, box.apps[KUBERNETES])).start()
+            box.cluster.move(self._kube_server.url)
+            kubeconfig = str(self.folder / "kubeconfig")
+            box.kube.write_kubeconfig(kubeconfig, self._kube_server.url)
+        for name, app in {**box.apps, "control": control.app(box)}.items():
+            if name != KUBERNETES:
+                self._ports[name] = Port(name, app)
+                environment[_ADDRESSES[name]] = self._ports[name].url
+        box.machines.login_servers.add(environment["TAILSCALE_API_URL"])
+        secrets_file = str(self.folder / "talos-secrets.yaml")
+        box.talos.write(secrets_file)
+        state = self.folder / "tgp"
+        state.mkdir(mode=0o700, exist_ok=True)
+        wanted = ("LAMBDA_API_KEY", "TS_OAUTH_CLIENT_ID", "TS_OAUTH_CLIENT_SECRET")
+        environment.update({name: box.world.secrets[name] for name in wanted})
+        environment.update(
+            KUBECONFIG=str(pathlib.Path(str(kubeconfig)).resolve()),
+            TGP_CLOCK_FILE=str(self.folder / "clock.json"),
+            TGP_STATE_DIR=str(state),
+            TGP_TALOS_SECRETS=secrets_file,
+            TGP_CONTROL_PLANE_ENDPOINT=box.cluster.endpoint,
+        )
+        box.start()
+
+    def _write_environment(self, path: pathlib.Path) -> None:
+        """At once or not at all: whoever sees the file sees all of it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.writelines(f"{name}={shlex.quote(value)}\n" for name, value in sorted(self.environment.items()))
+        os.replace(temporary, path)
+
+    def table(self) -> list[tuple[str, str]]:
+        """What runs where, for people."""
+        rows = [(name.replace("_", " "), port.url) for name, port in self._ports.items()]
+        rows.append(("kubernetes" if self._kube_server else "kubernetes (yours)", self.box.cluster.endpoint))
+        return rows
+
+    def stop(self) -> None:
+        if self._env_file is not None:
+            self._env_file.unlink(missing_ok=True)
+        self.box.stop()
+        stoppers = [threading.Thread(target=port.stop) for port in self._ports.values()]
+        if self._kube_server is not None:
+            stoppers.append(threading.Thread(target=self._kube_server.stop))
+        for thread in stoppers:
+            thread.start()
+        for thread in stoppers:
+            thread.join()
+        if self._own_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
