@@ -1,0 +1,209 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The story of one evening, told by the real playbooks: rent, join, work, give back, and compare the bills.
+
+``python -m sandbox.demo`` (or ``make demo``) starts a sandbox of its own and ends it. Exit code 0 only when nothing is left anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import typing as t
+from decimal import Decimal
+from pathlib import Path
+
+import httpx
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = ROOT / "examples" / "demo"
+SPEED = float(os.environ.get("TGP_DEMO_SPEED", "60"))
+
+
+class Demo:
+    """A running sandbox and the environment that points everything at it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started = time.monotonic()
+        env_file = folder / "env"
+        self.sandbox = subprocess.Popen(
+            [sys.executable, "-m", "sandbox", "up", "--env-file", str(env_file), "--speed", str(SPEED), "--state-dir", str(folder)],
+            cwd=ROOT,
+            stdout=(folder / "sandbox.log").open("w"),
+            stderr=subprocess.STDOUT,
+        )
+        while not env_file.exists():
+            if self.sandbox.poll() is not None:
+                raise SystemExit(f"the sandbox did not start:\n{(folder / 'sandbox.log').read_text()}")
+            time.sleep(0.05)
+        self.world_url = ""
+        self.environment = {**os.environ, **_variables(env_file.read_text())}
+        self.environment.update(ANSIBLE_LOCALHOST_WARNING="False", ANSIBLE_INVENTORY_UNPARSED_WARNING="False", ANSIBLE_NOCOWS="1")
+        self.environment.setdefault("ANSIBLE_STDOUT_CALLBACK", "default")
+        self.environment["ANSIBLE_DISPLAY_SKIPPED_HOSTS"] = "False"
+        self.world_url = self.environment["SANDBOX_URL"]
+
+    def close(self) -> None:
+        self.sandbox.terminate()
+        try:
+            self.sandbox.wait(10)
+        except subprocess.TimeoutExpired:
+            self.sandbox.kill()
+
+    def playbook(self, name: str, *arguments: str) -> None:
+        """Run a playbook as a user would; any failure ends the demo."""
+        command = ["ansible-playbook", f"playbooks/{name}.yml", "-e", f"documents={DOCUMENTS.relative_to(ROOT)}", *arguments]
+        print(f"\n$ {' '.join(command)}", flush=True)
+        code = subprocess.run(command, cwd=ROOT, env=self.environment, check=False).returncode
+        if code != 0:
+            raise SystemExit(f"{name}.yml ended with {code}")
+
+    def world(self) -> dict[str, t.Any]:
+        return t.cast("dict[str, t.Any]", httpx.get(f"{self.world_url}/world", timeout=30).json())
+
+    def later(self, seconds: int) -> None:
+        print(f"\n... {seconds // 60} minutes later ...", flush=True)
+        httpx.post(f"{self.world_url}/clock", json={"advance": seconds}, timeout=30).raise_for_status()
+
+    def kube(self, method: str, path: str, body: t.Any = None) -> httpx.Response:
+        """A call to the sandbox's Kubernetes with the administrator's kubeconfig."""
+        config = yaml.safe_load(Path(self.environment["KUBECONFIG"]).read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        headers = {"authorization": f"Bearer {user['token']}"}
+        answer = httpx.request(method, cluster["server"] + path, json=body, headers=headers, verify=False, timeout=30)  # noqa: S501
+        answer.raise_for_status()
+        return answer
+
+
+def _variables(text: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: value.strip("'\"") for name, _sep, value in pairs}
+
+
+def say(title: str) -> None:
+    print(f"\n\033[1m== {title}\033[0m" if sys.stdout.isatty() else f"\n== {title}", flush=True)
+
+
+def job(node: str) -> dict[str, t.Any]:
+    """A pod that occupies one GPU of the pool's machines."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "training-job", "namespace": "default"},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": node} if node else {},
+            "nodeName": node,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "train", "image": "registry.example/train:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+        },
+    }
+
+
+def main() -> int:
+    folder = Path(tempfile.mkdtemp(prefix="tgp-demo-"))
+    demo = Demo(folder)
+    try:
+        return story(demo)
+    finally:
+        demo.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def story(demo: Demo) -> int:
+    say("Is everything in place? Documents, credentials, rights, templates")
+    demo.playbook("validate")
+
+    say("Two rented machines for pool training, one of our own for pool own")
+    demo.playbook("provision", "-e", json.dumps({"nodes": {"training": 2, "own": 1}}))
+
+    say("The machines are hosts of the inventory")
+    inventory = ROOT / "examples" / "demo" / "gpu.tgp.yml"
+    subprocess.run(["ansible-inventory", "-i", str(inventory), "--graph"], cwd=ROOT, env=demo.environment, check=True)
+
+    say("Status")
+    demo.playbook("status")
+    machines = json.loads(
+        subprocess.run(
+            ["ansible-inventory", "-i", str(inventory), "--list"], cwd=ROOT, env=demo.environment, check=True, capture_output=True
+        ).stdout
+    )["_meta"]["hostvars"]
+    joined = [{key.removeprefix("tgp_"): value for key, value in host.items()} for host in machines.values()]
+
+    busy = sorted(one["name"] for one in joined if one["pool"].endswith("/training"))[0]
+    say(f"Somebody uses a GPU of {busy}; the others have nothing to do")
+    demo.kube("POST", "/api/v1/namespaces/default/pods", job(busy))
+    demo.later(15 * 60)
+    demo.playbook("reap")
+    demo.later(11 * 60)
+    demo.playbook("reap")
+    left = [one for one in demo.world()["machines"] if one["state"] in ("active", "on")]
+    if [one["name"] for one in left] != [busy]:
+        raise SystemExit(f"expected only {busy} to be left, found {[one['name'] for one in left]}")
+
+    say("The job ends; its machine goes, too")
+    demo.kube("DELETE", "/api/v1/namespaces/default/pods/training-job")
+    time.sleep(1)
+    demo.later(60)
+    demo.playbook("reap")
+    demo.later(11 * 60)
+    demo.playbook("reap")
+
+    say("What is left, and what it cost")
+    demo.playbook("status")
+    return verdict(demo, joined)
+
+
+def verdict(demo: Demo, joined: list[dict[str, t.Any]]) -> int:
+    """The closing table: every node, the counts of what is left in the world, and both bills."""
+    world = demo.world()
+    ledger = {line["name"]: line for line in _ledger(demo)}
+    ended = {one["name"]: one for one in world["machines"]}
+    print(f"\n  {'node':<34} {'cloud':<8} {'model':<18} {'$/h':>6} {'joined after':>13} {'our bill':>10} {'world bill':>11}  state")
+    ours, theirs = Decimal(0), Decimal(0)
+    for one in sorted(joined, key=lambda row: row["name"]):
+        line, machine = ledger.get(one["name"], {}), ended.get(one["name"], {})
+        mine, real = Decimal(line.get("cost", "0")), Decimal(machine.get("cost", "0"))
+        ours, theirs = ours + mine, theirs + real
+        state = f"gone ({line['reason']})" if line else "STILL THERE"
+        print(
+            f"  {one['name']:<34} {one['cloud']:<8} {one['model']:<18} {one['price_hour']:>6} {one['joined']:>13} "
+            f"{mine:>10.4f} {real:>11.4f}  {state}"
+        )
+    totals = world["totals"]
+    claims = _claims(demo)
+    same = "equal" if ours == theirs else f"differ by ${abs(ours - theirs):.4f} (a started minute is billed whole)"
+    print(f"\n  our bill ${ours:.4f}, the world's own bill ${theirs:.4f}: {same}")
+    left = {"instances": totals["instances"], "devices": totals["devices"], "keys": totals["keys"], "claims": claims}
+    print("  nothing is left: " if not any(left.values()) else "  LEFT BEHIND: ", end="")
+    print(", ".join(f"{number} {what}" for what, number in left.items()))
+    print(f"  the whole story took {time.monotonic() - demo.started:.0f} s, {SPEED:.0f} times as fast as the clock on the wall")
+    return 1 if any(left.values()) else 0
+
+
+def _configmaps(demo: Demo) -> list[dict[str, t.Any]]:
+    return t.cast("list[dict[str, t.Any]]", demo.kube("GET", "/api/v1/namespaces/tgp-system/configmaps").json()["items"])
+
+
+def _claims(demo: Demo) -> int:
+    return sum(1 for one in _configmaps(demo) if one["metadata"].get("labels", {}).get("tgp.io/claim") == "true")
+
+
+def _ledger(demo: Demo) -> list[dict[str, t.Any]]:
+    lines: list[dict[str, t.Any]] = []
+    for one in _configmaps(demo):
+        if "ledger" in one["metadata"]["name"]:
+            for text in one.get("data", {}).values():
+                lines += [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())
