@@ -1,0 +1,106 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ids of Image Factory schematics, computed without the factory.
+
+The id is the SHA-256 of the schematic as the factory writes it: fields in a fixed order, empty ones left out, four blanks per
+level. That is exact for plain strings; where the factory's YAML library would quote, the id must be asked for instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import typing as t
+
+from ..errors import InvalidInput
+
+Schematic = t.Mapping[str, t.Any]
+
+# (field, its inner order) in the factory's own order; None = a value or a list of values
+_OVERLAY = ("image", "name", "options")
+_CUSTOMIZATION = (
+    "embeddedMachineConfiguration", "extraKernelArgs", "meta", "systemExtensions", "bootloader", "secureboot", "diskImage",
+)  # fmt: skip
+_PLAIN = re.compile(r"(?!---)(?=.*[/=])[A-Za-z0-9/-][A-Za-z0-9/_.,=${}&?:+-]*(?<!:)")
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{2,}")
+_TYPED = frozenset({"true", "false", "yes", "null", "off"})
+
+
+def canonical(schematic: Schematic) -> str:
+    """The text that is hashed. InvalidInput for unknown fields and for strings whose quoting is not certain."""
+    _known(schematic, ("owner", "overlay", "customization"), "")
+    lines: list[str] = []
+    if schematic.get("owner"):
+        lines.append(f"owner: {_text(schematic['owner'])}")
+    overlay = schematic.get("overlay") or {}
+    _known(overlay, _OVERLAY, "overlay.")
+    inner = [f"    {key}: {_text(overlay[key])}" for key in ("image", "name") if overlay.get(key)]
+    options = overlay.get("options") or {}
+    if options:
+        inner += ["    options:", *(f"        {key}: {_text(options[key])}" for key in sorted(options))]
+    lines += ["overlay:", *inner] if inner else []
+    body = _customization(schematic.get("customization") or {})
+    lines += ["customization:", *body] if body else ["customization: {}"]
+    return "\n".join(lines) + "\n"
+
+
+def schematic_id(schematic: Schematic) -> str:
+    """64 hex digits. Sort extensions before: their order counts."""
+    return hashlib.sha256(canonical(schematic).encode()).hexdigest()
+
+
+def gpu_schematic(extensions: t.Iterable[str], kernel_args: t.Iterable[str] = ()) -> dict[str, t.Any]:
+    """A schematic with these official extensions (sorted, once each) and kernel arguments (in their order)."""
+    customization: dict[str, t.Any] = {}
+    arguments = list(kernel_args)
+    if arguments:
+        customization["extraKernelArgs"] = arguments
+    names = sorted(set(extensions))
+    if names:
+        customization["systemExtensions"] = {"officialExtensions": names}
+    return {"customization": customization}
+
+
+def _customization(given: t.Mapping[str, t.Any]) -> list[str]:
+    _known(given, _CUSTOMIZATION, "customization.")
+    if given.get("embeddedMachineConfiguration"):
+        raise InvalidInput(
+            "The id of a schematic with an embedded machine configuration is not computed here; ask the factory for it.",
+            remedy="Only a factory of your own may ever see such a schematic: it contains the cluster's secrets.",
+        )
+    lines: list[str] = []
+    if given.get("extraKernelArgs"):
+        lines += ["    extraKernelArgs:", *(f"        - {_text(item)}" for item in given["extraKernelArgs"])]
+    if given.get("meta"):
+        lines.append("    meta:")
+        for item in given["meta"]:
+            lines += [f"        - key: {int(item['key'])}", f"          value: {_text(item['value'])}"]
+    extensions = (given.get("systemExtensions") or {}).get("officialExtensions")
+    if extensions:
+        lines += ["    systemExtensions:", "        officialExtensions:", *(f"            - {_text(item)}" for item in extensions)]
+    if given.get("bootloader"):
+        lines.append(f"    bootloader: {_text(given['bootloader'])}")
+    for name, fields in (("secureboot", ("enrollKeys", "includeWellKnownCertificates")), ("diskImage", ("sectorSize",))):
+        part = given.get(name) or {}
+        _known(part, fields, f"customization.{name}.")
+        inner = [f"        {key}: {_scalar(part[key])}" for key in fields if part.get(key)]
+        lines += [f"    {name}:", *inner] if inner else []
+    return lines
+
+
+def _known(given: t.Mapping[str, t.Any], fields: t.Collection[str], where: str) -> None:
+    unknown = sorted(set(given) - set(fields))
+    if unknown:
+        raise InvalidInput(f"The schematic has a field that the factory does not know: {where}{unknown[0]}.")
+
+
+def _scalar(value: t.Any) -> str:
+    return "true" if value is True else str(value) if isinstance(value, int) else _text(value)
+
+
+def _text(value: t.Any) -> str:
+    """A string that the factory writes without quotes."""
+    if not isinstance(value, str) or not (_PLAIN.fullmatch(value) or (_WORD.fullmatch(value) and value.lower() not in _TYPED)):
+        raise InvalidInput(f"The schematic has the value {value!r}, whose quoting is not certain; ask the factory for its id.")
+    return value

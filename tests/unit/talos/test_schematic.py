@@ -1,0 +1,75 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Schematic ids: vectors of the real factory, and the emulator."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.schematic import gpu_schematic, schematic_id
+
+from sandbox.image_factory import app
+from sandbox.world import World
+
+NVIDIA = ["siderolabs/tailscale", "siderolabs/nvidia-open-gpu-kernel-modules-{}", "siderolabs/nvidia-container-toolkit-{}"]
+VECTORS = {
+    "empty": ({}, "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"),
+    "kernel arguments": (
+        {"customization": {"extraKernelArgs": ["noapic", "nolapic"]}},
+        "9cba8e32753f91a16c1837ab8abf356af021706ef284aef07380780177d9a06c",
+    ),
+    "lts": (
+        gpu_schematic(name.format("lts") for name in NVIDIA),
+        "e895d48d74723ede2d8e517c82bdae2d5f454c8af01dbf4311030997d073987a",
+    ),
+    "production": (
+        gpu_schematic(name.format("production") for name in NVIDIA),
+        "ac674a9bdc851c27611448f940f5b0b948922d53081cf39ac1eb8a8b04e4347d",
+    ),
+    "overlay": (
+        {"overlay": {"name": "rpi_generic", "image": "siderolabs/sbc-raspberrypi"}},
+        "ee21ef4a5ef808a9b7484cc0dda0f25075021691c8c09a276591eedb638ea1f9",
+    ),
+    "meta": (
+        {"customization": {"meta": [{"key": 10, "value": "foo"}]}},
+        "d308a2a5ee2277bed5fbaa104fcbc8d59122abfa737df987a95b4ca763459a7f",
+    ),
+}
+
+
+@pytest.fixture(name="factory")
+def _factory():
+    with httpx.Client(transport=httpx.WSGITransport(app=app(World())), base_url="http://factory") as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_ids_are_those_of_the_real_factory(name, factory):
+    body, wanted = VECTORS[name]
+    assert schematic_id(body) == wanted
+    answer = factory.post("/schematics", json=body)
+    assert (answer.status_code, answer.json()["id"]) == (201, wanted)
+    assert factory.get(f"/schematics/{wanted}").text == answer.json()["schematic"]
+
+
+@pytest.mark.parametrize("value", ["true", "a: b", "1.5", "", "x #y", "two\nlines", "---x=y", "ends=:"])
+def test_a_string_with_uncertain_quoting_gets_no_id(value):
+    with pytest.raises(InvalidInput, match="quoting"):
+        schematic_id({"customization": {"extraKernelArgs": [value]}})
+
+
+def test_unknown_fields_are_refused(factory):
+    with pytest.raises(InvalidInput, match=r"customization\.extensions"):
+        schematic_id({"customization": {"extensions": ["a"]}})
+    assert factory.post("/schematics", json={"customisation": {}}).status_code == 400
+
+
+def test_versions_and_extensions(factory):
+    assert "v1.13.9" in factory.get("/versions").json()
+    names = [entry["name"] for entry in factory.get("/version/v1.13.9/extensions/official").json()]
+    assert "siderolabs/tailscale" in names and "siderolabs/nvidia-open-gpu-kernel-modules-lts" in names
+    assert factory.get("/version/v9.9.9/extensions/official").status_code == 404
+    assert factory.get("/version/nonsense/extensions/official").status_code == 500
+    assert factory.get(f"/schematics/{'0' * 64}").status_code == 404
