@@ -1,0 +1,40 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A small Kubernetes API for people who have only Python: everything in memory, one WSGI app.
+
+    api = KubeApi(clock).start()
+    client = httpx.Client(transport=httpx.WSGITransport(app=api.app), base_url="https://kube", headers={"Authorization": f"Bearer {api.admin_token}"})
+
+``serve(api)`` answers on loopback over TLS for kubectl and other programs. What it does not do is listed in ``KNOWN_GAPS``; the same
+probes run against it and against a real control plane.
+"""
+
+from __future__ import annotations
+
+from .api import KubeApi
+from .server import KubeServer, serve
+
+KNOWN_GAPS: tuple[str, ...] = (
+    "fieldValidation is ignored: unknown fields of built-in kinds are stored as sent, and types are checked only where validate.py says so.",
+    "Defaults of built-in kinds are filled in for pods and nodes only.",
+    "Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs are plain objects: no controller makes pods of them or fills their status.",
+    "Owner references are not followed: a deletion does not cascade.",
+    "managedFields exist only on objects that somebody has applied; before that, all fields count as owned by before-first-apply.",
+    "Server-side apply of custom resources treats every list as atomic; x-kubernetes-list-type is ignored.",
+    "CEL validation rules, conversion webhooks, admission webhooks and aggregated APIs do not exist.",
+    "Only JSON (and YAML bodies of apply) is spoken: no protobuf, no CBOR, no HTTP/2.",
+    "pods/log, pods/exec, pods/attach, pods/portforward, pods/ephemeralcontainers, node proxy and scale subresources do not exist.",
+    "ServiceAccount tokens, TokenReview, SubjectAccessReview, impersonation and audit do not exist; anonymous requests are 401.",
+    "RBAC knows rules, bindings and resourceNames, but no non-resource URLs, no aggregation and no escalation check.",
+    "The node authorizer's graph is not emulated: a kubelet may read every Secret and ConfigMap.",
+    "A list with resourceVersion always shows the newest state; resourceVersionMatch is ignored.",
+    "Expired continue tokens bring no token to go on with.",
+    "Pod garbage collection and taint eviction act within a fraction of a second instead of up to a minute.",
+    "The scheduler does not score, preempt, spread or know volumes, pod affinity, topology and ports.",
+    "PDB percentages count the replicas of Deployments, ReplicaSets and StatefulSets that exist, else the pods that exist.",
+    "Services get no cluster IP, events are not expired, and resource quotas and limit ranges do not exist.",
+    "The OpenAPI documents name the PATCH parameters of each kind and carry no schemas: kubectl explain shows nothing.",
+)
+
+__all__ = ["KNOWN_GAPS", "KubeApi", "KubeServer", "serve"]

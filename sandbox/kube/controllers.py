@@ -1,0 +1,206 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the controller manager does for this cluster, as far as a client can notice it."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+import typing as t
+from datetime import timedelta
+
+from .auth import expired
+from .disruption import Budgets
+from .meta import moment, timestamp
+from .nodes import ready
+from .objects import Call
+from .pods import phase
+from .scheduler import Scheduler, tolerates
+from .status import Refusal
+from .store import clone
+
+if t.TYPE_CHECKING:
+    from .api import KubeApi
+
+Json = dict[str, t.Any]
+
+_PERIOD = 0.2  # real seconds between two rounds when nothing changes
+_PAUSE = 0.02  # real seconds after a change, so that a burst of writes costs one round
+_DOUBT = 2.0  # real seconds for which a node must stay silent as well: a jump of the clock alone kills nobody
+
+
+class Controllers:
+    def __init__(self, api: KubeApi, node_grace: float | None) -> None:
+        self._api = api
+        self._grace = node_grace
+        self._scheduler = Scheduler(api)
+        self._call = Call(api.identity("system:kube-controller-manager", ["system:masters"]), "kube-controller-manager")
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._silent: dict[str, float] = {}
+        self._seen_pods = self._seen_nodes = -1
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._run, name="kube-controllers", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        with self._api.store.lock:
+            self._api.store.changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(5)
+            self._thread = None
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.run_once()
+            store = self._api.store
+            with store.lock:
+                if self._revisions() == (self._seen_pods, self._seen_nodes):
+                    store.changed.wait(_PERIOD)
+            self._stop.wait(_PAUSE)
+
+    def _revisions(self) -> tuple[int, int]:
+        table = self._api.store.table
+        return table(("", "pods")).revision, table(("", "nodes")).revision
+
+    def run_once(self) -> None:
+        """One round of everything."""
+        before = self._revisions()
+        changed = before != (self._seen_pods, self._seen_nodes)
+        if changed:
+            self._collect()
+            self._scheduler.run_once()
+            self._budgets()
+            self._seen_pods, self._seen_nodes = before
+        self._clean_tokens()
+        self._evict_by_taint()
+        self._watch_nodes()
+
+    def _collect(self) -> None:
+        """Pods of nodes that are gone."""
+        store = self._api.store
+        with store.lock:
+            nodes = store.table(("", "nodes"))
+            lost = [item for item in store.table(("", "pods")).select()
+                    if (where := item.obj["spec"].get("nodeName")) and nodes.get(where) is None]  # fmt: skip
+        pods = self._api.registry.of("pods")
+        for item in lost:
+            self._api.objects.vanish(pods, item.obj["metadata"]["namespace"], item.obj["metadata"]["name"])
+
+    def _budgets(self) -> None:
+        strategy = self._api.strategies(self._api.registry.of("poddisruptionbudgets", "policy"))
+        if isinstance(strategy, Budgets):
+            strategy.refresh(None)
+
+    def _clean_tokens(self) -> None:
+        store, now = self._api.store, self._api.now()
+        with store.lock:
+            secrets = store.table(("", "secrets")).select("kube-system")
+        for item in secrets:
+            if item.obj.get("type") != "bootstrap.kubernetes.io/token":
+                continue
+            text = (item.obj.get("data") or {}).get("expiration")
+            if text and expired(base64.b64decode(text).decode(errors="replace"), now):
+                name = item.obj["metadata"]["name"]
+                self._delete("secrets", "kube-system", name, {"preconditions": {"uid": item.obj["metadata"]["uid"]}})
+
+    def _delete(self, plural: str, namespace: str, name: str, options: Json) -> None:
+        try:
+            self._api.objects.delete(self._api.registry.of(plural), namespace, name, options, self._call)
+        except Refusal:
+            return  # gone already, or replaced
+
+    def _evict_by_taint(self) -> None:
+        """NoExecute taints: pods that do not tolerate one go, those that tolerate it for a while go later."""
+        store, now = self._api.store, self._api.now()
+        with store.lock:
+            tainted = [
+                (item.obj["metadata"]["name"], taints) for item in store.table(("", "nodes")).select()
+                if (taints := [taint for taint in (item.obj.get("spec") or {}).get("taints") or [] if taint["effect"] == "NoExecute"])
+            ]  # fmt: skip
+            pods = [(pod.obj, taints) for name, taints in tainted for pod in store.table(("", "pods")).select(None, name)]
+        for pod, taints in pods:
+            if "deletionTimestamp" in pod["metadata"]:
+                continue
+            if any((end := self._patience(pod, taint)) is not None and now >= moment(taint["timeAdded"]) + end for taint in taints):
+                self._delete("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], {"preconditions": {"uid": pod["metadata"]["uid"]}})
+
+    @staticmethod
+    def _patience(pod: Json, taint: Json) -> timedelta | None:
+        """How long the pod bears the taint; None = for ever."""
+        if not tolerates(pod, taint):
+            return timedelta(0)
+        spans = []
+        for toleration in pod["spec"].get("tolerations") or []:
+            if tolerates({"spec": {"tolerations": [toleration]}}, taint):
+                if toleration.get("tolerationSeconds") is None:
+                    return None
+                spans.append(timedelta(seconds=toleration["tolerationSeconds"]))
+        return min(spans)
+
+    def _watch_nodes(self) -> None:
+        """A node that neither renewed its lease nor wrote its status for the grace period becomes Unknown."""
+        if self._grace is None:
+            return
+        store, now = self._api.store, self._api.now()
+        with store.lock:
+            leases = store.table(("coordination.k8s.io", "leases"))
+            nodes = [(item.obj, leases.get(f"kube-node-lease/{item.key}")) for item in store.table(("", "nodes")).select()]
+        silent: dict[str, float] = {}
+        for node, lease in nodes:
+            if ready(node) not in ("True", "False"):
+                continue
+            signs = [condition.get("lastHeartbeatTime") or node["metadata"]["creationTimestamp"]
+                     for condition in node["status"]["conditions"] if condition["type"] == "Ready"]  # fmt: skip
+            if lease is not None and (renewed := (lease.obj.get("spec") or {}).get("renewTime")):
+                signs.append(renewed)
+            if now <= max(map(moment, signs)) + timedelta(seconds=self._grace):
+                continue
+            name = node["metadata"]["name"]
+            silent[name] = self._silent.get(name, time.monotonic())
+            if time.monotonic() - silent[name] >= _DOUBT:
+                self._lose(name)
+        self._silent = silent
+
+    def _lose(self, name: str) -> None:
+        now = timestamp(self._api.now())
+
+        def produce(old: Json) -> Json:
+            new = clone(old)
+            for condition in new["status"]["conditions"]:
+                if condition["status"] != "Unknown":
+                    condition.update(status="Unknown", reason="NodeStatusUnknown", lastTransitionTime=now,
+                                     message="Kubelet stopped posting node status.")  # fmt: skip
+            return t.cast(Json, new)
+
+        nodes = self._api.registry.of("nodes")
+        try:
+            self._api.objects.change(nodes, None, name, produce, self._call, "status")
+        except Refusal:
+            return  # deleted meanwhile
+        store = self._api.store
+        with store.lock:
+            pods = [item.obj for item in store.table(("", "pods")).select(None, name) if phase(item.obj) == "Running"]
+        for pod in pods:
+            self._not_ready(pod["metadata"]["namespace"], pod["metadata"]["name"], now)
+
+    def _not_ready(self, namespace: str, name: str, now: str) -> None:
+        """Pods of a lost node are not Ready any more."""
+
+        def produce(old: Json) -> Json:
+            new = clone(old)
+            for condition in (new.get("status") or {}).get("conditions") or []:
+                if condition["type"] == "Ready" and condition["status"] == "True":
+                    condition.update(status="False", reason="NodeNotReady", lastTransitionTime=now)
+            return t.cast(Json, new)
+
+        try:
+            self._api.objects.change(self._api.registry.of("pods"), namespace, name, produce, self._call, "status")
+        except Refusal:
+            return  # deleted meanwhile

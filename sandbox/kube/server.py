@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The API on loopback over TLS, for programs that are not in this process."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import ssl
+import tempfile
+import threading
+import typing as t
+
+from cheroot import wsgi
+from cheroot.ssl.builtin import BuiltinSSLAdapter
+
+if t.TYPE_CHECKING:
+    from .api import KubeApi
+
+App = t.Callable[[dict[str, t.Any], t.Callable[..., t.Any]], t.Iterable[bytes]]
+
+
+class _Gateway(wsgi.Gateway_10):
+    """Also tells the app whether the client has hung up, so that a watch nobody reads ends."""
+
+    def get_environ(self) -> dict[str, t.Any]:
+        environ: dict[str, t.Any] = super().get_environ()
+        sock = self.req.conn.socket
+
+        def lost() -> bool:
+            try:
+                readable, _writable, _failed = select.select([sock], [], [], 0)
+            except (OSError, ValueError):
+                return True
+            return bool(readable)  # a client that watches sends nothing more: what can be read is the end
+
+        environ["kube.lost"] = lost
+        return environ
+
+
+class KubeServer:
+    """``url`` answers between ``start`` and ``stop``. ``app`` may be the API's own or that wrapped by a middleware."""
+
+    def __init__(self, api: KubeApi, port: int = 0, app: App | None = None, threads: int = 64) -> None:
+        self._folder = tempfile.mkdtemp(prefix="kube-")
+        pems = api.certificates()
+        paths = {}
+        for name, text in (("ca.crt", pems.ca), ("server.crt", pems.cert), ("server.key", pems.key)):
+            paths[name] = os.path.join(self._folder, name)
+            with open(os.open(paths[name], os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+        self._server = wsgi.Server(("127.0.0.1", port), app or api.app, numthreads=threads, request_queue_size=512, timeout=60)
+        self._server.gateway = _Gateway
+        adapter = BuiltinSSLAdapter(paths["server.crt"], paths["server.key"], paths["ca.crt"])
+        adapter.context.verify_mode = ssl.CERT_OPTIONAL  # kubelets come with a client certificate, others with a token
+        self._server.ssl_adapter = adapter
+        self._server.error_log = lambda *_args, **_more: None
+        self._server.prepare()
+        self.port = int(self._server.bind_addr[1])
+        self.url = f"https://127.0.0.1:{self.port}"
+        self._thread = threading.Thread(target=self._server.serve, name="kube-server", daemon=True)
+
+    def start(self) -> KubeServer:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._server.shutdown_timeout = 1
+        self._server.stop()
+        self._thread.join(5)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> KubeServer:
+        return self.start()
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+
+def serve(api: KubeApi, port: int = 0, app: App | None = None) -> KubeServer:
+    """A started server; stop it with ``stop()``."""
+    return KubeServer(api, port, app).start()

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of single kinds that clients are known to run into."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import typing as t
+
+from .resources import Resource
+from .status import bad_request, cause, invalid
+
+Json = dict[str, t.Any]
+
+_MICRO_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)$")
+_DATA_KEY = re.compile(r"^(?!\.\.)[-._A-Za-z0-9]{1,253}$")
+_LIMIT = 1024 * 1024  # bytes of data in one ConfigMap or Secret
+_POD_MUTABLE = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates", "nodeName")
+_POD_FORBIDDEN = (
+    "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` "
+    "(allow it to be set to 1 if it was previously negative)"
+)
+
+
+def check_lease(resource: Resource, lease: Json) -> None:
+    """Times must carry exactly six digits of a second; the duration must be above zero."""
+    spec = lease.get("spec") or {}
+    for key in ("renewTime", "acquireTime"):
+        text = spec.get(key)
+        if text is not None and (not isinstance(text, str) or not _MICRO_TIME.match(text)):
+            raise bad_request(
+                f'Lease in version "v1" cannot be handled as a Lease: parsing time "{text}" as '
+                '"2006-01-02T15:04:05.000000Z07:00": cannot parse the fraction as ".000000"'
+            )
+    causes = []
+    for key, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
+        value = spec.get(key)
+        if value is not None and value < least:
+            told = "must be greater than 0" if least else "must be greater than or equal to 0"
+            causes.append(cause("FieldValueInvalid", f"Invalid value: {value}: {told}", f"spec.{key}"))
+    if causes:
+        raise invalid(resource, lease["metadata"]["name"], causes)
+
+
+def check_data(resource: Resource, obj: Json, encoded: tuple[str, ...]) -> None:
+    """ConfigMap and Secret: values are strings (``encoded`` ones base64), keys are plain, the whole is at most 1 MiB."""
+    size = 0
+    causes = []
+    for field in ("data", "binaryData"):
+        for key, value in (obj.get(field) or {}).items():
+            if not isinstance(value, str):
+                kind = "bool" if isinstance(value, bool) else "number" if isinstance(value, (int, float)) else "object"
+                raise bad_request(
+                    f'{resource.kind} in version "v1" cannot be handled as a {resource.kind}: json: cannot unmarshal {kind} into Go '
+                    f"struct field {resource.kind}.{field} of type string"
+                )
+            if field in encoded:
+                try:
+                    size += len(base64.b64decode(value, validate=True))
+                except binascii.Error:
+                    told = f'{resource.kind} in version "v1" cannot be handled as a {resource.kind}: illegal base64 data at input byte 0'
+                    raise bad_request(told) from None
+            else:
+                size += len(value.encode())
+            if not _DATA_KEY.match(key):
+                told = f'Invalid value: "{key}": a valid config key must consist of alphanumeric characters, \'-\', \'_\' or \'.\''
+                causes.append(cause("FieldValueInvalid", told, f"{field}[{key}]"))
+    if size > _LIMIT:
+        causes.append(cause("FieldValueTooLong", f"Too long: may not be more than {_LIMIT} bytes", ""))
+    if causes:
+        raise invalid(resource, obj["metadata"]["name"], causes)
+
+
+def check_immutable(resource: Resource, old: Json | None, new: Json) -> None:
+    """``immutable: true`` closes data for ever; the type of a Secret never changes."""
+    if old is None:
+        return
+    causes = []
+    if old.get("immutable") and any(old.get(key) != new.get(key) for key in ("data", "binaryData", "immutable")):
+        causes.append(cause("FieldValueForbidden", "Forbidden: field is immutable when `immutable` is set", "data"))
+    if old.get("type") != new.get("type"):
+        causes.append(cause("FieldValueInvalid", f'Invalid value: "{new.get("type")}": field is immutable', "type"))
+    if causes:
+        raise invalid(resource, new["metadata"]["name"], causes)
+
+
+def check_pod(resource: Resource, old: Json | None, new: Json) -> None:
+    name = new["metadata"]["name"]
+    spec = new.get("spec") or {}
+    causes = []
+    if not spec.get("containers"):
+        causes.append(cause("FieldValueRequired", "Required value", "spec.containers"))
+    for at, container in enumerate(spec.get("containers") or []):
+        for field in ("name", "image"):
+            if not container.get(field):
+                causes.append(cause("FieldValueRequired", "Required value", f"spec.containers[{at}].{field}"))
+    if not causes and old is not None and _fixed(old["spec"]) != _fixed(spec):
+        causes.append(cause("FieldValueForbidden", _POD_FORBIDDEN, "spec"))
+    if causes:
+        raise invalid(resource, name, causes)
+
+
+def _fixed(spec: Json) -> Json:
+    """The part of a pod's spec that cannot change."""
+    rest = {key: value for key, value in spec.items() if key not in _POD_MUTABLE}
+    for field in ("containers", "initContainers"):
+        if field in rest:
+            rest[field] = [{key: value for key, value in item.items() if key != "image"} for item in rest[field]]
+    return rest
