@@ -8,7 +8,8 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime
 
-from .tailnet import HEADSCALE, Device, Key, Tailnet
+from .tailnet import HEADSCALE, Tailnet
+from .tailnet_records import Device, Key
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 

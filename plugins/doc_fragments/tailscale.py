@@ -20,7 +20,8 @@ options:
   tailscale_oauth_client_id:
     description:
       - ID of an OAuth client with the scopes C(auth_keys) and C(devices:core) and a tag that owns the tags of the machines.
-      - With C(policy_file:read), C(devices:core:read) and C(devices:posture_attributes:read) the policy is checked before anything is made.
+      - With C(policy_file:read), C(devices:core:read) and C(devices:posture_attributes:read) it may also read the policy, so that a
+        check sees beforehand whether the tags exist.
       - Taken from E(TS_OAUTH_CLIENT_ID) when not given.
     type: str
   tailscale_oauth_client_secret:

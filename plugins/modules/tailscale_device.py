@@ -9,8 +9,8 @@ module: tailscale_device
 short_description: Remove devices from the tailnet, or set their tags, approval and key expiry
 description:
   - Works on all given devices in one call. What is gone already is no failure.
-  - Devices are found by the hostname their machine asked for, never by the name the mesh made of it, which has a C(-1) at its end when the
-    wanted name was taken.
+  - Devices are found by the hostname their machine asked for, never by the name the mesh made of it, which has a C(-1) at its end
+    when the wanted name was taken.
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
@@ -18,8 +18,8 @@ options:
   state:
     description:
       - V(absent) removes every device of the hostnames and IDs.
-      - V(present) sets what is given of O(tags), O(authorized) and O(key_expiry); of several devices with one hostname, on the newest
-        connected one. A device that does not exist is a failure, since only a machine can bring itself in.
+      - V(present) sets what is given of O(tags), O(authorized) and O(key_expiry); of several devices with one hostname, on the
+        newest connected one. A device that does not exist is a failure, since only a machine can bring itself in.
     type: str
     choices: [present, absent]
     default: present

@@ -9,8 +9,8 @@ module: tailscale_key
 short_description: Make or revoke the keys with which machines join the tailnet
 description:
   - Makes one key per node, all in one call. A key works once, is preauthorised, carries the tags and ends after an hour by default.
-  - The secret of a key is told once, when it is made. A valid key that exists already is left alone and its secret cannot be read again;
-    O(renew=true) replaces it.
+  - The secret of a key is told once, when it is made. A valid key that exists already is left alone and its secret cannot be read
+    again; O(renew=true) replaces it.
   - When the answer to a create call is lost, the key it may have made is found by its description, revoked, and made anew.
 version_added: 0.1.0
 author:

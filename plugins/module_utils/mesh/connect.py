@@ -43,7 +43,7 @@ _HOW = (
 
 
 def connect(task: Task, *, client_id: str = "", client_secret: str = "") -> Tailscale:
-    """The mesh of this module call. ``client_id`` and ``client_secret`` are used when neither option nor variable gives a credential.
+    """The mesh of this module call. ``client_id`` and ``client_secret`` count when neither option nor variable gives a credential.
 
     Raises InvalidInput naming option and variables when a credential is missing, halved, or of the wrong kind. Sends nothing yet.
     """
@@ -79,7 +79,9 @@ def _credential(task: Task, api: Api, client_id: str, client_secret: str) -> Cre
         if found_id or secret:
             half = "tailscale_oauth_client_secret" if found_id else "tailscale_oauth_client_id"
             names = " or ".join(_VARIABLES[half])
-            raise InvalidInput(f"The OAuth client of the tailnet is incomplete: {half} is missing.", remedy=f"Give it, or set {names}.")
+            raise InvalidInput(
+                f"The OAuth client of the tailnet is incomplete: {half} is missing.", remedy=f"Give it, or set {names}."
+            )
     if client_id and client_secret:
         refuse_mixed_up("", client_secret)
         return OAuthClient(api, client_id, client_secret)
@@ -87,8 +89,8 @@ def _credential(task: Task, api: Api, client_id: str, client_secret: str) -> Cre
 
 
 def _option(task: Task, name: str) -> str:
-    """What was written in the task. A value that only the spec's fallback copied from the environment counts as a variable, so that a
-    token written in the task beats an OAuth client that happens to be in the environment."""
+    """What was written in the task. A value that only the spec's fallback copied from the environment counts as a variable, so
+    that a token written in the task beats an OAuth client that happens to be in the environment."""
     value = str(task.params.get(name) or "").strip()
     return "" if value and value == _variable(task, name) else value
 

@@ -28,7 +28,8 @@ class DeviceWish:
 
 @dataclasses.dataclass
 class Outcome:
-    """What was done (or would be). ``devices`` as they are afterwards, ``before`` as they were, ``removed`` ids, ``failed`` sentences."""
+    """What was done (or would be). ``devices`` as they are afterwards, ``before`` as they were, ``removed`` ids, ``failed``
+    sentences."""
 
     changed: bool = False
     removed: list[str] = dataclasses.field(default_factory=list)
@@ -50,7 +51,9 @@ def remove(mesh: Tailscale, hostnames: t.Sequence[str], ids: t.Sequence[str], ta
         named = device.hostname.lower() in wanted and set(tags) <= set(device.tags) and not device.external
         if named or device.id in ids:
             doomed.append(device)
-    doomed += [found for device_id in dict.fromkeys(ids) if device_id not in known and (found := mesh.device(device_id)) is not None]
+    doomed += [
+        found for device_id in dict.fromkeys(ids) if device_id not in known and (found := mesh.device(device_id)) is not None
+    ]
     outcome = Outcome(before=doomed)
 
     def one(device: Device) -> tuple[Device, bool, str]:

@@ -73,13 +73,13 @@ _BY_WORDS: tuple[tuple[str, str, str], ...] = (
     (
         "outside of your tailnet",
         "external",
-        "The device was shared in from another tailnet; only its owner can delete it there, here one can only stop accepting the share.",
+        "The device was shared in from another tailnet and belongs to that one; here the share can only be given up.",
     ),
 )
 _BY_STATUS: dict[int, tuple[str, str]] = {
     401: (
         "auth",
-        "The service does not accept {caller}: it may be mistyped, expired or revoked (it does not say which). Make a new credential.",
+        "The service does not accept {caller}: mistyped, expired or revoked, it does not say which. Make a new credential.",
     ),
     402: ("plan", "The tailnet's plan does not include this."),
     403: ("scope", "{caller} lacks a right for this, probably the scope {scope}."),

@@ -18,8 +18,8 @@ _NEVER = datetime.min.replace(tzinfo=timezone.utc)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """``device``: the node's own, None when it has not joined. ``stale``: older entries of the same hostname and tags, to be removed.
-    ``suffixed``: the mesh gave it another name ("host-1") because the wanted one was taken; reach it by address."""
+    """``device``: the node's own, None when it has not joined. ``stale``: other entries of the same hostname and tags, to be
+    removed. ``suffixed``: the mesh gave it another name ("host-1") because the wanted one was taken; reach it by address."""
 
     device: Device | None
     stale: tuple[Device, ...] = ()
@@ -36,9 +36,9 @@ def find_device(
 ) -> Found:
     """The device that asked for ``hostname``, carries all ``tags`` and is not shared in from elsewhere.
 
-    ``created_after`` is when its key was made; older entries are an earlier machine's (120 s of clock difference allowed). ``ephemeral``
-    True or False asks for that kind, None for any. Of several the newest connected one is the node. The search never goes by the
-    mesh's own name of a device: that one gets a "-1" when the wanted name is taken.
+    ``created_after`` is when its key was made; older entries are an earlier machine's (120 s of clock difference allowed).
+    ``ephemeral`` True or False asks for that kind, None for any. Of several the newest connected one is the node. The search
+    never goes by the mesh's own name of a device: that one gets a "-1" when the wanted name is taken.
     """
     ours = [
         device

@@ -40,7 +40,11 @@ def verdict(reader: Reader, tags: t.Sequence[str]) -> str:
         return f"the policy defines {wanted}; whether a tag of {reader.caller()} owns it shows with the first key"
     denied = [tag for tag in tags if tag not in own and not own & set(owners[tag])]
     if denied:
-        raise _refusal(f"{reader.caller()} carries {', '.join(sorted(own)) or 'no tag'}, which does not own {', '.join(denied)}", reader, denied)
+        raise _refusal(
+            f"{reader.caller()} carries {', '.join(sorted(own)) or 'no tag'}, which does not own {', '.join(denied)}",
+            reader,
+            denied,
+        )
     return f"it may hand out {wanted}"
 
 

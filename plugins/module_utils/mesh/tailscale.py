@@ -23,7 +23,7 @@ from ..redact import register
 from . import policy, records
 from .base import NewKey, description_of
 from .credential import Credential
-from .explain import Attempt, explain
+from .session import Session, said_by_service
 
 _TAG = re.compile(r"tag:[A-Za-z][A-Za-z0-9-]*")
 _LONGEST_KEY = 7776000  # seconds; the service's own limit
@@ -42,6 +42,7 @@ class Tailscale:
     def __init__(self, api: Api, credential: Credential, tailnet: str = "-") -> None:
         self._api = api
         self._credential = credential
+        self._session = Session(api, credential)
         self._tailnet = f"/tailnet/{_segment(tailnet, 'tailscale_tailnet')}"
 
     def close(self) -> None:
@@ -52,7 +53,7 @@ class Tailscale:
     def check(self, tags: t.Sequence[str]) -> str:
         """See Mesh. Raises Forbidden (details: cause scope or tag) when a scope is missing or a tag is certainly not to be had."""
         _check_tags(tags)
-        self._bearer()
+        self._session.bearer()
         self._check_scopes()
         devices, keys = self.devices(), self.keys()
         seen = f"tailscale: {self._credential.name} works, {len(devices)} devices and {len(keys)} keys are visible"
@@ -65,11 +66,13 @@ class Tailscale:
         missing = [scope for scope in (_KEYS, _DEVICES) if scope not in granted]
         if missing:
             error = errors.Forbidden(
-                f"{self._api.service}: {self._credential.name} has the scopes {', '.join(sorted(granted))} and lacks {', '.join(missing)}.",
+                f"tailscale: {self._credential.name} has the scopes {', '.join(sorted(granted))} and lacks {', '.join(missing)}.",
                 service=self._api.service,
                 cause="scope",
             )
-            error.remedy = "Scopes are fixed when an OAuth client is made: create a new one with auth_keys and devices:core and a tag."
+            error.remedy = (
+                "Scopes are fixed when an OAuth client is made: create a new one with auth_keys and devices:core and a tag."
+            )
             raise error
 
     @property
@@ -83,19 +86,21 @@ class Tailscale:
 
     def read(self, path: str, *, scope: str, accept: str = "application/json") -> Answer:
         """A read below the tailnet's path, for the policy check."""
-        return self._call("GET", self._tailnet + path, scope=scope, headers={"accept": accept})
+        return self._session.call("GET", self._tailnet + path, scope=scope, headers={"accept": accept})
 
     # ---- keys
 
     def create_key(self, node: str, *, tags: t.Sequence[str], ephemeral: bool = True, expiry_seconds: int = 3600) -> NewKey:
-        """See Mesh. Raises InvalidInput for impossible arguments, Forbidden or ApiError (details: cause) with what to do, LostAnswer
-        when two attempts were lost; then a key of that description may exist and ends by itself after ``expiry_seconds``."""
+        """See Mesh. Raises InvalidInput for impossible arguments, Forbidden or ApiError (details: cause) with what to do, and
+        LostAnswer when two attempts were lost; a key of that description may then exist and ends by itself."""
         _check_tags(tags)
         if self._credential.client_id and not tags:
             raise errors.InvalidInput(f"{node}: no tags for its mesh key.", remedy="Keys made by an OAuth client must carry tags.")
         if not 1 <= expiry_seconds <= _LONGEST_KEY:
             raise errors.InvalidInput(
-                f"{node}: a mesh key cannot live {expiry_seconds} s.", remedy=f"Give 1 to {_LONGEST_KEY} seconds.", field="expiry_seconds"
+                f"{node}: a mesh key cannot live {expiry_seconds} s.",
+                remedy=f"Give 1 to {_LONGEST_KEY} seconds.",
+                field="expiry_seconds",
             )
         description = description_of(node)
         try:
@@ -141,7 +146,7 @@ class Tailscale:
         while True:
             attempt += 1
             try:
-                return self._call("POST", f"{self._tailnet}/keys", scope=_KEYS, tags=tags, json=body)
+                return self._session.call("POST", f"{self._tailnet}/keys", scope=_KEYS, tags=tags, json=body)
             except errors.RateLimited as error:
                 if attempt == _TRIES:
                     raise
@@ -155,13 +160,15 @@ class Tailscale:
                 if key.description == description and key.invalid is not True:
                     self.delete_key(key.id)
         except errors.ApiError as error:
-            lost.remedy = f"A key described {description!r} may exist; it could not be looked up ({error.message}) and ends by itself."
+            lost.remedy = (
+                f"A key described {description!r} may exist; it could not be looked up ({error.message}) and ends by itself."
+            )
             raise lost from error
 
     def keys(self) -> list[MeshKey]:
         """See Mesh. An API token sees all keys of the tailnet, an OAuth client those of the tailnet."""
         path = f"{self._tailnet}/keys"
-        answer = self._call("GET", path, scope=_READ_KEYS, params={"all": "true"})
+        answer = self._session.call("GET", path, scope=_READ_KEYS, params={"all": "true"})
         items = records.listed(self._api, answer.json, "keys", f"GET {path}")
         for item in items:
             if not isinstance(item.get("id"), str):
@@ -169,16 +176,18 @@ class Tailscale:
         short = [item["id"] for item in items if "created" not in item]
         if short:  # the older form of the list says nothing but the ids
             with ThreadPoolExecutor(min(8, len(short))) as pool:
-                whole = dict(zip(short, pool.map(self._key, short)))
+                whole = dict(zip(short, pool.map(self._key, short), strict=True))
             items = [full for item in items if (full := whole.get(item["id"], item)) is not None]
         return [records.key(item) for item in items if item.get("keyType", "auth") == "auth"]
 
     def _key(self, key_id: str) -> dict[str, t.Any] | None:
         path = self._key_path(key_id)
         try:
-            return t.cast("dict[str, t.Any]", self._api.expect(self._call("GET", path, scope=_READ_KEYS).json, dict, f"GET {path}"))
+            return t.cast(
+                "dict[str, t.Any]", self._api.expect(self._session.call("GET", path, scope=_READ_KEYS).json, dict, f"GET {path}")
+            )
         except errors.NotFound as error:
-            if _said_by_service(error):
+            if said_by_service(error):
                 return None
             raise
 
@@ -192,30 +201,33 @@ class Tailscale:
             item = self._key(key_id)
             return item is not None and records.key({"id": key_id, **item}).invalid is not True
 
-        return self._delete(self._key_path(key_id), _KEYS, there)
+        return self._session.delete(self._key_path(key_id), scope=_KEYS, there=there)
 
     # ---- devices
 
     def devices(self) -> list[Device]:
         """See Mesh. Only the default fields: asking for all of them can fail the list when devices are shared in."""
         path = f"{self._tailnet}/devices"
-        answer = self._call("GET", path, scope=_READ_DEVICES, params={"fields": "default"})
-        return [records.device(self._api, item, f"GET {path}") for item in records.listed(self._api, answer.json, "devices", f"GET {path}")]
+        answer = self._session.call("GET", path, scope=_READ_DEVICES, params={"fields": "default"})
+        return [
+            records.device(self._api, item, f"GET {path}")
+            for item in records.listed(self._api, answer.json, "devices", f"GET {path}")
+        ]
 
     def device(self, device_id: str) -> Device | None:
         """See Mesh."""
         path = self._device_path(device_id)
         try:
-            answer = self._call("GET", path, scope=_READ_DEVICES, params={"fields": "default"})
+            answer = self._session.call("GET", path, scope=_READ_DEVICES, params={"fields": "default"})
         except errors.NotFound as error:
-            if _said_by_service(error):
+            if said_by_service(error):
                 return None
             raise
         return records.device(self._api, self._api.expect(answer.json, dict, f"GET {path}"), f"GET {path}")
 
     def delete_device(self, device_id: str) -> bool:
         """See Mesh. Raises ApiError (details: cause external) for a device shared in from elsewhere."""
-        return self._delete(self._device_path(device_id), _DEVICES, lambda: self.device(device_id) is not None)
+        return self._session.delete(self._device_path(device_id), scope=_DEVICES, there=lambda: self.device(device_id) is not None)
 
     def set_tags(self, device_id: str, tags: t.Sequence[str]) -> None:
         """Replace a device's tags."""
@@ -231,65 +243,10 @@ class Tailscale:
         self._change(device_id, "key", {"keyExpiryDisabled": not enabled})
 
     def _change(self, device_id: str, what: str, body: dict[str, t.Any], tags: t.Sequence[str] = ()) -> None:
-        self._call("POST", f"{self._device_path(device_id)}/{what}", scope=_DEVICES, tags=tags, json=body, idempotent=True)
+        self._session.call("POST", f"{self._device_path(device_id)}/{what}", scope=_DEVICES, tags=tags, json=body, idempotent=True)
 
     def _device_path(self, device_id: str) -> str:
         return f"/device/{_segment(device_id, 'device id')}"
-
-    # ---- one call
-
-    def _delete(self, path: str, scope: str, there: t.Callable[[], bool]) -> bool:
-        """Delete and be sure. A failure of unknown outcome is followed by a look: the service has been seen to answer 500 for what
-        was deleted already, and a slow deletion may be answered 504 after it was done."""
-        try:
-            self._call("DELETE", path, scope=scope)
-            return True
-        except errors.NotFound as error:
-            if not _said_by_service(error):
-                raise
-            return False
-        except (errors.ServerError, errors.LostAnswer, errors.RateLimited) as error:
-            if error.status == 501:
-                raise
-            if not there():
-                return True
-        try:
-            self._call("DELETE", path, scope=scope, idempotent=True)
-        except errors.NotFound as error:
-            if not _said_by_service(error):
-                raise
-        return True
-
-    def _bearer(self) -> str:
-        try:
-            return self._credential.bearer()
-        except errors.ApiError as error:
-            raise explain(error, Attempt(caller=self._credential.name))
-
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        scope: str,
-        tags: t.Sequence[str] = (),
-        headers: t.Mapping[str, str] | None = None,
-        **options: t.Any,
-    ) -> Answer:
-        """One authorised call. A 401 with an OAuth token is answered once with a fresh token: nothing was done under the old one."""
-        token = self._bearer()
-        try:
-            try:
-                return self._send(method, path, token, headers, options)
-            except errors.Unauthorized:
-                if not self._credential.rejected(token):
-                    raise
-            return self._send(method, path, self._bearer(), headers, options)
-        except errors.ApiError as error:
-            raise explain(error, Attempt(scope, tuple(tags), self._credential.name))
-
-    def _send(self, method: str, path: str, token: str, headers: t.Mapping[str, str] | None, options: dict[str, t.Any]) -> Answer:
-        return self._api.call(method, path, headers={**(headers or {}), "authorization": f"Bearer {token}"}, **options)
 
 
 def _segment(value: str, what: str) -> str:
@@ -311,8 +268,3 @@ def _check_tags(tags: t.Sequence[str]) -> None:
 def _outcome_unknown(error: errors.ApiError) -> bool:
     """True when the create call may have made a key: no answer, an answer nobody can read, or a server error."""
     return isinstance(error, (errors.LostAnswer, errors.ServerError, errors.BadShape))
-
-
-def _said_by_service(error: errors.NotFound) -> bool:
-    """True for a "not found" of the API itself; a page of a proxy or of a wrong address has no such body and proves nothing."""
-    return isinstance(error.body, dict)

@@ -99,7 +99,9 @@ def test_missing_credential_names_options_and_variables(place: Place) -> None:
 def test_devices_go_and_stay_gone(place: Place) -> None:
     ids = joined(place, ONE, TWO)
     plan = place.run(tailscale_device, state="absent", hostnames=[ONE, TWO], tags=TAGS, check=True, diff=True)
-    assert plan["changed"] and len(place.tailnet.devices()) == 2 and len(plan["diff"]["before"]) == 2 and plan["diff"]["after"] == {}
+    assert (
+        plan["changed"] and len(place.tailnet.devices()) == 2 and len(plan["diff"]["before"]) == 2 and plan["diff"]["after"] == {}
+    )
     real = place.run(tailscale_device, state="absent", hostnames=[ONE, TWO], tags=TAGS)
     assert real["changed"] and sorted(real["removed"]) == sorted(ids) and place.tailnet.devices() == []
     again = place.run(tailscale_device, state="absent", hostnames=[ONE], ids=ids)
@@ -129,7 +131,11 @@ def test_device_is_brought_to_what_is_wanted(place: Place) -> None:
     plan = place.run(tailscale_device, check=True, **wanted)
     assert plan["changed"] and plan["devices"][0]["tags"] == ["tag:gpu", "tag:k8s"] and place.tailnet.devices()[0].tags == TAGS
     real = place.run(tailscale_device, diff=True, **wanted)
-    assert real["changed"] and real["devices"][0]["key_expiry"] is True and set(real["devices"][0]) == documented(tailscale_device, "devices")
+    assert (
+        real["changed"]
+        and real["devices"][0]["key_expiry"] is True
+        and set(real["devices"][0]) == documented(tailscale_device, "devices")
+    )
     assert place.tailnet.devices()[0].tags == ["tag:gpu", "tag:k8s"]
     assert not place.run(tailscale_device, **wanted)["changed"]
     assert not place.run(tailscale_device, ids=[device_id], tags=["tag:k8s", "tag:gpu"])["changed"]

@@ -75,7 +75,9 @@ def test_keys(served: tuple[Place, int]) -> None:
     place, port = served
 
     async def work(client: t.Any) -> None:
-        made = await client.create_key(description=f"tgp {NODE}", ephemeral=True, preauthorized=True, tags=["tag:gpu"], expiry_seconds=3600)
+        made = await client.create_key(
+            description=f"tgp {NODE}", ephemeral=True, preauthorized=True, tags=["tag:gpu"], expiry_seconds=3600
+        )
         assert made.key and made.expiry_seconds == 3600 and made.capabilities.devices.create.tags == ["tag:gpu"]
         listed = {key.key_id: key for key in await client.keys()}
         assert listed[made.key_id].description == f"tgp {NODE}" and not listed[made.key_id].key
