@@ -35,9 +35,7 @@ def style() -> int:
 
 
 def types() -> int:
-    return run(sys.executable, "-m", "mypy", "-p", "ansible_collections.tgp.gpu.plugins.module_utils") or run(
-        sys.executable, "-m", "mypy", "sandbox"
-    )
+    return run(sys.executable, "-m", "mypy", "plugins/module_utils", "plugins/action", "sandbox")
 
 
 def lint() -> int:

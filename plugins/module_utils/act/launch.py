@@ -16,10 +16,11 @@ from datetime import datetime
 from decimal import Decimal
 
 from ..cluster import tokens
-from ..errors import ApiError, LaunchRefused, LaunchUnknown, LockLost, NotFound, TgpError
+from ..errors import ApiError, LaunchRefused, LaunchUnknown, LockLost, TgpError
 from ..fleet import blocks
 from ..fleet.limits import may_switch
 from ..fleet.model import Attempt, Claim, Deletion, Instance, LaunchRequest, Offer, Phase
+from ..fleet.offers import offer_key
 from ..fleet.phases import advance
 from ..observe.context import Context
 from .payload import Enrolment, payload_for
@@ -72,13 +73,6 @@ class _Launch:
         self.node_class = context.class_of(claim)
 
     def run(self) -> Launched:
-        found = self._find()
-        if found is not None:
-            return self._adopt(found)
-        if self.claim.instance_id:
-            return Launched(self.claim, "adopted", "already rented")
-        if self.claim.unknown_since is not None:
-            return Launched(self.claim, "waiting", "the outcome of the last create call is still open")
         enrolment = self._enrol()
         given_up: set[str] = set()
         for offer in (self.claim.offer, *self.claim.candidates)[:_MAX_OFFERS]:
@@ -123,7 +117,9 @@ class _Launch:
             return True
         with self.context.money:
             claims = self.context.store.claims()
-            problem = may_switch(self.claim, offer.price_hour, claims, self.node_class, self.pool)
+            problem = may_switch(
+                self.claim, offer.price_hour, claims, self.node_class, self.pool, offer=offer, settings=self.context.settings
+            )
             if problem:
                 self.context.progress.step(self.claim.name, "skipped", f"{offer.cloud} {offer.id}: {problem}")
                 return False
@@ -146,7 +142,7 @@ class _Launch:
             cloud=offer.cloud,
             lane=payload.lane,
             reserved_price=t.cast(Decimal, offer.price_hour),
-            launch_started=self.claim.launch_started or now,
+            launch_started=now,
         )
         context.lock.renew_if_due()
         context.progress.step(
@@ -191,7 +187,8 @@ class _Launch:
         context = self.context
         self._write(attempts=self._attempt(offer, "refused", refusal.reason, refusal.message))
         context.progress.step(self.claim.name, "refused", f"{offer.cloud} {offer.id}: {refusal.reason}: {refusal.message}")
-        context.block(blocks.key_of(offer), refusal.reason)
+        for key in blocks.keys_after(offer, refusal.reason):
+            context.block(key, refusal.reason)
         if refusal.instance_id:
             self._write(ids_seen=_with(self.claim.ids_seen, refusal.instance_id))
             context.cloud(offer.cloud).terminate(refusal.instance_id)
@@ -214,9 +211,7 @@ class _Launch:
         return Launched(self.claim, "waiting", f"{unknown.message} Not found by name yet; no second create call is sent.")
 
     def _find(self) -> list[Instance] | None:
-        """The machines of this claim's name, oldest first; None when a create call was never sent or none is there."""
-        if self.claim.launch_started is None or self.claim.instance_id:
-            return None
+        """The machines of this claim's name, oldest first; None when none is listed."""
         cloud = self.context.cloud(self.claim.cloud)
         found = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone]
         return sorted(found, key=lambda one: (one.created or self.context.clock.now(), one.id)) or None
@@ -245,7 +240,7 @@ class _Launch:
     # ---- the record
 
     def _attempt(self, offer: Offer, result: str, error_class: str = "", message: str = "") -> tuple[Attempt, ...]:
-        attempt = Attempt(self.context.clock.now(), f"{offer.cloud}/{offer.id}", result, error_class, message)
+        attempt = Attempt(self.context.clock.now(), offer_key(offer), result, error_class, message)
         return (*self.claim.attempts, attempt)
 
     def _write(self, base: Claim | None = None, **changes: t.Any) -> None:
@@ -255,15 +250,3 @@ class _Launch:
 
 def _with(ids: tuple[str, ...], new: str) -> tuple[str, ...]:
     return ids if new in ids else (*ids, new)
-
-
-def forget_enrolment(context: Context, claim: Claim) -> None:
-    """Take back a node's unused key and token, as soon as they are not needed any more."""
-    mesh = context.mesh() if claim.mesh_key_id else None
-    if mesh is not None:
-        try:
-            mesh.delete_key(claim.mesh_key_id)
-        except NotFound:
-            pass
-    if claim.token_id:
-        tokens.delete(context.kube, claim.token_id)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removes things of ours that no claim stands for: Nodes, mesh devices and keys that were left behind (L-12)."""
+"""Removes things of ours that no claim stands for: second machines of one name, Nodes, mesh devices, keys (L-12)."""
 
 from __future__ import annotations
 
@@ -68,4 +68,13 @@ def _key(context: Context, leftover: Leftover) -> str:
     return leftover["reason"]
 
 
-_REMOVERS: dict[str, t.Callable[[Context, Leftover], str]] = {"node": _node, "device": _device, "key": _key}
+def _instance(context: Context, leftover: Leftover) -> str:
+    """A second machine under a claim's name. The one the claim knows is never touched here."""
+    cloud, target = leftover["cloud"], leftover["target"]
+    if any(claim.instance_id == target for claim in context.store.claims()):
+        return "left alone: a claim stands for it now"
+    context.cloud(cloud).terminate(target)
+    return leftover["reason"]
+
+
+_REMOVERS: dict[str, t.Callable[[Context, Leftover], str]] = {"instance": _instance, "node": _node, "device": _device, "key": _key}

@@ -69,7 +69,7 @@ def payload_for(
         cluster_name=facts.cluster_name,
         instance_type=offer.instance_type,
         region=offer.cloud_region or offer.region,
-        labels=marks.labels(dataclasses.replace(claim, offer=offer, cloud=offer.cloud), pool, context.cluster_id),
+        labels=marks.node_labels(dataclasses.replace(claim, offer=offer, cloud=offer.cloud), pool, context.cluster_id),
         annotations={},
         taints=marks.taints(pool),
         startup_taints=marks.startup_taints(pool),

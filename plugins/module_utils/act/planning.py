@@ -13,19 +13,17 @@ from ..cluster.namespace import ensure_namespace
 from ..errors import InvalidInput, Locked, TgpError
 from ..fleet.model import Action, Plan, Pool, Wishes
 from ..fleet.plan import plan
-from ..fleet.plan_view import view
+from ..fleet.plan_view import rows, summary, table
 from ..fleet.settings import Destroy, Settings
 from ..observe.context import Context
 from ..observe.gather import gather
 from ..observe.open import open_context, settings_of
 from ..runlock.lock import take
-from ..table import render
 from ..task import Task
 from .preflight import check_before_renting
 from .record import record
 
-_COLUMNS = {"action": "action", "name": "machine", "pool": "pool", "price_hour": "$/h", "detail": "what", "reason": "why"}
-_LEFTOVERS = ("delete_node", "delete_device", "delete_key")
+_LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key")
 _CHANGES = ("launch", "destroy", "resume", *_LEFTOVERS)
 
 
@@ -53,7 +51,7 @@ def _locked(context: Context) -> dict[str, t.Any]:
         if params["on_lock_busy"] == "fail":
             raise
         context.task.progress(f"  {busy}")
-        return _result(context, Plan(), "lock_busy", changed=False, message=str(busy))
+        return _result(context, Plan(), "lock_busy", {}, changed=False, message=str(busy))
     context.lock = lock
     try:
         return _decide(context, writes=True)
@@ -67,11 +65,10 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
     decided = plan(observation, context.wishes, context.settings, CAPABILITIES, context.run_id)
     for warning in decided.warnings:
         context.warn(warning)
-    _show(context, decided)
-    if writes:
-        done = record(context, decided)
-        return _result(context, decided, _outcome(decided), changed=done.writes > 0)
-    return _result(context, decided, _outcome(decided), changed=any(one.kind in _CHANGES for one in decided.actions))
+    outlook = summary(decided, observation)
+    _show(context, decided, outlook)
+    changed = record(context, decided).writes > 0 if writes else any(one.kind in _CHANGES for one in decided.actions)
+    return _result(context, decided, _outcome(decided), outlook, changed=changed)
 
 
 def _outcome(decided: Plan) -> str:
@@ -80,16 +77,16 @@ def _outcome(decided: Plan) -> str:
     return "shortfall" if decided.shortfall else "ok"
 
 
-def _result(context: Context, decided: Plan, outcome: str, *, changed: bool, message: str = "") -> dict[str, t.Any]:
-    rows, summary = view(decided)
-    shortfall = [dataclasses.asdict(one) for one in decided.shortfall]
+def _result(
+    context: Context, decided: Plan, outcome: str, outlook: dict[str, t.Any], *, changed: bool, message: str = ""
+) -> dict[str, t.Any]:
     result: dict[str, t.Any] = {
         "changed": changed,
         "run_id": context.run_id,
         "outcome": outcome,
-        "plan": rows,
-        "summary": summary,
-        "shortfall": [{**one, "rejected": dict(one["rejected"])} for one in shortfall],
+        "plan": rows(decided),
+        "summary": outlook,
+        "shortfall": outlook.get("shortfall", []),
         "launch": [one.name for one in decided.actions if one.kind in ("launch", "resume")],
         "destroy": [one.name for one in decided.actions if one.kind == "destroy"],
         "leftovers": [_leftover(one) for one in decided.actions if one.kind in _LEFTOVERS],
@@ -105,20 +102,28 @@ def _result(context: Context, decided: Plan, outcome: str, *, changed: bool, mes
 
 
 def _leftover(action: Action) -> dict[str, str]:
-    return {"kind": action.kind, "name": action.name, "target": action.target, "uid": action.uid, "reason": action.reason}
+    cloud = action.value or "" if action.kind == "delete_instance" else ""
+    return {
+        "kind": action.kind, "name": action.name, "target": action.target, "uid": action.uid, "reason": action.reason, "cloud": cloud
+    }  # fmt: skip
 
 
-def _show(context: Context, decided: Plan) -> None:
-    rows, summary = view(decided)
+def _show(context: Context, decided: Plan, outlook: dict[str, t.Any]) -> None:
     say = context.task.progress
-    if not rows:
-        say("  Nothing to do.")
-    for line in render(rows, _COLUMNS, right=("price_hour",)):
-        say(line)
+    for line in table(decided):
+        say(f"  {line}")
     for one in decided.shortfall:
-        say(f"  {one.pool}: {one.missing} machines will not come: {one.reason}")
-    if rows:
-        say(f"  {summary['text']}")
+        say(f"  {one.pool}: {one.missing} of the wanted machines will not come: {one.reason} {_counts(one.rejected)}".rstrip())
+    if decided.actions:
+        say(
+            f"  now ${outlook['cost_hour_now']}/h (${outlook['cost_day_now']}/day), "
+            f"then ${outlook['cost_hour_after']}/h (${outlook['cost_day_after']}/day)"
+        )
+
+
+def _counts(rejected: t.Mapping[str, int]) -> str:
+    """How many offers each reason excluded, as a parenthesis."""
+    return f"({', '.join(f'{number} offers: {reason}' for reason, number in rejected.items())})" if rejected else ""
 
 
 def _diff(decided: Plan) -> dict[str, str]:

@@ -25,8 +25,8 @@ _COLUMNS = {"name": "node", "cloud": "cloud", "model": "model", "price_hour": "$
 
 
 def launch_step(task: Task) -> dict[str, t.Any]:
-    """Rent for every claim in Pending or Provisioning that has no machine yet."""
-    return _step(task, lambda claim: claim.phase in (Phase.PENDING, Phase.PROVISIONING), _launch, busy=("launched", "adopted"))
+    """Rent for every claim that the plan left without a create call on its way."""
+    return _step(task, _unsent, _launch, busy=("launched", "adopted"))
 
 
 def join_step(task: Task) -> dict[str, t.Any]:
@@ -42,6 +42,11 @@ def teardown_step(task: Task) -> dict[str, t.Any]:
 def unlock_step(task: Task) -> dict[str, t.Any]:
     """Let go of the lock. Not a change of the world."""
     return {"changed": False, "released": unlock(task)}
+
+
+def _unsent(claim: Claim) -> bool:
+    """True when no create call of this claim can still show its effect: only then may one be sent."""
+    return claim.phase in (Phase.PENDING, Phase.PROVISIONING) and claim.launch_started is None and not claim.instance_id
 
 
 Work = t.Callable[[Context, list[Claim]], "list[dict[str, t.Any]]"]

@@ -12,7 +12,7 @@ EPHEMERAL = Taint("tgp.io/ephemeral", "true", "NoSchedule")
 INITIALIZING = Taint("tgp.io/initializing", "", "NoSchedule")
 
 
-def labels(claim: Claim, pool: Pool | None, cluster_id: str) -> dict[str, str]:
+def node_labels(claim: Claim, pool: Pool | None, cluster_id: str) -> dict[str, str]:
     """Labels a kubelet may set itself and we assert again after it joined. The instance id is not known before the launch."""
     offer = claim.offer
     marks = {
@@ -33,7 +33,7 @@ def labels(claim: Claim, pool: Pool | None, cluster_id: str) -> dict[str, str]:
     return {**{key: value for key, value in marks.items() if value}, **(dict(pool.labels) if pool else {})}
 
 
-def annotations(claim: Claim, pool: Pool | None) -> dict[str, str]:
+def node_annotations(claim: Claim, pool: Pool | None) -> dict[str, str]:
     """Annotations we own. Full texts stand here where a label had to be shortened."""
     marks = {
         "tgp.io/instance-id": claim.instance_id,

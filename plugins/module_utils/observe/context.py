@@ -106,6 +106,11 @@ class Context:
         with self.money:
             self.store.write_state("blocklist", blocks.after_failure(self.blocks(), key, reason, self.clock.now()))
 
+    def failed_join(self, pool: str) -> None:
+        """Count a machine that never joined; too many pause the pool (L-11)."""
+        with self.money:
+            self.store.write_state("blocklist", blocks.after_failed_join(self.blocks(), pool, self.clock.now()))
+
     # ---- what the documents say
 
     def pool_of(self, claim: Claim) -> Pool | None:

@@ -1,0 +1,226 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Follows rented machines until they are nodes (L-11): marks each one the moment it is complete, and ends those that never come."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import typing as t
+from datetime import datetime, timedelta
+
+from ..clouds.capabilities import CAPABILITIES
+from ..cluster import tokens
+from ..cluster.nodes import change
+from ..cluster.wait import Evidence, Expected, Outcome, wait_for
+from ..errors import TgpError
+from ..fleet import blocks, marks
+from ..fleet.limits import gpu_resource
+from ..fleet.model import Claim, Deletion, Device, Instance, InstanceState, Node, Phase
+from ..fleet.offers import price_verdict
+from ..fleet.phases import advance
+from ..mesh.find import find_device
+from ..observe.context import Context
+from ..observe.feed import Feed
+from .teardown import teardown_all
+
+_HOPELESS = (InstanceState.TERMINATED, InstanceState.FAILED, InstanceState.STOPPED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Joined:
+    """How one claim ended in this step: ``result`` is ready, failed (given back) or waiting (the run ended before it was decided)."""
+
+    claim: Claim
+    result: str
+    message: str = ""
+
+
+def join_all(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
+    """Wait for all at once; returns one outcome per claim, in the order given."""
+    if not claims:
+        return []
+    work = _Join(context, claims)
+    outcomes = wait_for(
+        context.kube,
+        [work.expected(claim) for claim in claims],
+        clock=context.clock,
+        evidence=work.evidence,
+        on_step=work.on_step,
+        on_ready=work.on_ready,
+    )
+    return work.finish(outcomes)
+
+
+class _Join:
+    def __init__(self, context: Context, claims: t.Sequence[Claim]) -> None:
+        self.context = context
+        self.claims = {claim.name: claim for claim in claims}
+        self.order = [claim.name for claim in claims]
+        self._lock = threading.RLock()
+        self._devices: Feed[Device] = Feed(self._read_devices, context.clock)
+        self._ended: dict[str, str] = {}
+
+    # ---- what is waited for
+
+    def expected(self, claim: Claim) -> Expected:
+        pool = self.context.pool_of(claim)
+        started = claim.launch_started or claim.created
+        seconds = (pool.registration_timeout if pool else None) or CAPABILITIES[claim.cloud].registration_timeout
+        wait = pool.gpu_wait if pool else "all"
+        gpus = {"all": claim.expected_gpus or claim.offer.gpu_count, "any": 1, "none": 0}[wait]
+        return Expected(
+            name=claim.node_name or claim.name,
+            claim=claim.name,
+            launched=started,
+            deadline=started + timedelta(seconds=seconds),
+            gpu_resource=gpu_resource(claim.offer.model),
+            gpus=gpus,
+            startup_taints=tuple(one.key for one in (pool.startup_taints if pool else ())),
+            returns=not CAPABILITIES[claim.cloud].rented,
+        )
+
+    def evidence(self, name: str) -> Evidence:
+        """What cloud and mesh say of a machine that is not a node yet; called every few seconds for each that is missing."""
+        claim = self.claims[name]
+        instance = self._instance(claim)
+        if instance is not None:
+            self._take_instance(instance)
+        device = self._device(claim) if claim.mesh_key_id else None
+        if device is not None and not claim.mesh_device_id:
+            self._write(name, mesh_device_id=device.id, mesh_seen=self.context.clock.now())
+        hopeless = self._ended.get(name, "")
+        if instance is not None and instance.state in _HOPELESS:
+            hopeless = f"{claim.cloud} calls the machine {instance.raw_state or instance.state.value} {instance.problem}".strip()
+        return Evidence(
+            instance="" if instance is None else instance.raw_state or instance.state.value,
+            running=instance is not None and instance.state is InstanceState.RUNNING,
+            device=device.name or device.hostname if device else "",
+            device_online=device.online if device else None,
+            uses_mesh=bool(claim.mesh_key_id),
+            token_id=claim.token_id,
+            hopeless=hopeless,
+        )
+
+    def _instance(self, claim: Claim) -> Instance | None:
+        listed = self.context.instances(claim.cloud)
+        return next((one for one in listed or () if one.id == claim.instance_id), None)
+
+    def _device(self, claim: Claim) -> Device | None:
+        listed = self._devices.items()
+        if listed is None:
+            return None
+        return find_device(
+            listed, hostname=claim.name, tags=self.context.mesh_tags(claim), created_after=claim.launch_started
+        ).device
+
+    def _read_devices(self) -> t.Sequence[Device]:
+        mesh = self.context.mesh()
+        return mesh.devices() if mesh is not None else ()
+
+    def _take_instance(self, instance: Instance) -> None:
+        """Facts of the instance into the claim, and the price really paid against the one shown (L-13)."""
+        with self._lock:
+            claim = self.claims[instance.name if instance.name in self.claims else self._name_of(instance)]
+            changes: dict[str, t.Any] = {}
+            if instance.price_hour is not None and instance.price_hour != claim.price_paid:
+                changes["price_paid"] = instance.price_hour
+            if instance.ip and instance.ip != claim.ip:
+                changes["ip"] = instance.ip
+            base = claim
+            if claim.phase is Phase.PROVISIONING and instance.state is InstanceState.RUNNING:
+                base = advance(claim, Phase.BOOTING, self.context.clock.now(), f"{claim.cloud} says it runs")
+            if changes or base is not claim:
+                self._write(claim.name, base, **changes)
+            pool = self.context.pool_of(claim)
+            if instance.price_hour is not None and pool is not None and price_verdict(instance.price_hour, pool.max_hourly_price) == "destroy":
+                self._ended[claim.name] = f"the price jumped to ${instance.price_hour}/h, above maxHourlyPrice {pool.max_hourly_price}"
+
+    def _name_of(self, instance: Instance) -> str:
+        return next(name for name, claim in self.claims.items() if claim.instance_id == instance.id)
+
+    # ---- while waiting
+
+    def on_step(self, name: str, step: str, detail: str) -> None:
+        with self._lock:
+            claim = self.claims[name]
+            if step in ("device", "csr", "node") and claim.phase in (Phase.PROVISIONING, Phase.BOOTING):
+                now = self.context.clock.now()
+                self._write(name, advance(claim, Phase.JOINING, now, step))
+        self.context.progress.step(name, step, detail, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
+
+    def on_ready(self, name: str, node: Node) -> None:
+        """The node is complete: assert our marks, let pods in, and take back what it does not need any more."""
+        with self._lock:
+            claim = self.claims[name]
+        pool = self.context.pool_of(claim)
+        change(
+            self.context.kube,
+            node.name,
+            uid=node.uid,
+            labels=marks.node_labels(claim, pool, self.context.cluster_id),
+            annotations=marks.node_annotations(claim, pool),
+            add_taints=marks.taints(pool),
+            remove_taints=(marks.INITIALIZING.key,),
+        )
+        now = self.context.clock.now()
+        self._take_back(claim)
+        with self._lock:
+            claim = self.claims[name]
+            if claim.phase is not Phase.JOINING:
+                claim = advance(claim, Phase.JOINING, now, "node")
+            ready = advance(claim, Phase.READY, now, "initialized")
+            self._write(
+                name, ready, node_name=node.name, node_uid=node.uid, registered=claim.registered or node.created, initialized=now,
+                token_id="", mesh_key_id="",
+            )  # fmt: skip
+        self.context.progress.step(name, "ready", "node is complete", since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
+
+    def _take_back(self, claim: Claim) -> None:
+        """The one-use key and the bootstrap token have done their work. A failure here leaves them to expire, and to the next reap."""
+        try:
+            mesh = self.context.mesh() if claim.mesh_key_id else None
+            if mesh is not None:
+                mesh.delete_key(claim.mesh_key_id)
+            if claim.token_id:
+                tokens.delete(self.context.kube, claim.token_id)
+        except TgpError as error:
+            self.context.warn(f"{claim.name}: its used key or token could not be removed and expires by itself: {error}")
+
+    def _write(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
+        with self._lock:
+            claim = self.context.store.write(dataclasses.replace(base or self.claims[name], **changes))
+            self.claims[name] = claim
+            self.context.remember(claim)
+
+    # ---- the end
+
+    def finish(self, outcomes: t.Mapping[str, Outcome]) -> list[Joined]:
+        """Ready ones are done; the others are explained, booked as failed joins and given back in this very run."""
+        failed = [name for name in self.order if not outcomes[name].ready]
+        now = self.context.clock.now()
+        for name in failed:
+            self._fail(name, outcomes[name], now)
+        given_back = {one.claim.name: one for one in teardown_all(self.context, [self.claims[name] for name in failed])}
+        results = []
+        for name in self.order:
+            outcome = outcomes[name]
+            if outcome.ready:
+                results.append(Joined(self.claims[name], "ready", f"after {outcome.seconds:.0f} s"))
+                continue
+            end = given_back[name]
+            tail = "given back" if end.result == "gone" else f"not given back yet: {end.message}"
+            results.append(Joined(end.claim, "failed", f"{outcome.step}: {outcome.message} ({tail})"))
+        return results
+
+    def _fail(self, name: str, outcome: Outcome, now: datetime) -> None:
+        claim = self.claims[name]
+        why = f"{outcome.step}: {outcome.message}"
+        reason = "PriceJump" if name in self._ended else "FailedJoin"
+        failed = advance(claim, Phase.FAILED, now, why)
+        self._write(name, failed, deletion=Deletion(reason=reason, requested=now, last_error=why[:500]))
+        for key in blocks.keys_after(claim.offer, "price" if reason == "PriceJump" else "join"):
+            self.context.block(key, "price" if reason == "PriceJump" else "join")
+        self.context.failed_join(claim.pool)
+        self.context.progress.step(name, "failed", why, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
