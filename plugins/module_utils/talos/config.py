@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import copy
 import typing as t
 
 from ..errors import InvalidInput
@@ -35,8 +34,6 @@ def build(spec: NodeSpec, template: str | None = None) -> list[Document]:
     if config is None:
         raise InvalidInput("The machine config template has no machine configuration (a document without kind).")
     _refuse_secrets(config)
-    documents = copy.deepcopy(documents)  # YAML aliases would share parts that are changed below
-    config = t.cast(Document, machine_document(documents))
     config["version"] = "v1alpha1"
     _machine(spec, _part(config, "machine"))
     _cluster(spec, _part(config, "cluster"))

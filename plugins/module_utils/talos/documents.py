@@ -109,7 +109,17 @@ def parse(text: str, what: str) -> list[Document]:
     for number, document in enumerate(found, 1):
         if not isinstance(document, dict):
             raise InvalidInput(f"{what}: document {number} is not a mapping of fields.")
-    return t.cast("list[Document]", found)
+    try:
+        return t.cast("list[Document]", _apart(found))
+    except RecursionError:
+        raise InvalidInput(f"{what} has a YAML alias that refers to itself.") from None
+
+
+def _apart(value: t.Any) -> t.Any:
+    """A copy in which what YAML aliases shared is no longer shared, so that one place can be changed alone."""
+    if isinstance(value, dict):
+        return {key: _apart(item) for key, item in value.items()}
+    return [_apart(item) for item in value] if isinstance(value, list) else value
 
 
 def to_yaml(documents: t.Sequence[Document]) -> str:

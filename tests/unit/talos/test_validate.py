@@ -1,0 +1,227 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Refusals: each says the field, what is wrong, and what to write instead."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.builtin import WORKER
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.rules import image_problems
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import (
+    MISSING_TEMPLATE,
+    check,
+    problems,
+    template_problems,
+    template_result,
+)
+
+from tests.fixtures.talos_nodes import make, pem
+
+ROOT = pathlib.Path(__file__).parents[3]
+SEED = yaml.safe_load((ROOT / "tests" / "fixtures" / "seeds" / "s0-nodeclass.yaml").read_text())["spec"]["talosConfig"]
+INSTALLER = "factory.talos.dev/metal-installer/" + "e" * 64 + ":v1.13.9"
+
+
+def changed(path, value, documents=None):
+    """The documents of a good node with one field set (or removed: value ...)."""
+    documents = documents or build(make())
+    part = documents[0]
+    *way, last = path.split(".")
+    for key in way:
+        part = part.setdefault(key, {})
+    if value is ...:
+        part.pop(last)
+    else:
+        part[last] = value
+    return documents
+
+
+def test_s0_24_the_seeds_template_is_refused_for_exactly_these_reasons():
+    found = template_problems(SEED["machineConfigTemplate"], SEED["image"])
+    assert [sentence.split(" ")[0:4] for sentence in found] == [
+        ["Talos", "has", "no", "field"],
+        ["machine.files[0]:", "/etc/tailscale/authkey", "cannot", "be"],
+        ["machine.files[1]:", "/etc/systemd/system/tailscaled.service", "cannot", "be"],
+        ["talosConfig.image:", "ghcr.io/siderolabs/talos:v1.10.5", "is", "the"],
+    ]
+    assert "machine.systemd" in found[0] and "ExtensionServiceConfig" in found[0]
+    assert "mesh key" in found[1] and "factory.talos.dev" in found[3]
+
+
+@pytest.mark.parametrize("template", [None, "", "  \n"])
+def test_s0_16_a_missing_template_has_its_own_sentence(template):
+    assert template_problems(template) == [MISSING_TEMPLATE]
+
+
+@pytest.mark.parametrize("version", ["1.10.9", "1.11.6", "1.12.11", "1.13.9", "1.14.0"])
+def test_d08_every_shipped_template_is_good_for_every_version(version):
+    for path in (ROOT / "examples" / "templates").glob("*.yaml"):
+        assert template_result(path.read_text(), INSTALLER.replace("1.13.9", version)) == template_result(WORKER, talos_version=version)
+        assert template_problems(path.read_text(), talos_version=version) == []
+
+
+@pytest.mark.parametrize("mode", ["metal", "cloud", "container"])
+def test_a_good_configuration_has_nothing_against_it(mode):
+    result = check(build(make(install_disk="/dev/vda", installer_image=INSTALLER)), mode=mode, kubernetes_version="1.36.3")
+    assert (result.errors, result.warnings) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "path, value, word",
+    [
+        ("machine", ..., "machine is missing"),
+        ("cluster", ..., "cluster is missing"),
+        ("machine.type", ..., "machine.type is missing"),
+        ("machine.type", "controlplane", "must be a worker"),
+        ("machine.token", ..., "machine.token is missing"),
+        ("machine.ca", ..., "machine.ca.crt is missing"),
+        ("machine.ca", {"crt": pem("x"), "key": "a"}, "machine.ca.key"),
+        ("cluster.ca", {"crt": pem("x"), "key": "a"}, "cluster.ca.key"),
+        ("cluster.ca", {"crt": "nonsense"}, "cluster.ca.crt must be the base64"),
+        ("cluster.token", ..., "cluster.token is missing"),
+        ("cluster.ca", ..., "cluster.ca.crt is missing"),
+        ("cluster.etcd", {}, "cluster.etcd belongs to control planes"),
+        ("cluster.apiServer", {}, "cluster.apiServer"),
+        ("cluster.secretboxEncryptionSecret", "x", "secretboxEncryptionSecret"),
+        ("cluster.controlPlane.endpoint", "http://a:6443", "must start with https://"),
+        ("cluster.controlPlane.endpoint", "https://a:6443/path", "without a path"),
+        ("cluster.secret", ..., "cluster.discovery is on"),
+        ("cluster.network.podSubnets", ["10.0.0.0"], "is no subnet"),
+        ("machine.network", {"kubespan": {"enabled": True, "mtu": 1000}}, "at least 1280"),
+        ("persist", False, "persist: false"),
+        ("machine.features.kubernetesTalosAPIAccess", {"enabled": True}, "control planes only"),
+        ("machine.kubelet.image", ..., "machine.kubelet.image is missing"),
+        ("machine.kubelet.image", "ghcr.io/siderolabs/kubelet", "has no version"),
+        ("machine.kubelet.image", "ghcr.io/siderolabs/kubelet:v1.29.0", "runs Kubernetes 1.31 to 1.36"),
+        ("machine.kubelet.extraArgs", {"kubeconfig": "x"}, "set by Talos itself"),
+        ("machine.kubelet.extraConfig.authentication", {}, "set by Talos itself"),
+        ("machine.kubelet.extraConfig.registerWithTaints", [{"key": "a", "effect": "Never"}], "effect must be"),
+        ("machine.kubelet.extraConfig.registerWithTaints", [{"key": "a b", "effect": "NoSchedule"}], "no label key"),
+        ("machine.kubelet.extraConfig.registerWithTaints", [{"key": "a", "value": True, "effect": "NoSchedule"}], "in quotes"),
+        ("machine.kubelet.extraConfig.registerWithTaints", ["a=b:NoSchedule"], "must have key, value and effect"),
+        ("machine.kubelet.nodeIP.validSubnets", ["100.64.0.0"], "is no subnet"),
+        ("machine.nodeLabels", {"node-role.kubernetes.io/gpu": "x"}, "may not give itself this label"),
+        ("machine.nodeLabels", {"a": "x y"}, "no label value"),
+        ("machine.nodeLabels", {"a": 1}, "must be text in quotes"),
+        ("machine.nodeLabels", {"UPPER.case/": "x"}, "no label key"),
+        ("machine.nodeAnnotations", {"talos.dev/owned-labels": "x"}, "kept by Talos"),
+        ("machine.nodeAnnotations", {"a": "x" * 300_000}, "256 KiB"),
+        ("machine.nodeTaints", {"a": "NoSchedule"}, "machine.nodeTaints"),
+        ("machine.files", [{"path": "/etc/x", "op": "create", "content": "a"}], "below /var only"),
+        ("machine.files", [{"path": "/etc/cri/conf.d/20-nvidia.part", "op": "create"}], "20-customization.part"),
+        ("machine.files", [{"path": "var/x"}], "must be absolute"),
+        ("machine.files", [{"path": "/var/../etc/x"}], "climb out"),
+        ("machine.install", {"image": "ghcr.io/siderolabs/installer:v1.13.9"}, "no system extensions"),
+        ("machine.install", {"disk": "/dev/sda", "diskSelector": {"type": "ssd"}}, "one of them"),
+        ("machine.sysctls", {"vm.x": 1}, "must be text in quotes"),
+    ],
+)
+def test_refusals(path, value, word):
+    found = problems(changed(path, value))
+    assert any(word in sentence for sentence in found), found
+    assert all(sentence.endswith(".") for sentence in found)
+
+
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        ("machine.files", [{"path": "/etc/cri/conf.d/20-customization.part", "op": "create", "content": "x"}]),
+        ("machine.files", [{"path": "/var/lib/x", "op": "create", "content": "x", "permissions": 384}]),
+        ("machine.files", [{"path": "/etc/hosts", "op": "overwrite", "content": "x"}]),
+        ("machine.kubelet.nodeIP.validSubnets", ["!10.0.0.0/8", "fd00::/8"]),
+        ("machine.acceptedCAs", [{"crt": pem("x")}]),
+        ("cluster.controlPlane.endpoint", "https://[fd7a::1]:6443"),
+        ("machine.kubelet.extraArgs", {"v": ["1", "2"]}),
+    ],
+)
+def test_what_is_fine(path, value):
+    assert problems(changed(path, value)) == []
+
+
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        ("persist", True),
+        ("machine.disks", []),
+        ("machine.env", {"a": "b"}),
+        ("machine.registries", {"mirrors": {}}),
+        ("machine.install", {"extensions": [{"image": "x"}]}),
+    ],
+)
+def test_outdated_fields_are_warnings(path, value):
+    result = check(changed(path, value))
+    assert result.errors == () and len(result.warnings) == 1 and "outdated" in result.warnings[0]
+
+
+def test_modes():
+    assert problems(build(make()), mode="metal") == [
+        "machine.install.disk is missing: a machine that installs Talos must know its disk (or diskSelector)."
+    ]
+    assert len(problems(changed("machine.features", ...), mode="container")) == 2
+    with pytest.raises(InvalidInput, match="metal, cloud or container"):
+        check(build(make()), mode="vm")
+
+
+@pytest.mark.parametrize(
+    "extra, word",
+    [
+        ({"kind": "HostnameConfig", "apiVersion": "v1alpha1", "hostname": "b"}, "occurs twice"),
+        ({"version": "v1alpha1"}, "several machine configurations"),
+        ({"kind": "ExtensionServiceConfig", "apiVersion": "v1alpha1", "name": "x"}, "needs an environment entry"),
+        ({"kind": "NoSuchConfig", "apiVersion": "v1alpha1"}, "no document of kind 'NoSuchConfig'"),
+    ],
+)
+def test_between_documents(extra, word):
+    assert any(word in sentence for sentence in problems([*build(make()), extra]))
+
+
+def test_versions():
+    documents = build(make())
+    assert "HostnameConfig needs Talos 1.12 or newer, this is 1.11." in problems(documents, talos_version="1.11.6")
+    assert any("not supported" in sentence for sentence in problems(documents, talos_version="1.9.0"))
+    assert any("not supported" in sentence for sentence in problems(documents, talos_version="latest"))
+    assert any("newer than what" in sentence for sentence in check(documents, talos_version="1.99.0").warnings)
+    assert any("newer than the cluster" in sentence for sentence in check(documents, kubernetes_version="1.35.9").errors)
+    assert check(build(make(kubernetes_version="1.32.0")), kubernetes_version="1.36.3").errors != ()
+
+
+@pytest.mark.parametrize(
+    "image, word",
+    [
+        ("ghcr.io/siderolabs/talos:v1.10.5", "inside a container"),
+        ("registry.example.org/siderolabs/talos", "inside a container"),
+        ("ghcr.io/siderolabs/installer:v1.13.9", "no system extensions"),
+        ("factory.talos.dev/metal-installer/abc:v1.13.9", "no installer of the Image Factory"),
+        (INSTALLER.rpartition(":")[0], "has no version"),
+        (INSTALLER.replace("v1.13.9", "latest"), "moves with each release"),
+    ],
+)
+def test_s0_21_images(image, word):
+    assert [word in sentence for sentence in image_problems(image)] == [True]
+    assert f"talosConfig.image: {image}" in template_problems(WORKER, image)[-1]
+
+
+@pytest.mark.parametrize("image", [INSTALLER, INSTALLER.replace("metal-", ""), "registry.example.org/talos/gpu-installer:v1.13.9"])
+def test_good_images(image):
+    assert template_problems(WORKER, image) == []
+
+
+@pytest.mark.parametrize(
+    "template, word",
+    [
+        ("{{if .X}}", "Go construct"),
+        ("machine: {}\ncluster: {}\nx: {{.Nope}}\n", "'Nope' is unknown"),
+        ("machine: [", "not valid YAML"),
+        ("machine: {}\nmachine: {}\ncluster: {}\n", "a second time"),
+        ("just text", "not a mapping"),
+        ("machine: {nodeLabels: {index: {{.NodeIndex}}}}\ncluster: {}\n", "machine.nodeLabels.index must be text in quotes"),
+    ],
+)
+def test_templates_that_cannot_be_tried_say_why(template, word):
+    assert any(word in sentence for sentence in template_problems(template))
