@@ -22,7 +22,9 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
     """The claim as it would be, had it not been lost. Pool and class come from the Node's labels, else from the name."""
     labels = node.labels if node is not None else {}
     pool_name = labels.get("tgp.io/nodepool") or pool_of(instance.name)
-    described = [pool for pool in situation.pools if pool.name == pool_name or (not labels and pool.name.startswith(pool_name or " "))]
+    described = [
+        pool for pool in situation.pools if pool.name == pool_name or (not labels and pool.name.startswith(pool_name or " "))
+    ]
     pool = described[0] if len(described) == 1 else None
     capability = situation.capabilities.get(instance.cloud)
     model = instance.model or labels.get("tgp.io/gpu-type", "")

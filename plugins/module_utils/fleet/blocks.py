@@ -17,7 +17,16 @@ from .model import Offer
 State = dict[str, t.Any]
 
 HISTORY = "history"
-FIRST = {"capacity": 600, "conflict": 600, "unknown": 600, "quota": 1800, "balance": 3600, "join": 3600, "spotlost": 3600, "price": 3600}
+FIRST = {
+    "capacity": 600,
+    "conflict": 600,
+    "unknown": 600,
+    "quota": 1800,
+    "balance": 3600,
+    "join": 3600,
+    "spotlost": 3600,
+    "price": 3600,
+}
 DOUBLING = frozenset({"capacity"})
 LONGEST = 3600
 FORGOTTEN_AFTER = 3 * 3600
@@ -82,7 +91,9 @@ def after_failed_join(state: t.Mapping[str, t.Any], pool: str, now: datetime) ->
     kept = expire(state, now)
     key = key_of_pool(pool)
     memory = dict(kept.get(HISTORY, {}))
-    recent = [text for text in memory.get(key, {}).get("failures", []) if parse_time(text) > now - timedelta(seconds=FAILED_JOINS_WITHIN)]
+    recent = [
+        text for text in memory.get(key, {}).get("failures", []) if parse_time(text) > now - timedelta(seconds=FAILED_JOINS_WITHIN)
+    ]
     failures = [*recent, print_time(now)]
     memory[key] = {"times": 0, "failures": failures}
     paused = {key: print_time(now + timedelta(seconds=POOL_PAUSE))} if len(failures) >= MAX_FAILED_JOINS else {}

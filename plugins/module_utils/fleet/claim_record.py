@@ -64,7 +64,7 @@ def _encode(value: t.Any, leave_out: frozenset[str]) -> t.Any:
     return [_encode(item, frozenset()) for item in value]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _types(kind: type) -> dict[str, t.Any]:
     return t.get_type_hints(kind)
 

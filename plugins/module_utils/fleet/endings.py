@@ -46,6 +46,8 @@ def lost(draft: Draft) -> None:
         started = claim.launch_started or claim.created
         if claim.initialized is None and (draft.now - started).total_seconds() < settings.unknown_window:
             continue  # a cloud may list a new machine late
+        if claim.initialized is None and not situation.rented(claim.cloud):
+            continue  # an own machine that boots looks like one that is off; its registration time decides
         since = claim.gone_since or draft.now
         seen_twice = (draft.now - since).total_seconds() >= settings.second_run_after
         if seen_twice and _not_ready_long(one, draft):

@@ -44,7 +44,8 @@ class Idle:
 def requests_gpu(pod: Pod, settings: Settings) -> bool:
     """Whether the pod's effective requests name a GPU, whole or shared."""
     return any(
-        amount > 0 and (name in settings.gpu_resources or name.startswith(SHARED_GPU_PREFIXES)) for name, amount in pod.requests.items()
+        amount > 0 and (name in settings.gpu_resources or name.startswith(SHARED_GPU_PREFIXES))
+        for name, amount in pod.requests.items()
     )
 
 

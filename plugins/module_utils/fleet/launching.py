@@ -43,7 +43,9 @@ class Market:
             if view.instances is None or view.offers is None:
                 what = "machines" if view.instances is None else "offers"
                 self.unread[cloud] = f"{cloud}: {what} unknown"
-                draft.warnings.append(f"The {what} of {cloud} could not be read; nothing is rented there in this run. {view.problem}".strip())
+                draft.warnings.append(
+                    f"The {what} of {cloud} could not be read; nothing is rented there in this run. {view.problem}".strip()
+                )
             else:
                 self.offers.extend(sorted(view.offers, key=lambda offer: (offer.id, offer.cloud_region)))
 
@@ -55,7 +57,9 @@ class Market:
             )
         return self._selections[pool.key]
 
-    def take(self, pool: Pool, node_class: NodeClass, without: t.Container[str] = ()) -> tuple[Offer | None, tuple[Offer, ...], str]:
+    def take(
+        self, pool: Pool, node_class: NodeClass, without: t.Container[str] = ()
+    ) -> tuple[Offer | None, tuple[Offer, ...], str]:
         """The best offer there is room for, reserved; the ones to try after it; or None and the reason."""
         first_reason = ""
         candidates = self.selection(pool, node_class).candidates
@@ -204,7 +208,9 @@ def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: N
         tried = set()
     offer, rest, why = (None, (), reason) if reason else market.take(pool, node_class, tried)
     if offer is None or (own and offer.id != claim.name):
-        draft.report(claim.name, "Waiting", f"{one.recovery.why}; no offer to go on with: {why or 'not available'}", pool=claim.pool)
+        draft.report(
+            claim.name, "Waiting", f"{one.recovery.why}; no offer to go on with: {why or 'not available'}", pool=claim.pool
+        )
         draft.shortfall.append(Shortfall(pool.key, 1, why or "not available", market.counts(pool, node_class)))
         return
     lane = lane_of(offer, pool, draft.situation.capabilities[offer.cloud])
@@ -226,7 +232,9 @@ def _launch_pool(draft: Draft, market: Market, pool: Pool, count: int, later: in
             claim = _claim(draft, pool, node_class, offer, rest, free_index(used), f"{run_id}/{len(draft.launches)}")
             used.add(claim.index)
             draft.launches.append(
-                Action("launch", claim.name, "Wanted", _describe(offer), pool=pool.key, claim=claim, price_hour=claim.reserved_price)
+                Action(
+                    "launch", claim.name, "Wanted", _describe(offer), pool=pool.key, claim=claim, price_hour=claim.reserved_price
+                )
             )
             launched += 1
     if launched < count:
@@ -249,9 +257,7 @@ def _refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
     return ""
 
 
-def _claim(
-    draft: Draft, pool: Pool, node_class: NodeClass, offer: Offer, rest: tuple[Offer, ...], index: int, seed: str
-) -> Claim:
+def _claim(draft: Draft, pool: Pool, node_class: NodeClass, offer: Offer, rest: tuple[Offer, ...], index: int, seed: str) -> Claim:
     situation = draft.situation
     if situation.rented(offer.cloud):
         name = draw(situation.seen.cluster_id, pool.key, seed, situation.taken_names)

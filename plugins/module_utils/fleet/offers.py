@@ -176,15 +176,18 @@ class _Filters:
         return (
             self._provider,
             self._lane,
-            lambda offer: not wanted.gpu_types or any(
-                requirements.is_model(one, offer.model, offer.gpu_memory_mib) for one in wanted.gpu_types
+            lambda offer: (
+                not wanted.gpu_types
+                or any(requirements.is_model(one, offer.model, offer.gpu_memory_mib) for one in wanted.gpu_types)
             ),
             lambda offer: offer.gpu_count > 0 and wanted.gpu_count in (None, offer.gpu_count),
             lambda offer: _at_least(offer.gpu_memory_mib, wanted.gpu_memory_mib),
             lambda offer: _at_least(offer.vcpus, wanted.min_vcpus),
             lambda offer: _at_least(offer.memory_mib, wanted.min_memory_mib),
             lambda offer: _at_least(offer.disk_gib, wanted.min_disk_gib),
-            lambda offer: not wanted.regions or any(region_matches(one, offer.region, offer.cloud_region) for one in wanted.regions),
+            lambda offer: (
+                not wanted.regions or any(region_matches(one, offer.region, offer.cloud_region) for one in wanted.regions)
+            ),
             lambda offer: wanted.spot_allowed or not offer.spot,
             lambda offer: True,
             lambda offer: True,

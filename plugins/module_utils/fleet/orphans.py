@@ -68,7 +68,9 @@ def adopt_running(draft: Draft, orphans: list[Orphan]) -> None:
         if orphan.case == "O2":
             claim = adopt(orphan.instance, orphan.node, draft.situation)
             draft.others.append(
-                Action("update", claim.name, "Adopted", f"{claim.cloud} {claim.instance_id} had no claim", pool=claim.pool, claim=claim)
+                Action(
+                    "update", claim.name, "Adopted", f"{claim.cloud} {claim.instance_id} had no claim", pool=claim.pool, claim=claim
+                )
             )
 
 
@@ -96,17 +98,22 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
         first = draft.sighted(f"{orphan.case}|{one.cloud}|{one.id}")
         if not situation.rented(one.cloud):
             draft.report(one.name, orphan.case, "is switched on, but not by us; it is left alone")
-        elif settings.orphan_policy == "destroy" and _old(one.created or first, draft, settings.orphan_age) and _ripe(first, draft):
-            if orphan.case == "O1" or (orphan.node is not None and _not_ready_long(orphan.node, draft)):
-                due[orphan.case].append(orphan)
-                continue
-        draft.report(one.name, orphan.case, f"{one.cloud} {one.id} has no claim")
+        elif settings.orphan_policy == "destroy" and _is_due(orphan, first, draft):
+            due[orphan.case].append(orphan)
+        else:
+            draft.report(one.name, orphan.case, f"{one.cloud} {one.id} has no claim")
     for case, found in due.items():
         if not guard.allowed(len(found), known, settings):
             draft.problems.append(guard.refusal(f"machines without a claim ({case})", len(found), known))
             continue
         for orphan in found:
             _destroy(draft, orphan, "Orphan", f"{case}: {orphan.instance.cloud} {orphan.instance.id} has no claim")
+
+
+def _is_due(orphan: Orphan, first: datetime, draft: Draft) -> bool:
+    """Old enough, seen in two runs, and with a Node that has not been Ready for long, if it has one."""
+    old = _old(orphan.instance.created or first, draft, draft.situation.settings.orphan_age)
+    return old and _ripe(first, draft) and (orphan.node is None or _not_ready_long(orphan.node, draft))
 
 
 def _destroy(draft: Draft, orphan: Orphan, reason: str, detail: str) -> None:
@@ -200,9 +207,9 @@ def remove_devices(draft: Draft) -> None:
             draft.report(device.hostname, "O10", "is online in the mesh, but no claim, machine or Node is known", target=device.id)
             continue
         first = draft.sighted(f"O9||{device.id}")
-        if device.online is False and device.last_seen is not None:
-            if _old(device.last_seen, draft, settings.orphan_age) and _ripe(first, draft):
-                due.append(device)
+        silent = device.online is False and device.last_seen is not None and _old(device.last_seen, draft, settings.orphan_age)
+        if silent and _ripe(first, draft):
+            due.append(device)
     if not guard.allowed(len(due), len(ours), settings):
         draft.problems.append(guard.refusal("mesh devices without a machine (O9)", len(due), len(ours)))
         return

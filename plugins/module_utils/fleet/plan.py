@@ -91,7 +91,9 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
     orphans.carry_over(draft)
     for cloud in draft.situation.unlisted:
         problem = draft.situation.seen.clouds[cloud].problem
-        draft.warnings.append(f"The machines of {cloud} could not be listed; nothing that needs this list is decided. {problem}".strip())
+        draft.warnings.append(
+            f"The machines of {cloud} could not be listed; nothing that needs this list is decided. {problem}".strip()
+        )
 
 
 def _blind(draft: Draft) -> bool:

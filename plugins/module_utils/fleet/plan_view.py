@@ -30,7 +30,9 @@ def summary(plan: Plan, observation: Observation) -> dict[str, t.Any]:
     now = reserved(observation.claims or ()).total.cost
     later = now + sum((action.price_hour for action in plan.actions if action.kind != "report"), Decimal(0))
     kinds = collections.Counter(action.kind for action in plan.actions)
-    reasons = collections.Counter(f"{action.kind}:{action.reason}" for action in plan.actions if action.kind in ("destroy", "report"))
+    reasons = collections.Counter(
+        f"{action.kind}:{action.reason}" for action in plan.actions if action.kind in ("destroy", "report")
+    )
     return {
         "changes": sum(kinds[kind] for kind in CHANGES),
         "actions": {kind: kinds[kind] for kind in (*CHANGES, "report")},
@@ -40,7 +42,8 @@ def summary(plan: Plan, observation: Observation) -> dict[str, t.Any]:
         "cost_day_now": print_money(per_day(now)),
         "cost_day_after": print_money(per_day(later)),
         "shortfall": [
-            {"pool": one.pool, "missing": one.missing, "reason": one.reason, "rejected": dict(one.rejected)} for one in plan.shortfall
+            {"pool": one.pool, "missing": one.missing, "reason": one.reason, "rejected": dict(one.rejected)}
+            for one in plan.shortfall
         ],
         "missing": sum(one.missing for one in plan.shortfall),
         "warnings": list(plan.warnings),
@@ -64,7 +67,9 @@ def plan_record(plan: Plan) -> dict[str, t.Any]:
     """The whole plan as JSON-safe data; claims in their stored form."""
     actions = []
     for action in plan.actions:
-        content = {name: encode(getattr(action, name)) for name in ("kind", "name", "reason", "detail", "pool", "target", "uid", "value")}
+        content = {
+            name: encode(getattr(action, name)) for name in ("kind", "name", "reason", "detail", "pool", "target", "uid", "value")
+        }
         price = str(action.price_hour)
         actions.append({**content, "price_hour": price, "claim": to_record(action.claim) if action.claim else None})
     rest = {name: encode(getattr(plan, name)) for name in ("shortfall", "warnings", "problems", "findings")}

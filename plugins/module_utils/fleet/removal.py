@@ -40,7 +40,9 @@ def choose(candidates: t.Iterable[Candidate], live: int, min_nodes: int, max_rem
     order = sorted(ranked[keep:], key=lambda one: (-one.claim.price, -one.claim.offer.gpu_count, one.idle_since, one.claim.name))
     count = len(order) if max_remove is None else max_remove
     return Removal(
-        tuple(one.claim for one in order[:count]), tuple(one.claim for one in ranked[:keep]), tuple(one.claim for one in order[count:])
+        tuple(one.claim for one in order[:count]),
+        tuple(one.claim for one in ranked[:keep]),
+        tuple(one.claim for one in order[count:]),
     )
 
 

@@ -10,7 +10,21 @@ import functools
 import typing as t
 from datetime import datetime
 
-from .model import Capability, Claim, CloudChoice, Device, Instance, InstanceState, Machine, Node, NodeClass, Observation, Pod, Pool, Wishes
+from .model import (
+    Capability,
+    Claim,
+    CloudChoice,
+    Device,
+    Instance,
+    InstanceState,
+    Machine,
+    Node,
+    NodeClass,
+    Observation,
+    Pod,
+    Pool,
+    Wishes,
+)
 from .names import Verdict, label_value, verdict
 from .recovery import Instances
 from .registration import INSTANCE_ID
@@ -32,7 +46,9 @@ class Situation:
         self.pools: tuple[Pool, ...] = tuple(sorted(wishes.pools, key=lambda pool: (-pool.weight, pool.key)))
         self.pool_by_key = {pool.key: pool for pool in self.pools}
         self.nodes: tuple[Node, ...] | None = None if seen.nodes is None else tuple(sorted(seen.nodes, key=lambda node: node.name))
-        self.devices: tuple[Device, ...] | None = None if seen.devices is None else tuple(sorted(seen.devices, key=lambda one: one.id))
+        self.devices: tuple[Device, ...] | None = (
+            None if seen.devices is None else tuple(sorted(seen.devices, key=lambda one: one.id))
+        )
 
     # ---- documents
 

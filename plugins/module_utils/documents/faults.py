@@ -1,0 +1,130 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a schema says of a wrong document, as one sentence per fault with its place and its remedy."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing as t
+
+from ..libs import lazy
+from .later import NOT_YET, NOT_YET_VALUES, REFUSED
+from .schemas import KINDS, Schema
+
+if t.TYPE_CHECKING:
+    import jsonschema
+else:
+    jsonschema = lazy("jsonschema")
+
+_TYPES = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "text",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "number": "a number",
+}
+_WORDS = {
+    dict: "a mapping",
+    list: "a list",
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "nothing",
+}
+
+
+def faults(kind: str, document: t.Mapping[str, t.Any]) -> list[str]:
+    """Every fault of the document, one sentence each, in the order of their places; empty for a good one."""
+    validator = jsonschema.Draft202012Validator(KINDS[kind])
+    errors = sorted(validator.iter_errors(document), key=lambda error: [str(step) for step in error.absolute_path])
+    return [sentence for error in errors for sentence in _sentences(kind, error)]
+
+
+def unknown_field(kind: str, path: str, name: str, known: t.Collection[str]) -> str:
+    """What to say of a field that is not known at ``path`` (dotted, without list places)."""
+    full = f"{path}.{name}" if path else name
+    plain = re.sub(r"\[\d+\]", "", full)
+    if plain in NOT_YET.get(kind, ()):
+        return f"{full}: this field is not honoured yet by this version. Remove it."
+    if plain in REFUSED:
+        return f"{full}: {REFUSED[plain]}."
+    return f"{full}: unknown field. {_suggestion(kind, plain, name, known)}"
+
+
+def dotted(steps: t.Iterable[str | int]) -> str:
+    """A place as people write it: spec.providers[0].name."""
+    text = ""
+    for step in steps:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
+    return text
+
+
+def _sentences(kind: str, error: t.Any) -> t.Iterator[str]:
+    path = dotted(error.absolute_path)
+    schema: Schema = error.schema
+    match error.validator:
+        case "additionalProperties":
+            known = schema.get("properties", {})
+            for name in sorted(set(error.instance) - set(known)):
+                yield unknown_field(kind, path, str(name), known)
+        case "required":
+            missing = [name for name in error.validator_value if name not in error.instance]
+            for name in missing:
+                if f"'{name}'" in error.message:
+                    yield f"{dotted([*error.absolute_path, name])}: this field is missing."
+        case "type":
+            wanted = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
+            hint = f" Write {schema['description']}." if "description" in schema else ""
+            words = " or ".join(_TYPES[one] for one in wanted)
+            yield f"{path or 'the document'}: {words} is needed, not {_shown(error.instance)}.{hint}"
+        case "enum" | "const":
+            yield _choice(path, error)
+        case "pattern":
+            yield f"{path}: {error.instance!r} is not {schema.get('description', 'of the right form')}."
+        case "minimum":
+            yield f"{path}: {error.instance} is too small; it must be at least {error.validator_value}."
+        case "minItems" | "minLength":
+            yield f"{path}: it must not be empty."
+        case _:
+            yield f"{path}: {error.message}."
+
+
+def _choice(path: str, error: t.Any) -> str:
+    choices = [error.validator_value] if error.validator == "const" else list(error.validator_value)
+    plain = re.sub(r"\[\d+\]", "", path)
+    if error.instance in NOT_YET_VALUES.get(plain, ()):
+        return f"{path}: {error.instance} is not honoured yet by this version. Use one of {', '.join(map(str, choices))}."
+    near = difflib.get_close_matches(str(error.instance), [str(one) for one in choices], n=1, cutoff=0.6)
+    remedy = f"Did you mean {near[0]}?" if near else f"Use {'one of ' if len(choices) > 1 else ''}{', '.join(map(str, choices))}."
+    return f"{path}: {error.instance!r} is not possible here. {remedy}"
+
+
+def _shown(value: t.Any) -> str:
+    word = _WORDS.get(type(value), type(value).__name__)
+    return f"{word} ({value!r})" if isinstance(value, (str, int, float)) and len(repr(value)) < 60 else word
+
+
+def _suggestion(kind: str, plain: str, name: str, known: t.Collection[str]) -> str:
+    elsewhere = sorted(place for place in _places(KINDS[kind]) if place.rpartition(".")[2] == name)
+    if elsewhere:
+        return f"Did you mean {elsewhere[0]}?"
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    near = near or [one for one in known if one.lower() == name.replace("_", "").replace("-", "").lower()]
+    if near:
+        return f"Did you mean {near[0]}?"
+    where = plain.rpartition(".")[0]
+    return f"Known {'in ' + where if where else 'here'}: {', '.join(sorted(known))}."
+
+
+def _places(schema: Schema, path: str = "") -> t.Iterator[str]:
+    """Dotted places of all fields of a schema."""
+    for name, inner in schema.get("properties", {}).items():
+        place = f"{path}.{name}" if path else name
+        yield place
+        yield from _places(inner, place)
+        if "items" in inner:
+            yield from _places(inner["items"], place)

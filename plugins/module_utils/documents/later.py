@@ -1,0 +1,56 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fields and values that the rules know and this version does not honour yet. They are refused by name, never accepted and ignored."""
+
+from __future__ import annotations
+
+NOT_YET: dict[str, tuple[str, ...]] = {
+    "GPUNodeClass": (
+        "spec.budget",
+        "spec.calendar",
+        "spec.wireguardConfig",
+        "spec.networking.tailscale",
+        "spec.networking.wireguard",
+        "spec.providers.bidMargin",
+        "spec.providers.spotDiscountMin",
+        "spec.limits.budget",
+        "spec.instanceRequirements.minReliability",
+        "spec.instanceRequirements.verified",
+        "spec.instanceRequirements.minCuda",
+    ),
+    "GPUNodePool": (
+        "spec.budget",
+        "spec.calendar",
+        "spec.schedule",
+        "spec.nodes",
+        "spec.replicas",
+        "spec.pack",
+        "spec.schedulers",
+        "spec.scaleUpDelay",
+        "spec.timeSlicing",
+        "spec.service",
+        "spec.idleProbe",
+        "spec.idle_probe",
+        "spec.unhealthyTimeout",
+        "spec.template.spec.service",
+        "spec.template.spec.timeSlicing",
+        "spec.disruption.budgets",
+        "spec.disruption.calendar",
+        "spec.disruption.idleProbe",
+        "spec.disruption.idle_probe",
+        "spec.disruption.expireJitter",
+        "spec.disruption.replaceCheaperPercent",
+        "spec.disruption.utilizationThreshold",
+    ),
+    "GPURequest": ("spec.wireguardConfig", "spec.budget", "spec.service"),
+}
+NOT_YET_VALUES: dict[str, tuple[str, ...]] = {
+    "spec.disruption.consolidationPolicy": ("WhenUnderutilized", "WhenEmptyOrUnderutilized"),
+    "spec.template.spec.lanes": ("takeover", "service"),
+    "spec.networking.backend": ("wireguard", "kubespan"),
+}
+REFUSED: dict[str, str] = {
+    "spec.tailscaleConfig.hostname": "the host name of a machine is always its own name; leave this out",
+    "spec.template.spec.ephemeralTaint": "name the taint tgp.io/ephemeral in template.spec.taints to choose its effect yourself",
+}

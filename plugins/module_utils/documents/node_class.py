@@ -1,0 +1,189 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A GPUNodeClass document, valid by its schema, as the model's NodeClass."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import typing as t
+from decimal import Decimal
+from urllib.parse import urlsplit
+
+from ..fleet.cloud_names import canonical_cloud
+from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass
+from .faults import unknown_field
+from .reading import Reader, secret_ref
+from .schemas import CLOUD_SETTINGS
+
+OWN_MACHINES = "webhook"
+Spec = t.Mapping[str, t.Any]
+
+
+def node_class(document: Spec, reader: Reader, clouds: t.Collection[str], machines: t.Sequence[Machine]) -> NodeClass:
+    """The class. ``clouds``: those this version can rent from; ``machines``: own machines for an entry that lists none."""
+    spec: Spec = document["spec"]
+    choices = _choices(spec["providers"], reader, clouds, machines)
+    needs: Spec = spec.get("instanceRequirements", {})
+    limits: Spec = spec.get("limits", {})
+    talos: Spec = spec.get("talosConfig", {})
+    path = "spec.instanceRequirements"
+    models = [reader.model(name, f"{path}.gpuTypes[{place}]") for place, name in enumerate(needs.get("gpuTypes", ()))]
+    disk = reader.mib(needs.get("minDisk"), f"{path}.minDisk")
+    cost = reader.money(limits.get("maxHourlyCost"), "spec.limits.maxHourlyCost")
+    template = template_text(talos, reader)
+    mesh = mesh_choice(spec, choices, reader)
+    for field, what in (("maxNodes", "the number of machines"), ("maxHourlyCost", "what they cost together")):
+        if field not in limits:
+            reader.warn(f"spec.limits.{field}", f"is not set, so {what} is not limited.")
+    return NodeClass(
+        name=document["metadata"]["name"],
+        clouds=choices,
+        template=template,
+        template_ref=secret_ref(talos.get("templateRef")),
+        talos_image=talos.get("image", ""),
+        mesh=mesh,
+        gpu_types=tuple(one for one in models if one),
+        gpu_memory_mib=reader.mib(needs.get("minGpuMemory"), f"{path}.minGpuMemory"),
+        gpu_count=needs.get("gpuCount"),
+        min_vcpus=needs.get("minVcpus"),
+        min_memory_mib=reader.mib(needs.get("minMemory"), f"{path}.minMemory"),
+        min_disk_gib=None if disk is None else -(-disk // 1024),
+        regions=tuple(needs.get("regions", ())),
+        spot_allowed=needs.get("spotAllowed", False),
+        max_nodes=limits.get("maxNodes"),
+        max_hourly_cost=cost,
+        resources=dict(limits.get("resources", {})),
+        strategy=spec.get("strategy", "weighted"),
+        generation=fingerprint([talos, template, spec.get("tailscaleConfig"), mesh.backend]),
+    )
+
+
+def fingerprint(content: t.Any) -> str:
+    """A short hash of JSON-like data, the same for the same content."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def template_text(talos: Spec, reader: Reader) -> str | None:
+    """The template itself, if it is inline or in a file. More than one source is a fault."""
+    given = [name for name in ("machineConfigTemplate", "templateRef", "machineConfigTemplateFile") if name in talos]
+    if len(given) > 1:
+        reader.fault("spec.talosConfig", f"{' and '.join(given)} exclude each other. Keep one of them.")
+    name = talos.get("machineConfigTemplateFile")
+    if name is None:
+        text: str | None = talos.get("machineConfigTemplate")
+        return text
+    file = pathlib.Path(reader.source.rpartition("#")[0] or reader.source).parent / pathlib.Path(name).expanduser()
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reader.fault("spec.talosConfig.machineConfigTemplateFile", f"{file} cannot be read: {error}.")
+        return None
+
+
+def mesh_choice(spec: Spec, choices: t.Sequence[CloudChoice], reader: Reader) -> MeshChoice:
+    """The mesh. Without a word about it, rented machines use tailscale and a class of own machines only uses none."""
+    wish: Spec = spec.get("tailscaleConfig", {})
+    rents = any(choice.cloud != OWN_MACHINES for choice in choices)
+    default = "tailscale" if wish or rents else "none"
+    backend = spec.get("networking", {}).get("backend", default)
+    if backend == "none" and wish:
+        reader.fault("spec.tailscaleConfig", "has no effect with networking.backend none. Remove one of the two.")
+    return MeshChoice(
+        backend=backend,
+        tags=tuple(wish.get("tags", ())),
+        ephemeral=wish.get("ephemeral", True),
+        accept_routes=wish.get("acceptRoutes", False),
+        advertise_routes=reader.networks(wish.get("advertiseRoutes", ()), "spec.tailscaleConfig.advertiseRoutes"),
+    )
+
+
+def _choices(
+    providers: t.Sequence[Spec], reader: Reader, clouds: t.Collection[str], machines: t.Sequence[Machine]
+) -> tuple[CloudChoice, ...]:
+    found: dict[str, CloudChoice] = {}
+    for place, entry in enumerate(providers):
+        path = f"spec.providers[{place}]"
+        cloud = reader.cloud(entry["name"], f"{path}.name")
+        if cloud is None:
+            continue
+        if cloud in found:
+            reader.fault(path, f"{cloud} is listed twice.")
+        if cloud not in clouds and entry.get("enabled", True):
+            reader.warn(
+                path, f"this version cannot rent from {cloud} yet; it is passed over. It can rent from {', '.join(clouds)}."
+            )
+        found[cloud] = CloudChoice(
+            cloud=cloud,
+            priority=entry.get("priority", 0),
+            enabled=entry.get("enabled", True),
+            credentials=secret_ref(entry.get("credentialsRef")),
+            machines=_machines(cloud, entry, path, reader, machines),
+            settings=_settings(cloud, entry.get("settings", {}), f"{path}.settings", reader),
+        )
+    if found and not any(choice.enabled and choice.cloud in clouds for choice in found.values()):
+        reader.fault("spec.providers", f"none is enabled that this version can rent from. It can rent from {', '.join(clouds)}.")
+    return tuple(found.values())
+
+
+def _settings(cloud: str, settings: Spec, path: str, reader: Reader) -> dict[str, t.Any]:
+    known = CLOUD_SETTINGS.get(cloud, {})
+    for name, value in settings.items():
+        if name not in known:
+            text = (
+                unknown_field("GPUNodeClass", path, name, known)
+                if known
+                else f"{path}.{name}: {cloud} takes no settings in this version."
+            )
+            reader.fault(*t.cast("tuple[str, str]", tuple(text.split(": ", 1))))
+        elif "enum" in known[name] and value not in known[name]["enum"]:
+            reader.fault(f"{path}.{name}", f"{value!r} is not possible here. Use one of {', '.join(known[name]['enum'])}.")
+        elif "enum" not in known[name] and (not isinstance(value, str) or not value):
+            reader.fault(f"{path}.{name}", "text is needed.")
+    return dict(settings)
+
+
+def _machines(cloud: str, entry: Spec, path: str, reader: Reader, given: t.Sequence[Machine]) -> tuple[Machine, ...]:
+    listed = [
+        (f"{path}.{word}[{place}]", one) for word in ("machines", "nodeGroups") for place, one in enumerate(entry.get(word, ()))
+    ]
+    if cloud != OWN_MACHINES:
+        if listed:
+            reader.fault(path, f"machines are for {OWN_MACHINES} only; {cloud} has its own. Remove them.")
+        return ()
+    found: dict[str, Machine] = {}
+    for place, one in listed:
+        machine = _machine(one, place, reader)
+        if machine.name in found:
+            reader.fault(f"{place}.name", f"{machine.name} is listed twice.")
+        found[machine.name] = machine
+    if not listed and not given:
+        reader.fault(
+            path, "no machines are listed. Give machines (or nodeGroups), or the *_GPU_COUNT variables of the environment."
+        )
+    return tuple(found.values()) or tuple(given)
+
+
+def _machine(one: Spec, path: str, reader: Reader) -> Machine:
+    for field in ("scaleUpEndpoint", "scaleDownEndpoint", "statusEndpoint"):
+        if field in one and (urlsplit(one[field]).scheme not in ("http", "https") or not urlsplit(one[field]).netloc):
+            reader.fault(f"{path}.{field}", f"{one[field]!r} is not an http or https address.")
+    return Machine(
+        name=one["name"],
+        gpu_count=one["gpuCount"],
+        scale_up_endpoint=one["scaleUpEndpoint"],
+        scale_down_endpoint=one["scaleDownEndpoint"],
+        gpu_type=(reader.model(one["gpuType"], f"{path}.gpuType") or "") if "gpuType" in one else "",
+        gpu_memory_mib=one.get("gpuMemoryMib"),
+        node_name=one.get("nodeName", ""),
+        status_endpoint=one.get("statusEndpoint", ""),
+        hourly_cost=reader.money(one.get("hourlyCost"), f"{path}.hourlyCost") or Decimal(0),
+        region=one.get("region", ""),
+    )
+
+
+def is_own(entry: Spec) -> bool:
+    """Whether a providers entry stands for own machines."""
+    return canonical_cloud(str(entry.get("name"))) == OWN_MACHINES

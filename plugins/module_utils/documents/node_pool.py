@@ -1,0 +1,150 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A GPUNodePool document, valid by its schema, as the model's Pool; and a GPURequest as a pool of one with a class of its own."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..fleet import requirements as words
+from ..fleet.model import CloudChoice, Lane, Machine, NodeClass, Pool, Requirement
+from .node_class import OWN_MACHINES, fingerprint, mesh_choice, template_text
+from .reading import Reader, secret_ref, taints
+
+REQUEST_NAMESPACE = "tgp-system"
+REQUEST_CLASS = "request-"
+Spec = t.Mapping[str, t.Any]
+
+
+def node_pool(
+    document: Spec, reader: Reader, classes: t.Mapping[str, NodeClass], broken: t.Collection[str], namespace: str
+) -> Pool:
+    """The pool. ``broken``: names of classes that have faults of their own; ``namespace`` is that of a document which names none."""
+    spec: Spec = document["spec"]
+    template: Spec = spec.get("template", {})
+    inner: Spec = template.get("spec", {})
+    meta: Spec = template.get("metadata", {})
+    limits: Spec = spec.get("limits", {})
+    end: Spec = spec.get("disruption", {})
+    name = spec["nodeClassRef"]["name"]
+    if name not in classes and name not in broken:
+        known = f"Known are {', '.join(sorted(classes))}." if classes else "No GPUNodeClass was given."
+        reader.fault("spec.nodeClassRef.name", f"there is no class {name!r}. {known}")
+    price = reader.money(spec.get("maxHourlyPrice"), "spec.maxHourlyPrice")
+    cost = classes[name].max_hourly_cost if name in classes else None
+    if price is not None and cost is not None and price > cost:
+        reader.warn("spec.maxHourlyPrice", f"{price} is above the class's maxHourlyCost {cost}; no machine can cost that much.")
+    if "maxNodes" in limits and limits["maxNodes"] < spec.get("minNodes", 0):
+        reader.fault("spec.minNodes", f"{spec['minNodes']} is above limits.maxNodes {limits['maxNodes']}.")
+    policy = end.get("consolidationPolicy", "WhenIdle")
+    return Pool(
+        namespace=document["metadata"].get("namespace", namespace),
+        name=document["metadata"]["name"],
+        node_class=name,
+        requirements=_requirements(inner.get("requirements", ()), reader),
+        taints=taints(inner.get("taints", ())),
+        startup_taints=taints(inner.get("startupTaints", ())),
+        labels=dict(meta.get("labels", {})),
+        annotations=dict(meta.get("annotations", {})),
+        lanes=tuple(Lane(one) for one in inner.get("lanes", ())),
+        max_hourly_price=price,
+        max_nodes=limits.get("maxNodes"),
+        resources=dict(limits.get("resources", {})),
+        min_nodes=spec.get("minNodes", 0),
+        weight=spec.get("weight", 0),
+        consolidate_after=reader.duration_or_never(end.get("consolidateAfter"), "spec.disruption.consolidateAfter", 600),
+        consolidation_policy="WhenIdle" if policy == "WhenEmpty" else policy,
+        expire_after=reader.duration_or_never(end.get("expireAfter"), "spec.disruption.expireAfter", None),
+        termination_grace=reader.duration(spec.get("terminationGracePeriod"), "spec.terminationGracePeriod", 600),
+        drain_timeout=reader.duration(spec.get("drainTimeout"), "spec.drainTimeout", 600),
+        min_age=reader.duration(end.get("minAge"), "spec.disruption.minAge", 600),
+        registration_timeout=reader.duration_or_never(spec.get("registrationTimeout"), "spec.registrationTimeout", None),
+        idle_mode=end.get("idleMode", "workload"),
+        gpu_wait=spec.get("gpuWait", "all"),
+        generation=fingerprint([inner, meta]),
+    )
+
+
+def request(
+    document: Spec, reader: Reader, clouds: t.Collection[str], machines: t.Sequence[Machine] = ()
+) -> tuple[NodeClass, Pool]:
+    """A GPURequest: exactly one machine, from ``provider`` or from any cloud this version can rent from (and ``machines``)."""
+    spec: Spec = document["spec"]
+    name = document["metadata"]["name"]
+    talos: Spec = spec.get("talosConfig", {})
+    cloud = reader.cloud(spec["provider"], "spec.provider") if "provider" in spec else ""
+    if cloud and cloud not in clouds:
+        reader.fault("spec.provider", f"this version cannot rent from {cloud}. It can rent from {', '.join(clouds)}.")
+    if "credentialsRef" in spec and not cloud:
+        reader.fault("spec.credentialsRef", "is the key of one cloud, so provider must name it.")
+    credentials = secret_ref(spec.get("credentialsRef"))
+    if cloud == OWN_MACHINES and not machines:
+        reader.fault("spec.provider", "no own machines are configured. Give node groups.")
+    choices = tuple(
+        CloudChoice(one, credentials=credentials, machines=tuple(machines) if one == OWN_MACHINES else ())
+        for one in ([cloud] if cloud else clouds)
+        if one != OWN_MACHINES or machines
+    )
+    model = reader.model(spec["gpuType"], "spec.gpuType")
+    template = template_text(talos, reader)
+    price = reader.money(spec.get("maxHourlyPrice"), "spec.maxHourlyPrice")
+    if price is None and "maxHourlyPrice" not in spec:
+        reader.warn("spec.maxHourlyPrice", "is not set, so what the machine costs is not limited.")
+    mesh = mesh_choice(spec, choices, reader)
+    node_class = NodeClass(
+        name=REQUEST_CLASS + name,
+        clouds=choices,
+        template=template,
+        template_ref=secret_ref(talos.get("templateRef")),
+        talos_image=talos.get("image", ""),
+        mesh=mesh,
+        gpu_types=(model,) if model else (),
+        gpu_count=spec.get("gpuCount"),
+        regions=(spec["region"],) if "region" in spec else (),
+        spot_allowed=spec.get("spot", False),
+        max_nodes=1,
+        generation=fingerprint([talos, template, spec.get("tailscaleConfig")]),
+    )
+    pool = Pool(
+        namespace=REQUEST_NAMESPACE,
+        name=name,
+        node_class=node_class.name,
+        max_hourly_price=price,
+        expire_after=reader.duration_or_never(spec.get("maxLifetime"), "spec.maxLifetime", None),
+        consolidate_after=reader.duration_or_never(spec.get("idleTimeout"), "spec.idleTimeout", None),
+        request=True,
+        cloud=cloud or "",
+        generation=fingerprint([name]),
+    )
+    return node_class, pool
+
+
+def _requirements(entries: t.Sequence[Spec], reader: Reader) -> tuple[Requirement, ...]:
+    return tuple(_requirement(one, f"spec.template.spec.requirements[{place}]", reader) for place, one in enumerate(entries))
+
+
+def _requirement(entry: Spec, path: str, reader: Reader) -> Requirement:
+    key, operator, values = entry["key"], entry["operator"], list(entry.get("values", ()))
+    if operator in ("Exists", "DoesNotExist") and values:
+        reader.fault(f"{path}.values", f"{operator} takes no values.")
+    elif operator in ("In", "NotIn") and not values:
+        reader.fault(f"{path}.values", f"{operator} needs at least one value.")
+    elif operator in words.NUMBER_OPERATORS:
+        _number(key, operator, values, path, reader)
+    elif key == words.GPU_TYPE:
+        values = [reader.model(one, f"{path}.values[{place}]") or one for place, one in enumerate(values)]
+    elif key == words.PROVIDER:
+        values = [reader.cloud(one, f"{path}.values[{place}]") or one for place, one in enumerate(values)]
+    return Requirement(key, operator, tuple(values))
+
+
+def _number(key: str, operator: str, values: t.Sequence[str], path: str, reader: Reader) -> None:
+    if key not in words.NUMBER_KEYS:
+        reader.fault(
+            f"{path}.operator", f"{operator} compares numbers; {key} is none. Use one of {', '.join(words.SET_OPERATORS)}."
+        )
+    elif len(values) != 1:
+        reader.fault(f"{path}.values", f"{operator} needs exactly one value.")
+    elif not (values[0].isascii() and values[0].replace(".", "", 1 if key == words.RELIABILITY else 0).isdigit()):
+        reader.fault(f"{path}.values[0]", f"{values[0]!r} is not a whole number of zero or more.")

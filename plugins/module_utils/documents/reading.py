@@ -1,0 +1,104 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Single values of documents, read with their meaning. A fault is noted with its place; reading goes on, so that all are found."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+from decimal import Decimal
+
+from ..errors import InvalidInput
+from ..fleet import gpus
+from ..fleet.cloud_names import canonical_cloud, cloud_suggestions, known_clouds
+from ..fleet.durations import parse_duration
+from ..fleet.model import SecretRef, Taint
+from ..fleet.money import parse_money
+
+_AMOUNT = re.compile(r"(\d+)\s*(Ki|Mi|Gi|Ti|MiB|GiB|TiB)?")
+_MIB = {"Mi": 1, "MiB": 1, "Gi": 1024, "GiB": 1024, "Ti": 1024 * 1024, "TiB": 1024 * 1024}
+_T = t.TypeVar("_T")
+
+
+class Reader:
+    """Collects the faults and warnings of one document. ``source`` says where it came from."""
+
+    def __init__(self, source: str, problems: list[str], warnings: list[str]) -> None:
+        self.source = source
+        self._problems = problems
+        self._warnings = warnings
+
+    def fault(self, path: str, sentence: str) -> None:
+        self._problems.append(f"{self.source}: {path}: {sentence}")
+
+    def warn(self, path: str, sentence: str) -> None:
+        self._warnings.append(f"{self.source}: {path}: {sentence}")
+
+    def _read(self, path: str, read: t.Callable[[], _T], instead: _T) -> _T:
+        try:
+            return read()
+        except InvalidInput as error:
+            self.fault(path, str(error))
+            return instead
+
+    def money(self, value: t.Any, path: str) -> Decimal | None:
+        """Dollars; None when not given or not possible."""
+        return None if value is None else self._read(path, lambda: parse_money(value), None)
+
+    def duration(self, value: t.Any, path: str, default: int) -> int:
+        """Seconds."""
+        read = self.duration_or_never(value, path, default, never=False)
+        return default if read is None else read
+
+    def duration_or_never(self, value: t.Any, path: str, default: int | None, *, never: bool = True) -> int | None:
+        """Seconds, None for Never."""
+        return default if value is None else self._read(path, lambda: parse_duration(value, never=never), default)
+
+    def mib(self, value: t.Any, path: str) -> int | None:
+        """MiB of a number (GiB) or of text with a unit."""
+        if value is None:
+            return None
+        match = _AMOUNT.fullmatch(str(value).strip())
+        if match is None or match[2] == "Ki" or int(match[1]) == 0:
+            self.fault(path, f"{value!r} is not an amount of memory. Write GiB as a number, or text like 24Gi or 24576Mi.")
+            return None
+        return int(match[1]) * _MIB[match[2] or "Gi"]
+
+    def cloud(self, name: str, path: str) -> str | None:
+        """The canonical name of a cloud."""
+        found = canonical_cloud(name)
+        if found is None:
+            near = cloud_suggestions(name)
+            known = f"Known are {', '.join(known_clouds())}."
+            self.fault(path, f"there is no cloud {name!r}. {f'Did you mean {near[0]}?' if near else known}")
+        return found
+
+    def model(self, name: str, path: str) -> str | None:
+        """A GPU model people ask for: the canonical name, with the memory size if they named one."""
+        wanted = gpus.parse(name)
+        if wanted is not None:
+            return wanted.model if wanted.memory_mib is None else name
+        near = gpus.suggestions(name)
+        self.fault(path, f"{name!r} is no GPU model we know. {f'Did you mean {near[0]}?' if near else 'Example: RTX4090.'}")
+        return None
+
+    def networks(self, values: t.Sequence[str], path: str) -> tuple[str, ...]:
+        """Networks in CIDR form."""
+        for place, value in enumerate(values):
+            try:
+                ipaddress.ip_network(value)
+            except ValueError as error:
+                self.fault(f"{path}[{place}]", f"{error}. Write a network like 10.0.0.0/24.")
+        return tuple(values)
+
+
+def secret_ref(value: t.Mapping[str, str] | None) -> SecretRef | None:
+    """A reference to a key of a Secret; its namespace is tgp-system unless said."""
+    return None if value is None else SecretRef(value["name"], value["key"], value.get("namespace", "tgp-system"))
+
+
+def taints(values: t.Sequence[t.Mapping[str, str]]) -> tuple[Taint, ...]:
+    """Taints in the order given."""
+    return tuple(Taint(one["key"], one.get("value", ""), one["effect"]) for one in values)

@@ -1,0 +1,264 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The three kinds of documents as JSON Schemas (draft 2020-12): what may stand where, and of which form.
+
+They are the one description: input is validated by them, ``schemas/*.schema.json`` are written from them (:func:`write`). Meaning (known
+models, prices that fit, references) is checked afterwards by ``parse``.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+from ..fleet.requirements import KEYS, OPERATORS
+
+Schema = dict[str, t.Any]
+
+API_VERSION = "tgp.io/v1"
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+LANES = ("talos", "kubelet")
+STRATEGIES = ("weighted", "cheapest", "priority")
+POLICIES = ("WhenIdle", "WhenEmpty", "Never")
+BACKENDS = ("tailscale", "none")
+IDLE_MODES = ("workload", "gpu", "all")
+GPU_WAITS = ("all", "any", "none")
+CLOUD_SETTINGS: dict[str, Schema] = {
+    "lambda": {
+        "sshKey": {"type": "string", "minLength": 1, "description": "name of an SSH key of the account"},
+        "imageFamily": {"type": "string", "minLength": 1, "description": "family of the operating system image"},
+    },
+    "webhook": {
+        "payload": {"enum": ["none", "body"], "description": "what the power service is sent when a machine is switched on"}
+    },
+}
+
+
+def _object(properties: Schema, required: t.Sequence[str] = (), description: str = "") -> Schema:
+    schema: Schema = {"type": "object", "additionalProperties": False, "properties": properties}
+    if required:
+        schema["required"] = list(required)
+    return {**schema, "description": description} if description else schema
+
+
+def _list(items: Schema, at_least: int = 0, description: str = "") -> Schema:
+    schema: Schema = {"type": "array", "items": items}
+    if at_least:
+        schema["minItems"] = at_least
+    return {**schema, "description": description} if description else schema
+
+
+def _said(schema: Schema, description: str) -> Schema:
+    return {**schema, "description": description}
+
+
+_TEXT: Schema = {"type": "string", "minLength": 1}
+_YES_NO: Schema = {"type": "boolean"}
+_COUNT: Schema = {"type": "integer", "minimum": 0}
+_POSITIVE: Schema = {"type": "integer", "minimum": 1}
+_MONEY: Schema = {"type": ["string", "integer"], "description": 'dollars in quotes, for example "2.0"'}
+_DURATION: Schema = {"type": ["string", "integer"], "description": "a duration like 90s, 10m or 1h30m, or seconds"}
+_DURATION_OR_NEVER: Schema = {
+    "type": ["string", "integer"],
+    "description": 'a duration like 90s, 10m or 1h30m, seconds, or "Never"',
+}
+_AMOUNT: Schema = {"type": ["string", "integer"], "description": "GiB, or text with a unit like 24Gi or 24576Mi"}
+_STRINGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+_NAME: Schema = {
+    "type": "string",
+    "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+    "description": "at most 63 lower-case letters, digits and dashes, a letter or digit at both ends",
+}
+_GPU_COUNTS: Schema = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
+_SERVER_FIELDS: Schema = {  # written by the Kubernetes API; they say nothing to us, but exported objects carry them
+    "uid": {"type": "string"},
+    "resourceVersion": {"type": "string"},
+    "generation": {"type": "integer"},
+    "creationTimestamp": {},
+    "managedFields": {"type": "array"},
+}
+_SECRET_REF = _object(
+    {"name": _TEXT, "key": _TEXT, "namespace": _said(_TEXT, "tgp-system without it")},
+    ("name", "key"),
+    "a key of a Kubernetes Secret",
+)
+_TAINT = _object(
+    {"key": _TEXT, "value": {"type": "string"}, "effect": {"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]}},
+    ("key", "effect"),
+)
+_MACHINE = _object(
+    {
+        "name": _NAME,
+        "gpuCount": _POSITIVE,
+        "gpuType": _TEXT,
+        "gpuMemoryMib": _POSITIVE,
+        "nodeName": _said(_TEXT, "the name of its Node, if it is not the machine's"),
+        "scaleUpEndpoint": _said(_TEXT, "URL that switches it on"),
+        "scaleDownEndpoint": _said(_TEXT, "URL that switches it off"),
+        "statusEndpoint": _said(_TEXT, "URL that tells its state"),
+        "hourlyCost": _MONEY,
+        "region": _TEXT,
+    },
+    ("name", "gpuCount", "scaleUpEndpoint", "scaleDownEndpoint"),
+    "an own machine behind power webhooks",
+)
+_PROVIDER = _object(
+    {
+        "name": _said(_TEXT, "a cloud: lambda, webhook ...; usual other spellings are understood"),
+        "priority": _said(_COUNT, "lower is tried first; how strictly depends on strategy"),
+        "enabled": _YES_NO,
+        "credentialsRef": _SECRET_REF,
+        "settings": {"type": "object", "description": "the cloud's own options"},
+        "machines": _list(_MACHINE, description="own machines (webhook)"),
+        "nodeGroups": _list(_MACHINE, description="another word for machines"),
+    },
+    ("name",),
+)
+_TALOS = _object(
+    {
+        "image": _said(_TEXT, "Talos installer image"),
+        "machineConfigTemplate": _said(_TEXT, "the machine configuration as text with variables"),
+        "templateRef": _SECRET_REF,
+        "machineConfigTemplateFile": _said(_TEXT, "path of a file with the template, relative to this document"),
+    }
+)
+_TAILSCALE = _object(
+    {
+        "tags": _list({"type": "string", "pattern": "^tag:[a-zA-Z][a-zA-Z0-9-]*$", "description": 'a tag like "tag:gpu"'}),
+        "ephemeral": _YES_NO,
+        "acceptRoutes": _YES_NO,
+        "advertiseRoutes": _list(_said(_TEXT, "a network like 10.0.0.0/24")),
+    }
+)
+_REQUIREMENT = _object(
+    {"key": {"enum": list(KEYS)}, "operator": {"enum": list(OPERATORS)}, "values": _list({"type": "string"})}, ("key", "operator")
+)
+
+
+def _document(kind: str, metadata: Schema, spec: Schema, title: str) -> Schema:
+    properties = {
+        "apiVersion": {"const": API_VERSION},
+        "kind": {"const": kind},
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"type": "object", "description": "written by others; not read"},
+    }
+    return {"$schema": DRAFT, "title": title, **_object(properties, ("apiVersion", "kind", "metadata", "spec"))}
+
+
+def _metadata(*, namespaced: bool) -> Schema:
+    own = {"name": _NAME, "labels": _STRINGS, "annotations": _STRINGS, **_SERVER_FIELDS}
+    return _object({**own, "namespace": _NAME} if namespaced else own, ("name",))
+
+
+NODE_CLASS = _document(
+    "GPUNodeClass",
+    _metadata(namespaced=False),
+    _object(
+        {
+            "providers": _list(_PROVIDER, 1),
+            "talosConfig": _TALOS,
+            "tailscaleConfig": _TAILSCALE,
+            "networking": _object({"backend": {"enum": list(BACKENDS)}}),
+            "instanceRequirements": _object(
+                {
+                    "gpuTypes": _list(_TEXT),
+                    "gpuCount": _POSITIVE,
+                    "minGpuMemory": _said(_AMOUNT, "per GPU: GiB, or text with a unit like 24Gi"),
+                    "minVcpus": _POSITIVE,
+                    "minMemory": _AMOUNT,
+                    "minDisk": _AMOUNT,
+                    "regions": _list(_TEXT),
+                    "spotAllowed": _YES_NO,
+                }
+            ),
+            "limits": _object({"maxNodes": _COUNT, "maxHourlyCost": _MONEY, "resources": _GPU_COUNTS}),
+            "strategy": {"enum": list(STRATEGIES)},
+        },
+        ("providers",),
+    ),
+    "Where GPU machines come from, with which credentials, within which limits",
+)
+
+NODE_POOL = _document(
+    "GPUNodePool",
+    _metadata(namespaced=True),
+    _object(
+        {
+            "nodeClassRef": _object({"kind": {"const": "GPUNodeClass"}, "name": _TEXT}, ("name",)),
+            "template": _object(
+                {
+                    "metadata": _object({"labels": _STRINGS, "annotations": _STRINGS}),
+                    "spec": _object(
+                        {
+                            "requirements": _list(_REQUIREMENT),
+                            "taints": _list(_TAINT),
+                            "startupTaints": _list(_TAINT),
+                            "lanes": _list({"enum": list(LANES)}, description="how a machine may become a node, best first"),
+                        }
+                    ),
+                }
+            ),
+            "maxHourlyPrice": _said(_MONEY, 'dollars per hour for one machine, in quotes, for example "2.0"'),
+            "weight": _COUNT,
+            "minNodes": _COUNT,
+            "limits": _object({"maxNodes": _COUNT, "resources": _GPU_COUNTS}),
+            "disruption": _object(
+                {
+                    "consolidationPolicy": {"enum": list(POLICIES)},
+                    "consolidateAfter": _DURATION_OR_NEVER,
+                    "expireAfter": _DURATION_OR_NEVER,
+                    "minAge": _DURATION,
+                    "idleMode": _said({"enum": list(IDLE_MODES)}, "which pods keep a node busy"),
+                }
+            ),
+            "drainTimeout": _DURATION,
+            "registrationTimeout": _DURATION,
+            "terminationGracePeriod": _DURATION,
+            "gpuWait": _said({"enum": list(GPU_WAITS)}, "how many of its GPUs a node must show to be usable"),
+        },
+        ("nodeClassRef",),
+    ),
+    "Which machines are wanted, what they may cost each, and when they go",
+)
+
+REQUEST = _document(
+    "GPURequest",
+    _metadata(namespaced=False),
+    _object(
+        {
+            "provider": _said(_TEXT, "one cloud; without it all that this version can rent from"),
+            "credentialsRef": _SECRET_REF,
+            "gpuType": _TEXT,
+            "gpuCount": _POSITIVE,
+            "region": _TEXT,
+            "maxHourlyPrice": _MONEY,
+            "maxLifetime": _DURATION_OR_NEVER,
+            "idleTimeout": _DURATION_OR_NEVER,
+            "spot": _YES_NO,
+            "talosConfig": _TALOS,
+            "tailscaleConfig": _TAILSCALE,
+        },
+        ("gpuType",),
+    ),
+    "One machine",
+)
+
+KINDS: dict[str, Schema] = {"GPUNodeClass": NODE_CLASS, "GPUNodePool": NODE_POOL, "GPURequest": REQUEST}
+
+
+def text(kind: str) -> str:
+    """The schema of a kind as it is shipped."""
+    return json.dumps(KINDS[kind], indent=2, ensure_ascii=False) + "\n"
+
+
+def write(folder: str | pathlib.Path) -> list[pathlib.Path]:
+    """Write all schemas to ``folder`` and return the files."""
+    written = []
+    for kind in KINDS:
+        path = pathlib.Path(folder) / f"{kind.lower()}.schema.json"
+        path.write_text(text(kind), encoding="utf-8")
+        written.append(path)
+    return written
