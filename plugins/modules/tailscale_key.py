@@ -52,7 +52,7 @@ extends_documentation_fragment:
   - tgp.gpu.tailscale
   - tgp.gpu.attributes
 notes:
-  - RV(keys[].key) is a secret. Put C(no_log=true) on the task and hand the value on without writing it anywhere.
+  - RV(tailscale_keys[].key) is a secret. Put C(no_log=true) on the task and hand the value on without writing it anywhere.
 seealso:
   - module: tgp.gpu.tailscale_device
 """
@@ -72,7 +72,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-keys:
+tailscale_keys:
   description: One entry per node; with O(state=absent) one per revoked key.
   type: list
   elements: dict
@@ -148,7 +148,9 @@ def run(task: Task) -> dict:
     finally:
         mesh.close()
     problems = [f"{one['node'] or one['id']}: {one['error']}" for one in keys if one["error"]]
-    result = dict(changed=any(one["status"] in ("made", "removed") for one in keys), keys=keys, _reveal=["keys"])
+    result = dict(
+        changed=any(one["status"] in ("made", "removed") for one in keys), tailscale_keys=keys, _reveal=["tailscale_keys"]
+    )
     if task.diff_mode:
         result["diff"] = key_difference(keys)
     if problems:

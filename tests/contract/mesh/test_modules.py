@@ -23,7 +23,7 @@ def documented(module: t.Any, name: str) -> set[str]:
 
 def joined(place: Place, *names: str) -> list[str]:
     made = place.run(tailscale_key, nodes=list(names), tags=TAGS)
-    return [place.tailnet.join(one["key"], one["node"]).node_id for one in made["keys"]]
+    return [place.tailnet.join(one["key"], one["node"]).node_id for one in made["tailscale_keys"]]
 
 
 # ---- tailscale_key
@@ -31,12 +31,12 @@ def joined(place: Place, *names: str) -> list[str]:
 
 def test_keys_are_made_once_for_many_nodes(place: Place) -> None:
     first = place.run(tailscale_key, nodes=[ONE, TWO, ONE], tags=TAGS)
-    assert first["changed"] and [one["node"] for one in first["keys"]] == [ONE, TWO]
-    assert all(one["key"].startswith("tskey-auth-") and one["status"] == "made" for one in first["keys"])
-    assert set(first["keys"][0]) == documented(tailscale_key, "keys")
+    assert first["changed"] and [one["node"] for one in first["tailscale_keys"]] == [ONE, TWO]
+    assert all(one["key"].startswith("tskey-auth-") and one["status"] == "made" for one in first["tailscale_keys"])
+    assert set(first["tailscale_keys"][0]) == documented(tailscale_key, "tailscale_keys")
     again = place.run(tailscale_key, nodes=[ONE, TWO], tags=TAGS)
-    assert not again["changed"] and [(one["key"], one["status"]) for one in again["keys"]] == [(None, "exists")] * 2
-    assert [one["id"] for one in again["keys"]] == [one["id"] for one in first["keys"]]
+    assert not again["changed"] and [(one["key"], one["status"]) for one in again["tailscale_keys"]] == [(None, "exists")] * 2
+    assert [one["id"] for one in again["tailscale_keys"]] == [one["id"] for one in first["tailscale_keys"]]
 
 
 def test_revealed_key_really_lets_a_machine_in(place: Place) -> None:
@@ -45,8 +45,8 @@ def test_revealed_key_really_lets_a_machine_in(place: Place) -> None:
 
 
 def test_renew_replaces(place: Place) -> None:
-    old = place.run(tailscale_key, nodes=[ONE], tags=TAGS)["keys"][0]
-    new = place.run(tailscale_key, nodes=[ONE], tags=TAGS, renew=True)["keys"][0]
+    old = place.run(tailscale_key, nodes=[ONE], tags=TAGS)["tailscale_keys"][0]
+    new = place.run(tailscale_key, nodes=[ONE], tags=TAGS, renew=True)["tailscale_keys"][0]
     assert [key.id for key in place.tailnet.live_keys()] == [new["id"]] and new["id"] != old["id"]
 
 
@@ -59,30 +59,30 @@ def test_used_or_expired_key_counts_as_none(place: Place) -> None:
 
 def test_key_check_mode_and_diff(place: Place) -> None:
     plan = place.run(tailscale_key, nodes=[ONE], tags=TAGS, check=True, diff=True)
-    assert plan["changed"] and plan["keys"][0]["key"] is None and place.tailnet.live_keys() == []
+    assert plan["changed"] and plan["tailscale_keys"][0]["key"] is None and place.tailnet.live_keys() == []
     assert plan["diff"] == {"before": {}, "after": {f"tgp {ONE}": "a new key"}}
     place.run(tailscale_key, nodes=[ONE], tags=TAGS)
     gone = place.run(tailscale_key, state="absent", nodes=[ONE], check=True, diff=True)
     assert gone["changed"] and len(place.tailnet.live_keys()) == 1
     assert list(gone["diff"]["before"]) == [f"tgp {ONE}"] and gone["diff"]["after"] == {}
     real = place.run(tailscale_key, nodes=[TWO], tags=TAGS, diff=True)
-    assert real["keys"][0]["key"] not in str(real["diff"])
+    assert real["tailscale_keys"][0]["key"] not in str(real["diff"])
 
 
 def test_revoking_by_node_and_by_id_is_idempotent(place: Place) -> None:
-    made = place.run(tailscale_key, nodes=[ONE, TWO], tags=TAGS)["keys"]
+    made = place.run(tailscale_key, nodes=[ONE, TWO], tags=TAGS)["tailscale_keys"]
     gone = place.run(tailscale_key, state="absent", nodes=[ONE], ids=[made[1]["id"]])
-    assert gone["changed"] and {one["id"] for one in gone["keys"]} == {one["id"] for one in made}
+    assert gone["changed"] and {one["id"] for one in gone["tailscale_keys"]} == {one["id"] for one in made}
     assert place.tailnet.live_keys() == []
     again = place.run(tailscale_key, state="absent", nodes=[ONE], ids=[made[1]["id"]])
-    assert not again["changed"] and again["keys"] == []
+    assert not again["changed"] and again["tailscale_keys"] == []
 
 
 def test_one_failing_key_does_not_stop_the_others(place: Place) -> None:
     place.faults.add({"kind": "status", "status": 400, "method": "POST", "path": "/keys$", "body": {"message": "keys: odd"}})
     result = place.run(tailscale_key, nodes=[ONE, TWO], tags=TAGS)
-    assert result["failed"] and sorted(one["status"] for one in result["keys"]) == ["failed", "made"]
-    (made,) = [one for one in result["keys"] if one["status"] == "made"]
+    assert result["failed"] and sorted(one["status"] for one in result["tailscale_keys"]) == ["failed", "made"]
+    (made,) = [one for one in result["tailscale_keys"] if one["status"] == "made"]
     assert made["key"].startswith("tskey-auth-") and made["key"] not in result["msg"]
 
 

@@ -130,6 +130,7 @@ def test_machine_side_refusals(place: Place) -> None:
 
 def test_one_token_for_many_threads_and_many_calls(place: Place) -> None:
     mesh = place.client()
+    place.faults.add({"kind": "delay", "path": "/oauth/token", "seconds": 12, "times": None})  # so that all of them find none
     gate = threading.Barrier(8)
 
     def work(number: int) -> str:
