@@ -181,62 +181,84 @@ class WebhookCloud:
             raise errors.LaunchRefused(
                 f"webhook: unknown setting {', '.join(unknown)}.", reason="invalid", remedy="Known: payload.", cloud="webhook"
             )
+        self.switch_on(machine, request.user_data, request.settings.get("payload"))
+        return machine.name
+
+    def switch_on(self, machine: Machine, config: str | None = None, payload: str | None = None) -> bool:
+        """Call the up endpoint; False = the service says that it was on already. Raises LaunchRefused and LaunchUnknown."""
+        body = self._up_body(machine, config, payload or self._payload)
         try:
-            self._post(machine, machine.scale_up_endpoint, self._up_body(machine, request))
+            changed = self._post(machine.scale_up_endpoint, body)
         except errors.ApiError as error:
             raise _outcome(error, machine) from error
         self._in_flight[machine.name] = "starting"
-        return machine.name
+        return changed
 
-    def _up_body(self, machine: Machine, request: LaunchRequest) -> dict[str, t.Any]:
-        mode = request.settings.get("payload", self._payload)
+    def _up_body(self, machine: Machine, config: str | None, mode: str) -> dict[str, t.Any]:
         if mode not in PAYLOADS:
             raise errors.LaunchRefused(
                 f"webhook: payload {mode!r} should be one of {', '.join(PAYLOADS)}.", reason="invalid", cloud="webhook"
             )
+        if mode == "none" and config is not None:
+            raise errors.LaunchRefused(
+                f"webhook: {machine.name} is given a machine config that nobody would hand to it.",
+                reason="invalid",
+                remedy="Set payload to body, or give none.",
+                cloud="webhook",
+            )
         if mode == "none":
             return {}
-        if request.user_data is None:
+        if config is None:
             raise errors.LaunchRefused(
                 f"webhook: {machine.name} is to be handed a machine config and there is none.",
                 reason="invalid",
                 remedy="Set payload to none for machines that are installed already.",
                 cloud="webhook",
             )
-        return {"name": machine.node_name or machine.name, "machineConfig": request.user_data}
+        return {"name": machine.node_name or machine.name, "machineConfig": config}
 
     def terminate(self, instance_id: str) -> None:
-        machine = self._machines.get(instance_id)
-        if machine is None:
-            raise errors.InvalidInput(
-                f"webhook: there is no machine {instance_id} to switch off.", remedy="Only configured machines are ours."
-            )
+        machine = self.machine(instance_id)
         if machine.status_endpoint and self._state(machine)[0] == "off":
             return  # K-01: no call to what is off
-        self._post(machine, machine.scale_down_endpoint, {})
-        self._in_flight[machine.name] = "stopping"
+        self.switch_off(machine)
 
-    def _post(self, machine: Machine, endpoint: str, body: dict[str, t.Any]) -> None:
-        """One call and, when its outcome is open, one more: switching is idempotent by contract."""
+    def switch_off(self, machine: Machine) -> bool:
+        """Call the down endpoint; False = the service says that it was off already. Raises an ApiError."""
+        changed = self._post(machine.scale_down_endpoint, {})
+        self._in_flight[machine.name] = "stopping"
+        return changed
+
+    def machine(self, name: str) -> Machine:
+        """A configured machine; InvalidInput when there is none of that name."""
+        if name not in self._machines:
+            raise errors.InvalidInput(
+                f"webhook: there is no machine {name}.", remedy=f"Configured are {', '.join(self._machines) or 'none'}."
+            )
+        return self._machines[name]
+
+    def _post(self, endpoint: str, body: dict[str, t.Any]) -> bool:
+        """One call and, when its outcome is open, one more: switching is idempotent by contract. False = it was so already."""
         api, path = self._api(endpoint)
         content = json.dumps(body)
         try:
-            self._send(api, path, content)
+            return self._send(api, path, content) != 409
         except (*_OPEN, errors.Unreachable, errors.RateLimited) as first:
             pause = getattr(first, "retry_after", None)
             self._clock.sleep(min(max(pause or _PAUSE, _PAUSE), 60.0))
             try:
-                self._send(api, path, content)
+                self._send(api, path, content)  # "already so" may well be the effect of the first call
+                return True
             except errors.ApiError as second:
                 raise first if isinstance(first, _OPEN) and not isinstance(second, _OPEN) else second
 
-    def _send(self, api: Api, path: str, content: str) -> None:
+    def _send(self, api: Api, path: str, content: str) -> int:
         headers = {"content-type": "application/json", **self._headers}
         if self._secret:
             stamp = str(int(self._clock.now().timestamp()))
             digest = hmac.new(self._secret.encode(), f"{stamp}.{content}".encode(), hashlib.sha256).hexdigest()
             headers |= {"X-Tgp-Timestamp": stamp, "X-Tgp-Signature": f"sha256={digest}"}
-        api.call("POST", path, content=content, headers=headers, ok=(409,), idempotent=False)
+        return api.call("POST", path, content=content, headers=headers, ok=(409,), idempotent=False).status
 
     def _api(self, endpoint: str) -> tuple[Api, str]:
         """The client for the endpoint's host, and what comes after the host. An address may hold a secret: it is registered."""

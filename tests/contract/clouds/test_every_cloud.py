@@ -8,7 +8,6 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-
 from ansible_collections.tgp.gpu.plugins.module_utils import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState
 

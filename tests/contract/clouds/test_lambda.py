@@ -16,9 +16,9 @@ from decimal import Decimal
 
 import httpx
 import pytest
-
 from ansible_collections.tgp.gpu.plugins.module_utils import errors, redact
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, LaunchRequest
+
 from sandbox.clock import SimClock
 from sandbox.lambda_account import Account
 

@@ -1,0 +1,13 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the options of all clouds (CLOUDS_SPEC in module_utils/clouds/options.py)."""
+
+from __future__ import annotations
+
+from .lambda_cloud import OPTIONS as LAMBDA
+from .webhook import OPTIONS as WEBHOOK
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = "options:" + LAMBDA + WEBHOOK.removeprefix("\n")

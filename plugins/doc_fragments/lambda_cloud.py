@@ -1,0 +1,23 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the options that say which Lambda account is meant (LAMBDA_SPEC in module_utils/clouds/options.py)."""
+
+from __future__ import annotations
+
+OPTIONS = r"""
+  lambda_api_url:
+    description:
+      - Root of Lambda's API, without C(/api/v1).
+      - Taken from E(LAMBDA_API_URL) when not given; else V(https://cloud.lambda.ai).
+    type: str
+  lambda_api_key:
+    description:
+      - API key of the Lambda account.
+      - Taken from E(LAMBDA_API_KEY) or E(LAMBDA_LABS_API_KEY) when not given.
+    type: str
+"""
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = "options:" + OPTIONS
