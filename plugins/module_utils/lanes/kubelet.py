@@ -88,6 +88,8 @@ def left_out(documents: t.Sequence[Document]) -> list[str]:
     for path in ("registries", "env", "time", "udev", "logging", "pods", "disks"):
         if at(config, f"machine.{path}"):
             found.append(f"machine.{path} is not carried over to the Ubuntu machine of lane kubelet.")
+    if at(config, "machine.network.kubespan.enabled"):
+        found.append("KubeSpan is part of Talos: the Ubuntu machine of lane kubelet cannot be in it.")
     for mount in at(config, "machine.kubelet.extraMounts") or ():
         if mount.get("source") != mount.get("destination"):
             found.append(

@@ -5,7 +5,8 @@
 
 Each step leaves its name in /run/tgp.step and a line "tgp-step NAME" on the console and in /var/log/tgp-bootstrap.log; the first
 failure leaves "fail NAME" and ends it. Every wait has an end. It may be run again at any point, also after a reboot.
-TGP_ROOT moves every file below another folder, for rehearsals.
+For rehearsals TGP_ROOT moves every file below another folder, TGP_PATIENCE is the percentage of every wait, TGP_PAUSE the seconds
+between two tries, TGP_CONSOLE another console.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ trap 'die "line $LINENO ended with status $?"' ERR
 
 # try SECONDS COMMAND...: run it every 2 s until it succeeds or the time is over
 try() {
-  local end=$((SECONDS + $1))
+  local end=$((SECONDS + $1 * ${TGP_PATIENCE:-100} / 100))
   shift
   until "$@" >>"$LOG" 2>&1; do
     ((SECONDS < end)) || return 1

@@ -30,7 +30,10 @@ def test_merge_keys_and_empty_documents():
     assert parse("---\n---\na: &x {b: 1, c: 2}\nd:\n  <<: *x\n  c: 3\n", "text") == [{"a": {"b": 1, "c": 2}, "d": {"b": 1, "c": 3}}]
 
 
-@pytest.mark.parametrize("text", ["- a\n", "a\n", "a: !!python/object/apply:os.system [id]\n", "a: [", "a: b: c\n", "\tx: 1\n", "a: *x\n", "a: &x [*x]\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["- a\n", "a\n", "a: !!python/object/apply:os.system [id]\n", "a: [", "a: b: c\n", "\tx: 1\n", "a: *x\n", "a: &x [*x]\n"],
+)
 def test_what_is_no_mapping_is_refused(text):
     with pytest.raises(InvalidInput, match="the template"):
         parse(text, "the template")

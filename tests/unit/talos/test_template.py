@@ -30,7 +30,7 @@ def test_s0_17_every_variable_in_every_form(name, form):
 )
 def test_snake_names(name, plain):
     assert snake(name) == plain
-    assert render("{{ %s }}" % plain, make().variables()) == make().variables()[name]
+    assert render(f"{{{{ {plain} }}}}", make().variables()) == make().variables()[name]
 
 
 def test_the_list_of_names_is_complete():
@@ -69,7 +69,8 @@ def test_jinja_conditions_and_filters_work():
 
 
 @pytest.mark.parametrize(
-    "template", ["{{ NodeName.__class__.__mro__ }}", "{{ 1 / 0 }}", "{{ NodeName + 1 }}", "{% for i in range(10**9) %}{% endfor %}", "{% if %}", "{{"]
+    "template",
+    ["{{ NodeName.__class__.__mro__ }}", "{{ 1 / 0 }}", "{{ NodeName + 1 }}", "{% for i in range(10**9) %}{% endfor %}", "{% if %}", "{{"],
 )
 def test_what_cannot_be_rendered_is_an_error_without_values(template):
     with pytest.raises(InvalidInput) as caught:

@@ -1,0 +1,231 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bootstrap program, really run: with the files of a real payload, below another root, among commands that only pretend."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+
+import pytest
+import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane, MeshChoice
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes.script import BOOTSTRAP
+
+from tests.fixtures.talos_nodes import NODE_KEY, NODE_TOKEN, make
+
+STEPS = ["preflight", "apt-lock", "kernel", "repositories", "packages", "driver", "mesh", "api", "containerd", "kubelet", "erase", "done"]
+
+# One program under every name. It notes its call, fails once or always where a file says so, and plays what matters.
+PRETEND = r"""#!/bin/bash
+name=${0##*/}
+call="$name $*"
+printf '%s\n' "$call" >>"$PLAY/calls"
+if [[ -s $PLAY/fail && $call == $(cat "$PLAY/fail")* ]]; then
+  [[ -e $PLAY/always ]] || : >"$PLAY/fail"
+  exit 1
+fi
+case $call in
+  id\ -u) echo 0 ;;
+  systemd-detect-virt*) [[ -e $PLAY/container ]] ;;
+  df*) printf ' Avail\n  90G\n' ;;
+  timedatectl*) echo yes ;;
+  "sysctl -n"*) echo 1 ;;
+  "apt-cache madison"*) echo ' kubelet | 1.36.3-1.1 | https://pkgs.k8s.io' ;;
+  "kubelet --version") echo 'Kubernetes v1.36.3' ;;
+  "uname -r") echo 6.8.0-50-generic ;;
+  nvidia-smi*) printf 'GPU 0: NVIDIA A10 (UUID: GPU-0)\n' ;;
+  "tailscale ip -4") [[ -e $PLAY/enrolled ]] && echo 100.64.0.7 ;;
+  "tailscale up"*) touch "$PLAY/enrolled" ;;
+  "containerd config default") printf 'version = 3\n            SystemdCgroup = false\n' ;;
+  "systemctl restart kubelet") mkdir -p "$TGP_ROOT/var/lib/kubelet/pki"; touch "$TGP_ROOT/var/lib/kubelet/pki/kubelet-client-current.pem" ;;
+  curl*http_code*) cat "$PLAY/code" ;;
+  curl*) while [[ $1 != -o ]]; do shift; done; echo key >"$2" ;;
+esac
+"""
+NAMES = (
+    "id systemd-detect-virt df timedatectl hostnamectl systemctl swapoff modprobe sysctl apt-get apt-cache apt-mark curl kubelet "
+    "nvidia-smi nvidia-ctk tailscale containerd ctr uname ip"
+).split()
+
+pytestmark = pytest.mark.skipif(shutil.which("shred") is None, reason="needs GNU coreutils")
+
+
+class Machine:
+    """A pretended Ubuntu machine below a folder."""
+
+    def __init__(self, folder: pathlib.Path, **changes) -> None:
+        self.root, self.play = folder / "root", folder / "play"
+        (self.play / "bin").mkdir(parents=True)
+        stub = self.play / "bin" / "pretend"
+        stub.write_text(PRETEND)
+        stub.chmod(0o755)
+        for name in NAMES:
+            (self.play / "bin" / name).symlink_to(stub)
+        (self.play / "code").write_text("401")
+        (self.root / "sys/fs/cgroup").mkdir(parents=True)
+        (self.root / "sys/fs/cgroup/cgroup.controllers").touch()
+        self.release("ubuntu", "24.04")
+        cloud_config = payload(make(lane=Lane.KUBELET, **changes)).text
+        user_data = self.root / "var/lib/cloud/instances/i-1/user-data.txt"
+        user_data.parent.mkdir(parents=True)
+        user_data.write_text(cloud_config)
+        for file in yaml.safe_load(cloud_config)["write_files"]:
+            path = self.root / file["path"].lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = file["content"]
+            if file.get("encoding"):
+                content = gzip.decompress(base64.b64decode(content)).decode()
+            path.write_text(content)
+            path.chmod(int(file["permissions"], 8))
+
+    def release(self, name: str, version: str) -> None:
+        path = self.root / "etc/os-release"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"ID={name}\nVERSION_ID={version}\nVERSION_CODENAME=noble\n")
+
+    def run(self) -> int:
+        """The exit status of one run; never longer than a few seconds."""
+        environment = {
+            "PATH": f"{self.play / 'bin'}:{os.environ['PATH']}",
+            "TGP_ROOT": str(self.root),
+            "TGP_CONSOLE": str(self.play / "console"),
+            "TGP_PATIENCE": "0",
+            "TGP_PAUSE": "0",
+            "PLAY": str(self.play),
+        }
+        script = self.root / "usr/local/sbin/tgp-bootstrap"
+        return subprocess.run(["bash", str(script)], env=environment, timeout=60, capture_output=True, check=False).returncode
+
+    def text(self, path: str) -> str:
+        return (self.root / path).read_text()
+
+    @property
+    def calls(self) -> list[str]:
+        return (self.play / "calls").read_text().splitlines()
+
+    @property
+    def steps(self) -> list[str]:
+        return [line.split()[-1] for line in self.text("var/log/tgp-bootstrap.log").splitlines() if " tgp-step " in line]
+
+
+@pytest.fixture(name="machine")
+def _machine(tmp_path):
+    return Machine(tmp_path)
+
+
+def test_it_is_valid_shell():
+    subprocess.run(["bash", "-n"], input=BOOTSTRAP.encode(), check=True)
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+def test_shellcheck_has_nothing_against_it():
+    found = subprocess.run(["shellcheck", "-s", "bash", "-"], input=BOOTSTRAP.encode(), capture_output=True, check=False)
+    assert found.stdout.decode() == ""
+
+
+def test_all_steps_in_their_order(machine):
+    assert machine.run() == 0
+    assert machine.steps == STEPS
+    assert machine.text("run/tgp.step") == "done\n"
+    assert [line.removeprefix("tgp-step ") for line in (machine.play / "console").read_text().splitlines()] == ["done"]
+
+
+def test_the_console_and_the_files(machine):
+    machine.run()
+    unit = machine.text("etc/systemd/system/kubelet.service.d/20-tgp.conf")
+    assert "--hostname-override=tgp-ml-3f9a2c --node-ip=100.64.0.7" in unit and "\nExecStart=\nExecStart=/usr/bin/kubelet" in unit
+    assert "--node-labels=tgp.io/nodepool=ml,tgp.io/provisioned=true" in unit
+    assert "SystemdCgroup = true" in machine.text("etc/containerd/config.toml")
+    assert "socket-proxyd 100.64.0.1:6443" in machine.text("etc/systemd/system/tgp-api.service")
+    assert machine.text("etc/modules-load.d/tgp.conf").split() == ["overlay", "br_netfilter", "nf_conntrack", "vxlan"]
+    assert "cni-tgp" in machine.text("etc/cni/net.d/05-tgp.conflist")
+    assert "core:/stable:/v1.36/deb/ /" in machine.text("etc/apt/sources.list.d/tgp-kubernetes.list")
+    install = next(call for call in machine.calls if call.startswith("apt-get") and "kubelet=" in call)
+    assert "kubelet=1.36.3-* containerd.io=2.*" in install and "nvidia-container-toolkit" in install
+
+
+def test_no_secret_is_left_or_shown(machine):
+    machine.run()
+    assert "tailscale up --authkey=file:" in "\n".join(machine.calls)
+    for path in (path for folder in (machine.root, machine.play) for path in folder.rglob("*") if path.is_file()):
+        text = path.read_text()
+        assert NODE_KEY not in text and NODE_TOKEN not in text, path
+    assert "--bootstrap-kubeconfig" not in machine.text("etc/systemd/system/kubelet.service.d/20-tgp.conf")
+    assert stat.S_IMODE((machine.root / "var/log/tgp-bootstrap.log").stat().st_mode) == 0o600
+
+
+def test_a_second_run_repeats_nothing_that_counts(machine):
+    assert machine.run() == 0
+    before = len(machine.calls)
+    assert machine.run() == 0
+    again = machine.calls[before:]
+    assert not [call for call in again if call.startswith(("apt-get", "tailscale up"))]
+    assert "--bootstrap-kubeconfig" not in machine.text("etc/systemd/system/kubelet.service.d/20-tgp.conf")
+
+
+@pytest.mark.parametrize(
+    "call, step",
+    [
+        ("modprobe vxlan", "kernel"),
+        ("sysctl -q", "kernel"),
+        ("curl -fsSL", "repositories"),
+        ("apt-get", "repositories"),
+        ("apt-cache", "repositories"),
+        ("apt-mark hold", "packages"),
+        ("kubelet --version", "packages"),
+        ("tailscale up", "mesh"),
+        ("systemctl enable --now tgp-api.socket", "api"),
+        ("curl -sS", "api"),
+        ("nvidia-ctk", "containerd"),
+        ("systemctl restart containerd", "containerd"),
+        ("systemctl restart kubelet", "kubelet"),
+    ],
+)
+def test_a_failure_is_named_and_the_next_run_goes_on(machine, call, step):
+    (machine.play / "fail").write_text(call)
+    assert machine.run() == 1
+    assert machine.text("run/tgp.step") == f"fail {step}\n"
+    assert f"fail {step}: " in machine.text("var/log/tgp-bootstrap.log")
+    assert machine.run() == 0
+    assert machine.text("run/tgp.step") == "done\n"
+    assert sum(one.startswith("tailscale up") for one in machine.calls) == (2 if call == "tailscale up" else 1)
+
+
+@pytest.mark.parametrize(
+    "break_it, step, words",
+    [
+        (lambda machine: machine.release("debian", "12"), "preflight", "not Ubuntu"),
+        (lambda machine: machine.release("ubuntu", "20.04"), "preflight", "Ubuntu 20.04 is not supported"),
+        (lambda machine: (machine.play / "container").touch(), "preflight", "a container cannot be"),
+        (lambda machine: (machine.root / "sys/fs/cgroup/cgroup.controllers").unlink(), "preflight", "cgroup v2"),
+        (lambda machine: (machine.play / "code").write_text("000"), "api", "cannot be reached"),
+        (lambda machine: (machine.root / "etc/tgp/bootstrap-kubeconfig").unlink(), "kubelet", "neither a client certificate"),
+        (lambda machine: (machine.root / "etc/tgp/authkey").unlink(), "mesh", "no address in the tailnet"),
+    ],
+)
+def test_what_cannot_become_a_node_says_why(machine, break_it, step, words):
+    break_it(machine)
+    assert machine.run() == 1
+    assert machine.text("run/tgp.step") == f"fail {step}\n"
+    assert words in machine.text("var/log/tgp-bootstrap.log")
+
+
+def test_the_number_of_gpus_must_be_the_ordered_one(tmp_path):
+    machine = Machine(tmp_path, gpu_count=8)
+    assert machine.run() == 1
+    assert "1 GPUs found, 8 ordered" in machine.text("var/log/tgp-bootstrap.log")
+
+
+def test_without_gpu_and_mesh(tmp_path):
+    machine = Machine(tmp_path, gpu_count=0, mesh=MeshChoice(backend="none"), auth_key="")
+    assert machine.run() == 0
+    assert machine.steps == [step for step in STEPS if step != "driver"]
+    assert not [call for call in machine.calls if call.startswith(("tailscale", "nvidia"))]
