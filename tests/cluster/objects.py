@@ -53,7 +53,9 @@ def pod(plane: Plane, space: str, name: str, spec: Object, labels: dict[str, str
     return plane.create(f"/api/v1/namespaces/{space}/pods", body)
 
 
-def workload(plane: Plane, kind: str, space: str, name: str, spec: Object, replicas: int = 1, labels: dict[str, str] | None = None) -> None:
+def workload(
+    plane: Plane, kind: str, space: str, name: str, spec: Object, replicas: int = 1, labels: dict[str, str] | None = None
+) -> None:
     """A Deployment, StatefulSet, DaemonSet (``replicas`` is then without meaning) of pods labelled app=NAME and ``labels``."""
     own = {"app": name, **(labels or {})}
     body: Object = {

@@ -29,8 +29,8 @@ def _write(path: pathlib.Path, content: bytes) -> None:
 
 
 def _usage(**set_bits: bool) -> x509.KeyUsage:
-    bits = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
-    bits += ("key_cert_sign", "crl_sign", "encipher_only", "decipher_only")
+    bits = ["digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"]
+    bits += ["key_cert_sign", "crl_sign", "encipher_only", "decipher_only"]
     return x509.KeyUsage(**{bit: set_bits.get(bit, False) for bit in bits})
 
 
@@ -74,9 +74,7 @@ class Authority:
 
     def client(self, name: str, user: str, group: str) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name(
-            [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group), x509.NameAttribute(NameOID.COMMON_NAME, user)]
-        )
+        subject = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, group), x509.NameAttribute(NameOID.COMMON_NAME, user)])
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
         self._save(name, self._builder(subject, key).add_extension(usage, False), key)
 

@@ -195,7 +195,11 @@ class Plane:
         """Give ``groups`` the cluster role ``role``."""
         kind = "rbac.authorization.k8s.io"
         subjects = [{"kind": "Group", "apiGroup": kind, "name": group} for group in groups]
-        body = {"metadata": {"name": name}, "subjects": subjects, "roleRef": {"apiGroup": kind, "kind": "ClusterRole", "name": role}}
+        body = {
+            "metadata": {"name": name},
+            "subjects": subjects,
+            "roleRef": {"apiGroup": kind, "kind": "ClusterRole", "name": role},
+        }
         self.create(f"{RBAC}/clusterrolebindings", body)
 
     # Talking to it, as admin
@@ -230,7 +234,7 @@ class Plane:
     def delete(self, path: str, **options: t.Any) -> httpx.Response:
         return self.http.request("DELETE", path, json=options or None)
 
-    def until(self, probe: t.Callable[[], T], *, timeout: float = 30, what: str = "", child: Child | None = None) -> T:
+    def until(self, probe: t.Callable[[], T | None], *, timeout: float = 30, what: str = "", child: Child | None = None) -> T:
         """The first true answer of ``probe``, asked ten times a second. Raises PlaneFailed after ``timeout`` seconds."""
         end = time.monotonic() + timeout
         while True:

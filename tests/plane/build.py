@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build the two Go programs that tests compare with: the real control plane and Talos's own configuration checker.
 
-``tests/plane/build.py [plane] [machinery]`` builds what is named (both without a name), only when it is missing, and prints one line
+``tests/plane/build.py [plane] [machinery]`` builds what is named (both with ``--all`` or without a name), only when it is missing, and prints one line
 for each. A binary lies in ``.cache/<name>/<hash of its sources>/<name>``. Exit status: 0 built or present, 3 Go is missing,
 4 Go is too old, 5 the build failed.
 """
@@ -95,7 +95,18 @@ def build(name: str) -> pathlib.Path:
             return target
         fresh = target.with_suffix(".new")
         done = subprocess.run(
-            ["nice", go, "build", "-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={_flags(name)}", "-o", str(fresh), "."],
+            [
+                "nice",
+                go,
+                "build",
+                "-trimpath",
+                "-buildvcs=false",
+                "-mod=readonly",
+                f"-ldflags={_flags(name)}",
+                "-o",
+                str(fresh),
+                ".",
+            ],
             cwd=ROOT / "tests" / name,
             env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"},
             stdout=subprocess.PIPE,
@@ -112,7 +123,7 @@ def build(name: str) -> pathlib.Path:
 
 def main(names: list[str]) -> int:
     status = 0
-    for name in names or NAMES:
+    for name in NAMES if not names or names == ["--all"] else names:
         if name not in NAMES:
             print(f"{name}: unknown, choose from {', '.join(NAMES)}.", file=sys.stderr)
             return 2
