@@ -125,7 +125,7 @@ def story(demo: Demo) -> int:
     demo.playbook("provision", "-e", json.dumps({"nodes": {"training": 2, "own": 1}}))
 
     say("The machines are hosts of the inventory")
-    inventory = ROOT / "examples" / "demo" / "gpu.tgp.yml"
+    inventory = ROOT / "examples" / "inventory" / "gpu.tgp.yml"
     subprocess.run(["ansible-inventory", "-i", str(inventory), "--graph"], cwd=ROOT, env=demo.environment, check=True)
 
     say("Status")

@@ -47,7 +47,7 @@ def changelog() -> int:
 
 
 def sanity() -> int:
-    return run(sys.executable, "tests/sanity.py")
+    return run(sys.executable, "tests/run_sanity.py")
 
 
 CHECKS = {"style": style, "types": types, "lint": lint, "changelog": changelog, "sanity": sanity}

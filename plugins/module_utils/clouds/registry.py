@@ -9,6 +9,7 @@ they are first connected, so a module loads only the cloud it talks to.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import typing as t
 
@@ -108,7 +109,7 @@ def _machines(task: Task, choice: CloudChoice | None) -> tuple[Machine, ...]:
     from .webhook_machines import groups_from_environment, groups_from_values
 
     if choice is not None and choice.machines:
-        return choice.machines
+        return tuple(_whole_addresses(machine, option(task, "webhook_url") or "") for machine in choice.machines)
     listed = task.params.get("webhook_machines")
     if listed:
         names = {"gpu_count": "gpuCount", "scale_up_endpoint": "scaleUpEndpoint", "scale_down_endpoint": "scaleDownEndpoint"}
@@ -120,6 +121,20 @@ def _machines(task: Task, choice: CloudChoice | None) -> tuple[Machine, ...]:
     for warning in warnings:
         task.warn(warning)
     return machines
+
+
+def _whole_addresses(machine: Machine, base_url: str) -> Machine:
+    """The machine with its endpoints as URLs; paths are below the option webhook_url."""
+    from .webhook_machines import below
+
+    names = ("scale_up_endpoint", "scale_down_endpoint", "status_endpoint")
+    urls = {name: below(base_url, getattr(machine, name)) for name in names}
+    if any(url.startswith("/") for url in urls.values()):
+        raise errors.InvalidInput(
+            f"webhook: the endpoints of {machine.name} are paths, and the power service's address is not given.",
+            remedy="Set webhook_url (or WEBHOOK_URL), or write whole URLs.",
+        )
+    return dataclasses.replace(machine, **urls)
 
 
 def missing_key(cloud: str, name: str) -> errors.Unauthorized:

@@ -84,7 +84,7 @@ def groups_from_values(values: t.Mapping[str, t.Any], base_url: str = "") -> tup
         problems += unknown + missing
         if missing:
             continue
-        whole = {key: _below(base_url, value) if key.endswith("Endpoint") else value for key, value in entry.items()}
+        whole = {key: below(base_url, value) if key.endswith("Endpoint") else value for key, value in entry.items()}
         machine, faults = _machine(whole, lambda key, where=where: f"{where}.{key}")  # type: ignore[misc]
         problems += faults
         if machine is not None:
@@ -150,7 +150,7 @@ def _is_url(text: str) -> bool:
         return False
 
 
-def _below(base_url: str, value: t.Any) -> t.Any:
+def below(base_url: str, value: t.Any) -> t.Any:
     """Endpoints may be paths below one power service."""
     if base_url and isinstance(value, str) and value.startswith("/"):
         return urljoin(base_url.rstrip("/") + "/", value.lstrip("/"))

@@ -9,7 +9,7 @@ Values are registered for redaction the moment they are read and are never writt
 from __future__ import annotations
 
 from ..clouds.capabilities import CAPABILITIES
-from ..clouds.options import option
+from ..clouds.options import ENVIRONMENT, option
 from ..cluster.kube import Kube
 from ..cluster.secrets import read_secret
 from ..errors import NotFound
@@ -22,7 +22,8 @@ NAMESPACE = "tgp-system"
 
 def cloud_credential(task: Task, kube: Kube, cloud: str, choice: CloudChoice | None) -> str | None:
     """The API key of a cloud, or None when it was given as an option (the cloud's own connect reads that) or is nowhere."""
-    if option(task, f"{cloud}_api_key"):
+    name = f"{cloud}_api_key"
+    if name in ENVIRONMENT and option(task, name):
         return None
     if choice is not None and choice.credentials is not None:
         ref = choice.credentials

@@ -66,5 +66,3 @@ def settings_of(task: Task, **more: object) -> Settings:
         max_hourly_total=hourly,
         **more,  # type: ignore[arg-type]
     )
-
-
