@@ -33,7 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"sandbox: {error}", file=sys.stderr)
         return 2
     if options.kubeconfig and options.speed != 1:
-        print(f"sandbox: warning: your cluster does not live {options.speed:g} times as fast; use --speed 1 with it", file=sys.stderr)
+        print(
+            f"sandbox: warning: your cluster does not live {options.speed:g} times as fast; use --speed 1 with it", file=sys.stderr
+        )
     print(f"scenario {scenario.name}, {options.speed:g} seconds of the world per second, seed {options.seed}")
     for name, url in served.table():
         print(f"  {name:20} {url}")
@@ -53,12 +55,16 @@ def _speed(text: str) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m sandbox", description="A world in a box: clouds, a tailnet and Kubernetes on loopback.")
+    parser = argparse.ArgumentParser(
+        prog="python -m sandbox", description="A world in a box: clouds, a tailnet and Kubernetes on loopback."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="start it and stay until Ctrl-C or SIGTERM")
     up.add_argument("--env-file", required=True, metavar="FILE", help="written when all is up: NAME=value lines for any shell")
     up.add_argument("--speed", type=_speed, default=1.0, metavar="N", help="world seconds per second (default 1)")
-    up.add_argument("--scenario", default="default", metavar="FILE", help=f"a YAML or JSON file, or one of {', '.join(scenarios.names())}")
+    up.add_argument(
+        "--scenario", default="default", metavar="FILE", help=f"a YAML or JSON file, or one of {', '.join(scenarios.names())}"
+    )
     up.add_argument("--seed", type=int, default=0, metavar="N", help="makes chance repeatable (default 0)")
     up.add_argument("--kubeconfig", metavar="FILE", help="machines join this cluster; no Kubernetes is started")
     up.add_argument("--state-dir", metavar="DIR", help="keeps its files there (default: a temporary folder)")

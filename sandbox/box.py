@@ -18,6 +18,7 @@ import httpx
 import yaml
 
 from . import image_factory, lambda_cloud, tailscale, webhook
+from .clock import SimClock
 from .cluster import Cluster, KubeError
 from .faults import Faults, FaultyApp
 from .kube import KubeApi
@@ -28,7 +29,6 @@ from .scenario import Scenario
 from .tailnet import Tailnet
 from .tailnet_policy import Policy
 from .talos_secrets import TalosSecrets
-from .clock import SimClock
 from .world import Machine, World
 from .wsgi import MACHINE_AGENT, App, CountingApp
 

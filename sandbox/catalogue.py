@@ -30,7 +30,9 @@ class LambdaType(t.NamedTuple):
         return f"{self.gpus}x {self.text}" if self.gpus else name
 
 
-def _row(gpus: int, model: str, memory: int, text: str, price: str, vcpus: int, ram: int, disk: int, boot: float = 180.0) -> LambdaType:
+def _row(
+    gpus: int, model: str, memory: int, text: str, price: str, vcpus: int, ram: int, disk: int, boot: float = 180.0
+) -> LambdaType:
     return LambdaType(gpus, model, memory, text, Decimal(price), vcpus, ram, disk, boot)
 
 

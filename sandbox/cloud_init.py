@@ -35,7 +35,10 @@ def read_cloud_init(text: str) -> p.Intent:
     elif first.startswith("#!"):
         files, commands = _script(text), [text]
     else:
-        raise p.Refused("config", "cloud-init: Unhandled non-multipart (text/x-not-multipart) userdata: it starts with neither #cloud-config nor #!")
+        raise p.Refused(
+            "config",
+            "cloud-init: Unhandled non-multipart (text/x-not-multipart) userdata: it starts with neither #cloud-config nor #!",
+        )
     if _HOME + "node.env" not in files:
         raise p.Refused("config", "cloud-init is done; nothing in it makes this machine a node")
     program, mode = files.get(PROGRAM, ("", 0))
@@ -62,9 +65,13 @@ def _cloud_config(text: str) -> tuple[dict[str, tuple[str, int]], list[str]]:
     try:
         config = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise p.Refused("config", f"cloud-init: Failed loading yaml blob. Invalid format: {' '.join(str(error).split())[:200]}") from error
+        raise p.Refused(
+            "config", f"cloud-init: Failed loading yaml blob. Invalid format: {' '.join(str(error).split())[:200]}"
+        ) from error
     if not isinstance(config, dict):
-        raise p.Refused("config", f"cloud-init: Failed loading yaml blob. Yaml load allows (dict,) root types, got {type(config).__name__}")
+        raise p.Refused(
+            "config", f"cloud-init: Failed loading yaml blob. Yaml load allows (dict,) root types, got {type(config).__name__}"
+        )
     files: dict[str, tuple[str, int]] = {}
     for entry in config.get("write_files") or []:
         if not isinstance(entry, dict) or not str(entry.get("path", "")).startswith("/"):

@@ -35,7 +35,10 @@ def new_key(node: str) -> tuple[str, str]:
     """(certificate request, private key), both PEM, for a node."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name(
-        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"), x509.NameAttribute(NameOID.COMMON_NAME, f"system:node:{node}")]
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"system:node:{node}"),
+        ]
     )
     request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
     secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -62,7 +65,9 @@ def certificate(client: Client, name: str) -> str:
     status = client.call("GET", f"{_CSRS}/{name}").get("status") or {}
     for condition in status.get("conditions") or []:
         if condition["type"] in ("Denied", "Failed"):
-            raise Denied(f"certificate request was {condition['type'].lower()}: {condition.get('reason')}: {condition.get('message')}")
+            raise Denied(
+                f"certificate request was {condition['type'].lower()}: {condition.get('reason')}: {condition.get('message')}"
+            )
     return base64.b64decode(status.get("certificate") or "").decode()
 
 
@@ -171,7 +176,14 @@ def conditions(is_ready: bool, now: datetime) -> list[dict[str, str]]:
         else ("Ready", "False", "KubeletNotReady", _NOT_READY),
     ]
     return [
-        {"type": kind, "status": status, "reason": reason, "message": words, "lastHeartbeatTime": stamp, "lastTransitionTime": stamp}
+        {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": words,
+            "lastHeartbeatTime": stamp,
+            "lastTransitionTime": stamp,
+        }
         for kind, status, reason, words in listed
     ]
 

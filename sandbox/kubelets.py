@@ -10,7 +10,7 @@ after its start, ``sandbox/ignore-term: "true"`` lets it go only when its grace 
 from __future__ import annotations
 
 import dataclasses
-import heapq
+import functools
 import itertools
 import json
 import sys
@@ -23,6 +23,7 @@ from datetime import datetime, timezone
 import httpx
 
 from . import kubelet
+from .agenda import Agenda
 from .cluster import MERGE, Cluster, KubeError
 from .pod_status import finished_status, running_status
 from .world import World
@@ -52,32 +53,28 @@ class Kubelets:
     def __init__(self, world: World, cluster: Cluster) -> None:
         self._world, self._cluster = world, cluster
         self._nodes: dict[str, Node] = {}
-        self._lock = threading.Condition()
-        self._agenda: list[tuple[float, int, t.Callable[[], None]]] = []
+        self._lock = threading.Lock()
+        self._agenda = Agenda(world.clock, self._do)
         self._numbers = itertools.count()
         self._planned: set[tuple[str, str]] = set()
         self._pods: dict[str, Json] = {}
         self._stopped = threading.Event()
         self._stream: httpx.Response | None = None
         self._hands = ThreadPoolExecutor(4, thread_name_prefix="kubelets")
-        self._threads: list[threading.Thread] = []
+        self._thread = threading.Thread(target=self._watch, name="kubelets-watch", daemon=True)
 
     def start(self) -> None:
-        for name, work in (("kubelets-agenda", self._keep_agenda), ("kubelets-watch", self._watch)):
-            thread = threading.Thread(target=work, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
-        self._in(_HEARTBEAT, self._beat)
+        self._agenda.start()
+        self._thread.start()
+        self._agenda.add(_HEARTBEAT, self._beat)
 
     def stop(self) -> None:
         self._stopped.set()
-        with self._lock:
-            self._lock.notify_all()
+        self._agenda.stop()
         if self._stream is not None:
             self._stream.close()
         self._hands.shutdown(wait=True, cancel_futures=True)
-        for thread in self._threads:
-            thread.join(5)
+        self._thread.join(5)
 
     # ---- nodes
 
@@ -99,7 +96,7 @@ class Kubelets:
                 return
             node.alive, since = False, node.since
         if not self._cluster.foreign:  # a real cluster notices by itself
-            self._in(SILENCE, lambda: self._lost(name, since))
+            self._agenda.add(SILENCE, lambda: self._lost(name, since))
 
     def _lost(self, name: str, since: int) -> None:
         with self._lock:
@@ -116,9 +113,9 @@ class Kubelets:
         for node in nodes:
             if self._stopped.is_set():
                 return
-            self._try(lambda node=node: kubelet.renew_lease(self._cluster.admin(), node.name, node.uid, self._world.clock.now()))
+            self._try(functools.partial(kubelet.renew_lease, self._cluster.admin(), node.name, node.uid, self._world.clock.now()))
         pause = max(1.0, 5 * (time.monotonic() - started))  # real seconds: heartbeats are not what the machine here is for
-        self._in(max(_HEARTBEAT, pause * self._world.clock.speed), self._beat)
+        self._agenda.add(max(_HEARTBEAT, pause * self._world.clock.speed), self._beat)
 
     # ---- pods
 
@@ -179,7 +176,9 @@ class Kubelets:
             self._plan(pod, "delete", self._stop_seconds(pod), self._delete)
         elif status.get("phase", "Pending") == "Pending":
             self._plan(pod, "run", _START, self._run)
-        elif status.get("phase") == "Running" and (seconds := _seconds((meta.get("annotations") or {}).get(RUN_SECONDS))) is not None:
+        elif (
+            status.get("phase") == "Running" and (seconds := _seconds((meta.get("annotations") or {}).get(RUN_SECONDS))) is not None
+        ):
             started = _moment(status.get("startTime")) or self._world.clock.now()
             passed = (self._world.clock.now() - started).total_seconds()
             self._plan(pod, "finish", max(0.0, seconds - passed), self._finish)
@@ -210,10 +209,10 @@ class Kubelets:
                 if error.status not in (404, 409, 422):
                     with self._lock:
                         self._planned.discard(entry)
-                    self._in(5.0, lambda: self._look(pod))
+                    self._agenda.add(5.0, lambda: self._look(pod))
                     raise
 
-        self._in(seconds, act)
+        self._agenda.add(seconds, act)
 
     def _alive(self, pod: Json) -> Node | None:
         with self._lock:
@@ -236,23 +235,7 @@ class Kubelets:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         self._cluster.admin().call("DELETE", _path(pod), {**body, "preconditions": {"uid": pod["metadata"]["uid"]}})
 
-    # ---- the agenda
-
-    def _in(self, seconds: float, action: t.Callable[[], None]) -> None:
-        with self._lock:
-            heapq.heappush(self._agenda, (self._world.clock.seconds() + seconds, next(self._numbers), action))
-            self._lock.notify_all()
-
-    def _keep_agenda(self) -> None:
-        clock = self._world.clock
-        while not self._stopped.is_set():
-            with self._lock:
-                left = (self._agenda[0][0] - clock.seconds()) / clock.speed if self._agenda else 0.5
-                if not self._agenda or left > 0:
-                    self._lock.wait(min(left, 0.25))  # the clock may be moved meanwhile
-                    continue
-                _due, _number, action = heapq.heappop(self._agenda)
-            self._do(action)
+    # ---- doing
 
     def _do(self, action: t.Callable[[], None]) -> None:
         if not self._stopped.is_set():

@@ -103,7 +103,17 @@ def up_flags(words: t.Sequence[str]) -> dict[str, t.Any]:
         "advertise-routes": "advertise_routes",
         "accept-routes": "accept_routes",
     }
-    ignored = {"accept-dns", "netfilter-mode", "timeout", "ssh", "shields-up", "snat-subnet-routes", "reset", "operator", "hostname"}
+    ignored = {
+        "accept-dns",
+        "netfilter-mode",
+        "timeout",
+        "ssh",
+        "shields-up",
+        "snat-subnet-routes",
+        "reset",
+        "operator",
+        "hostname",
+    }
     for word in words:
         name, equals, value = word.lstrip("-").partition("=")
         if name in ignored and word.startswith("--"):

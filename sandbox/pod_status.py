@@ -39,7 +39,12 @@ def finished_status(pod: Json, now: str) -> Json:
         "phase": "Succeeded",
         "conditions": _conditions(pod, {kind: ("False", "PodCompleted") for kind in ("ContainersReady", "Ready")}, now),
         "containerStatuses": [
-            {**_container(pod, container), "ready": False, "started": False, "state": {"terminated": _end(pod, container, started, now)}}
+            {
+                **_container(pod, container),
+                "ready": False,
+                "started": False,
+                "state": {"terminated": _end(pod, container, started, now)},
+            }
             for container in pod["spec"]["containers"]
         ],
     }

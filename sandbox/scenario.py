@@ -18,6 +18,7 @@ Unknown keys and impossible values are refused with their path.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
 import typing as t
@@ -103,9 +104,9 @@ def parse(content: t.Any, name: str = "scenario") -> Scenario:
     scenario.ephemeral_seconds = tailnet.number("ephemeral_seconds", scenario.ephemeral_seconds)
     tailnet.done()
     for index, raw in enumerate(top.take("behaviours", list, [])):
-        scenario.behaviours.append(_attempt(lambda raw=raw: Behaviour.parse(raw), f"{name}.behaviours[{index}]"))
+        scenario.behaviours.append(_attempt(functools.partial(Behaviour.parse, raw), f"{name}.behaviours[{index}]"))
     for index, raw in enumerate(top.take("faults", list, [])):
-        scenario.faults.append(_attempt(lambda raw=raw: Fault.parse(raw), f"{name}.faults[{index}]"))
+        scenario.faults.append(_attempt(functools.partial(Fault.parse, raw), f"{name}.faults[{index}]"))
     top.done()
     return scenario
 

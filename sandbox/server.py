@@ -40,8 +40,10 @@ class Port:
     """One app on one port of 127.0.0.1."""
 
     def __init__(self, name: str, app: App, threads: int = _THREADS) -> None:
-        self._server = wsgi.Server(("127.0.0.1", 0), app, numthreads=threads, request_queue_size=256, timeout=30, shutdown_timeout=1)
-        self._server.error_log = _log
+        self._server = wsgi.Server(
+            ("127.0.0.1", 0), app, numthreads=threads, request_queue_size=256, timeout=30, shutdown_timeout=1
+        )
+        self._server.error_log = _log  # type: ignore[method-assign, assignment]
         self._server.prepare()
         self.url = f"http://127.0.0.1:{self._server.bind_addr[1]}"
         self._thread = threading.Thread(target=self._server.serve, name=f"serve-{name}", daemon=True)
@@ -99,7 +101,8 @@ class Served:
             box.cluster.move(self._kube_server.url)
             kubeconfig = str(self.folder / "kubeconfig")
             box.kube.write_kubeconfig(kubeconfig, self._kube_server.url)
-        for name, app in {**box.apps, "control": control.app(box)}.items():
+        apps: dict[str, App] = {**box.apps, "control": control.app(box)}
+        for name, app in apps.items():
             if name != KUBERNETES:
                 self._ports[name] = Port(name, app)
                 environment[_ADDRESSES[name]] = self._ports[name].url

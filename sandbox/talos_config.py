@@ -10,44 +10,33 @@ with a general validator; the rules it lacks are those of Talos's own validation
 from __future__ import annotations
 
 import base64
-import functools
 import ipaddress
-import json
-import pathlib
 import re
 import typing as t
 from urllib.parse import urlsplit
 
-import jsonschema
-import yaml
-
 from . import payload as p
+from .talos_documents import against_schema, parse, refuse
 
-_SCHEMA = pathlib.Path(__file__).parent.parent / "schemas" / "talos-config.schema.json"
-# Accepted by Talos with a warning, but left out of its published schema.
-_DEPRECATED = {
-    "": {"persist"},
-    "machine": {"network", "disks", "env", "time", "registries", "systemDiskEncryption"},
-    "machine.install": {"extensions", "extraKernelArgs", "bootloader"},
-}
 _PROTECTED = {
     "apiVersion", "kind", "authentication", "authorization", "cgroupRoot", "kubeletCgroups", "systemCgroups", "port",
     "protectKernelDefaults", "resolvConf", "rotateCertificates", "staticPodPath", "seccompDefault",
 }  # fmt: skip
 _DENIED_FLAGS = {"bootstrap-kubeconfig", "kubeconfig", "config", "cert-dir", "container-runtime-endpoint"}
 _EXISTING_FILES = {"/etc/hosts", "/etc/resolv.conf", "/etc/os-release", "/etc/nfsmount.conf", "/etc/ssl/certs/ca-certificates"}
-_NAMED = {"ExtensionServiceConfig", "KmsgLogConfig", "NetworkRuleConfig", "PCIDriverRebindConfig", "TrustedRootsConfig", "UserVolumeConfig"}
-_INSTALLER = re.compile(r"^(?P<host>[^/]+)/(?:(?P<platform>[a-z0-9-]+)-)?installer(?:-secureboot)?/(?P<id>[0-9a-f]{64}):v(?P<version>.+)$")
+_INSTALLER = re.compile(
+    r"^(?P<host>[^/]+)/(?:(?P<platform>[a-z0-9-]+)-)?installer(?:-secureboot)?/(?P<id>[0-9a-f]{64}):v(?P<version>.+)$"
+)
 
 
 def read_talos(text: str) -> p.Intent:
     """The intent of a configuration; raises :class:`payload.Refused` as the node's log would."""
-    documents = _parse(text)
+    documents = parse(text)
     config = next((document for document in documents if "kind" not in document), None)
     if config is None:
         raise p.Refused("config", "no v1alpha1 config document: the node stays in maintenance mode")
     for document in documents:
-        _against_schema(document)
+        against_schema(document)
     _against_rules(config, documents)
     machine, cluster = config["machine"], config["cluster"]
     _files(machine.get("files") or [])
@@ -79,134 +68,60 @@ def read_talos(text: str) -> p.Intent:
     )
 
 
-def _refuse(message: str) -> p.Refused:
-    return p.Refused("config", f"failed to validate config acquired via platform: {message}")
-
-
-class _OneOfEach(yaml.SafeLoader):
-    """Refuses a mapping that has a key twice, as Talos's decoder does."""
-
-
-def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode, deep: bool = False) -> dict[t.Any, t.Any]:
-    keys = [loader.construct_object(key, deep=True) for key, _value in node.value]  # type: ignore[no-untyped-call]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise yaml.constructor.ConstructorError(None, None, f"mapping key {key!r} already defined", node.start_mark)
-    return {key: loader.construct_object(value, deep=True) for key, (_key, value) in zip(keys, node.value)}  # type: ignore[no-untyped-call]
-
-
-_OneOfEach.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-
-
-def _parse(text: str) -> list[dict[str, t.Any]]:
-    try:
-        documents = [document for document in yaml.load_all(text, Loader=_OneOfEach) if document is not None]  # noqa: S506
-    except yaml.YAMLError as error:
-        raise p.Refused("config", f"failed to parse config: yaml: {' '.join(str(error).split())[:200]}") from error
-    except TypeError as error:  # an unhashable key
-        raise p.Refused("config", f"failed to parse config: yaml: {error}") from error
-    seen: set[tuple[str, str]] = set()
-    for document in documents:
-        if not isinstance(document, dict):
-            raise p.Refused("config", "failed to parse config: a document is not a mapping")
-        kind = document.get("kind", "")
-        if not kind and document.get("version") != "v1alpha1":
-            raise p.Refused("config", 'failed to parse config: missing kind, or version is not "v1alpha1"')
-        key = (str(kind), str(document.get("name", "")) if kind in _NAMED else "")
-        if key in seen:
-            raise p.Refused("config", f"failed to parse config: duplicate document: {kind or 'v1alpha1'} {key[1]}".rstrip())
-        seen.add(key)
-    return documents
-
-
-@functools.cache
-def _definitions() -> tuple[dict[str, t.Any], dict[str, str]]:
-    """The schema's definitions, and which belongs to which kind."""
-    whole = json.loads(_SCHEMA.read_text(encoding="utf-8"))["$defs"]
-    kinds = {"": "v1alpha1.Config"}
-    for name, definition in whole.items():
-        kind = definition.get("properties", {}).get("kind", {})
-        for value in [kind["const"]] if "const" in kind else kind.get("enum", []):
-            kinds[value] = name
-    return whole, kinds
-
-
-@functools.cache
-def _validator(name: str) -> jsonschema.Draft202012Validator:
-    whole, _kinds = _definitions()
-    return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": whole})
-
-
-def _against_schema(document: dict[str, t.Any]) -> None:
-    kind = str(document.get("kind", ""))
-    _whole, kinds = _definitions()
-    if kind not in kinds:
-        raise p.Refused("config", f'failed to parse config: "{kind}" "{document.get("apiVersion", "")}": not registered')
-    for error in sorted(_validator(kinds[kind]).iter_errors(document), key=lambda error: len(error.path)):
-        where = ".".join(str(part) for part in error.absolute_path)
-        if error.validator == "additionalProperties":
-            unknown = set(error.instance) - set(error.schema.get("properties", {})) - (_DEPRECATED.get(where, set()) if not kind else set())
-            if not unknown:
-                continue
-            listed = ", ".join(f"{where}.{key}".lstrip(".") for key in sorted(map(str, unknown)))
-            raise p.Refused("config", f"failed to parse config: unknown keys found during decoding: {listed}")
-        raise _refuse(f"{where or 'document'}: {error.message[:200]}")
-
-
 def _against_rules(config: dict[str, t.Any], documents: list[dict[str, t.Any]]) -> None:
     """What the schema cannot see."""
     machine, cluster = config.get("machine"), config.get("cluster")
     if not machine:
-        raise _refuse("machine instructions are required")
+        raise refuse("machine instructions are required")
     if not cluster:
-        raise _refuse("cluster instructions are required")
+        raise refuse("cluster instructions are required")
     if config.get("persist") is False:
-        raise _refuse("persist should be enabled")
+        raise refuse("persist should be enabled")
     if machine.get("type", "worker") != "worker":
-        raise _refuse(f"a machine of type {machine['type']!r} is no worker")
+        raise refuse(f"a machine of type {machine['type']!r} is no worker")
     for where, section in (("machine.ca", machine), ("cluster.ca", cluster)):
         ca = section.get("ca") or {}
         if ca.get("key"):
-            raise _refuse(f"{where}: the issuing CA key is not allowed on non-controlplane nodes")
+            raise refuse(f"{where}: the issuing CA key is not allowed on non-controlplane nodes")
         if ca.get("crt"):
             _pem(ca)
     if not (machine.get("ca") or {}).get("crt") and not machine.get("acceptedCAs"):
-        raise _refuse("trusted CA certificates are required on worker nodes (.machine.ca.crt or .machine.acceptedCAs)")
+        raise refuse("trusted CA certificates are required on worker nodes (.machine.ca.crt or .machine.acceptedCAs)")
     if cluster.get("etcd"):
-        raise _refuse("etcd is only allowed on control plane nodes")
+        raise refuse("etcd is only allowed on control plane nodes")
     if (machine.get("features") or {}).get("kubernetesTalosAPIAccess"):
-        raise _refuse("kubernetesTalosAPIAccess is only allowed on control plane nodes")
+        raise refuse("kubernetesTalosAPIAccess is only allowed on control plane nodes")
     endpoint = str((cluster.get("controlPlane") or {}).get("endpoint") or "")
     parts = urlsplit(endpoint)
     if parts.scheme != "https" or not parts.hostname:
-        raise _refuse(f"invalid cluster endpoint {endpoint!r}")
+        raise refuse(f"invalid cluster endpoint {endpoint!r}")
     _discovery(cluster, any(document.get("kind") == "KubeSpanConfig" and document.get("enabled") for document in documents))
     for key, what in (("nodeLabels", "label"), ("nodeTaints", "")):
         if what and (fault := p.label_fault(machine.get(key) or {})):
-            raise _refuse(fault)
+            raise refuse(fault)
     _late_taints(machine.get("nodeTaints") or {})
     kubelet = machine.get("kubelet") or {}
     if protected := sorted(_PROTECTED & set(kubelet.get("extraConfig") or {})):
-        raise _refuse(f"kubelet configuration fields cannot be overridden: {', '.join(protected)}")
+        raise refuse(f"kubelet configuration fields cannot be overridden: {', '.join(protected)}")
     if denied := sorted(_DENIED_FLAGS & set(kubelet.get("extraArgs") or {})):
-        raise _refuse(f"kubelet extra args cannot be overridden: {', '.join(denied)}")
+        raise refuse(f"kubelet extra args cannot be overridden: {', '.join(denied)}")
     for subnet in (kubelet.get("nodeIP") or {}).get("validSubnets") or ():
         try:
             ipaddress.ip_network(str(subnet).removeprefix("!"), strict=False)
         except ValueError as error:
-            raise _refuse(f"kubelet nodeIP subnet {subnet!r} is not valid: {error}") from error
+            raise refuse(f"kubelet nodeIP subnet {subnet!r} is not valid: {error}") from error
     install = machine.get("install")
     if install is not None and not install.get("disk") and not install.get("diskSelector"):
-        raise _refuse("an install disk is required: use disk or diskSelector")
+        raise refuse("an install disk is required: use disk or diskSelector")
     for document in documents:
         if document.get("kind") == "ExtensionServiceConfig":
             if not document.get("name"):
-                raise _refuse("ExtensionServiceConfig: name is required")
+                raise refuse("ExtensionServiceConfig: name is required")
             if not document.get("environment") and not document.get("configFiles"):
-                raise _refuse("ExtensionServiceConfig: no settings found")
+                raise refuse("ExtensionServiceConfig: no settings found")
             for entry in document.get("environment") or ():
                 if "=" not in str(entry):
-                    raise _refuse("ExtensionServiceConfig: an environment entry is not of the form NAME=VALUE")
+                    raise refuse("ExtensionServiceConfig: an environment entry is not of the form NAME=VALUE")
 
 
 def _discovery(cluster: dict[str, t.Any], kubespan: bool) -> None:
@@ -215,16 +130,20 @@ def _discovery(cluster: dict[str, t.Any], kubespan: bool) -> None:
     if discovery.get("enabled") and not service.get("disabled"):
         for key in ("id", "secret"):
             if not cluster.get(key):
-                raise _refuse(f"cluster discovery service requires .cluster.{key}")
+                raise refuse(f"cluster discovery service requires .cluster.{key}")
     if kubespan and not (discovery.get("enabled") and cluster.get("id") and cluster.get("secret")):
-        raise _refuse(".cluster.discovery should be enabled when KubeSpan is enabled, with .cluster.id and .cluster.secret")
+        raise refuse(".cluster.discovery should be enabled when KubeSpan is enabled, with .cluster.id and .cluster.secret")
 
 
 def _files(files: list[dict[str, t.Any]]) -> None:
     """Not a matter of validation: the boot sequence stops here, and the node reboots after 35 minutes."""
     for file in files:
         path, op = str(file.get("path", "")), file.get("op", "")
-        if path.startswith("/var/") or path == "/etc/cri/conf.d/20-customization.part" or path.startswith("/etc/kubernetes/manifests/"):
+        if (
+            path.startswith("/var/")
+            or path == "/etc/cri/conf.d/20-customization.part"
+            or path.startswith("/etc/kubernetes/manifests/")
+        ):
             continue
         if op == "create":
             raise p.Refused("files", f"task userSetup: create operation not allowed outside of /var: {path!r}")
@@ -238,7 +157,7 @@ def _late_taints(taints: dict[str, str]) -> tuple[dict[str, str], ...]:
         value, _colon, effect = str(text).rpartition(":")
         found.append({"key": key, "value": value, "effect": effect})
     if fault := p.taint_fault(found):
-        raise _refuse(fault)
+        raise refuse(fault)
     return p.clean_taints(found)
 
 
@@ -247,12 +166,12 @@ def _hostname(config: dict[str, t.Any], documents: list[dict[str, t.Any]]) -> st
     document = next((document for document in documents if document.get("kind") == "HostnameConfig"), {})
     new = str(document.get("hostname") or "")
     if old and document:
-        raise _refuse("static hostname is already set in v1alpha1 config")
+        raise refuse("static hostname is already set in v1alpha1 config")
     if new and document.get("auto") not in (None, "off"):
-        raise _refuse("HostnameConfig: hostname and auto cannot be set at the same time")
+        raise refuse("HostnameConfig: hostname and auto cannot be set at the same time")
     name = new or old
     if name and not p.NAME.match(name):
-        raise _refuse(f"invalid hostname {name!r}")
+        raise refuse(f"invalid hostname {name!r}")
     return name
 
 
@@ -282,7 +201,7 @@ def _pem(ca: t.Any) -> str:
     try:
         pem = base64.b64decode(text, validate=True).decode()
     except ValueError as error:
-        raise _refuse("a CA certificate is not base64") from error
+        raise refuse("a CA certificate is not base64") from error
     if "-----BEGIN CERTIFICATE-----" not in pem or "PRIVATE KEY" in pem:
-        raise _refuse("a CA certificate is not a PEM certificate")
+        raise refuse("a CA certificate is not a PEM certificate")
     return pem

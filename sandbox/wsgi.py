@@ -11,7 +11,7 @@ import typing as t
 if t.TYPE_CHECKING:
     from .world import World
 
-Environ = t.MutableMapping[str, t.Any]
+Environ = dict[str, t.Any]
 StartResponse = t.Callable[..., t.Any]
 App = t.Callable[[Environ, StartResponse], t.Iterable[bytes]]
 
@@ -19,7 +19,9 @@ MACHINE_AGENT = "tgp-sandbox-machine"
 """User-Agent of the calls that the simulated machines make. They are part of the world, not of what is tested."""
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
-_READS_BY_POST = re.compile(r"/oauth/token(-exchange)?$|/acl/validate$|/(selfsubjectaccess|selfsubjectrules|subjectaccess|token)reviews$")
+_READS_BY_POST = re.compile(
+    r"/oauth/token(-exchange)?$|/acl/validate$|/(selfsubjectaccess|selfsubjectrules|subjectaccess|token)reviews$"
+)
 _DRY_RUN = re.compile(r"(^|&)dryRun=")
 
 

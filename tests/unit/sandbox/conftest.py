@@ -64,7 +64,14 @@ class Hand:
 
     def key(self, **fields: t.Any) -> str:
         """A one-use key of the tailnet."""
-        settings = {"seconds": 3600, "description": "tgp test", "ephemeral": True, "preauthorized": True, "tags": ["tag:gpu"], **fields}
+        settings = {
+            "seconds": 3600,
+            "description": "tgp test",
+            "ephemeral": True,
+            "preauthorized": True,
+            "tags": ["tag:gpu"],
+            **fields,
+        }
         return str(self.box.tailnet.create_key("auth", **settings).secret)
 
     def payload(self, name: str, lane: str = "kubelet", **fields: t.Any) -> str:
@@ -110,7 +117,9 @@ class Hand:
         end = time.monotonic() + seconds
         while not (found := what()):
             if time.monotonic() > end:
-                pytest.fail(f"did not happen; machines: {[(m.name, m.state, m.steps) for m in self.box.world.machines.values() if m.steps]}")
+                pytest.fail(
+                    f"did not happen; machines: {[(m.name, m.state, m.steps) for m in self.box.world.machines.values() if m.steps]}"
+                )
             time.sleep(0.02)
         return found
 

@@ -127,7 +127,9 @@ def test_delay_is_world_time(service: t.Any, clock: SimClock) -> None:
 
 def test_rules_count_calls_and_end(service: t.Any) -> None:
     _counter, faults, api = service
-    faults.add({"kind": "status", "service": "counter", "path": "^/n$", "method": "get", "after_calls": 1, "times": 1, "status": 503})
+    faults.add(
+        {"kind": "status", "service": "counter", "path": "^/n$", "method": "get", "after_calls": 1, "times": 1, "status": 503}
+    )
     faults.add({"kind": "status", "service": "other", "times": None})
     api.call("POST", "/n")
     assert api.get("/n")["value"] == 1
@@ -162,7 +164,9 @@ def test_nonsense_is_refused(rule: t.Any) -> None:
 def test_machines_of_the_world_meet_no_faults_and_are_not_counted(clock: SimClock) -> None:
     world, faults, counter = World(clock), Faults([{"kind": "lost_before", "times": None}]), Counter()
     app = CountingApp(FaultyApp(counter.app, faults, "counter", clock), world, "counter")
-    machine = httpx.Client(transport=httpx.WSGITransport(app=app), base_url="http://c", headers={"user-agent": f"{MACHINE_AGENT}/1"})
+    machine = httpx.Client(
+        transport=httpx.WSGITransport(app=app), base_url="http://c", headers={"user-agent": f"{MACHINE_AGENT}/1"}
+    )
     assert machine.post("/n").status_code == 200
     assert world.calls == {} and world.writes == []
     person = httpx.Client(transport=httpx.WSGITransport(app=app), base_url="http://c")

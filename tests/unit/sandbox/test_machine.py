@@ -37,7 +37,9 @@ def test_a_rented_machine_becomes_the_node_it_was_told_to_be(make: t.Any) -> Non
 def test_an_own_machine_installs_talos_once_and_comes_back_by_itself(make: t.Any) -> None:
     hand = make()
     power = hand.client("webhook")
-    config = hand.payload("rack-1", "talos", gpu_count=2, mesh=MeshChoice(tags=("tag:gpu",), ephemeral=False), key=hand.key(ephemeral=False))
+    config = hand.payload(
+        "rack-1", "talos", gpu_count=2, mesh=MeshChoice(tags=("tag:gpu",), ephemeral=False), key=hand.key(ephemeral=False)
+    )
     assert power.post("/rack-1/start", json={"machineConfig": config}).status_code == 202
     machine = hand.box.world.machines["rack-1"]
     hand.story(machine, "done")

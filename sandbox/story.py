@@ -1,0 +1,309 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A machine does what a real one would do with what it was given, step by step, and tells its story in ``steps`` and ``console``.
+
+Steps: boot, up, config, [the bootstrap program's own], mesh, csr, node, labels, ready, gpu, done. A step that goes wrong is the last one;
+its text is what the machine's log would say.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import typing as t
+
+from . import kubelet, payload
+from .behaviour import ENDINGS
+from .cluster import Client, Cluster, KubeError
+from .payload import Intent, Mesh, Refused
+from .tailnet import JoinRefused
+from .world import Machine
+
+if t.TYPE_CHECKING:
+    from .machine import Machines
+
+_DEAD = frozenset({"terminating", "terminated", "preempted", "stopping", "off"})
+_KNOWN_LOGIN = ("https://controlplane.tailscale.com", "https://login.tailscale.com")
+
+
+class Over(Exception):
+    """The machine is gone; its story ends here."""
+
+
+class Story:
+    """One power-on."""
+
+    def __init__(self, machines: Machines, machine: Machine) -> None:
+        self._all, self._machine, self._world = machines, machine, machines.world
+        self._boots = machine.boots
+        self._parts = machines.behaviours.of(machine)
+        self._factor = self._parts["slow"].factor if "slow" in self._parts else 1.0
+        self._system = machine.details.get("system") or (payload.TALOS if machine.cloud == "webhook" else payload.UBUNTU)
+        started = self._due = self._world.clock.seconds()
+        endings = [(started + part.seconds, kind) for kind, part in self._parts.items() if kind in ENDINGS]
+        self._doom, self._ending = min(endings, default=(math.inf, ""))
+
+    def tell(self) -> None:
+        """From power-on to a working node, or to where it stops."""
+        machine = self._machine
+        with self._world.lock:
+            machine.console.clear()
+            machine.steps.clear()
+        self._note("boot", f"{machine.offer.type}, {machine.offer.gpu_count} GPUs")
+        try:
+            if self._boot():
+                self._become_node()
+        except Refused as refusal:
+            self._note(refusal.step, str(refusal), failed=True)
+        except KubeError as error:
+            self._note("node", f"kubelet: {error}", failed=True)
+        if self._doom < math.inf:
+            self._pause(max(0.0, self._doom - self._due), stretched=False)
+
+    # ---- steps
+
+    def _boot(self) -> bool:
+        machine, own = self._machine, self._machine.cloud == "webhook"
+        if "never_boots" in self._parts:
+            self._pause(10 * 365 * 86400.0, stretched=False)
+        self._pause(machine.offer.boot_seconds)
+        broken = "boot_error" in self._parts
+        with self._world.lock:
+            if own:
+                machine.state = "off" if broken else "on"
+                machine.ended = self._world.clock.now() if broken else None
+            else:
+                machine.state = "unhealthy" if broken else "active"
+            addresses = machine.details.get("addresses")
+            if addresses and machine.ip is None:
+                machine.ip, machine.private_ip = addresses
+        self._note("up", "the disk cannot be mounted" if broken else f"{self._system} is up", failed=broken)
+        return not broken
+
+    def _become_node(self) -> None:
+        """The machine's own part: what it was given decides."""
+        machine, state = self._machine, self._machine.details
+        if machine.payload:
+            intent = payload.read(machine.payload, self._system)
+        elif state.get("installed") and self._all.installed is not None:
+            intent = self._all.installed(machine)
+        else:
+            intent = None
+        if intent is None:
+            talos = self._system == payload.TALOS
+            self._note("config", "no machine config: maintenance mode" if talos else "no user data: a plain Ubuntu")
+            return
+        if not intent.node_name:
+            raise Refused("config", "the node has no name of its own: it would register as talos-xxx-xxx")
+        self._note("config", f"{intent.lane}: node {intent.node_name}")
+        known = state.get("payload") == machine.payload and state.get("node") == intent.node_name
+        if not known:  # a new configuration: whatever it was before is wiped
+            for key in ("device", "certificate"):
+                state.pop(key, None)
+            state.update(payload=machine.payload, node=intent.node_name)
+        self._image(intent)
+        if intent.lane == "kubelet" and not known:
+            self._packages(intent)
+        address = self._mesh(intent)
+        self._trustd(intent)
+        self._kubernetes(intent, address)
+
+    def _image(self, intent: Intent) -> None:
+        """The ordered image exists and has the extensions the configuration speaks of."""
+        if intent.lane != "talos" or self._all.schematics is None or not intent.installer:
+            return
+        extensions = self._all.schematics(intent.schematic) if intent.schematic else ()
+        if extensions is None:
+            raise Refused("install", f"failed to pull installer image {intent.installer}: 404 Not Found")
+        if intent.mesh is not None and "siderolabs/tailscale" not in extensions:
+            raise Refused("mesh", "the image has no extension siderolabs/tailscale: service ext-tailscale does not exist")
+
+    def _packages(self, intent: Intent) -> None:
+        """The bootstrap program's own steps up to the mesh; most of the time goes into packages."""
+        before = [step for step in intent.steps if step not in ("mesh", "api", "containerd", "kubelet", "erase", "done")]
+        for step in before or ["packages"]:
+            if step == "driver" and intent.gpus_wanted is not None and intent.gpus_wanted != self._machine.offer.gpu_count:
+                self._note(step, f"{self._machine.offer.gpu_count} GPUs found, {intent.gpus_wanted} ordered", failed=True)
+                raise Over
+            self._note(step, "")
+            if step == "packages":
+                self._pause(self._seconds("packages"))
+
+    def _mesh(self, intent: Intent) -> str:
+        """Enter the tailnet; the address the kubelet will register."""
+        if intent.mesh is None:
+            return self._address(intent, "")
+        self._pause(self._seconds("mesh"))
+        if "mesh_fails" in self._parts:
+            raise Refused(
+                "mesh", 'control: LoginHot -> fetch control key: Get "https://controlplane.tailscale.com/key?v=130": i/o timeout'
+            )
+        device = self._machine.details.get("device")
+        if not device or not self._all.tailnet.set_online(device, True):
+            try:
+                device = self._join(intent.mesh).node_id
+            except JoinRefused as refusal:
+                raise Refused("mesh", f"tailscale up: {refusal}") from refusal
+            self._machine.details["device"] = device
+        if not self._lives():  # gone in the very moment it came
+            self._all.tailnet.set_online(device, False)
+            raise Over
+        found = self._all.tailnet.device(device)
+        if found is None:
+            raise Refused("mesh", "the device was removed from the tailnet")
+        self._note("mesh", f"{found.ipv4} as {found.label}")
+        return self._address(intent, found.ipv4)
+
+    def _join(self, mesh: Mesh) -> t.Any:
+        server = mesh.login_server.rstrip("/")
+        if server and server not in self._all.login_servers and server not in _KNOWN_LOGIN:
+            raise Refused("mesh", f"tailscale up: fetch control key: Get {server}/key?v=130: connect: connection refused")
+        if not mesh.key:
+            raise Refused("mesh", "tailscale up: not logged in: To authenticate, visit https://login.tailscale.com/a/1")
+        return self._all.tailnet.join(
+            mesh.key,
+            mesh.hostname or self._machine.hostname,
+            advertise_tags=mesh.advertise_tags,
+            advertise_routes=mesh.advertise_routes,
+            accept_routes=mesh.accept_routes,
+        )
+
+    def _address(self, intent: Intent, mesh: str) -> str:
+        """The node's address: the first that its subnets allow; without any, that of the mesh."""
+        own = self._machine.private_ip or ""
+        candidates = [address for address in (mesh, own) if address]
+        wanted = [subnet for subnet in intent.node_subnets if not subnet.startswith("!")]
+        refused = [subnet[1:] for subnet in intent.node_subnets if subnet.startswith("!")]
+        for address in candidates:
+            if (not wanted or _within(address, wanted)) and not _within(address, refused):
+                return address
+        raise Refused("node", "kubelet: no suitable node IP found")
+
+    def _trustd(self, intent: Intent) -> None:
+        """The Talos API's certificate. Without it the node joins all the same, and nobody can talk to it."""
+        if intent.trustd is None or self._all.trustd is None:
+            return
+        token, ca = intent.trustd
+        ours = self._all.trustd
+        if ca.split() != ours[1].split():
+            self._note("apid", "failed to sign API server CSR: x509: certificate signed by unknown authority")
+        elif token != ours[0]:
+            self._note("apid", "failed to sign API server CSR: rpc error: code = Unauthenticated desc = invalid token")
+
+    def _kubernetes(self, intent: Intent, address: str) -> None:
+        cluster, kubelets, state = self._all.cluster, self._all.kubelets, self._machine.details
+        if cluster is None or kubelets is None:
+            self._note("csr", "there is no Kubernetes in this world", failed=True)
+            return
+        if "certificate" not in state:
+            state["certificate"] = self._certificate(cluster, intent)
+        client = cluster.connect(intent.server, intent.ca_pem, certificate=state["certificate"])
+        try:
+            uid = kubelet.register(client, intent, address, self._machine.id, self._world.clock.now())
+            if not self._lives():
+                raise Over
+            kubelets.adopt(intent.node_name, uid, address)
+            if not self._lives():  # ended between the two: silence() may have come too early
+                kubelets.silence(intent.node_name)
+                raise Over
+            self._note("node", f"{intent.node_name} registered with {address}")
+            if not intent.labels_at_registration:
+                self._late_labels(client, intent)
+            self._workload(client, intent)
+        finally:
+            client.close()
+
+    def _certificate(self, cluster: Cluster, intent: Intent) -> tuple[str, str]:
+        """Bootstrap: ask, wait for the approval, take the certificate. A kubelet asks on and on; the bootstrap program does not."""
+        request, key = kubelet.new_key(intent.node_name)
+        client = cluster.connect(intent.server, intent.ca_pem, token=intent.token)
+        name, pause, problem = "", 1.0, ""
+        end = self._world.clock.seconds() + (intent.csr_seconds if intent.lane == "kubelet" else 3600.0) * self._factor
+        try:
+            self._pause(self._seconds("csr"))
+            while self._world.clock.seconds() < end:
+                try:
+                    if not name:
+                        name = kubelet.request_certificate(client, request)
+                        self._note("csr", name)
+                    if pem := kubelet.certificate(client, name):
+                        return pem, key
+                    pause, said = min(pause * 1.2, 15.0), ""
+                except KubeError as error:
+                    pause, said = min(pause * 2, 60.0), f"kubelet: cannot create certificate signing request: {error}"
+                    if error.status == 404:
+                        name = ""
+                except kubelet.Denied as denial:
+                    pause, said, name = 60.0, f"kubelet: {denial}", ""
+                if said and said != problem:
+                    problem = said
+                    self._note("csr", said)
+                self._due = self._world.clock.seconds()
+                self._pause(max(pause, 0.1 * self._world.clock.speed), stretched=False)
+        finally:
+            client.close()
+        raise Refused("csr", problem or "no client certificate: nobody approved the request")
+
+    def _late_labels(self, client: Client, intent: Intent) -> None:
+        try:
+            kubelet.late_labels(client, intent)
+        except KubeError as error:
+            self._note("labels", f"NodeApplyController: {error}")
+        else:
+            self._note("labels", f"{len(intent.labels)} labels")
+
+    def _workload(self, client: Client, intent: Intent) -> None:
+        """Network, then the device plugin."""
+        self._pause(self._seconds("ready"))
+        if "never_ready" in self._parts:
+            self._note("ready", "cni plugin not initialized", failed=True)
+            return
+        kubelet.ready(client, intent.node_name, self._world.clock.now())
+        self._note("ready", "")
+        self._pause(self._seconds("gpu"))
+        gpus = self._parts["gpu_missing"].gpus if "gpu_missing" in self._parts else self._machine.offer.gpu_count
+        if self._machine.offer.gpu_count:
+            kubelet.offer_gpus(client, intent.node_name, gpus)
+            self._note("gpu", f"{kubelet.GPU}: {gpus}")
+        self._note("done", "")
+
+    # ---- time and words
+
+    def _seconds(self, step: str) -> float:
+        own = self._machine.offer.details.get("timings") or {}
+        return float(own.get(step, self._all.timings.get(step, 0.0)))
+
+    def _lives(self) -> bool:
+        machine = self._machine
+        struck = machine.details.get("struck") == self._boots
+        return machine.boots == self._boots and machine.state not in _DEAD and not struck
+
+    def _pause(self, seconds: float, *, stretched: bool = True) -> None:
+        """Let time pass; :class:`Over` when the machine ends meanwhile.
+
+        Steps follow each other by plan: what a thread of this process comes late, it does not hand on to the next step.
+        """
+        clock = self._world.clock
+        self._due += seconds * (self._factor if stretched else 1.0)
+        until = min(self._due, self._doom)
+        if clock.pause(max(0.0, until - clock.seconds()), lambda: not self._lives()):
+            raise Over
+        if self._doom <= self._due:
+            self._all.strike(self._machine, self._ending)
+            raise Over
+
+    def _note(self, step: str, text: str, *, failed: bool = False) -> None:
+        with self._world.lock:
+            machine = self._machine
+            if machine.boots != self._boots:
+                raise Over
+            machine.steps.append((self._world.clock.now(), step, f"failed: {text}" if failed else text))
+            if failed:
+                machine.console += [f"fail {step}: {text}"]
+            else:
+                machine.console += [f"tgp-step {step}", *([text] if text else [])]
+
+
+def _within(address: str, subnets: t.Sequence[str]) -> bool:
+    return any(ipaddress.ip_address(address) in ipaddress.ip_network(subnet, strict=False) for subnet in subnets)
