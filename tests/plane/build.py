@@ -4,9 +4,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build the two Go programs that tests compare with: the real control plane and Talos's own configuration checker.
 
-``tests/plane/build.py [plane] [machinery]`` builds what is named (both with ``--all`` or without a name), only when it is missing, and prints one line
-for each. A binary lies in ``.cache/<name>/<hash of its sources>/<name>``. Exit status: 0 built or present, 3 Go is missing,
-4 Go is too old, 5 the build failed.
+``tests/plane/build.py [plane] [machinery]`` builds what is named (both with ``--all`` or without a name), only when it is
+missing, and prints one line for each. A binary lies in ``.cache/<name>/<hash of its sources>/<name>``. Exit status: 0 built or
+present, 3 Go is missing, 4 Go is too old, 5 the build failed.
 """
 
 from __future__ import annotations
