@@ -11,7 +11,7 @@ from ..errors import InvalidInput
 from ..fleet.marks import EPHEMERAL, INITIALIZING
 from ..fleet.model import Lane
 from .builtin import WORKER
-from .documents import Document, at, machine_document, of_kind, parse
+from .documents import Document, at, items_at, machine_document, of_kind, parse
 from .labels import may_set, safe_value
 from .spec import NodeSpec
 from .template import render
@@ -113,7 +113,7 @@ def _machine(spec: NodeSpec, machine: Document) -> None:
 def _taints(spec: NodeSpec, given: t.Any) -> list[dict[str, str]]:
     """Pool taints, startup taints, ours; then what the template registers beyond them. One per key and effect."""
     wanted = [*spec.taints, *spec.startup_taints, *((EPHEMERAL,) if spec.ephemeral_taint else ()), INITIALIZING]
-    found: dict[tuple[t.Any, t.Any], dict[str, str]] = {}
+    found: dict[tuple[str, str], dict[str, str]] = {}
     for taint in wanted:
         entry = {"key": taint.key, "value": taint.value, "effect": taint.effect}
         found.setdefault((taint.key, taint.effect), {key: value for key, value in entry.items() if value})
@@ -122,14 +122,17 @@ def _taints(spec: NodeSpec, given: t.Any) -> list[dict[str, str]]:
     for entry in given or ():
         if not isinstance(entry, dict):
             raise InvalidInput("machine.kubelet.extraConfig.registerWithTaints: write each taint as key, value, effect.")
-        found.setdefault((entry.get("key"), entry.get("effect")), entry)
+        found.setdefault((str(entry.get("key")), str(entry.get("effect"))), entry)
     return list(found.values())
 
 
 def _nvidia(spec: NodeSpec, machine: Document) -> None:
-    modules = _part(machine, "kernel").setdefault("modules", [])
-    present = {module.get("name") for module in modules if isinstance(module, dict)}
-    modules.extend({"name": name} for name in NVIDIA_MODULES if name not in present)
+    kernel = _part(machine, "kernel")
+    given = kernel.get("modules") or []
+    if not isinstance(given, list):
+        raise InvalidInput("machine.kernel.modules of the template must be a list.")
+    present = [module.get("name") for module in given if isinstance(module, dict)]
+    kernel["modules"] = [*given, *({"name": name} for name in NVIDIA_MODULES if name not in present)]
     sysctls = _part(machine, "sysctls")
     sysctls.setdefault("kernel.kexec_load_disabled", "1")  # many GPUs do not survive the kexec with which Talos reboots
     if (minor(spec.talos_version) or (1, 13)) <= (1, 12):
@@ -169,7 +172,7 @@ def _hostname(spec: NodeSpec, config: Document, documents: list[Document]) -> No
 def _tailscale(spec: NodeSpec, documents: list[Document]) -> None:
     given = of_kind(documents, "ExtensionServiceConfig", "tailscale") or {}
     environment: dict[str, str] = {}
-    for entry in given.get("environment") or ():
+    for entry in items_at(given, "environment"):
         name, _equals, value = str(entry).partition("=")
         environment[name] = value
     flags = environment.pop("TS_EXTRA_ARGS", "").split()

@@ -145,3 +145,15 @@ def at(document: t.Mapping[str, t.Any] | None, path: str) -> t.Any:
             return None
         value = value.get(part)
     return value
+
+
+def items_at(document: t.Mapping[str, t.Any] | None, path: str) -> list[t.Any]:
+    """The entries of the list at a dotted path; none when there is something else."""
+    value = at(document, path)
+    return value if isinstance(value, list) else []
+
+
+def fields_at(document: t.Mapping[str, t.Any] | None, path: str) -> dict[str, t.Any]:
+    """The mapping at a dotted path; an empty one when there is something else."""
+    value = at(document, path)
+    return value if isinstance(value, dict) else {}

@@ -11,7 +11,7 @@ import ipaddress
 import re
 import typing as t
 
-from .documents import Document, at
+from .documents import Document, at, fields_at, items_at
 from .labels import EFFECTS, key_problem, may_set, value_problem
 from .versions import KUBERNETES, minor, tag_of
 
@@ -25,6 +25,7 @@ _KUBELET_CONFIG = (
     "protectKernelDefaults", "resolvConf", "rotateCertificates", "staticPodPath", "seccompDefault",
 )  # fmt: skip
 _KUBELET_FLAGS = ("bootstrap-kubeconfig", "kubeconfig", "config", "cert-dir", "container-runtime-endpoint")
+_DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?")
 _CRI_PART = "/etc/cri/conf.d/20-customization.part"
 _OWNED = tuple(f"talos.dev/owned-{what}" for what in ("labels", "annotations", "taints"))
 # Documents that an older Talos does not know: kind -> first minor.
@@ -89,14 +90,17 @@ def cluster_network(config: Document) -> Sentences:
     service = at(config, "cluster.discovery.registries.service.disabled") is not True
     if discovery and service and not identified:
         yield "cluster.discovery is on and cluster.id or cluster.secret is missing: write both."
-    span = at(config, "machine.network.kubespan")
-    if isinstance(span, dict) and span.get("enabled"):
+    span = fields_at(config, "machine.network.kubespan")
+    if span.get("enabled"):
         if not (discovery and identified):
             yield "machine.network.kubespan needs cluster.discovery, cluster.id and cluster.secret."
         if isinstance(span.get("mtu"), int) and span["mtu"] < 1280:
             yield "machine.network.kubespan.mtu must be at least 1280."
+    domain = at(config, "cluster.network.dnsDomain")
+    if isinstance(domain, str) and domain and not _DOMAIN.fullmatch(domain):
+        yield f"cluster.network.dnsDomain {domain!r} is no DNS name; write it like cluster.local."
     for path in ("machine.kubelet.nodeIP.validSubnets", "cluster.network.podSubnets", "cluster.network.serviceSubnets"):
-        for subnet in at(config, path) or ():
+        for subnet in items_at(config, path):
             if not is_subnet(str(subnet).removeprefix("!") if "nodeIP" in path else str(subnet)):
                 yield f"{path}: {subnet!r} is no subnet; write it like 10.0.0.0/8."
 
@@ -106,18 +110,17 @@ def kubelet(config: Document, talos: tuple[int, int], cluster_version: str) -> S
     image = at(config, "machine.kubelet.image")
     if isinstance(image, str) and image:
         yield from _kubelet_version(image, talos, cluster_version)
-    for flag in at(config, "machine.kubelet.extraArgs") or ():
+    for flag in fields_at(config, "machine.kubelet.extraArgs"):
         if str(flag).lstrip("-") in _KUBELET_FLAGS:
             yield f"machine.kubelet.extraArgs.{flag} is set by Talos itself; leave it out."
-    extra = at(config, "machine.kubelet.extraConfig")
-    for field in extra if isinstance(extra, dict) else ():
+    for field in fields_at(config, "machine.kubelet.extraConfig"):
         if field in _KUBELET_CONFIG:
             yield f"machine.kubelet.extraConfig.{field} is set by Talos itself; leave it out."
-    taints = at(config, "machine.kubelet.extraConfig.registerWithTaints")
-    for number, taint in enumerate(taints if isinstance(taints, list) else ()):
-        yield from _taint(taint, f"machine.kubelet.extraConfig.registerWithTaints[{number}]")
-    if taints is not None and not isinstance(taints, list):
-        yield "machine.kubelet.extraConfig.registerWithTaints must be a list of key, value, effect."
+    where = "machine.kubelet.extraConfig.registerWithTaints"
+    for number, taint in enumerate(items_at(config, where)):
+        yield from _taint(taint, f"{where}[{number}]")
+    if at(config, where) is not None and not isinstance(at(config, where), list):
+        yield f"{where} must be a list of key, value, effect."
 
 
 def _kubelet_version(image: str, talos: tuple[int, int], cluster_version: str) -> Sentences:
@@ -154,22 +157,20 @@ def _value(value: t.Any) -> str:
 
 def marks(config: Document) -> Sentences:
     """Labels, annotations and taints that Talos writes with the kubelet's rights: one refused refuses all."""
-    labels = at(config, "machine.nodeLabels")
-    for key, value in labels.items() if isinstance(labels, dict) else ():
+    for key, value in fields_at(config, "machine.nodeLabels").items():
         problem = key_problem(str(key)) or (value_problem(value) if isinstance(value, str) else "")
         if problem:
             yield f"machine.nodeLabels: {problem}"
         elif not may_set(str(key)):
             yield f"machine.nodeLabels.{key}: a node may not give itself this label, and would get none at all; use the pool's labels."
-    annotations = at(config, "machine.nodeAnnotations")
-    if isinstance(annotations, dict):
-        for key in annotations:
-            if key in _OWNED:
-                yield f"machine.nodeAnnotations.{key} is kept by Talos itself; leave it out."
-            elif problem := key_problem(str(key)):
-                yield f"machine.nodeAnnotations: {problem}"
-        if sum(len(str(key)) + len(str(value)) for key, value in annotations.items()) > 256 * 1024:
-            yield "machine.nodeAnnotations are larger than 256 KiB together."
+    annotations = fields_at(config, "machine.nodeAnnotations")
+    for key in annotations:
+        if key in _OWNED:
+            yield f"machine.nodeAnnotations.{key} is kept by Talos itself; leave it out."
+        elif problem := key_problem(str(key)):
+            yield f"machine.nodeAnnotations: {problem}"
+    if sum(len(str(key)) + len(str(value)) for key, value in annotations.items()) > 256 * 1024:
+        yield "machine.nodeAnnotations are larger than 256 KiB together."
     if at(config, "machine.nodeTaints"):
         yield (
             "machine.nodeTaints: a node may not change its taints after it registered, and then gets no label either; "
@@ -179,8 +180,7 @@ def marks(config: Document) -> Sentences:
 
 def files(config: Document) -> Sentences:
     """Talos's root is read-only: files can be made below /var only."""
-    given = at(config, "machine.files")
-    for number, file in enumerate(given if isinstance(given, list) else ()):
+    for number, file in enumerate(items_at(config, "machine.files")):
         if not isinstance(file, dict):
             continue
         path, op = str(file.get("path", "")), file.get("op", "append")
@@ -220,6 +220,8 @@ def mode_rules(config: Document, mode: str) -> Sentences:
         for flag in ("enabled", "forwardKubeDNSToHost"):
             if at(config, f"machine.features.hostDNS.{flag}") is not True:
                 yield f"machine.features.hostDNS.{flag} must be true in a container."
+    elif at(config, "machine.features.hostDNS.forwardKubeDNSToHost") and not at(config, "machine.features.hostDNS.enabled"):
+        yield "machine.features.hostDNS.forwardKubeDNSToHost needs machine.features.hostDNS.enabled: true."
     if isinstance(install, dict):
         if install.get("disk") and install.get("diskSelector"):
             yield "machine.install has both disk and diskSelector: write one of them."
@@ -247,6 +249,10 @@ def stream(documents: t.Sequence[Document], talos: tuple[int, int]) -> Sentences
             yield f"{kind} needs Talos {since[0]}.{since[1]} or newer, this is {talos[0]}.{talos[1]}."
         if kind == "ExtensionServiceConfig" and not (document.get("environment") or document.get("configFiles")):
             yield f"ExtensionServiceConfig {name} needs an environment entry or a config file."
+        if kind == "ExtensionServiceConfig" and not name:
+            yield "ExtensionServiceConfig: name is missing: write the extension's service, for example tailscale."
+        if kind == "HostnameConfig" and not document.get("hostname") and not document.get("auto"):
+            yield "HostnameConfig: hostname is missing."
         if kind == "HostnameConfig" and document.get("hostname") and document.get("auto") not in (None, "off"):
             yield "HostnameConfig: hostname and auto exclude each other; write hostname only."
     hostname = any(at(config, "machine.network.hostname") for config in configs)

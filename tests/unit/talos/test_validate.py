@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import pathlib
 
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.builtin import WORKER
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.rules import image_problems
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import (
     MISSING_TEMPLATE,
@@ -93,6 +98,9 @@ def test_a_good_configuration_has_nothing_against_it(mode):
         ("cluster.controlPlane.endpoint", "https://a:6443/path", "without a path"),
         ("cluster.secret", ..., "cluster.discovery is on"),
         ("cluster.network.podSubnets", ["10.0.0.0"], "is no subnet"),
+        ("cluster.network.podSubnets", 7, "must be a list"),
+        ("cluster.network.dnsDomain", "x y", "is no DNS name"),
+        ("machine.features.hostDNS", {"forwardKubeDNSToHost": True}, "needs machine.features.hostDNS.enabled"),
         ("machine.network", {"kubespan": {"enabled": True, "mtu": 1000}}, "at least 1280"),
         ("persist", False, "persist: false"),
         ("machine.features.kubernetesTalosAPIAccess", {"enabled": True}, "control planes only"),
@@ -174,6 +182,8 @@ def test_modes():
         ({"kind": "HostnameConfig", "apiVersion": "v1alpha1", "hostname": "b"}, "occurs twice"),
         ({"version": "v1alpha1"}, "several machine configurations"),
         ({"kind": "ExtensionServiceConfig", "apiVersion": "v1alpha1", "name": "x"}, "needs an environment entry"),
+        ({"kind": "HostnameConfig", "apiVersion": "v1alpha1"}, "hostname is missing"),
+        ({"kind": "ExtensionServiceConfig", "apiVersion": "v1alpha1", "name": "", "environment": ["a=b"]}, "name is missing"),
         ({"kind": "NoSuchConfig", "apiVersion": "v1alpha1"}, "no document of kind 'NoSuchConfig'"),
     ],
 )
@@ -225,3 +235,61 @@ def test_good_images(image):
 )
 def test_templates_that_cannot_be_tried_say_why(template, word):
     assert any(word in sentence for sentence in template_problems(template))
+
+
+# ---- odd things in every place -------------------------------------------------------------------------------------
+
+ODD = (None, "", "x y", 7, 1.5, True, [], ["a"], [None], [[]], {}, {"a": "b"}, {1: 2})
+
+
+def _places(value, way=()):
+    if way:
+        yield way
+    for key, child in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from _places(child, (*way, key))
+
+
+def _damaged(documents):
+    for way in _places(documents):
+        for value in ODD:
+            changed = copy.deepcopy(documents)
+            part = changed
+            for key in way[:-1]:
+                part = part[key]
+            part[way[-1]] = copy.deepcopy(value)
+            yield changed
+
+
+RICH = """
+machine:
+  network: {hostname: x, kubespan: {enabled: true}}
+  install: {disk: /dev/vda, image: x}
+  kernel: {modules: [{name: nvidia}]}
+  files: [{path: /var/x, op: create, content: y}]
+  sysctls: {a: b}
+  nodeAnnotations: {a: b}
+  nodeTaints: {a: NoSchedule}
+  kubelet: {extraArgs: {v: "1"}, extraConfig: {registerWithTaints: [{key: a, effect: NoSchedule}]}, extraMounts: [{source: /a}]}
+  acceptedCAs: [{crt: x}]
+cluster: {network: {podSubnets: [10.0.0.0/8]}, discovery: {registries: {service: {disabled: true}}}}
+---
+{apiVersion: v1alpha1, kind: ExtensionServiceConfig, name: tailscale, environment: [TS_EXTRA_ARGS=--ssh], configFiles: [{content: a}]}
+---
+{apiVersion: v1alpha1, kind: HostnameConfig, auto: stable}
+"""
+
+
+def test_nothing_odd_in_a_configuration_crashes_the_check():
+    for documents in _damaged([*build(make()), *parse(RICH, "rich")]):
+        if all(isinstance(document, dict) for document in documents):
+            check(documents, mode="metal")
+            check(documents, mode="container")
+
+
+def test_nothing_odd_in_a_template_crashes_its_check_or_its_payload():
+    for documents in _damaged(parse(RICH, "rich")):
+        text = yaml.safe_dump_all(documents)
+        template_problems(text)
+        for lane in (Lane.TALOS, Lane.KUBELET):
+            with contextlib.suppress(InvalidInput):
+                payload(make(lane=lane), text)
