@@ -95,7 +95,7 @@ def against_schema(document: dict[str, t.Any]) -> None:
     _whole, kinds = _definitions()
     if kind not in kinds:
         raise p.Refused("config", f'failed to parse config: "{kind}" "{document.get("apiVersion", "")}": not registered')
-    for error in sorted(_validator(kinds[kind]).iter_errors(document), key=lambda error: len(error.path)):
+    for error in sorted(_validator(kinds[kind]).iter_errors(_without_nulls(document)), key=lambda error: len(error.path)):
         where = ".".join(str(part) for part in error.absolute_path)
         if error.validator == "additionalProperties":
             unknown = (
@@ -108,3 +108,10 @@ def against_schema(document: dict[str, t.Any]) -> None:
             listed = ", ".join(f"{where}.{key}".lstrip(".") for key in sorted(map(str, unknown)))
             raise p.Refused("config", f"failed to parse config: unknown keys found during decoding: {listed}")
         raise refuse(f"{where or 'document'}: {error.message[:200]}")
+
+
+def _without_nulls(value: t.Any) -> t.Any:
+    """Talos's decoder takes an empty field as one that is not there."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

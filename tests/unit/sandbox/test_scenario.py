@@ -1,0 +1,80 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Scenarios: those that ship are sound, and what is wrong in one is named by its path."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+from decimal import Decimal
+
+import pytest
+
+from sandbox import scenario
+from sandbox.scenario import ScenarioError
+from sandbox.world import World
+
+
+@pytest.mark.parametrize("name", scenario.names())
+def test_a_shipped_scenario_furnishes_a_world(name: str) -> None:
+    world = World()
+    scenario.load(name).furnish(world)
+    assert any(offer.stock > 0 for offer in world.offers) and any(offer.stock == 0 for offer in world.offers)
+    assert all(machine.state == "off" and machine.cost(world.clock.now()) == 0 for machine in world.machines.values())
+
+
+def test_the_seed_scenario_rents_an_rtx_4090_on_both_coasts() -> None:
+    found = {o.region: o.price_hour for o in scenario.load("seed-s0").offers if o.type == "gpu_1x_rtx4090"}
+    assert found == {"us-west-1": Decimal("0.44"), "us-east-1": Decimal("0.44")}
+
+
+def test_a_scenario_may_be_a_json_file(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "mine.json"
+    entry = {"type": "gpu_1x_a10", "region": "us-east-1", "price": "1.00", "bills": "1.39", "stock": 2, "boot": 60, "gpu": 3}
+    path.write_text(json.dumps({"lambda": [entry], "timings": {"packages": 5}, "rate_limits": False}))
+    loaded = scenario.load(str(path))
+    offer = loaded.offers[0]
+    assert (offer.details["shown_price"], offer.price_hour) == (Decimal("1.00"), Decimal("1.39"))
+    assert offer.details["timings"] == {"gpu": 3.0} and loaded.timings["packages"] == 5.0 and loaded.rate_limits is False
+
+
+A10 = {"type": "gpu_1x_a10", "region": "us-east-1"}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ([], "scenario: should be an object"),
+        ({"lamda": []}, "unknown key lamda"),
+        ({"lambda": [{**A10, "stocks": 3}]}, "lambda[0]: unknown key stocks"),
+        ({"lambda": [{**A10, "stock": -1}]}, "lambda[0].stock"),
+        ({"lambda": [{**A10, "stock": True}]}, "lambda[0].stock"),
+        ({"lambda": [{**A10, "boot": float("nan")}]}, "lambda[0].boot"),
+        ({"lambda": [{**A10, "price": "cheap"}]}, "lambda[0].price"),
+        ({"lambda": [{**A10, "price": "0.123"}]}, "whole cents"),
+        ({"lambda": [{**A10, "type": "gpu_9x"}]}, "no type 'gpu_9x'"),
+        ({"lambda": [{**A10, "region": "moon"}]}, "no region 'moon'"),
+        ({"lambda": [{"region": "us-east-1"}]}, "lambda[0].type: is missing"),
+        ({"machines": [{"name": "a"}, {"name": "a"}]}, "two machines"),
+        ({"machines": [{"name": "a", "on": True}]}, "only an installed machine"),
+        ({"tailnet": {"policy": "{"}}, "tailnet.policy"),
+        ({"timings": {"lunch": 1}}, "timings: unknown key lunch"),
+        ({"behaviours": [{"kind": "sulk"}]}, "behaviours[0]"),
+        ({"behaviours": [{"kind": "vanish"}]}, "needs `seconds`"),
+        ({"behaviours": [{"kind": "slow", "factor": 0}]}, "above zero"),
+        ({"behaviours": [{"kind": "slow", "name": "("}]}, "regular expression"),
+        ({"behaviours": [{"kind": "slow", "times": 1.5}]}, "whole number"),
+        ({"faults": [{"kind": "meteor"}]}, "faults[0]"),
+    ],
+)
+def test_what_is_wrong_is_named(content: t.Any, says: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        scenario.parse(content)
+    assert says in str(caught.value)
+
+
+def test_a_scenario_that_is_nowhere() -> None:
+    with pytest.raises(ScenarioError, match="neither a file nor one of default, seed-s0"):
+        scenario.load("/nowhere/at/all.yaml")
