@@ -30,9 +30,9 @@ KNOWN_GAPS: tuple[str, ...] = (
     "The node authorizer's graph is not emulated: a kubelet may read every Secret and ConfigMap.",
     "A list with resourceVersion always shows the newest state; resourceVersionMatch is ignored.",
     "Expired continue tokens bring no token to go on with.",
-    "Pod garbage collection and taint eviction act within a fraction of a second instead of up to a minute.",
+    "Taints of a node's conditions, token cleaning and taint eviction act within a fraction of a second.",
     "The scheduler does not score, preempt, spread or know volumes, pod affinity, topology and ports.",
-    "PDB percentages count the replicas of Deployments, ReplicaSets and StatefulSets that exist, else the pods that exist.",
+    "A PDB knows the replicas of Deployments, ReplicaSets and StatefulSets only, and an eviction refused for its precondition costs no budget.",
     "Services get no cluster IP, events are not expired, and resource quotas and limit ranges do not exist.",
     "The OpenAPI documents name the PATCH parameters of each kind and carry no schemas: kubectl explain shows nothing.",
 )

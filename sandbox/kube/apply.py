@@ -205,11 +205,12 @@ def apply(kind: str, live: Json | None, wanted: Json, manager: str, force: bool,
     for other, owned in owners.entries.items():
         if other == who:
             continue
+        using = f" using {api_version}" if other[1] == "Update" else ""
         for path in sorted(paths & owned):
             if path[-1] != "." and _lookup(live, path) != _lookup(wanted, path):
                 disputed.add(path)
                 name = "." + ".".join(step[2:] if step.startswith("f:") else f"[{step[2:]}]" for step in path).replace(".[", "[")
-                causes.append(cause("FieldManagerConflict", f'conflict with "{other[0]}"', name))
+                causes.append(cause("FieldManagerConflict", f'conflict with "{other[0]}"{using}', name))
     if causes and not force:
         told = ", ".join(f'{entry["message"]}: {entry["field"]}' for entry in causes)
         head = "Apply failed with 1 conflict: " if len(causes) == 1 else f"Apply failed with {len(causes)} conflicts: "

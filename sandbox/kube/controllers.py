@@ -9,7 +9,7 @@ import base64
 import threading
 import time
 import typing as t
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from .auth import expired
 from .disruption import Budgets
@@ -28,6 +28,7 @@ Json = dict[str, t.Any]
 
 _PERIOD = 0.2  # real seconds between two rounds when nothing changes
 _PAUSE = 0.02  # real seconds after a change, so that a burst of writes costs one round
+_QUARANTINE = 40.0  # clock seconds between the loss of a node and that of its pods
 _DOUBT = 2.0  # real seconds for which a node must stay silent as well: a jump of the clock alone kills nobody
 
 
@@ -40,6 +41,8 @@ class Controllers:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._silent: dict[str, float] = {}
+        self._missing: dict[str, float] = {}  # nodes that pods name and that do not exist: since when
+        self._tainted: dict[tuple[str, str, str], datetime] = {}  # NoExecute taints without a time: since when
         self._seen_pods = self._seen_nodes = -1
 
     def start(self) -> None:
@@ -74,21 +77,25 @@ class Controllers:
         before = self._revisions()
         changed = before != (self._seen_pods, self._seen_nodes)
         if changed:
-            self._collect()
             self._scheduler.run_once()
             self._budgets()
             self._seen_pods, self._seen_nodes = before
+        if changed or self._missing:
+            self._collect()
         self._clean_tokens()
         self._evict_by_taint()
         self._watch_nodes()
 
     def _collect(self) -> None:
-        """Pods of nodes that are gone."""
+        """Pods of nodes that have been gone for the quarantine."""
         store = self._api.store
         with store.lock:
             nodes = store.table(("", "nodes"))
             lost = [item for item in store.table(("", "pods")).select()
                     if (where := item.obj["spec"].get("nodeName")) and nodes.get(where) is None]  # fmt: skip
+        now = self._api.seconds()
+        self._missing = {where: self._missing.get(where, now) for where in {item.obj["spec"]["nodeName"] for item in lost}}
+        lost = [item for item in lost if now - self._missing[item.obj["spec"]["nodeName"]] >= _QUARANTINE]
         pods = self._api.registry.of("pods")
         for item in lost:
             self._api.objects.vanish(pods, item.obj["metadata"]["namespace"], item.obj["metadata"]["name"])
@@ -120,16 +127,26 @@ class Controllers:
         """NoExecute taints: pods that do not tolerate one go, those that tolerate it for a while go later."""
         store, now = self._api.store, self._api.now()
         with store.lock:
-            tainted = [
-                (item.obj["metadata"]["name"], taints) for item in store.table(("", "nodes")).select()
+            tainted = {
+                item.key: taints for item in store.table(("", "nodes")).select()
                 if (taints := [taint for taint in (item.obj.get("spec") or {}).get("taints") or [] if taint["effect"] == "NoExecute"])
+            }  # fmt: skip
+            affected = {name: [pod.obj for pod in store.table(("", "pods")).select(None, name)] for name in tainted}
+        keys = {(name, taint["key"], taint.get("value", "")) for name, taints in tainted.items() for taint in taints}
+        self._tainted = {key: self._tainted.get(key, now) for key in keys}
+        pods = []
+        for name, taints in tainted.items():
+            dated = [
+                (taint, moment(taint["timeAdded"]) if "timeAdded" in taint else self._tainted[name, taint["key"], taint.get("value", "")])
+                for taint in taints
             ]  # fmt: skip
-            pods = [(pod.obj, taints) for name, taints in tainted for pod in store.table(("", "pods")).select(None, name)]
+            pods += [(pod, dated) for pod in affected[name]]
         for pod, taints in pods:
             if "deletionTimestamp" in pod["metadata"]:
                 continue
-            if any((end := self._patience(pod, taint)) is not None and now >= moment(taint["timeAdded"]) + end for taint in taints):
-                self._delete("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], {"preconditions": {"uid": pod["metadata"]["uid"]}})
+            if any((span := self._patience(pod, taint)) is not None and now >= since + span for taint, since in taints):
+                metadata = pod["metadata"]
+                self._delete("pods", metadata["namespace"], metadata["name"], {"preconditions": {"uid": metadata["uid"]}})
 
     @staticmethod
     def _patience(pod: Json, taint: Json) -> timedelta | None:

@@ -30,19 +30,16 @@ def _rounded_up(value: t.Any, of: int) -> int:
 
 
 def _scale(api: KubeApi, namespace: str, pods: list[Json]) -> int:
-    """Pods that the owners of these pods want: the replicas of owners we know, else the pods that are there."""
+    """Pods that the owners of these pods want. Pods without an owner that can be scaled do not count, as on the real server: a
+    percentage or maxUnavailable of theirs allows nothing."""
     owners: dict[str, int] = {}
-    free = 0
     for pod in pods:
         owner = next((ref for ref in pod["metadata"].get("ownerReferences") or [] if ref.get("controller")), None)
-        item = None
         if owner and owner["kind"] in _SCALED:
             item = api.store.table(_SCALED[owner["kind"]]).get(f"{namespace}/{owner['name']}")
-        if item is None:
-            free += 1
-        else:
-            owners[item.key] = (item.obj.get("spec") or {}).get("replicas", 1)
-    return free + sum(owners.values())
+            if item is not None:
+                owners[f"{owner['kind']}/{item.key}"] = (item.obj.get("spec") or {}).get("replicas", 1)
+    return sum(owners.values())
 
 
 def figures(api: KubeApi, pdb: Json) -> Json:
@@ -124,9 +121,11 @@ class Budgets(Strategy):
                 if policy == "AlwaysAllow" or status["currentHealthy"] >= status["desiredHealthy"] > 0:
                     return
             if status["disruptionsAllowed"] <= 0:
-                told = (
-                    f"The disruption budget {item.obj['metadata']['name']} needs {status['desiredHealthy']} healthy pods and has "
-                    f"{status['currentHealthy']} currently"
-                )
+                name = item.obj["metadata"]["name"]
+                if status["currentHealthy"] <= status["desiredHealthy"]:
+                    count = f"{status['desiredHealthy']} healthy pods and has {status['currentHealthy']} currently"
+                    told = f"The disruption budget {name} needs {count}"
+                else:
+                    told = f"The disruption budget {name} does not allow evicting pods currently"
                 message = "Cannot evict pod as it would violate the pod's disruption budget."
                 raise Refusal(429, "TooManyRequests", message, {"causes": [cause("DisruptionBudget", told)]})

@@ -10,7 +10,7 @@ import typing as t
 from datetime import datetime, timezone
 
 from .resources import Resource
-from .status import Refusal, bad_request, cause, invalid
+from .status import Refusal, bad_request, cause, conflict, invalid, modified
 
 Json = dict[str, t.Any]
 
@@ -21,10 +21,20 @@ _KEY_NAME = re.compile(r"^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$")
 _VALUE = re.compile(r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")
 _SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an "
-    "alphanumeric character"
+    "alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
-_LABEL_RULE = "must be no more than 63 characters of [A-Za-z0-9-_.], with an alphanumeric character at both ends"
+_KEY_RULE = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
+_PLAIN_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _GROUPS_WITH_FREE_NAMES = frozenset({"rbac.authorization.k8s.io"})
 
 
@@ -92,6 +102,10 @@ def check_metadata(resource: Resource, obj: Json) -> None:
             causes.append(cause("FieldValueInvalid", f'Invalid value: "{name}": may not contain "/" or "%"', "metadata.name"))
     elif not (_LABEL if resource.kind == "Namespace" else _SUBDOMAIN).match(name) or len(name) > 253:
         causes.append(cause("FieldValueInvalid", f'Invalid value: "{name}": {_SUBDOMAIN_RULE}', "metadata.name"))
+    for at, finalizer in enumerate(metadata.get("finalizers") or []):
+        if "/" not in finalizer and finalizer not in _PLAIN_FINALIZERS:
+            told = f'Invalid value: "{finalizer}": name is neither a standard finalizer name nor is it fully qualified'
+            causes.append(cause("FieldValueInvalid", told, f"metadata.finalizers[{at}]"))
     for key, value in (metadata.get("labels") or {}).items():
         if not isinstance(value, str):
             raise bad_request(
@@ -100,9 +114,11 @@ def check_metadata(resource: Resource, obj: Json) -> None:
             )
         prefix, slash, last = key.rpartition("/")
         if not _KEY_NAME.match(last) or len(last) > 63 or (slash and not _SUBDOMAIN.match(prefix)):
-            causes.append(cause("FieldValueInvalid", f'Invalid value: "{key}": name part {_LABEL_RULE}', "metadata.labels"))
+            rule = "name part must be no more than 63 bytes" if len(last) > 63 else _KEY_RULE
+            causes.append(cause("FieldValueInvalid", f'Invalid value: "{key}": {rule}', "metadata.labels"))
         if not _VALUE.match(value) or len(value) > 63:
-            causes.append(cause("FieldValueInvalid", f'Invalid value: "{value}": {_LABEL_RULE}', "metadata.labels"))
+            rule = "must be no more than 63 bytes" if len(value) > 63 else _VALUE_RULE
+            causes.append(cause("FieldValueInvalid", f'Invalid value: "{value}": {rule}', "metadata.labels"))
     for key, value in (metadata.get("annotations") or {}).items():
         if not isinstance(value, str):
             raise bad_request(
@@ -136,17 +152,24 @@ def strip_server_owned(metadata: Json) -> None:
         metadata.pop(key, None)
 
 
-def check_identity(resource: Resource, old: Json, new: Json) -> Refusal | None:
+def check_identity(resource: Resource, old: Json, new: Json, patched: bool) -> Refusal | None:
     """The refusal of a write whose body speaks of another object or another version of it."""
-    from .status import conflict, modified
-
     before, after = old["metadata"], new["metadata"]
     name = before["name"]
-    if after.get("name") not in (None, name):
+    if not after.get("name"):
+        return bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if after["name"] != name:
         return bad_request(f"the name of the object ({after['name']}) does not match the name on the URL ({name})")
-    if after.get("uid") not in (None, "", before["uid"]):
-        why = f"Precondition failed: UID in precondition: {after['uid']}, UID in object meta: {before['uid']}"
-        return conflict(resource, name, why)
+    uid = after.get("uid")
+    if uid not in (None, "", before["uid"]):
+        if patched:
+            told = cause("FieldValueInvalid", f'Invalid value: "{uid}": field is immutable', "metadata.uid")
+            return invalid(resource, name, [told])
+        key = "/".join(filter(None, ("/registry", resource.plural, before.get("namespace"), name)))
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}"
+        return conflict(
+            resource, name, f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+        )
     if after.get("resourceVersion") not in (None, "", before["resourceVersion"]):
         return modified(resource, name)
     return None

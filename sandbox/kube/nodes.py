@@ -24,6 +24,10 @@ _KUBELET_LABELS = frozenset(
     }
 )  # fmt: skip
 _KUBELET_NAMESPACES = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_NODE_INFO = (
+    "machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion", "kubeProxyVersion",
+    "operatingSystem", "architecture",
+)  # fmt: skip
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -71,6 +75,9 @@ class Nodes(Strategy):
 
     def on_create(self, call: Call, obj: Json) -> None:
         obj.setdefault("spec", {})
+        status = obj["status"] = dict(obj.get("status") or {})
+        status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+        status["nodeInfo"] = {**dict.fromkeys(_NODE_INFO, ""), **(status.get("nodeInfo") or {})}
         self._settle(None, obj)
 
     def on_update(self, call: Call, old: Json, new: Json, sub: str) -> None:
@@ -102,10 +109,8 @@ class Nodes(Strategy):
         ]
         present = {(taint.get("key"), taint.get("effect")) for taint in taints}
         now = timestamp(self.api.now())
-        taints += [{"key": key, "effect": effect, "timeAdded": now} for key, effect in wanted if (key, effect) not in present]
-        for taint in taints:
-            if taint.get("effect") == "NoExecute":
-                taint.setdefault("timeAdded", now)
+        stamp = {} if old is None else {"timeAdded": now}
+        taints += [{"key": key, "effect": effect, **stamp} for key, effect in wanted if (key, effect) not in present]
         if taints:
             spec["taints"] = taints
         else:
@@ -115,21 +120,22 @@ class Nodes(Strategy):
         causes = []
         seen = set()
         for at, taint in enumerate(new["spec"].get("taints") or []):
+            field = f"metadata.taints[{at}]"  # so the real server calls it
             if not taint.get("key"):
-                causes.append(cause("FieldValueRequired", "Required value", f"spec.taints[{at}].key"))
+                causes.append(cause("FieldValueInvalid", 'Invalid value: "": name part must be non-empty', f"{field}.key"))
             if taint.get("effect") not in _EFFECTS:
                 allowed = ", ".join(f'"{effect}"' for effect in _EFFECTS)
                 told = f'Unsupported value: "{taint.get("effect", "")}": supported values: {allowed}'
-                causes.append(cause("FieldValueNotSupported", told, f"spec.taints[{at}].effect"))
+                causes.append(cause("FieldValueNotSupported", told, f"{field}.effect"))
             both = (taint.get("key"), taint.get("effect"))
             if both in seen:
-                causes.append(cause("FieldValueDuplicate", "Duplicate value: taints must be unique by key and effect pair",
-                                    f"spec.taints[{at}]"))  # fmt: skip
+                told = "Duplicate value: taints must be unique by key and effect pair"
+                causes.append(cause("FieldValueDuplicate", told, field))
             seen.add(both)
         before, after = (old or {}).get("spec", {}).get("providerID"), new["spec"].get("providerID")
         if before and after != before:
-            causes.append(cause("FieldValueForbidden", "Forbidden: node updates may not change providerID except from \"\" to valid",
-                                "spec.providerID"))  # fmt: skip
+            told = 'Forbidden: node updates may only change labels, taints, or capacity (the providerID only from "" to valid)'
+            causes.append(cause("FieldValueForbidden", told, "spec.providerID"))
         if causes:
             raise invalid(self.resource, new["metadata"]["name"], causes)
 

@@ -17,7 +17,7 @@ from .meta import (
     check_body, check_identity, check_metadata, drop_empty, keep_server_owned, moment, split_key, strip_server_owned, timestamp,
 )  # fmt: skip
 from .resources import Registry, Resource
-from .status import Refusal, already_exists, bad_request, cause, conflict, forbidden, invalid, not_found
+from .status import Refusal, already_exists, bad_request, cause, forbidden, invalid, no_version, not_found, unmet
 from .store import Item, Store, Table, clone
 from .strategy import Strategy
 
@@ -70,7 +70,7 @@ class Objects:
         drop_empty(obj)
         table = self.store.table(resource.key)
         with self.store.lock:
-            self._require_namespace(resource, namespace)
+            self._require_namespace(resource, namespace, metadata.get("name") or "")
             if not metadata.get("name") and metadata.get("generateName"):
                 metadata["name"] = self._free_name(table, resource, namespace, metadata["generateName"])
             check_metadata(resource, obj)
@@ -96,13 +96,17 @@ class Objects:
     def new_uid(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
+    def suffixed(self, prefix: str) -> str:
+        """The prefix and five random characters."""
+        return prefix + "".join(self._random.choice(_RANDOM) for _ in range(5))
+
     def _free_name(self, table: Table, resource: Resource, namespace: str | None, prefix: str) -> str:
         while True:
-            name = prefix[:58] + "".join(self._random.choice(_RANDOM) for _ in range(5))
+            name = self.suffixed(prefix[:58])
             if table.get(split_key(resource, namespace, name)) is None:
                 return name
 
-    def _require_namespace(self, resource: Resource, namespace: str | None) -> None:
+    def _require_namespace(self, resource: Resource, namespace: str | None, name: str) -> None:
         if not resource.namespaced or namespace is None:
             return
         spaces = self.registry.of("namespaces")
@@ -112,7 +116,7 @@ class Objects:
         if "deletionTimestamp" in item.obj["metadata"]:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             told = cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
-            raise forbidden(resource, "", why, [told])
+            raise forbidden(resource, name, why, [told])
 
     # ---- change ------------------------------------------------------------------------------------------------------
 
@@ -125,13 +129,14 @@ class Objects:
                 new["metadata"].pop("resourceVersion", None)
                 return self.create(resource, namespace, new, call), True
             if not new["metadata"].get("resourceVersion") and not resource.blind_update:
-                told = cause("FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion")
                 self.get(resource, namespace, name)
-                raise invalid(resource, name, [told])
-            return self.change(resource, namespace, name, lambda old: new, call, sub), False
+                raise no_version(resource, name)
+            return self.change(resource, namespace, name, lambda old: new, call, sub, patched=False), False
 
     def apply(self, resource: Resource, namespace: str | None, name: str, body: t.Any, call: Call, force: bool, sub: str) -> tuple[Item, bool]:
         """Server-side apply. (item, created)."""
+        if not isinstance(body, dict) or not body.get("kind") or not body.get("apiVersion"):
+            raise bad_request("invalid object type: /, Kind=")
         wanted = check_body(resource, body, namespace)
         if wanted["metadata"].get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
@@ -148,8 +153,9 @@ class Objects:
             return self.change(resource, namespace, name, produce, call, sub, applied=True), False
 
     def change(
-        self, resource: Resource, namespace: str | None, name: str, produce: Produce, call: Call, sub: str = "", applied: bool = False
-    ) -> Item:
+        self, resource: Resource, namespace: str | None, name: str, produce: Produce, call: Call, sub: str = "", applied: bool = False,
+        patched: bool = True,
+    ) -> Item:  # fmt: skip
         """Replace an object by ``produce(old)``, which must not change ``old``. A change of nothing writes nothing."""
         table = self.store.table(resource.key)
         strategy = self._strategy(resource)
@@ -157,7 +163,7 @@ class Objects:
             item = self.get(resource, namespace, name)
             old = item.obj
             new = clone(check_body(resource, produce(old), namespace))
-            if refusal := check_identity(resource, old, new):
+            if refusal := check_identity(resource, old, new, patched):
                 raise refusal
             new["metadata"]["name"] = name
             new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
@@ -241,7 +247,9 @@ class Objects:
                 finalizers.remove("foregroundDeletion")  # nothing depends on it here: dependents go by their own deletion
             held = bool(finalizers) or not strategy.may_vanish(item.obj)
             if grace == 0 and not held:
-                return (item, True) if call.dry_run else (self._drop(table, strategy, item), True)
+                if call.dry_run:
+                    return item, True
+                return self._drop(table, strategy, Item(item.key, strategy.at_the_end(item.obj), item.rv)), True
             if "deletionTimestamp" in metadata:
                 left = metadata.get("deletionGracePeriodSeconds") or 0
                 if grace >= left:
@@ -250,7 +258,7 @@ class Objects:
             else:
                 end = self.now() + timedelta(seconds=grace)
             new = {**item.obj, "metadata": {**metadata, "deletionTimestamp": timestamp(end), "deletionGracePeriodSeconds": grace}}
-            if "generation" in metadata:
+            if "generation" in metadata and "deletionTimestamp" not in metadata:
                 new["metadata"]["generation"] = metadata["generation"] + 1
             if call.dry_run:
                 return Item(item.key, new, item.rv), False
@@ -275,13 +283,13 @@ class Objects:
                 f"the UID in the precondition ({wanted['uid']}) does not match the UID in record ({metadata['uid']}). "
                 "The object might have been deleted and then recreated"
             )
-            raise conflict(resource, metadata["name"], why)
+            raise unmet(resource, metadata["name"], why)
         if wanted.get("resourceVersion") and wanted["resourceVersion"] != metadata["resourceVersion"]:
             why = (
                 f"the ResourceVersion in the precondition ({wanted['resourceVersion']}) does not match the ResourceVersion in record "
                 f"({metadata['resourceVersion']}). The object might have been modified"
             )
-            raise conflict(resource, metadata["name"], why)
+            raise unmet(resource, metadata["name"], why)
 
 
 def _substance(obj: Json) -> Json:

@@ -19,6 +19,15 @@ Json = dict[str, t.Any]
 _PRIORITY = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _MIRROR = "kubernetes.io/config.mirror"
 FINISHED = ("Succeeded", "Failed")
+_TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+_TOKEN: Json = {
+    "sources": [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
+    ],
+    "defaultMode": 420,
+}
 _PATIENCE = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for key in ("not-ready", "unreachable")
@@ -76,15 +85,31 @@ class Pods(Strategy):
             resources = container.setdefault("resources", {})
             if resources.get("limits"):
                 resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+            container.setdefault("terminationMessagePath", "/dev/termination-log")
+            container.setdefault("terminationMessagePolicy", "File")
             container.setdefault("imagePullPolicy", "IfNotPresent" if ":" in container.get("image", "") else "Always")
         spec["priority"] = _PRIORITY.get(spec.get("priorityClassName", ""), 0)
         spec["preemptionPolicy"] = "PreemptLowerPriority"
+        spec["serviceAccount"] = spec["serviceAccountName"]
         if _MIRROR not in (obj["metadata"].get("annotations") or {}):
+            if spec.get("automountServiceAccountToken") is not False:
+                self._mount_token(spec)
             tolerations = spec.setdefault("tolerations", [])
             for patience in _PATIENCE:
                 if not any(_covers(own, patience) for own in tolerations):
                     tolerations.append(dict(patience))
         obj["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
+
+    def _mount_token(self, spec: Json) -> None:
+        """The projected volume that every ordinary pod has."""
+        if any(volume["name"].startswith("kube-api-access-") for volume in spec.get("volumes") or []):
+            return
+        name = self.api.objects.suffixed("kube-api-access-")
+        spec["volumes"] = [*(spec.get("volumes") or []), {"name": name, "projected": _TOKEN}]
+        for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+            mounts = container.get("volumeMounts") or []
+            if not any(mount["mountPath"] == _TOKEN_PATH for mount in mounts):
+                container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": _TOKEN_PATH}]
 
     def check(self, old: Json | None, new: Json) -> None:
         check_pod(self.resource, old, new)
@@ -94,6 +119,10 @@ class Pods(Strategy):
             return 0
         period = obj["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked
         return 1 if period < 0 else int(period)
+
+    def at_the_end(self, obj: Json) -> Json:
+        metadata = {"deletionTimestamp": timestamp(self.api.now()), **obj["metadata"], "deletionGracePeriodSeconds": 0}
+        return {**obj, "metadata": metadata}
 
     # ---- subresources ------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from .auth import Identity
 from .objects import Call
 from .resources import Registry, Resource
 from .render import Form
-from .status import Refusal, bad_request, no_such_path
+from .status import Refusal, bad_option, bad_request, no_such_path
 
 Json = dict[str, t.Any]
 
@@ -84,7 +84,8 @@ class Request:
     def call(self, identity: Identity) -> Call:
         dry = self.query.get("dryRun", "")
         if dry not in ("", "All"):
-            raise bad_request(f'invalid dryRun: Invalid value: "{dry}": supported values: "All"')
+            options = {"DELETE": "DeleteOptions", "POST": "CreateOptions", "PUT": "UpdateOptions"}.get(self.method, "PatchOptions")
+            raise bad_option(options, "dryRun", "FieldValueNotSupported", f'Unsupported value: ["{dry}"]: supported values: "All"')
         manager = self.query.get("fieldManager") or self.agent.partition("/")[0] or "unknown"
         return Call(identity, manager, dry == "All")
 

@@ -67,7 +67,7 @@ _POD_FIELDS = (
 _RBAC = "rbac.authorization.k8s.io"
 
 BUILT_IN: tuple[Resource, ...] = (
-    Resource("", "v1", "namespaces", "Namespace", False, True, ("finalize",), ("ns",), fields=("status.phase",)),
+    Resource("", "v1", "namespaces", "Namespace", False, True, ("finalize",), ("ns",), returns_deleted=True, fields=("status.phase",)),
     Resource("", "v1", "nodes", "Node", False, True, (), ("no",), keeps_status=True, fields=("spec.unschedulable",)),
     Resource("", "v1", "pods", "Pod", True, True, ("eviction", "binding"), ("po",), ("all",), generation=True,
              returns_deleted=True, fields=_POD_FIELDS),

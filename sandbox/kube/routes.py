@@ -16,7 +16,7 @@ from .render import collection, plain, single
 from .request import Request, Target, target
 from .resources import Resource
 from .selectors import Fields, labels_test
-from .status import Refusal, bad_request, forbidden, method_not_allowed, no_such_path, success, unsupported_media
+from .status import Refusal, bad_option, bad_request, forbidden, method_not_allowed, no_such_path, success, unsupported_media
 from .store import Item, encode
 from .strategic import strategic_patch
 from .watch import Watch
@@ -55,10 +55,19 @@ class Routes:
         described = self._described(plain_path, request)
         if described is not None:
             return _answer(200, described)
+        if self._unknown(plain_path):
+            return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8")
         found = target(self.api.registry, request.path)
         if not found.resource.stored:
             return self._review(found, request, identity)
         return self._object(found, request, identity) if found.name else self._collection(found, request, identity)
+
+    def _unknown(self, path: str) -> bool:
+        """Neither the API nor one of its groups."""
+        parts = path.strip("/").split("/")
+        if parts[0] == "apis" and len(parts) > 2:
+            return parts[2] not in self.api.registry.groups().get(parts[1], [])
+        return parts[:2] != ["api", "v1"]
 
     def _described(self, path: str, request: Request) -> Json | None:
         registry, parts = self.api.registry, path.strip("/").split("/")
@@ -138,15 +147,12 @@ class Routes:
         test, _fields, _filtered = self._tests(resource, request)
         text = request.query.get("resourceVersion", "")
         if text and not text.isdigit():
-            raise bad_request(f'invalid resource version: Invalid value: "{text}": strconv.ParseUint: invalid syntax')
+            raise Refusal(500, "", f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
         initial: list[Item] = []
         after = int(text or 0)
         mark = request.flag("sendInitialEvents")
         if mark or text in ("", "0"):
             after, initial = self._select(resource, namespace, request)
-        elif after > self.api.store.rv:
-            message = f"Timeout: Too large resource version: {after}, current: {self.api.store.rv}"
-            raise Refusal(504, "Timeout", message, {"causes": [{"reason": "ResourceVersionTooLarge", "message": message}]})
         prefix = f"{namespace}/" if resource.namespaced and namespace else ""
 
         def wanted(obj: Json) -> bool:
@@ -225,8 +231,8 @@ class Routes:
         objects, call, media = self.api.objects, request.call(identity), request.media
         if media == _APPLY:
             if not request.query.get("fieldManager"):
-                raise Refusal(400, "BadRequest", "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for "
-                              "apply patch")  # fmt: skip
+                told = "Required value: is required for apply patch"
+                raise bad_option("PatchOptions", "fieldManager", "FieldValueRequired", told)
             if objects.find(resource, namespace, name) is None:
                 self.api.authorizer.demand(identity, "create", resource, namespace, name)
             item, created = objects.apply(resource, namespace, name, request.document(), call, request.flag("force"), sub)
@@ -239,7 +245,7 @@ class Routes:
         elif media == _STRATEGIC and not resource.custom:
             produce = lambda old: strategic_patch(resource.kind, old, patch)  # noqa: E731
         else:
-            raise unsupported_media(", ".join((_JSON, _MERGE, _APPLY) if resource.custom else (_JSON, _MERGE, _STRATEGIC, _APPLY)))
+            raise unsupported_media()
         item = objects.change(resource, namespace, name, produce, call, sub)
         return Answer(200, single(resource, item, request.form, self.api.now()))
 

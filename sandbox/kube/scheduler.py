@@ -107,8 +107,7 @@ def obstacle(pod: Json, need: Amounts, node: Json, used: Amounts) -> str | None:
         if taint["effect"] != "PreferNoSchedule" and not tolerates(pod, taint):
             if taint["key"] == "node.kubernetes.io/unschedulable":
                 return "node(s) were unschedulable"
-            value = f": {taint['value']}" if taint.get("value") else ": "
-            return f"node(s) had untolerated taint(s) {{{taint['key']}{value}}}"
+            return "node(s) had untolerated taint(s)"
     if ready(node) != "True":
         return "node(s) were not ready"
     if not selects(pod, node):
@@ -185,7 +184,7 @@ class Scheduler:
             if item is None or item.obj["metadata"]["uid"] != pod["metadata"]["uid"] or item.obj["spec"].get("nodeName"):
                 return
             new = clone(item.obj)
-            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
+            condition = {"type": "PodScheduled", "observedGeneration": new["metadata"]["generation"], "status": "False", "reason": "Unschedulable", "message": message,
                          "lastProbeTime": None, "lastTransitionTime": timestamp(self._api.now())}  # fmt: skip
             if set_condition(new, condition):
                 store.put(table, item.key, new)

@@ -106,7 +106,10 @@ class Fields:
                 raise bad_request(f"invalid selector: {text!r}; can't understand {part!r}")
             key = found["key"].strip()
             if key not in ("metadata.name", "metadata.namespace") and key not in resource.fields:
-                raise bad_request(f"field label not supported: {key}")
+                if resource.fields:
+                    raise bad_request(f"field label not supported: {key}")
+                known = '"metadata.name", "metadata.namespace"'
+                raise bad_request(f'"{key}" is not a known field selector: only {known}')
             equal = found["op"] != "!="
             self._rules.append((key, equal, found["value"]))
             if equal:

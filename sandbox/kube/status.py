@@ -16,7 +16,7 @@ Json = dict[str, t.Any]
 def cause(reason: str, message: str, field: str | None = None) -> Json:
     """One entry of ``details.causes``."""
     entry = {"reason": reason, "message": message}
-    return {**entry, "field": field} if field else entry
+    return entry if field is None else {**entry, "field": field}
 
 
 class Refusal(Exception):
@@ -83,6 +83,12 @@ def conflict(resource: Resource, name: str, why: str) -> Refusal:
     return Refusal(409, "Conflict", message, _details(resource, name))
 
 
+def unmet(resource: Resource, name: str, why: str) -> Refusal:
+    """The precondition of a deletion does not hold. Here the real server names the kind, not the resource."""
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    return Refusal(409, "Conflict", f'Operation cannot be fulfilled on {kind} "{name}": {why}', _details(resource, name, resource.kind))
+
+
 def modified(resource: Resource, name: str) -> Refusal:
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
@@ -92,9 +98,21 @@ def expired(message: str) -> Refusal:
     return Refusal(410, "Expired", message)
 
 
-def unsupported_media(accepted: str) -> Refusal:
-    message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
-    return Refusal(415, "UnsupportedMediaType", message, {})
+def no_version(resource: Resource, name: str) -> Refusal:
+    """422: an update that must name the version it changes does not."""
+    field, message = "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
+    details = {**_details(resource, name), "causes": [cause("FieldValueInvalid", message, field)]}
+    return Refusal(422, "Invalid", f'{resource.qualified} "{name}" is invalid: {field}: {message}', details)
+
+
+def bad_option(options: str, field: str, reason: str, message: str) -> Refusal:
+    """422 for a query parameter; ``options`` is DeleteOptions, PatchOptions and the like."""
+    details = {"group": "meta.k8s.io", "kind": options, "causes": [cause(reason, message, field)]}
+    return Refusal(422, "Invalid", f'{options}.meta.k8s.io "" is invalid: {field}: {message}', details)
+
+
+def unsupported_media() -> Refusal:
+    return Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def invalid(resource: Resource, name: str, causes: list[Json]) -> Refusal:

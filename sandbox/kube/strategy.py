@@ -46,5 +46,9 @@ class Strategy:
         """False while something besides finalizers keeps a deleted object."""
         return True
 
+    def at_the_end(self, obj: Json) -> Json:
+        """The last version of an object that goes at once."""
+        return obj
+
     def on_delete(self, obj: Json) -> None:
         """The object was marked for deletion."""

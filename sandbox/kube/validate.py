@@ -17,6 +17,10 @@ Json = dict[str, t.Any]
 
 _MICRO_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)$")
 _DATA_KEY = re.compile(r"^(?!\.\.)[-._A-Za-z0-9]{1,253}$")
+_DATA_KEY_RULE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', "
+    "regex used for validation is '[-._a-zA-Z0-9]+')"
+)
 _LIMIT = 1024 * 1024  # bytes of data in one ConfigMap or Secret
 _POD_MUTABLE = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates", "nodeName")
 _POD_FORBIDDEN = (
@@ -34,7 +38,7 @@ def check_lease(resource: Resource, lease: Json) -> None:
         if text is not None and (not isinstance(text, str) or not _MICRO_TIME.match(text)):
             raise bad_request(
                 f'Lease in version "v1" cannot be handled as a Lease: parsing time "{text}" as '
-                '"2006-01-02T15:04:05.000000Z07:00": cannot parse the fraction as ".000000"'
+                f'"2006-01-02T15:04:05.000000Z07:00": cannot parse "{str(text)[19:]}" as ".000000"'
             )
     causes = []
     for key, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
@@ -67,10 +71,10 @@ def check_data(resource: Resource, obj: Json, encoded: tuple[str, ...]) -> None:
             else:
                 size += len(value.encode())
             if not _DATA_KEY.match(key):
-                told = f'Invalid value: "{key}": a valid config key must consist of alphanumeric characters, \'-\', \'_\' or \'.\''
+                told = f'Invalid value: "{key}": {_DATA_KEY_RULE}'
                 causes.append(cause("FieldValueInvalid", told, f"{field}[{key}]"))
     if size > _LIMIT:
-        causes.append(cause("FieldValueTooLong", f"Too long: may not be more than {_LIMIT} bytes", ""))
+        causes.append(cause("FieldValueTooLong", f"Too long: may not be more than {_LIMIT} bytes", "[]"))
     if causes:
         raise invalid(resource, obj["metadata"]["name"], causes)
 

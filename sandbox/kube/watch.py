@@ -51,7 +51,7 @@ class Watch:
         self._bookmarks = bookmarks
         self._lost = lost
         self._closed = threading.Event()
-        self._seen = after
+        self._seen = self._after = after
         with store.lock:
             position = self._table.position_after(after)
         self._position = position
@@ -108,6 +108,8 @@ class Watch:
 
     def _told(self, change: Change) -> bytes | None:
         """What this watcher hears of a change: an object that comes to fit is ADDED, one that ceases to fit is DELETED."""
+        if change.rv <= self._after:
+            return None  # the watch asked for a revision that was not reached yet
         before = change.old is not None and self._test(change.old.obj)
         after = not change.gone and self._test(change.new.obj)
         if after:

@@ -290,7 +290,8 @@ def probe_server_side_apply(kube: httpx.Client, space: str) -> None:
     assert clash["details"]["causes"][0]["reason"] == "FieldManagerConflict" and clash["details"]["causes"][0]["field"] == ".data.a"
     assert ok(put("bert", {"a": "2", "c": "1"}, force=True))["data"] == {"a": "2", "b": "1", "c": "1"}
     assert ok(put("anna", {}))["data"] == {"a": "2", "c": "1"}, "what the only owner gives up goes"
-    refused(kube.patch(maps(space, "one"), content=b"{}", headers=APPLY), 400, "BadRequest")
+    unnamed = refused(kube.patch(maps(space, "one"), content=b"{}", headers=APPLY), 422, "Invalid")
+    assert unnamed["details"]["causes"][0]["field"] == "fieldManager"
 
 
 def probe_status_is_isolated(kube: httpx.Client, space: str) -> None:
@@ -311,7 +312,7 @@ def probe_taints_are_checked(kube: httpx.Client, space: str) -> None:
     new_node(kube, name)
     wrong = {"spec": {"taints": [{"key": "a", "effect": "Sometimes"}]}}
     body = refused(kube.patch(f"/api/v1/nodes/{name}", json=wrong, headers=MERGE), 422, "Invalid")
-    assert body["details"]["causes"][0]["field"] == "spec.taints[0].effect"
+    assert body["details"]["causes"][0]["field"] == "metadata.taints[0].effect"
     ok(kube.delete(f"/api/v1/nodes/{name}"))
 
 
@@ -520,11 +521,24 @@ def probe_eviction_respects_the_budget(kube: httpx.Client, space: str) -> None:
     told = body["details"]["causes"][0]
     assert told["reason"] == "DisruptionBudget"
     assert told["message"] == "The disruption budget web needs 2 healthy pods and has 2 currently"
-    ok(kube.patch(budget, json={"spec": {"minAvailable": "50%"}}, headers=MERGE))
+    ok(kube.patch(budget, json={"spec": {"minAvailable": 1}}, headers=MERGE))
     eventually(lambda: evict(kube, space, "a").status_code == 201)
     settled(kube, budget, 1)
     refused(evict(kube, space, "b"), 429, "TooManyRequests")
     assert evict(kube, space, "a").status_code == 201, "a pod that goes already may be evicted again"
+
+
+def probe_budget_in_percent_of_scaled_pods(kube: httpx.Client, space: str) -> None:
+    """A percentage is one of the owner's replicas; of pods that nobody scales it allows nothing."""
+    for name in ("a", "b"):
+        run_pod(kube, space, name, {"app": "bare"})
+    bare = new_budget(kube, space, "bare", {"app": "bare"}, minAvailable="50%")
+    assert settled(kube, bare, 2)["disruptionsAllowed"] == 0
+    body = refused(evict(kube, space, "a"), 429, "TooManyRequests")
+    assert body["details"]["causes"][0]["message"] == "The disruption budget bare does not allow evicting pods currently"
+    ok(kube.patch(bare, json={"spec": {"minAvailable": None, "maxUnavailable": 1}}, headers=MERGE))
+    eventually(lambda: ok(kube.get(bare))["status"]["observedGeneration"] == 2)
+    assert ok(kube.get(bare))["status"]["disruptionsAllowed"] == 0
 
 
 def probe_eviction_with_two_budgets(kube: httpx.Client, space: str) -> None:

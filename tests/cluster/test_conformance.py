@@ -1,0 +1,41 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The probes that the emulator has to answer, asked of the real control plane: they state facts, not wishes."""
+
+from __future__ import annotations
+
+import ssl
+import typing as t
+
+import httpx
+import pytest
+import yaml
+
+from tests.contract.kube.probes import PROBES
+
+from .plane import Plane
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def kube(plane: Plane) -> t.Iterator[httpx.Client]:
+    document = yaml.safe_load(plane.kubeconfig.read_text())
+    headers = {"authorization": f"Bearer {document['users'][0]['user']['token']}"}
+    trust = ssl.create_default_context(cadata=plane.ca_pem)
+    with httpx.Client(base_url=plane.server, headers=headers, verify=trust, trust_env=False, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture
+def space(kube: httpx.Client, own: str) -> str:
+    """A namespace of one's own."""
+    name = f"p{own[-18:].strip('-')}"
+    assert kube.post("/api/v1/namespaces", json={"metadata": {"name": name}}).status_code == 201
+    return name
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__.removeprefix("probe_"))
+def test_real_control_plane(probe: t.Callable[[httpx.Client, str], None], kube: httpx.Client, space: str) -> None:
+    probe(kube, space)
