@@ -84,9 +84,14 @@ def _dumper() -> t.Any:
             return True
 
     def text(dumper: t.Any, value: str) -> t.Any:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+        plain = str.__str__(value)  # the emitter in C takes nothing but the type itself
+        return dumper.represent_scalar("tag:yaml.org,2002:str", plain, style="|" if "\n" in plain else None)
 
     Dumper.add_representer(str, text)
+    # Ansible hands over subclasses of the plain types
+    Dumper.add_multi_representer(str, text)
+    for kind, represent in ((dict, base.represent_dict), (list, base.represent_list), (int, base.represent_int)):
+        Dumper.add_multi_representer(kind, represent)
     for name, pattern, first in _TAGS[2:4]:
         Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(pattern), list(first))
     return Dumper

@@ -56,3 +56,21 @@ def test_what_is_written_is_read_back_by_either_yaml_version(document):
 @pytest.mark.parametrize("word", ["true", "no", "0o17", "1e3", "1.5", "null", "0x10", "012", "12:30", "2026-01-01", "1_0"])
 def test_words_that_look_like_something_else_are_quoted(word):
     assert to_yaml([{"a": word}]).strip() == f"a: '{word}'"
+
+
+def test_subclasses_of_the_plain_types_are_written_like_them():
+    class Text(str):
+        pass
+
+    class Mapping(dict):
+        pass
+
+    class Items(list):
+        pass
+
+    class Number(int):
+        pass
+
+    assert to_yaml([Mapping(a=Items([Text("b"), Text("1.5"), Text("c\nd\n"), Number(3), True]))]) == (
+        "a:\n- b\n- '1.5'\n- |\n  c\n  d\n- 3\n- true\n"
+    )
