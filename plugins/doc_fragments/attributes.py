@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What modules can promise: ``tgp.gpu.attributes`` for those that change something, ``tgp.gpu.attributes.info`` for those that read."""
+"""What modules can promise: ``tgp.gpu.attributes`` for those that change something, ``tgp.gpu.attributes.info`` for
+those that read."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ OPTIONS = r"""
     type: str
   webhook_signing_secret:
     description:
-      - Signs each POST. Header C(X-Tgp-Timestamp) holds unix seconds, header C(X-Tgp-Signature) holds C(sha256=) and the HMAC-SHA256 of
-        timestamp, a dot and the body.
+      - Signs each POST. Header C(X-Tgp-Timestamp) holds unix seconds, header C(X-Tgp-Signature) holds C(sha256=) and
+        the HMAC-SHA256 of timestamp, a dot and the body.
       - Taken from E(WEBHOOK_SIGNING_SECRET) when not given.
     type: str
   webhook_payload:

@@ -58,7 +58,9 @@ instances:
     id: {description: The cloud's id., type: str, returned: always, sample: 0920582c7ff041399e34823a0be62549}
     name: {description: Its name., type: str, returned: always, sample: tgp-demo}
     state:
-      description: One of pending, running, stopped, terminating, terminated, failed, unknown. An own machine that is off is terminated.
+      description:
+        - One of pending, running, stopped, terminating, terminated, failed, unknown.
+        - An own machine that is off is terminated.
       type: str
       returned: always
       sample: running

@@ -8,7 +8,8 @@ DOCUMENTATION = r"""
 module: lambda_instance
 short_description: Rent or give back one machine of Lambda Cloud
 description:
-  - Makes sure that one machine of a name exists, or that none does. The name is the identity, because Lambda's names are not unique.
+  - Makes sure that one machine of a name exists, or that none does. The name is the identity, because Lambda's names
+    are not unique.
   - When the answer to the create call is lost, the machine is looked up by its name; a second create call is never sent blindly.
   - Of several machines of the name the oldest stays. The others are destroyed if this collection made them, else only reported.
   - At most one machine can be made per 12 seconds. All calls of this computer keep that limit together.
@@ -36,8 +37,8 @@ options:
     type: str
   image_family:
     description:
-      - Image to boot, newest of its family. Default is V(gpu-base-24-04), which has driver and container toolkit, or what comes closest
-        for types that cannot boot it.
+      - Image to boot, newest of its family. Default is V(gpu-base-24-04), which has driver and container toolkit, or
+        what comes closest for types that cannot boot it.
     type: str
   user_data:
     description: Text for cloud-init, at most 1 MB.
@@ -62,7 +63,9 @@ options:
     type: bool
     default: true
   wait_timeout:
-    description: Seconds to wait. Eight-GPU machines need up to 25 minutes. A machine that is late stays, and is returned with the failure.
+    description:
+      - Seconds to wait. Eight-GPU machines need up to 25 minutes.
+      - A machine that is late stays, and is returned with the failure.
     type: int
     default: 1800
 extends_documentation_fragment:

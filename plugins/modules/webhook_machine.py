@@ -8,8 +8,8 @@ DOCUMENTATION = r"""
 module: webhook_machine
 short_description: Switch an own machine on or off through its power webhook
 description:
-  - Calls the endpoint that switches a configured machine on or off. A machine with a status endpoint is not called when it is so already;
-    without one the call is made each time, and reports no change when the service answers 409.
+  - Calls the endpoint that switches a configured machine on or off. A machine with a status endpoint is not called when it is so
+    already; without one the call is made each time, and reports no change when the service answers 409.
   - Switching may be repeated by contract, so a call without an answer is sent once more after 2 seconds.
 version_added: 0.1.0
 author:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One machine of one name, there or not: what the instance modules of rented clouds do.
 
-The name is the identity, because clouds do not make creation idempotent: it is looked up before the create call, after a lost answer,
-and once more after a success. A second create call is never sent blindly.
+The name is the identity, because clouds do not make creation idempotent: it is looked up before the create call, after a
+lost answer, and once more after a success. A second create call is never sent blindly.
 """
 
 from __future__ import annotations
@@ -195,10 +195,8 @@ def _planned(request: LaunchRequest) -> Instance:
 
 def _lines(machines: list[Instance]) -> str:
     """Machines as text for a diff: what does not change from run to run."""
-    return "".join(
-        f"{one.name}: {one.instance_type} in {one.region}, {print_money(one.price_hour) if one.price_hour is not None else '?'} $/h\n"
-        for one in machines
-    )
+    prices = ["?" if one.price_hour is None else print_money(one.price_hour) for one in machines]
+    return "".join(f"{one.name}: {one.instance_type} in {one.region}, {price} $/h\n" for one, price in zip(machines, prices))
 
 
 def _with_result(error: errors.TgpError, instance: Instance) -> errors.TgpError:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lambda Cloud, API version 1.10 (https://cloud.lambda.ai/api/v1).
 
-What is peculiar: types come as a dict with the regions that have capacity now; money is cents for the whole machine; one machine per
-launch call and one launch per 12 s; names are not unique; tags can be set at launch only and are the one place for a creation time;
-a 404 proves absence only with the code for it (a wrong address answers 404 too).
+What is peculiar: types come as a dict with the regions that have capacity now; money is cents for the whole machine; one
+machine per launch call and one launch per 12 s; names are not unique; tags can be set at launch only and are the one place for
+a creation time; a 404 proves absence only with the code for it (a wrong address answers 404 too).
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ class LambdaCloud:
 
 
 def default_image_family(offer: Offer) -> str:
-    """Driver and container toolkit on plain Ubuntu; the two kinds of machine for which Lambda has no such image get its own stack."""
+    """Driver and container toolkit on plain Ubuntu; the two kinds of machine for which Lambda has no such image get
+    its own stack."""
     if offer.arch == "arm64":
         return "lambda-stack-24-04"
     return "lambda-stack-legacy-22-04" if offer.model.startswith("V100") else "gpu-base-24-04"

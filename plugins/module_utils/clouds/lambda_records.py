@@ -67,7 +67,8 @@ def _whole(value: t.Any) -> int | None:
 
 
 def gpu_of(kind: t.Mapping[str, t.Any]) -> tuple[str, int | None]:
-    """Model and memory per GPU (MiB) of an ``instance_type``: from its description, else from its name, else the cloud's own words."""
+    """Model and memory per GPU (MiB) of an ``instance_type``: from its description, else from its name, else the
+    cloud's own words."""
     name, text = str(kind.get("name") or ""), str(kind.get("gpu_description") or kind.get("description") or "")
     found = gpus.parse(text) or gpus.parse(name)
     if found is None:

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Our records as module results: one shape per record for all modules and the inventory. Money is text, so that no digit is lost."""
+"""Our records as module results: one shape per record for all modules and the inventory. Money is text, so that no
+digit is lost."""
 
 from __future__ import annotations
 

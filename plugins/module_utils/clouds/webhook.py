@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Own machines that are switched on and off by HTTP calls (L-21).
 
-The contract with a power service: POST to the up or down endpoint switches, and may be repeated; 2xx = done or under way, 409 = already
-so; redirects are not followed. An optional status endpoint answers GET with JSON ``{"state": "off" | "starting" | "on" | "stopping"}``.
-With a signing secret each POST carries ``X-Tgp-Timestamp`` (unix seconds) and ``X-Tgp-Signature: sha256=<hex>``, the HMAC-SHA256 of
-``<timestamp>.<body>``.
+The contract with a power service: POST to the up or down endpoint switches, and may be repeated; 2xx = done or under way,
+409 = already so; redirects are not followed. An optional status endpoint answers GET with JSON ``{"state": ...}``, which is off,
+starting, on or stopping. With a signing secret each POST carries ``X-Tgp-Timestamp`` (unix seconds) and ``X-Tgp-Signature:
+sha256=<hex>``, the HMAC-SHA256 of ``<timestamp>.<body>``.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _OPEN = (errors.ServerError, errors.LostAnswer)  # the call may have had its eff
 class WebhookCloud:
     """A fixed list of machines.
 
-    ``node_ready(node name)``: True = the Node is Ready, False = it is not, None = there is none; it raises when the cluster cannot be
-    read. ``in_flight`` names machines of earlier runs that are "starting" or "stopping"; own calls are remembered. Without both and
-    without a status endpoint nobody can tell what a machine does, and its state is UNKNOWN.
+    ``node_ready(node name)``: True = the Node is Ready, False = it is not, None = there is none; it raises when the cluster
+    cannot be read. ``in_flight`` names machines of earlier runs that are "starting" or "stopping"; own calls are remembered.
+    Without both and without a status endpoint nobody can tell what a machine does, and its state is UNKNOWN.
     ``payload``: "none" posts ``{}``, "body" posts ``{"name": ..., "machineConfig": ...}`` so that a boot service can hand it out.
     """
 

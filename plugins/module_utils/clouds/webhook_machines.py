@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Own machines as people write them down: environment variables and Helm values of k8s-gpu-autoprovision, and our own options.
 
-A group is a name, a number of GPUs and two endpoints. The environment form also takes these endings, the values form these keys:
-``_GPU_TYPE``/``gpuType``, ``_GPU_MEMORY_MIB``/``gpuMemoryMib``, ``_NODE_NAME``/``nodeName``, ``_STATUS_ENDPOINT``/``statusEndpoint``,
-``_HOURLY_COST``/``hourlyCost``, ``_REGION``/``region``.
+A group is a name, a number of GPUs and two endpoints. The environment form also takes these endings, the values form these
+keys: ``_GPU_TYPE``/``gpuType``, ``_GPU_MEMORY_MIB``/``gpuMemoryMib``, ``_NODE_NAME``/``nodeName``, ``_REGION``/``region``,
+``_STATUS_ENDPOINT``/``statusEndpoint``, ``_HOURLY_COST``/``hourlyCost``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def groups_from_environment(env: t.Mapping[str, str]) -> tuple[tuple[Machine, ..
         raise InvalidInput(
             "The environment describes no power webhook machine.",
             problems=warnings,
-            remedy="Each group needs P_NAME, P_GPU_COUNT, P_SCALE_UP_ENDPOINT and P_SCALE_DOWN_ENDPOINT with a prefix P of its own.",
+            remedy="Each group needs P_NAME, P_GPU_COUNT, P_SCALE_UP_ENDPOINT and P_SCALE_DOWN_ENDPOINT with its own prefix P.",
         )
     return tuple(machines), tuple(warnings)
 

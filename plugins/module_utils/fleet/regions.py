@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Standard regions: one word for a part of the world, so that a wish can name a region without naming a cloud.
 
-Form: ``<area>-<part>``, areas us, eu, asia, me, australia; parts are compass points. A cloud's region without a standard word keeps its own.
+Form: ``<area>-<part>``, areas us, eu, asia, me, australia; parts are compass points. A cloud's region without a
+standard word keeps its own.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def standard_region(cloud: str, cloud_region: str) -> str:
 
 
 def region_matches(wish: str, region: str, cloud_region: str) -> bool:
-    """Whether an offer in ``region`` (standard) and ``cloud_region`` (the cloud's word) is in the region ``wish``; case is ignored."""
+    """Whether an offer in ``region`` (standard) and ``cloud_region`` (the cloud's word) is in the region ``wish``;
+    case is ignored."""
     wanted = wish.strip().lower()
     return bool(wanted) and wanted in (region.lower(), cloud_region.strip().lower())

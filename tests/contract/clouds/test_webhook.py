@@ -1,0 +1,234 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is peculiar to own machines (L-21)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing as t
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook import WebhookCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, LaunchRequest, Machine, Offer
+from ansible_collections.tgp.gpu.plugins.module_utils.task import failure
+
+from sandbox.clock import SimClock
+
+from .stands import KEY, WebhookStand
+
+REFUSED, UNKNOWN = errors.LaunchRefused, errors.LaunchUnknown
+
+
+class Recorder:
+    """A power service that answers what it is told to and keeps what it got."""
+
+    def __init__(self, *answers: int) -> None:
+        self.answers = list(answers)
+        self.calls: list[tuple[str, dict[str, str], bytes]] = []
+
+    def __call__(self, environ: t.Any, start_response: t.Any) -> list[bytes]:
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        headers = {name[5:].lower().replace("_", "-"): value for name, value in environ.items() if name.startswith("HTTP_")}
+        headers["content-type"] = environ.get("CONTENT_TYPE", "")
+        self.calls.append((environ["REQUEST_METHOD"], headers, body))
+        status = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        start_response(f"{status} Answer", [("location", "http://elsewhere.test/")] if 300 <= status < 400 else [])
+        return [b""]
+
+
+def request_for(cloud: WebhookCloud, name: str = "rack-1", **changes: t.Any) -> LaunchRequest:
+    offer = Offer(cloud="webhook", id=name, instance_type=name, model="", gpu_count=1, price_hour=None)
+    return LaunchRequest(name=name, offer=offer, **changes)
+
+
+def service(stand: WebhookStand, recorder: Recorder, **changes: t.Any) -> WebhookCloud:
+    stand.app = recorder  # type: ignore[assignment]
+    return stand.cloud(status=False, **changes)
+
+
+def test_S2_04_a_call_is_a_post_of_an_empty_json_object(webhook_stand: WebhookStand) -> None:
+    recorder = Recorder(200)
+    cloud = service(webhook_stand, recorder)
+    assert cloud.launch(request_for(cloud)) == "rack-1"
+    cloud.terminate("rack-1")
+    for method, headers, body in recorder.calls:
+        assert (method, headers["content-type"], body) == ("POST", "application/json", b"{}")
+        assert headers["authorization"] == KEY
+    assert len(recorder.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("answers", "calls", "outcome", "reason"),
+    [
+        ((200,), 1, None, None),
+        ((204,), 1, None, None),
+        ((409,), 1, None, None),
+        ((302,), 1, REFUSED, "invalid"),
+        ((400,), 1, REFUSED, "invalid"),
+        ((401,), 1, REFUSED, "auth"),
+        ((403,), 1, REFUSED, "auth"),
+        ((404,), 1, REFUSED, "invalid"),
+        ((429,), 2, REFUSED, "rate"),
+        ((500,), 2, UNKNOWN, None),
+        ((500, 200), 2, None, None),
+        ((503, 409), 2, None, None),
+        ((503, 400), 2, UNKNOWN, None),
+    ],
+)
+def test_L21_answers(webhook_stand: WebhookStand, answers: tuple[int, ...], calls: int, outcome: t.Any, reason: str | None) -> None:
+    recorder = Recorder(*answers)
+    cloud = service(webhook_stand, recorder)
+    if outcome is None:
+        cloud.launch(request_for(cloud))
+    else:
+        with pytest.raises(outcome) as caught:
+            cloud.launch(request_for(cloud))
+        assert getattr(caught.value, "reason", None) == reason
+    assert len(recorder.calls) == calls
+
+
+def test_L21_the_second_call_comes_two_seconds_later(webhook_stand: WebhookStand) -> None:
+    recorder = Recorder(500)
+    cloud = service(webhook_stand, recorder)
+    start = webhook_stand.world.clock.seconds()
+    with pytest.raises(errors.ServerError):
+        cloud.terminate("rack-1")
+    assert len(recorder.calls) == 2
+    assert webhook_stand.world.clock.seconds() - start >= 2
+
+
+def test_an_unreachable_power_service_concerns_its_machine_only() -> None:
+    machine = Machine("rack-1", 1, "http://127.0.0.1:9/up", "http://127.0.0.1:9/down")
+    cloud = WebhookCloud([machine], clock=SimClock(speed=1000.0))
+    with pytest.raises(errors.LaunchRefused) as caught:
+        cloud.launch(request_for(cloud))
+    assert caught.value.reason == "capacity" and "127.0.0.1:9" in str(caught.value)
+
+
+def test_K01_a_machine_that_is_off_gets_no_call(webhook_stand: WebhookStand) -> None:
+    webhook_stand.cloud().terminate("rack-1")
+    assert not webhook_stand.world.writes
+
+
+@pytest.mark.parametrize(
+    ("ready", "in_flight", "state", "free"),
+    [
+        (True, {}, InstanceState.RUNNING, 0),
+        (False, {}, InstanceState.TERMINATED, 1),
+        (None, {}, InstanceState.TERMINATED, 1),
+        (None, {"rack-1": "starting"}, InstanceState.PENDING, 0),
+        (True, {"rack-1": "starting"}, InstanceState.RUNNING, 0),
+        (True, {"rack-1": "stopping"}, InstanceState.TERMINATING, 0),
+        (False, {"rack-1": "stopping"}, InstanceState.TERMINATED, 1),
+    ],
+)
+def test_L21_the_node_tells_the_state(
+    webhook_stand: WebhookStand, ready: bool | None, in_flight: dict[str, str], state: InstanceState, free: int
+) -> None:
+    cloud = webhook_stand.cloud(status=False, node_ready=lambda _name: ready, in_flight=in_flight)
+    assert cloud.instances()[0].state is state
+    assert cloud.offers()[0].available == free
+
+
+def test_L21_own_calls_are_remembered(webhook_stand: WebhookStand) -> None:
+    """K-04: a machine that was just switched on is not off."""
+    nodes: dict[str, bool] = {}
+    cloud = webhook_stand.cloud(status=False, node_ready=nodes.get)
+
+    def state() -> InstanceState:
+        found = cloud.instance("rack-1")
+        assert found is not None
+        return found.state
+
+    cloud.launch(webhook_stand.request())
+    assert state() is InstanceState.PENDING
+    nodes["rack-1"] = True
+    assert state() is InstanceState.RUNNING
+    cloud.terminate("rack-1")
+    assert state() is InstanceState.TERMINATING
+    nodes["rack-1"] = False
+    assert state() is InstanceState.TERMINATED
+
+
+def test_without_anybody_to_ask_the_state_is_unknown_and_nothing_is_offered(webhook_stand: WebhookStand) -> None:
+    cloud = webhook_stand.cloud(status=False)
+    assert {one.state for one in cloud.instances()} == {InstanceState.UNKNOWN}
+    assert {one.available for one in cloud.offers()} == {0}
+
+
+def test_a_cluster_that_cannot_be_read_is_an_error_not_an_idle_rack(webhook_stand: WebhookStand) -> None:
+    def unreadable(_name: str) -> bool | None:
+        raise errors.Unreachable("kubernetes: no answer.")
+
+    with pytest.raises(errors.Unreachable):
+        webhook_stand.cloud(status=False, node_ready=unreadable).instances()
+
+
+def test_offers_are_the_machines(webhook_stand: WebhookStand) -> None:
+    offers = webhook_stand.cloud().offers()
+    assert [(one.id, one.gpu_count, one.model, one.gpu_memory_mib, one.available) for one in offers] == [
+        ("rack-1", 1, "RTX3090", 24576, 1),
+        ("rack-2", 2, "RTX3090", 24576, 1),
+        ("rack-3", 4, "RTX3090", 24576, 1),
+    ]
+    assert {one.price_hour for one in offers} == {0}
+
+
+def test_a_config_is_handed_over_in_payload_mode_body(webhook_stand: WebhookStand) -> None:
+    cloud = webhook_stand.cloud()
+    cloud.launch(webhook_stand.request(user_data="version: v1alpha1\n", settings={"payload": "body"}))
+    assert webhook_stand.world.machines["rack-1"].payload == "version: v1alpha1\n"
+
+
+@pytest.mark.parametrize(
+    "change", [{"settings": {"payload": "body"}}, {"settings": {"payload": "pigeon"}}, {"user_data": "version: v1alpha1"}]
+)
+def test_a_config_without_a_carrier_or_the_other_way_round_is_refused(
+    webhook_stand: WebhookStand, change: dict[str, t.Any]
+) -> None:
+    request = dataclasses.replace(webhook_stand.request(), **change)
+    with pytest.raises(errors.LaunchRefused) as caught:
+        webhook_stand.cloud().launch(request)
+    assert caught.value.reason == "invalid" and not webhook_stand.world.writes
+
+
+def test_calls_are_signed_and_the_service_insists(webhook_stand: WebhookStand) -> None:
+    secret = "signing_secret_0123456789abcdef"
+    webhook_stand.world.secrets["WEBHOOK_SIGNING_SECRET"] = secret
+    with pytest.raises(errors.LaunchRefused) as caught:
+        webhook_stand.cloud().launch(webhook_stand.request())
+    assert caught.value.reason == "auth"
+    cloud = webhook_stand.cloud(signing_secret=secret)
+    cloud.launch(webhook_stand.request())
+    webhook_stand.wait_for(cloud, "rack-1", {InstanceState.RUNNING})
+    cloud.terminate("rack-1")
+    assert secret not in repr(vars(caught.value))
+
+
+def test_another_header_may_carry_the_credential(webhook_stand: WebhookStand) -> None:
+    recorder = Recorder(200)
+    cloud = service(webhook_stand, recorder, auth_header="X-Power-Token")
+    cloud.launch(request_for(cloud))
+    assert recorder.calls[0][1]["x-power-token"] == KEY and "authorization" not in recorder.calls[0][1]
+
+
+def test_secrets_in_addresses_are_sent_and_not_printed(webhook_stand: WebhookStand) -> None:
+    recorder = Recorder(500)
+    webhook_stand.app = recorder  # type: ignore[assignment]
+    up = "http://admin:pass_word_0123456789@power.test/up?token=token_0123456789abcdef"
+    cloud = WebhookCloud([Machine("rack-1", 1, up, up)], transport=webhook_stand.transport, clock=webhook_stand.world.clock)
+    with pytest.raises(errors.LaunchUnknown) as caught:
+        cloud.launch(request_for(cloud))
+    assert recorder.calls[0][1]["authorization"].startswith("Basic ")
+    shown = json.dumps(failure(caught.value))
+    assert "pass_word_0123456789" not in shown and "token_0123456789abcdef" not in shown
+
+
+def test_only_configured_machines_are_ours(webhook_stand: WebhookStand) -> None:
+    with pytest.raises(errors.InvalidInput, match="rack-9"):
+        webhook_stand.cloud().terminate("rack-9")
+    with pytest.raises(errors.LaunchRefused, match="rack-9"):
+        webhook_stand.cloud().launch(request_for(webhook_stand.cloud(), "rack-9"))
