@@ -11,6 +11,9 @@ import re
 import typing as t
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
 from tests.plane import build as programs
 
@@ -43,6 +46,26 @@ def hasty_plane(request: pytest.FixtureRequest) -> t.Iterator[Plane]:
     """A control plane that gives up on a silent kubelet after 5 seconds."""
     with Plane(built("plane", request), node_grace=5) as running:
         yield running
+
+
+@pytest.fixture
+def open_kube() -> t.Iterator[t.Callable[[pathlib.Path], Kube]]:
+    """Our own client, connected by a kubeconfig as a module would do it."""
+    opened: list[Kube] = []
+
+    def connected(kubeconfig: pathlib.Path) -> Kube:
+        opened.append(connect(Task(params={"kubeconfig": str(kubeconfig)})))
+        return opened[-1]
+
+    yield connected
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def kube(plane: Plane, open_kube: t.Callable[[pathlib.Path], Kube]) -> Kube:
+    """Our own client as administrator."""
+    return open_kube(plane.kubeconfig)
 
 
 @pytest.fixture

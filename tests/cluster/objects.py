@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
-from .plane import Plane
+from .plane import RBAC, Plane
 
 Object = dict[str, t.Any]
 GPU = "nvidia.com/gpu"
@@ -24,6 +25,18 @@ def ready(plane: Plane, name: str) -> Object | None:
         return None
     conditions = found["status"].get("conditions", [])
     return found if any(one["type"] == "Ready" and one["status"] == "True" for one in conditions) else None
+
+
+def person(plane: Plane, name: str, rules: list[Object]) -> pathlib.Path:
+    """The kubeconfig of a service account with the RBAC ``rules`` (of a ClusterRole) and no more."""
+    kind = "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "namespace": "default", "name": name}
+    reference = {"apiGroup": kind, "kind": "ClusterRole", "name": name}
+    plane.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
+    plane.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+    plane.create(f"{RBAC}/clusterrolebindings", {"metadata": {"name": name}, "subjects": [subject], "roleRef": reference})
+    answer = plane.create(f"/api/v1/namespaces/default/serviceaccounts/{name}/token", {"spec": {"expirationSeconds": 3600}})
+    return plane.write_kubeconfig(name, {"token": answer["status"]["token"]})
 
 
 def namespace(plane: Plane, name: str) -> str:

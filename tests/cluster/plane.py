@@ -92,9 +92,9 @@ class Plane:
         self.server = f"https://127.0.0.1:{api}"
         self._certificates()
         self.ca_pem = (self.folder / "ca.crt").read_text()
-        self.kubeconfig = self._write_kubeconfig("admin", {"token": self._tokens["admin"]})
+        self.kubeconfig = self.write_kubeconfig("admin", {"token": self._tokens["admin"]})
         pair = {"client-certificate": str(self.folder / "operator.crt"), "client-key": str(self.folder / "operator.key")}
-        self.certificate_kubeconfig = self._write_kubeconfig("operator", pair)
+        self.certificate_kubeconfig = self.write_kubeconfig("operator", pair)
         store, peers = f"http://127.0.0.1:{etcd}", f"http://127.0.0.1:{peer}"
         # fmt: off
         self._run(
@@ -132,7 +132,7 @@ class Plane:
         return self._family.start(program, [str(self.binary), program, *flags], self.folder / f"{program}.log")
 
     def _as(self, user: str) -> list[str]:
-        path = self._write_kubeconfig(user, {"token": self._tokens[user]})
+        path = self.write_kubeconfig(user, {"token": self._tokens[user]})
         kinds = ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
         return [*(f"--{kind}={path}" for kind in kinds), "--bind-address=127.0.0.1", "--leader-elect=false"]
 
@@ -152,7 +152,8 @@ class Plane:
 
     # Ways in
 
-    def _write_kubeconfig(self, name: str, user: dict[str, str], folder: pathlib.Path | None = None) -> pathlib.Path:
+    def write_kubeconfig(self, name: str, user: dict[str, str], folder: pathlib.Path | None = None) -> pathlib.Path:
+        """``kubeconfig_text`` as a file that only we can read."""
         path = (folder or self.folder) / f"{name}.kubeconfig"
         path.touch(mode=0o600)
         path.write_text(self.kubeconfig_text(user))
@@ -173,7 +174,7 @@ class Plane:
 
     def bootstrap_kubeconfig(self, token: str, name: str = "") -> pathlib.Path:
         """A file with which a kubelet asks for its certificate."""
-        return self._write_kubeconfig(f"bootstrap-{name or secrets.token_hex(4)}", {"token": token})
+        return self.write_kubeconfig(f"bootstrap-{name or secrets.token_hex(4)}", {"token": token})
 
     def bootstrap_token(self, seconds: float = 600, groups: str = "system:bootstrappers:nodes") -> str:
         """Create a bootstrap token that is valid for ``seconds`` (may be negative)."""
@@ -265,7 +266,7 @@ class Plane:
         """
         folder = self.folder / "nodes" / name
         folder.mkdir(parents=True, exist_ok=True)
-        entry = kubeconfig or self._write_kubeconfig("bootstrap", {"token": token}, folder)
+        entry = kubeconfig or self.write_kubeconfig("bootstrap", {"token": token}, folder)
         return HollowNode(self._family, self.binary, folder, name, entry, labels or {}, taints, gpus)
 
 

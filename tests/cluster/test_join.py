@@ -1,0 +1,231 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Our client against the real thing: tokens, certificate requests, nodes, rights, and the claims of two runs at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import threading
+import time
+import typing as t
+from datetime import datetime, timezone
+from decimal import Decimal
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.claims.configmap import ConfigMapStore
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr, nodes, pods, rights, tokens
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.follow import Follow
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import Conflict, Forbidden, InvalidInput, Unauthorized
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Lane, Offer, Phase, Taint
+
+from . import objects
+from .plane import Plane
+
+pytestmark = pytest.mark.cluster
+Open = t.Callable[[pathlib.Path], Kube]
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc).replace(microsecond=0)
+
+
+def test_a_token_of_ours_lets_its_node_in_and_can_go_afterwards(plane: Plane, kube: Kube, own: str) -> None:
+    token = tokens.create(kube, own, now=_now(), life_seconds=600)
+    [found] = [one for one in tokens.tokens(kube) if one.id == token.id]
+    assert (found.node, found.secret) == (own, "") and found.expires == token.expires
+    hollow = plane.kubemark(own, token.text, taints=["tgp.io/initializing=:NoSchedule"], gpus=4)
+    plane.until(lambda: objects.ready(plane, own), what="the node to be Ready")
+    [request] = csr.requests(kube, token_id=token.id)
+    assert (request.state, request.node) == ("issued", own)
+    node = nodes.get_node(kube, own)
+    assert node and node.ready and node.allocatable["nvidia.com/gpu"] == 4 and node.kubelet_version.startswith("v1.36.")
+    assert Taint("tgp.io/initializing", "", "NoSchedule") in node.taints
+    assert tokens.delete(kube, token.id) and not tokens.delete(kube, token.id)
+    hollow.stop()
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{own}"
+    before = (plane.find(lease) or {"spec": {"renewTime": ""}})["spec"]["renewTime"]
+    hollow.start()
+
+    def renewed() -> bool:
+        return (plane.find(lease) or {"spec": {"renewTime": ""}})["spec"]["renewTime"] > before
+
+    plane.until(renewed, what="the kubelet to be back without its token")
+    assert nodes.delete_node(kube, own, uid=node.uid)
+    hollow.stop()
+
+
+def test_only_the_expected_node_is_approved(plane: Plane, kube: Kube, own: str) -> None:
+    plane.bind(own, ["system:bootstrappers:tgp-test"], "system:node-bootstrapper")
+    token = tokens.create(kube, own, now=_now(), groups="system:bootstrappers:tgp-test")
+    stranger = plane.kubemark(f"evil-{own}", token.text)
+    [request] = plane.until(lambda: csr.requests(kube, token_id=token.id), what="the stranger's request")
+    with pytest.raises(Forbidden, match=f"system:node:evil-{own}"):
+        csr.approve(kube, request, token_id=token.id, node=own)
+    stranger.kill()
+    hollow = plane.kubemark(own, token.text)
+
+    def expected() -> list[csr.Request]:
+        return [one for one in csr.requests(kube, token_id=token.id) if one.node == own]
+
+    [request] = plane.until(expected, what="the expected node's request")
+    assert csr.approve(kube, request, token_id=token.id, node=own)
+    assert not csr.approve(kube, request, token_id=token.id, node=own)
+    plane.until(lambda: objects.ready(plane, own), what="the approved node to be Ready")
+    assert objects.node(plane, f"evil-{own}") is None
+    hollow.stop()
+
+
+def test_an_expired_token_is_named_as_a_credential_that_is_not_accepted(plane: Plane, open_kube: Open, own: str) -> None:
+    client = open_kube(plane.write_kubeconfig(own, {"token": plane.bootstrap_token(seconds=-60)}))
+    with pytest.raises(Unauthorized):
+        client.get("/version")
+
+
+def test_marks_are_set_and_foreign_ones_stay(plane: Plane, kube: Kube, own: str) -> None:
+    foreign = {"key": "example.test/theirs", "value": "x", "effect": "NoSchedule"}
+    startup = {"key": "tgp.io/initializing", "effect": "NoSchedule"}
+    body = {"metadata": {"name": own, "labels": {"example.test/a": "b"}}, "spec": {"taints": [foreign, startup]}}
+    uid = plane.create("/api/v1/nodes", body)["metadata"]["uid"]
+    change = {
+        "labels": {"tgp.io/nodepool": "ml"},
+        "annotations": {"tgp.io/expires-at": "2026-01-02T03:04:05Z"},
+        "add_taints": [Taint("tgp.io/ephemeral", "true", "NoExecute")],
+        "remove_taints": ["tgp.io/initializing"],
+        "unschedulable": True,
+    }
+    assert nodes.change(kube, own, uid=uid, **change) and not nodes.change(kube, own, uid=uid, **change)
+    raw = objects.node(plane, own) or {}
+    assert raw["metadata"]["labels"].items() >= {"example.test/a": "b", "tgp.io/nodepool": "ml"}.items()
+    keys = {one["key"] for one in raw["spec"]["taints"]}
+    assert (
+        raw["spec"]["unschedulable"] and keys >= {"example.test/theirs", "tgp.io/ephemeral"} and "tgp.io/initializing" not in keys
+    )
+    assert nodes.uncordon(kube, own, uid=uid) and not nodes.uncordon(kube, own, uid=uid)
+    with pytest.raises(InvalidInput):
+        nodes.change(kube, own, remove_taints=["example.test/theirs"])
+    with pytest.raises(Conflict):
+        nodes.cordon(kube, own, uid="00000000-0000-4000-8000-000000000000")
+
+
+def test_taints_of_two_writers_are_both_kept(plane: Plane, kube: Kube, open_kube: Open, own: str) -> None:
+    plane.create("/api/v1/nodes", {"metadata": {"name": own}})
+    others = [open_kube(plane.kubeconfig) for _ in range(6)]
+    begin = threading.Barrier(len(others))
+
+    def add(client: Kube, number: int) -> None:
+        begin.wait()
+        nodes.change(client, own, add_taints=[Taint(f"tgp.io/t{number}", "", "PreferNoSchedule")])
+
+    threads = [threading.Thread(target=add, args=(client, number)) for number, client in enumerate(others)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    node = nodes.get_node(kube, own)
+    assert node and {f"tgp.io/t{number}" for number in range(6)} <= {taint.key for taint in node.taints}
+
+
+def test_a_node_is_deleted_only_if_it_is_the_one_that_was_meant(plane: Plane, kube: Kube, own: str) -> None:
+    first = plane.create("/api/v1/nodes", {"metadata": {"name": own}})["metadata"]["uid"]
+    assert nodes.delete_node(kube, own, uid=first) and not nodes.delete_node(kube, own, uid=first)
+    second = plane.create("/api/v1/nodes", {"metadata": {"name": own}})["metadata"]["uid"]
+    with pytest.raises(Conflict):
+        nodes.delete_node(kube, own, uid=first)
+    assert nodes.delete_node(kube, own, uid=second)
+
+
+def test_pods_are_read_with_the_gpus_the_scheduler_reserves(plane: Plane, kube: Kube, own: str) -> None:
+    hollow = plane.kubemark(own, plane.bootstrap_token(), gpus=2)
+    plane.until(lambda: objects.ready(plane, own), what="the node to be Ready")
+    space = objects.namespace(plane, own)
+    objects.workload(plane, "deployments", space, "train", objects.pod_spec(gpus=1, on=own), replicas=3)
+    objects.running(plane, space, 2)
+
+    def waiting() -> bool:
+        return any(pod.waiting == "Unschedulable" for pod in pods.pods(kube) if pod.namespace == space)
+
+    plane.until(waiting, what="the third pod to find no GPU")
+    bound = [pod for pod in pods.pods(kube, node=own) if pod.namespace == space]
+    assert [(pod.owner_kind, dict(pod.requests), pod.phase) for pod in bound] == [
+        ("ReplicaSet", {"nvidia.com/gpu": 1}, "Running")
+    ] * 2
+    plane.delete(f"/api/v1/namespaces/{space}")
+    hollow.stop()
+
+
+def test_missing_rights_are_named_before_and_at_the_call(plane: Plane, open_kube: Open, own: str) -> None:
+    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}]
+    client = open_kube(objects.person(plane, own, rules))
+    assert isinstance(nodes.nodes(client), list)
+    wanted = [("list", "nodes"), ("create", "pods/eviction"), ("list", "poddisruptionbudgets", "policy")]
+    told = rights.missing_rights(client, wanted)
+    assert len(told) == 2 and "pods/eviction" in told[0] and "poddisruptionbudgets.policy" in told[1]
+    plane.create("/api/v1/nodes", {"metadata": {"name": own}})
+    with pytest.raises(Forbidden, match=f"not allowed to patch nodes {own}") as refused:
+        nodes.cordon(client, own)
+    grant = {"apiGroups": [""], "resources": ["nodes"], "verbs": [refused.value.details["verb"]]}
+    plane.patch(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{own}", {"rules": [*rules, grant]}, kind="merge")
+    plane.until(lambda: not rights.missing_rights(client, [("patch", "nodes")]), what="the granted right")
+    assert nodes.cordon(client, own)
+
+
+def test_both_kinds_of_kubeconfig_lead_to_the_same_cluster(plane: Plane, open_kube: Open) -> None:
+    uid = plane.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
+    clients = [open_kube(plane.kubeconfig), open_kube(plane.certificate_kubeconfig)]
+    assert {client.cluster_id() for client in clients} == {uid[:8]}
+    assert all(abs(client.skew()) < 3 for client in clients)
+
+
+def test_a_followed_collection_sees_what_happens(plane: Plane, kube: Kube, own: str) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def listener(kind: str, _key: str, item: t.Any) -> None:
+        seen.append((kind, item if isinstance(item, str) else ""))
+
+    follow: Follow[str] = Follow(kube, "/api/v1/nodes", lambda raw: raw["metadata"]["name"])
+    follow.add(listener)
+    plane.until(lambda: seen and seen[0][0] == "all", what="the first list")
+    plane.create("/api/v1/nodes", {"metadata": {"name": own}})
+    plane.until(lambda: ("set", own) in seen, timeout=5, what="the new node to be seen")
+    plane.delete(f"/api/v1/nodes/{own}")
+    plane.until(lambda: ("gone", own) in seen, timeout=5, what="the node's end to be seen")
+    started = time.monotonic()
+    assert follow.remove(listener) and time.monotonic() - started < 2
+
+
+def test_two_runs_cannot_both_change_a_claim(plane: Plane, open_kube: Open, own: str) -> None:
+    one, other = (ConfigMapStore(open_kube(plane.kubeconfig)) for _ in range(2))
+    offer = Offer("lambda", "o1", "gpu_1x_a10", "A10", 1, Decimal("0.75"), region="us-west")
+    claim = Claim(
+        f"tgp-{own}"[:60].rstrip("-"),
+        "default/pool",
+        "class",
+        "lambda",
+        Lane.KUBELET,
+        Phase.PENDING,
+        _now(),
+        _now(),
+        offer,
+        Decimal("0.75"),
+    )
+    written = one.write(claim)
+    with pytest.raises(Conflict):
+        other.write(dataclasses.replace(written, version=""))
+    read = other.claim(written.name)
+    assert read == written
+    other.write(dataclasses.replace(written, ids_seen=("501",)))
+    with pytest.raises(Conflict):
+        one.write(dataclasses.replace(written, ids_seen=("502",)))
+    with pytest.raises(Conflict):
+        one.remove(written)
+    lines = [
+        threading.Thread(target=store.ledger, args=({"key": f"{own}-{n}", "n": n},)) for n in range(6) for store in (one, other)
+    ]
+    for thread in lines:
+        thread.start()
+    for thread in lines:
+        thread.join()
+    assert sorted(line["n"] for line in one.ledger_lines() if line["key"].startswith(own)) == list(range(6))
