@@ -10,9 +10,10 @@ import typing as t
 from ..errors import InvalidInput
 from ..fleet.marks import EPHEMERAL, INITIALIZING
 from ..fleet.model import Lane
+from ..fleet.names import label_value
 from .builtin import WORKER
 from .documents import Document, at, items_at, machine_document, of_kind, parse
-from .labels import may_set, safe_value
+from .labels import may_set
 from .spec import NodeSpec
 from .template import render
 from .versions import minor, plain
@@ -99,7 +100,7 @@ def _machine(spec: NodeSpec, machine: Document) -> None:
         if spec.install_disk and "diskSelector" not in install:
             install.setdefault("disk", spec.install_disk)
     labels = _part(machine, "nodeLabels")
-    itype = labels.get("node.kubernetes.io/instance-type") or safe_value(spec.instance_type)
+    itype = labels.get("node.kubernetes.io/instance-type") or label_value(spec.instance_type)
     labels.update({key: value for key, value in spec.labels.items() if may_set(key)})
     labels.update({"tgp.io/nodepool": spec.pool, "tgp.io/provisioned": "true"})
     if itype:

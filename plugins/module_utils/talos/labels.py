@@ -50,8 +50,3 @@ def value_problem(value: str) -> str:
     if value and not _NAME.fullmatch(value):
         return f"{value!r} is no label value: at most 63 letters, digits, '-', '_' or '.', a letter or digit at both ends."
     return ""
-
-
-def safe_value(text: str) -> str:
-    """``text`` made fit for a label value: other characters become '-', at most 63, letter or digit at both ends."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", text)[:63].strip("-_.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import re
 import typing as t
 
 from ..errors import InvalidInput
@@ -116,6 +117,7 @@ _SECRETS = ClusterSecrets(
     cluster_id="cGxhY2Vob2xkZXItaWQ=",
     cluster_secret="cGxhY2Vob2xkZXItc2VjcmV0",
 )
+_INSTALLER = f"factory.talos.dev/metal-installer/{'0' * 64}:v{DEFAULT_TALOS}"
 MISSING_TEMPLATE = (
     "talosConfig.machineConfigTemplate is missing: a class needs a complete Talos machine configuration template, "
     "inline or by reference."
@@ -155,13 +157,19 @@ def template_result(template: str | None, talos_image: str = "", talos_version: 
     tagged = tag_of(talos_image) if talos_image else ""
     version = tagged if minor(tagged) else talos_version or DEFAULT_TALOS
     try:
-        documents = build(placeholder(version), template)
+        documents = build(placeholder(version, **_install_facts(template)), template)
     except InvalidInput as error:
         return Result((*(error.problems or (error.message,)), *image), ())
     raw = machine_document(documents)
     mode = "metal" if raw is not None and isinstance(raw["machine"].get("install"), dict) else "cloud"
     found = check(documents, mode=mode, talos_version=version)
     return Result((*found.errors, *image), found.warnings)
+
+
+def _install_facts(template: str) -> dict[str, str]:
+    """Placeholders for the variables of an installation, for a template that uses them; else they would ask for an installation."""
+    facts = {"InstallDisk": ("install_disk", "/dev/sda"), "InstallerImage": ("installer_image", _INSTALLER)}
+    return {field: value for name, (field, value) in facts.items() if re.search(rf"\b({name}|{field})\b", template)}
 
 
 def template_problems(template: str | None, talos_image: str = "", talos_version: str = "") -> list[str]:

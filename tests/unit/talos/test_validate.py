@@ -237,6 +237,12 @@ def test_templates_that_cannot_be_tried_say_why(template, word):
     assert any(word in sentence for sentence in template_problems(template))
 
 
+def test_a_template_may_ask_for_the_disk_and_the_image_by_name():
+    template = "machine: {install: {disk: {{ InstallDisk }}, image: {{.InstallerImage}}}}\ncluster: {}\n"
+    assert template_problems(template, INSTALLER) == []
+    assert template_problems("machine: {install: {wipe: true}}\ncluster: {}\n") == problems(build(make()), mode="metal")
+
+
 # ---- odd things in every place -------------------------------------------------------------------------------------
 
 ODD = (None, "", "x y", 7, 1.5, True, [], ["a"], [None], [[]], {}, {"a": "b"}, {1: 2})

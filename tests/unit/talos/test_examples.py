@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every document under examples/ is accepted, and its template gives nodes in both lanes."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.builtin import WORKER
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import template_problems
+
+from tests.fixtures.talos_nodes import make
+
+ROOT = pathlib.Path(__file__).parents[3]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yml"))
+SEEDS = [ROOT / "tests" / "fixtures" / "seeds" / name for name in ("s0-nodeclass.yaml", "s0-nodepool.yaml")]
+
+
+def _wishes(*paths):
+    found = [(str(path), one) for path in paths for one in yaml.safe_load_all(path.read_text())]
+    return parse(found)[0]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("lane", [Lane.TALOS, Lane.KUBELET])
+def test_an_example_gives_nodes(path, lane):
+    for node_class in _wishes(path).classes.values():
+        template = node_class.template
+        assert template is not None and template_problems(template, node_class.talos_image) == []
+        facts = {"mesh": node_class.mesh, "installer_image": node_class.talos_image, "lane": lane}
+        assert "{{" not in payload(make(**facts), template).text
+
+
+def test_there_are_examples():
+    assert [path.stem for path in EXAMPLES] == ["lambda", "seed-s0-corrected", "webhook"]
+
+
+def test_s0_the_seed_is_accepted_but_for_its_template():
+    wishes = _wishes(*SEEDS)
+    seed = wishes.classes["standard-gpu-class"]
+    assert len(template_problems(seed.template, seed.talos_image)) == 4
+    with pytest.raises(InvalidInput) as caught:
+        payload(make(installer_image=seed.talos_image, mesh=seed.mesh), seed.template)
+    assert len(caught.value.problems) == 4
+    assert template_problems(WORKER) == []
+
+
+def test_s0_the_corrected_seed_differs_in_its_machine_configuration_alone():
+    seed = [yaml.safe_load(path.read_text()) for path in SEEDS]
+    corrected = list(yaml.safe_load_all((ROOT / "examples" / "seed-s0-corrected.yml").read_text()))
+    for documents in (seed, corrected):
+        del documents[0]["spec"]["talosConfig"]
+    assert seed == corrected
