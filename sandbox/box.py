@@ -126,6 +126,10 @@ class Box:
         self.world.clock.close()
         with self.world.lock:
             threads = [machine.thread for machine in self.world.machines.values() if machine.thread is not None]
+        self.cluster.leave()
+        if self.kube is not None:
+            with self.kube.store.lock:  # whoever waits for a change looks up
+                self.kube.store.changed.notify_all()
         if self.kubelets is not None:
             self.kubelets.stop()
         if self.kube is not None:

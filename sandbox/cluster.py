@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import httpx
 import yaml
 
-from .wsgi import MACHINE_AGENT, App
+from .wsgi import MACHINE_AGENT, App, Environ, StartResponse
 
 MERGE = "application/merge-patch+json"
 
@@ -75,13 +75,11 @@ class Cluster:
         self.ca_pem = ca_pem
         self.foreign = foreign
         self._app = app
+        self._inside: App = app or _nothing
         self._token, self._certificate = token, certificate
         self._admin: Client | None = None
         self._lock = threading.Lock()
-
-    @property
-    def in_process(self) -> bool:
-        return self._app is not None
+        self._left = threading.Event()
 
     def admin(self) -> Client:
         """The sandbox's own hand."""
@@ -89,6 +87,14 @@ class Cluster:
             if self._admin is None:
                 self._admin = self.connect(self.endpoint, self.ca_pem, self._token, self._certificate)
             return self._admin
+
+    def _door(self, environ: Environ, start_response: StartResponse) -> t.Iterable[bytes]:
+        """The API in this process; a watch there asks whether anybody still reads it."""
+        return self._inside(environ | {"kube.lost": self._left.is_set}, start_response)
+
+    def leave(self) -> None:
+        """Nobody reads any watch of this process any more."""
+        self._left.set()
 
     def move(self, endpoint: str) -> None:
         """The API of this process is served at ``endpoint`` now: machines have to go there, over TLS. The sandbox's own hand stays inside."""
@@ -120,7 +126,7 @@ class Cluster:
             raise KubeError(0, f"dial tcp {theirs.hostname}:{theirs.port or 443}: connect: connection refused")
         if ca_pem.split() != self.ca_pem.split():
             raise KubeError(0, "tls: failed to verify certificate: x509: certificate signed by unknown authority")
-        return Client(httpx.Client(base_url=self.endpoint, headers=headers, transport=httpx.WSGITransport(app=self._app)))
+        return Client(httpx.Client(base_url=self.endpoint, headers=headers, transport=httpx.WSGITransport(app=self._door)))
 
     @classmethod
     def of_kubeconfig(cls, path: str) -> Cluster:
@@ -149,6 +155,10 @@ class Cluster:
         if not ca_pem:
             raise ValueError(f"{path}: it carries no certificate authority, so machines could not trust the server")
         return cls(cluster["server"], ca_pem, token=token, certificate=certificate if all(certificate) else None, foreign=True)
+
+
+def _nothing(_environ: Environ, _start_response: StartResponse) -> t.Iterable[bytes]:
+    raise KubeError(0, "there is no API in this process")
 
 
 def _named(content: dict[str, t.Any], section: str, name: str) -> dict[str, t.Any]:

@@ -23,7 +23,7 @@ import httpx
 from .clock import ClockClosed, SimClock
 from .wsgi import App, Environ, StartResponse, is_machine
 
-KINDS = ("status", "status_after", "lost_before", "lost_after", "delay", "body", "truncate", "stale", "hang")
+KINDS = ("status", "status_after", "lost_before", "lost_after", "delay", "body", "truncate", "stale", "hang", "hang_after")
 _REMEMBERED = 512  # answers kept for `stale`
 
 
@@ -46,7 +46,7 @@ class Fault:
     ``kind``: status (answered with ``status`` and ``body``, no effect), status_after (the same after the effect), lost_before and
     lost_after (no answer, without or with the effect), delay (``seconds`` world time, then as usual), body (``body`` with status 200,
     no effect), truncate (half of the real answer), stale (the answer an earlier identical GET got), hang (no answer for ``seconds``
-    world time, then the connection breaks; no effect).
+    world time, then the connection breaks; no effect), hang_after (the same after the effect).
     """
 
     kind: str
@@ -200,6 +200,9 @@ class FaultyApp:
             case "truncate":
                 real.body = real.body[: len(real.body) // 2]
                 return real.send(start_response)
+            case "hang_after":
+                self._sleep(fault.seconds)
+                raise LostConnection("no answer came")
             case _:
                 raise LostConnection
 

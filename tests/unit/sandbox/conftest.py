@@ -134,7 +134,7 @@ def make() -> t.Iterator[t.Callable[..., Hand]]:
     """``make(**scenario keys, speed=...)``: a started sandbox."""
     boxes: list[Box] = []
 
-    def build(speed: float = 300.0, **more: t.Any) -> Hand:
+    def build(speed: float = 1200.0, **more: t.Any) -> Hand:
         box = Box(parse({**SMALL, **more}), clock=SimClock(speed), seed=7)
         boxes.append(box)
         return Hand(box.start())

@@ -45,23 +45,32 @@ def clock() -> t.Iterator[SimClock]:
     clock.close()
 
 
+@pytest.fixture(scope="module")
+def socket() -> t.Iterator[tuple[str, list[t.Any]]]:
+    """A server's address, and the place to put the app that it shall serve."""
+    apps: list[t.Any] = []
+    server = wsgi.Server(("127.0.0.1", 0), lambda environ, start: apps[-1](environ, start), numthreads=3)
+    server.prepare()
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    yield f"http://127.0.0.1:{server.bind_addr[1]}", apps
+    server.stop()
+    thread.join()
+
+
 @pytest.fixture(params=["in process", "served"])
-def service(request: pytest.FixtureRequest, clock: SimClock) -> t.Iterator[tuple[Counter, Faults, Api]]:
+def service(request: pytest.FixtureRequest, clock: SimClock, socket: t.Any) -> t.Iterator[tuple[Counter, Faults, Api]]:
     counter, faults = Counter(), Faults()
     app = FaultyApp(counter.app, faults, "counter", clock)
     retry = Retry(tries=1)
     if request.param == "in process":
         yield counter, faults, Api("counter", "http://counter.test", transport=httpx.WSGITransport(app=app), retry=retry)
         return
-    server = wsgi.Server(("127.0.0.1", 0), app, numthreads=3)
-    server.prepare()
-    thread = threading.Thread(target=server.serve)
-    thread.start()
-    api = Api("counter", f"http://127.0.0.1:{server.bind_addr[1]}", retry=retry)
+    url, apps = socket
+    apps.append(app)
+    api = Api("counter", url, retry=retry)
     yield counter, faults, api
     api.close()
-    server.stop()
-    thread.join()
 
 
 def test_without_a_rule_nothing_changes(service: t.Any) -> None:

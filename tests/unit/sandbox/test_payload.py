@@ -111,7 +111,11 @@ UNIT = {"path": "/etc/systemd/system/tailscaled.service", "op": "create", "permi
         (talos(HOST, machine__network={"hostname": "other"}), "config", "already set"),
         (talos(HOST, {**MESH, "environment": None}), "config", "ExtensionServiceConfig"),
         (talos(HOST, {"apiVersion": "v1alpha1", "kind": "TailscaleConfig"}), "config", "not registered"),
-        (talos(HOST, {**MESH, "environment": ["TS_AUTHKEY=k", "TS_EXTRA_ARGS=--auth-key=x"]}), "mesh", "flag provided but not defined"),
+        (
+            talos(HOST, {**MESH, "environment": ["TS_AUTHKEY=k", "TS_EXTRA_ARGS=--auth-key=x"]}),
+            "mesh",
+            "flag provided but not defined",
+        ),
         (yaml.safe_dump_all([HOST, MESH]), "config", "maintenance mode"),
         ("version: v1alpha1\nmachine: {}\nmachine: {}\n", "config", "already defined"),
         ("{{ not: [yaml", "config", "failed to parse config"),
@@ -178,7 +182,11 @@ def test_good_user_data_is_understood() -> None:
 
 def test_a_script_with_here_documents_is_understood() -> None:
     parts = [f"cat > {path} <<'EOF_{i}'\n{content.strip()}\nEOF_{i}\n" for i, (path, content) in enumerate(FILES.items())]
-    script = "#!/bin/bash\nmkdir -p /etc/tgp\n" + "".join(parts) + "chmod 700 /usr/local/sbin/tgp-bootstrap\n/usr/local/sbin/tgp-bootstrap\n"
+    script = (
+        "#!/bin/bash\nmkdir -p /etc/tgp\n"
+        + "".join(parts)
+        + "chmod 700 /usr/local/sbin/tgp-bootstrap\n/usr/local/sbin/tgp-bootstrap\n"
+    )
     intent = read(script, UBUNTU)
     assert intent is not None and intent.node_name == "tgp-a-1"
 
@@ -197,7 +205,11 @@ def test_a_script_with_here_documents_is_understood() -> None:
         (cloud({"/etc/tgp/node.env": ENVIRONMENT.replace("API_SERVER", "#")}), "bootstrap", "API_SERVER: unbound variable"),
         (cloud({"/etc/tgp/node.env": ENVIRONMENT + "X=a b\n"}), "bootstrap", "command not found"),
         (cloud({"/etc/tgp/node.env": ENVIRONMENT.replace("tgp-a-1", "Not_A_Name")}), "bootstrap", "invalid host name"),
-        (cloud({"/etc/tgp/node.env": ENVIRONMENT + "NODE_LABELS=node-role.kubernetes.io/gpu=\n"}), "kubelet", "unknown 'kubernetes.io'"),
+        (
+            cloud({"/etc/tgp/node.env": ENVIRONMENT + "NODE_LABELS=node-role.kubernetes.io/gpu=\n"}),
+            "kubelet",
+            "unknown 'kubernetes.io'",
+        ),
         (cloud({"/etc/tgp/node.env": ENVIRONMENT + "MESH_BACKEND=carrier-pigeon\n"}), "mesh", "not known"),
         (cloud({"/etc/tgp/authkey": None}), "mesh", "no key file"),
         (cloud({"/etc/tgp/bootstrap-kubeconfig": None}), "kubelet", "bootstrap token"),

@@ -17,7 +17,10 @@ def pod(name: str, node: str, grace: int = 30, **annotations: str) -> dict[str, 
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "annotations": {f"sandbox/{key.replace('_', '-')}": value for key, value in annotations.items()}},
+        "metadata": {
+            "name": name,
+            "annotations": {f"sandbox/{key.replace('_', '-')}": value for key, value in annotations.items()},
+        },
         "spec": {
             "nodeName": node,
             "terminationGracePeriodSeconds": grace,
@@ -50,7 +53,7 @@ class Pods:
 
 @pytest.fixture
 def pods(make: t.Any) -> Pods:
-    hand = make()
+    hand = make(speed=300.0)
     hand.client("webhook").post("/rack-2/start", json={})
     hand.story(hand.box.world.machines["rack-2"], "done")
     return Pods(hand)

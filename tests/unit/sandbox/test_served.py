@@ -1,0 +1,113 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The sandbox as a person starts it: a command, a file, real sockets, and nothing left afterwards."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import typing as t
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+import yaml
+
+from sandbox.__main__ import main
+from sandbox.scenario import parse
+from sandbox.server import Served
+
+from .conftest import SMALL, Hand
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+NAMES = {
+    "LAMBDA_API_URL", "LAMBDA_API_KEY", "TAILSCALE_API_URL", "TS_OAUTH_CLIENT_ID", "TS_OAUTH_CLIENT_SECRET", "IMAGE_FACTORY_URL",
+    "WEBHOOK_URL", "KUBECONFIG", "SANDBOX_URL", "TGP_CLOCK_FILE", "TGP_STATE_DIR", "TGP_TALOS_SECRETS", "TGP_CONTROL_PLANE_ENDPOINT",
+}  # fmt: skip
+
+
+def closed(url: str) -> bool:
+    parts = urlsplit(url)
+    with socket.socket() as probe:
+        return probe.connect_ex((str(parts.hostname), int(parts.port or 0))) != 0
+
+
+def test_the_command_serves_until_it_is_told_to_end(tmp_path: pathlib.Path) -> None:
+    env_file = tmp_path / "deep" / "env file"
+    command = [sys.executable, "-m", "sandbox", "up", "--env-file", str(env_file), "--speed", "60", "--scenario", "seed-s0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        end = time.monotonic() + 20
+        while not env_file.exists():
+            assert process.poll() is None and time.monotonic() < end, process.communicate()
+            time.sleep(0.02)
+        assert os.stat(env_file).st_mode & 0o077 == 0
+        shell = subprocess.run(
+            ["sh", "-c", 'set -eu; . "$0"; env', str(env_file)], capture_output=True, text=True, check=True, env={}
+        )
+        assert shell.stderr == ""
+        shell = subprocess.run(["sh", "-ac", '. "$0"; env', str(env_file)], capture_output=True, text=True, check=True, env={})
+        found = dict(line.partition("=")[::2] for line in shell.stdout.splitlines())
+        assert set(found) >= NAMES
+        world = httpx.get(f"{found['SANDBOX_URL']}/world").json()
+        assert world["speed"] == 60 and world["scenario"] == "seed-s0" and world["totals"]["instances"] == 0
+        assert len(found["LAMBDA_API_KEY"]) >= 24 and len(found["TS_OAUTH_CLIENT_SECRET"]) >= 24
+        process.send_signal(signal.SIGTERM)
+        output, noise = process.communicate(timeout=10)
+    assert process.returncode == 0 and noise == ""
+    assert "kubernetes" in output and found["SANDBOX_URL"] in output
+    assert not env_file.exists() and not os.path.exists(found["KUBECONFIG"])
+    assert all(closed(found[name]) for name in NAMES if name.endswith(("_URL", "_ENDPOINT")))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--scenario", "/nowhere.yaml"], "neither a file nor one of"),
+        (["--kubeconfig", "/nowhere"], "no usable kubeconfig"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_served(options: list[str], says: str, tmp_path: t.Any, capsys: t.Any) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        assert main(["up", "--env-file", str(tmp_path / "env"), *options]) == 2
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "env").exists()
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "fast", "nan"])
+def test_a_speed_that_is_none(speed: str, tmp_path: t.Any) -> None:
+    with pytest.raises(SystemExit):
+        main(["up", "--env-file", str(tmp_path / "env"), "--speed", speed])
+
+
+def test_machines_join_over_tls_and_everything_ends(tmp_path: pathlib.Path) -> None:
+    threads = set(threading.enumerate())
+    served = Served(parse(SMALL), speed=600, state_dir=str(tmp_path / "state"), env_file=str(tmp_path / "env"))
+    try:
+        hand = Hand(served.box)
+        endpoint = served.environment["TGP_CONTROL_PLANE_ENDPOINT"]
+        good = hand.rent("tgp-a-1", hand.payload("tgp-a-1", endpoint=endpoint))
+        lost = hand.rent("tgp-a-2", hand.payload("tgp-a-2", endpoint="https://127.0.0.1:9"))
+        bundle = yaml.safe_load(pathlib.Path(served.environment["TGP_TALOS_SECRETS"]).read_text())
+        bundle["certs"]["k8s"]["crt"] = bundle["certs"]["os"]["crt"]
+        from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
+
+        wrong = hand.rent("tgp-a-3", hand.payload("tgp-a-3", endpoint=endpoint, secrets=read(bundle)))
+        hand.story(good, "done")
+        hand.until(lambda: any("refused" in text for _time, step, text in lost.steps if step == "csr"))
+        hand.until(lambda: any("certificate" in text.lower() for _time, step, text in wrong.steps if step == "csr"))
+        assert {node["metadata"]["name"] for node in hand.box.nodes()} == {"tgp-a-1"}
+    finally:
+        served.stop()
+    assert set(threading.enumerate()) <= threads
+    assert not (tmp_path / "env").exists()
