@@ -196,7 +196,9 @@ def _planned(request: LaunchRequest) -> Instance:
 def _lines(machines: list[Instance]) -> str:
     """Machines as text for a diff: what does not change from run to run."""
     prices = ["?" if one.price_hour is None else print_money(one.price_hour) for one in machines]
-    return "".join(f"{one.name}: {one.instance_type} in {one.region}, {price} $/h\n" for one, price in zip(machines, prices))
+    return "".join(
+        f"{one.name}: {one.instance_type} in {one.region}, {price} $/h\n" for one, price in zip(machines, prices, strict=True)
+    )
 
 
 def _with_result(error: errors.TgpError, instance: Instance) -> errors.TgpError:

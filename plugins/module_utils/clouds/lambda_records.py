@@ -85,10 +85,9 @@ def to_instance(api: Api, entry: t.Any, what: str) -> Instance:
     identity = api.expect(entry.get("id"), str, what, "id of an instance")
     status = api.expect(entry.get("status"), str, what, f"status of {identity}")
     redact.register(*(entry[key] for key in ("jupyter_token", "jupyter_url") if isinstance(entry.get(key), str)))
-    kind = entry.get("instance_type") if isinstance(entry.get("instance_type"), dict) else {}
-    specs = kind.get("specs") if isinstance(kind.get("specs"), dict) else {}
+    kind, region = _part(entry, "instance_type"), _part(entry, "region")
+    specs = _part(kind, "specs")
     cents, count = kind.get("price_cents_per_hour"), specs.get("gpus")
-    region = entry.get("region") if isinstance(entry.get("region"), dict) else {}
     tags = _tags(entry.get("tags"))
     marks = {key.removeprefix("tgp:"): value for key, value in tags.items() if key.startswith("tgp:")}
     return Instance(
@@ -108,6 +107,12 @@ def to_instance(api: Api, entry: t.Any, what: str) -> Instance:
         marks=marks,
         problem=_PROBLEMS.get(status, ""),
     )
+
+
+def _part(entry: dict[str, t.Any], key: str) -> dict[str, t.Any]:
+    """An object inside an entry, empty while it is not there."""
+    value = entry.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def _tags(value: t.Any) -> dict[str, str]:

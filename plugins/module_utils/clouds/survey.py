@@ -46,7 +46,7 @@ def survey(task: Task, names: t.Sequence[str], ask: t.Callable[[Cloud], t.Sequen
 
     with ThreadPoolExecutor(max_workers=len(clouds), thread_name_prefix="survey") as pool:
         answers = list(pool.map(one, clouds))
-    failures = [(name, answer) for name, answer in zip(clouds, answers) if isinstance(answer, errors.TgpError)]
+    failures = [(name, answer) for name, answer in zip(clouds, answers, strict=True) if isinstance(answer, errors.TgpError)]
     if len(failures) == len(clouds):
         raise failures[0][1]
     for _name, error in failures:

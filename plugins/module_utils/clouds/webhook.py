@@ -250,7 +250,9 @@ class WebhookCloud:
                 self._send(api, path, content)  # "already so" may well be the effect of the first call
                 return True
             except errors.ApiError as second:
-                raise first if isinstance(first, _OPEN) and not isinstance(second, _OPEN) else second
+                if isinstance(first, _OPEN) and not isinstance(second, _OPEN):
+                    raise first from second  # a refusal now says nothing about the call before
+                raise
 
     def _send(self, api: Api, path: str, content: str) -> int:
         headers = {"content-type": "application/json", **self._headers}
