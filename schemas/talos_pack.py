@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Pack talos-config.schema.json into a Python module, because a module of Ansible travels without data files.
 
-    python schemas/talos_pack.py          write plugins/module_utils/talos/schema_data.py
+python schemas/talos_pack.py          write plugins/module_utils/talos/schema_data.py
 """
 
 from __future__ import annotations

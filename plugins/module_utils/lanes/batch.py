@@ -88,7 +88,9 @@ def _spec(
     """The spec of one entry of ``nodes``. ``stand_in`` lends its secrets where none are given (validation only)."""
     mesh = params["mesh"] or {}
     facts: dict[str, t.Any] = {key: node[key] for key in _PLAIN if node.get(key) is not None}
-    own: dict[str, t.Any] = {key: node.get(key) or (getattr(stand_in, key) if stand_in else "") for key in ("bootstrap_token", "auth_key")}
+    own: dict[str, t.Any] = {
+        key: node.get(key) or (getattr(stand_in, key) if stand_in else "") for key in ("bootstrap_token", "auth_key")
+    }
     endpoint = params["control_plane_endpoint"] or secrets.endpoint or (stand_in.endpoint if stand_in else "")
     return NodeSpec(
         **facts,
@@ -184,4 +186,3 @@ def _write(path: str, text: str, check_mode: bool) -> str | None:
         except OSError as error:
             raise InvalidInput(f"{path} cannot be written: {error.strerror}.") from None
     return before
-

@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from .documents import Document, at, fields_at, items_at
+from .images import image_problems
 from .labels import EFFECTS, key_problem, may_set, value_problem
 from .versions import KUBERNETES, minor, tag_of
 
@@ -258,30 +259,6 @@ def stream(documents: t.Sequence[Document], talos: tuple[int, int]) -> Sentences
     hostname = any(at(config, "machine.network.hostname") for config in configs)
     if hostname and any(document.get("kind") == "HostnameConfig" for document in documents):
         yield "machine.network.hostname and HostnameConfig exclude each other; write HostnameConfig only."
-
-
-def image_problems(image: str) -> Sentences:
-    """Whether an image reference can install Talos on a GPU machine."""
-    repository, tag = image.partition("@")[0], tag_of(image)
-    name = repository.removesuffix(f":{tag}") if tag else repository
-    if name.endswith("siderolabs/talos"):
-        yield (
-            f"{image} is the image for running Talos inside a container: it can neither boot nor install a machine; write an "
-            "installer of the Image Factory: factory.talos.dev/metal-installer/<schematic id>:v<version>."
-        )
-    elif name.endswith("siderolabs/installer"):
-        yield (
-            f"{image} carries no system extensions, so the node would have no GPU driver and no tailscale; write an installer of "
-            "the Image Factory: factory.talos.dev/metal-installer/<schematic id>:v<version>."
-        )
-    elif name.startswith("factory.talos.dev/") and not re.fullmatch(
-        r"factory\.talos\.dev/([a-z0-9-]+-)?installer(-secureboot)?/[0-9a-f]{64}", name
-    ):
-        yield f"{image} is no installer of the Image Factory: factory.talos.dev/metal-installer/<64 hex digits>:v<version>."
-    elif not tag and "@" not in image:
-        yield f"{image} has no version; end it with :v<Talos version>."
-    elif tag in ("latest", "main"):
-        yield f"{image} moves with each release; end it with :v<Talos version>."
 
 
 def is_pem(value: t.Any) -> bool:

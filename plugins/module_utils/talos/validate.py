@@ -15,6 +15,7 @@ from ..fleet.model import Lane
 from . import rules, schema
 from .config import build
 from .documents import Document, machine_document
+from .images import image_problems
 from .secrets import ClusterSecrets
 from .spec import NodeSpec
 from .versions import DEFAULT_TALOS, KUBERNETES, OLDEST, minor, tag_of
@@ -151,7 +152,7 @@ def template_result(template: str | None, talos_image: str = "", talos_version: 
     What every node gets from the collection anyway (tokens, certificates, host name, taints, mesh service) need not be in it.
     The Talos version is the image's when it has one, else ``talos_version`` or the newest known.
     """
-    image = [f"talosConfig.image: {sentence}" for sentence in rules.image_problems(talos_image)] if talos_image else []
+    image = [f"talosConfig.image: {sentence}" for sentence in image_problems(talos_image)] if talos_image else []
     if template is None or not template.strip():
         return Result((MISSING_TEMPLATE, *image), ())
     tagged = tag_of(talos_image) if talos_image else ""

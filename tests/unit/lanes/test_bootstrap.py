@@ -21,7 +21,20 @@ from ansible_collections.tgp.gpu.plugins.module_utils.lanes.script import BOOTST
 
 from tests.fixtures.talos_nodes import NODE_KEY, NODE_TOKEN, make
 
-STEPS = ["preflight", "apt-lock", "kernel", "repositories", "packages", "driver", "mesh", "api", "containerd", "kubelet", "erase", "done"]
+STEPS = [
+    "preflight",
+    "apt-lock",
+    "kernel",
+    "repositories",
+    "packages",
+    "driver",
+    "mesh",
+    "api",
+    "containerd",
+    "kubelet",
+    "erase",
+    "done",
+]
 
 # One program under every name. It notes its call, fails once or always where a file says so, and plays what matters.
 PRETEND = r"""#!/bin/bash
@@ -50,10 +63,12 @@ case $call in
   curl*) while [[ $1 != -o ]]; do shift; done; echo key >"$2" ;;
 esac
 """
+# fmt: off
 NAMES = (
-    "id systemd-detect-virt df timedatectl hostnamectl systemctl swapoff modprobe sysctl apt-get apt-cache apt-mark curl kubelet "
-    "nvidia-smi nvidia-ctk tailscale containerd ctr uname ip"
-).split()
+    "id", "systemd-detect-virt", "df", "timedatectl", "hostnamectl", "systemctl", "swapoff", "modprobe", "sysctl", "apt-get", "apt-cache",
+    "apt-mark", "curl", "kubelet", "nvidia-smi", "nvidia-ctk", "tailscale", "containerd", "ctr", "uname", "ip",
+)
+# fmt: on
 
 pytestmark = pytest.mark.skipif(shutil.which("shred") is None, reason="needs GNU coreutils")
 

@@ -146,7 +146,9 @@ def test_validation_finds(params, word):
 
 
 def test_validation_needs_no_secret():
-    result = run(state="validated", talos_secrets=None, control_plane_endpoint=None, nodes=[node(auth_key=None, bootstrap_token=None)])
+    result = run(
+        state="validated", talos_secrets=None, control_plane_endpoint=None, nodes=[node(auth_key=None, bootstrap_token=None)]
+    )
     assert result == {"changed": False, "configs": []}
 
 

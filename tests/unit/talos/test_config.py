@@ -77,7 +77,12 @@ def test_l19_the_ephemeral_taint_can_be_removed():
 
 
 def test_l19_labels_a_node_may_not_set_are_left_to_the_administrator():
-    labels = {"node-role.kubernetes.io/gpu": "", "app.kubernetes.io/name": "x", "team": "ml", "topology.kubernetes.io/region": "us-west"}
+    labels = {
+        "node-role.kubernetes.io/gpu": "",
+        "app.kubernetes.io/name": "x",
+        "team": "ml",
+        "topology.kubernetes.io/region": "us-west",
+    }
     assert at(build(make(labels=labels), SMALL)[0], "machine.nodeLabels") == {
         "team": "ml",
         "topology.kubernetes.io/region": "us-west",
@@ -161,7 +166,10 @@ def test_the_clusters_own_network_beats_the_template():
 
 def test_s0_21_the_image_is_what_installs():
     image = "factory.talos.dev/metal-installer/" + "e" * 64 + ":v1.13.9"
-    assert at(build(make(installer_image=image, install_disk="/dev/vda"))[0], "machine.install") == {"image": image, "disk": "/dev/vda"}
+    assert at(build(make(installer_image=image, install_disk="/dev/vda"))[0], "machine.install") == {
+        "image": image,
+        "disk": "/dev/vda",
+    }
 
 
 def test_shared_parts_of_a_template_stay_apart():
@@ -233,10 +241,15 @@ def test_a_label_made_of_any_text_is_taken(text):
 
 
 names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,20}[A-Za-z0-9])?", fullmatch=True)
-keys = st.builds(lambda domain, name: f"{domain}/{name}" if domain else name, st.sampled_from(["", "tgp.io", "a.kubernetes.io"]), names)
+keys = st.builds(
+    lambda domain, name: f"{domain}/{name}" if domain else name, st.sampled_from(["", "tgp.io", "a.kubernetes.io"]), names
+)
 
 
-@given(st.dictionaries(keys, names, max_size=5), st.lists(st.builds(Taint, keys, st.just("") | names, st.sampled_from(EFFECTS)), max_size=4))
+@given(
+    st.dictionaries(keys, names, max_size=5),
+    st.lists(st.builds(Taint, keys, st.just("") | names, st.sampled_from(EFFECTS)), max_size=4),
+)
 def test_any_labels_and_taints_come_out_as_they_went_in(labels, taints):
     documents = build(make(labels=labels, taints=tuple(taints), instance_type=""))
     assert check(documents).errors == ()
@@ -244,7 +257,9 @@ def test_any_labels_and_taints_come_out_as_they_went_in(labels, taints):
     found = at(config, "machine.nodeLabels")
     assert {key: found[key] for key in labels if may_set(key)} == {key: value for key, value in labels.items() if may_set(key)}
     assert all(key_problem(key) == "" for key in labels)
-    registered = {(one["key"], one["effect"]): one.get("value", "") for one in at(config, "machine.kubelet.extraConfig.registerWithTaints")}
+    registered = {
+        (one["key"], one["effect"]): one.get("value", "") for one in at(config, "machine.kubelet.extraConfig.registerWithTaints")
+    }
     for taint in reversed(taints):
         assert (taint.key, taint.effect) in registered
     first = {(taint.key, taint.effect): taint.value for taint in reversed(taints)}

@@ -26,7 +26,8 @@ def test_s0_17_every_variable_in_every_form(name, form):
 
 
 @pytest.mark.parametrize(
-    "name, plain", [("ClusterCA", "cluster_ca"), ("NodeName", "node_name"), ("KubernetesCA", "kubernetes_ca"), ("GPUType", "gpu_type")]
+    "name, plain",
+    [("ClusterCA", "cluster_ca"), ("NodeName", "node_name"), ("KubernetesCA", "kubernetes_ca"), ("GPUType", "gpu_type")],
 )
 def test_snake_names(name, plain):
     assert snake(name) == plain
@@ -55,7 +56,7 @@ def test_an_unknown_variable_is_named_with_the_known_ones():
         "{{/* comment */}}",
         "{{ $x := 1 }}",
         "{{ .Values.name }}",
-        "{{ template \"x\" . }}",
+        '{{ template "x" . }}',
     ],
 )
 def test_other_go_constructs_are_refused_with_a_sentence(template):
@@ -70,7 +71,14 @@ def test_jinja_conditions_and_filters_work():
 
 @pytest.mark.parametrize(
     "template",
-    ["{{ NodeName.__class__.__mro__ }}", "{{ 1 / 0 }}", "{{ NodeName + 1 }}", "{% for i in range(10**9) %}{% endfor %}", "{% if %}", "{{"],
+    [
+        "{{ NodeName.__class__.__mro__ }}",
+        "{{ 1 / 0 }}",
+        "{{ NodeName + 1 }}",
+        "{% for i in range(10**9) %}{% endfor %}",
+        "{% if %}",
+        "{{",
+    ],
 )
 def test_what_cannot_be_rendered_is_an_error_without_values(template):
     with pytest.raises(InvalidInput) as caught:

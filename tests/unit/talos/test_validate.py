@@ -17,7 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import paylo
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.builtin import WORKER
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import parse
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.rules import image_problems
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images import image_problems
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import (
     MISSING_TEMPLATE,
     check,
@@ -67,7 +67,9 @@ def test_s0_16_a_missing_template_has_its_own_sentence(template):
 @pytest.mark.parametrize("version", ["1.10.9", "1.11.6", "1.12.11", "1.13.9", "1.14.0"])
 def test_d08_every_shipped_template_is_good_for_every_version(version):
     for path in (ROOT / "examples" / "templates").glob("*.yaml"):
-        assert template_result(path.read_text(), INSTALLER.replace("1.13.9", version)) == template_result(WORKER, talos_version=version)
+        assert template_result(path.read_text(), INSTALLER.replace("1.13.9", version)) == template_result(
+            WORKER, talos_version=version
+        )
         assert template_problems(path.read_text(), talos_version=version) == []
 
 
