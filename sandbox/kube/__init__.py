@@ -4,7 +4,8 @@
 """A small Kubernetes API for people who have only Python: everything in memory, one WSGI app.
 
     api = KubeApi(clock).start()
-    client = httpx.Client(transport=httpx.WSGITransport(app=api.app), base_url="https://kube", headers={"Authorization": f"Bearer {api.admin_token}"})
+    headers = {"Authorization": f"Bearer {api.admin_token}"}
+    client = httpx.Client(transport=httpx.WSGITransport(app=api.app), base_url="https://kube", headers=headers)
 
 ``serve(api)`` answers on loopback over TLS for kubectl and other programs. What it does not do is listed in ``KNOWN_GAPS``; the same
 probes run against it and against a real control plane.
@@ -27,7 +28,7 @@ KNOWN_GAPS: tuple[str, ...] = (
     "pods/log, pods/exec, pods/attach, pods/portforward, pods/ephemeralcontainers, node proxy and scale subresources do not exist.",
     "ServiceAccount tokens, TokenReview, SubjectAccessReview, impersonation and audit do not exist; anonymous requests are 401.",
     "RBAC knows rules, bindings and resourceNames, but no non-resource URLs, no aggregation and no escalation check.",
-    "The node authorizer's graph is not emulated: a kubelet may read every Secret and ConfigMap.",
+    "A kubelet may read any Service, ServiceAccount and VolumeAttachment; its own Secrets and ConfigMaps are those that its pods name.",
     "A list with resourceVersion always shows the newest state; resourceVersionMatch is ignored.",
     "Expired continue tokens bring no token to go on with.",
     "Taints of a node's conditions, token cleaning and taint eviction act within a fraction of a second.",

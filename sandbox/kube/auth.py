@@ -50,6 +50,11 @@ class Identity:
     rules: tuple[Rule, ...] = ()
 
     @property
+    def ordered_groups(self) -> list[str]:
+        """system:authenticated, which the server adds, comes last."""
+        return sorted(self.groups, key=lambda group: (group == "system:authenticated", group))
+
+    @property
     def node(self) -> str | None:
         """The node's name if this is a kubelet."""
         return self.user.removeprefix("system:node:") if "system:nodes" in self.groups and self.user.startswith("system:node:") else None

@@ -18,6 +18,7 @@ from .strategy import Strategy
 
 Json = dict[str, t.Any]
 
+_JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", type(None): "null"}
 _KEPT_AT_ROOT = ("apiVersion", "kind", "metadata")
 
 
@@ -102,7 +103,10 @@ def _told(error: jsonschema.ValidationError, field: str) -> Json:
     if error.validator == "enum":
         allowed = ", ".join(f'"{value}"' for value in error.validator_value)
         return cause("FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {allowed}", field)
-    reason = "FieldValueTypeInvalid" if error.validator == "type" else "FieldValueInvalid"
+    if error.validator == "type":
+        shown = f'"{_JSON_TYPES.get(type(error.instance), "object")}"'
+        return cause("FieldValueTypeInvalid", f"Invalid value: {shown}: {field} in body {_rule(error)}: {shown}", field or "<root>")
+    reason = "FieldValueInvalid"
     return cause(reason, f"Invalid value: {shown}: {field} in body {_rule(error)}", field or "<root>")
 
 

@@ -52,7 +52,7 @@ class Requests(Strategy):
         spec = obj.setdefault("spec", {})
         identity = call.identity
         spec["username"] = identity.user
-        spec["groups"] = sorted(identity.groups)
+        spec["groups"] = identity.ordered_groups
         if identity.uid:
             spec["uid"] = identity.uid
         obj["status"] = {}
@@ -71,8 +71,16 @@ class Requests(Strategy):
         spec = new["spec"]
         causes = []
         if _parse(spec) is None:
-            causes.append(cause("FieldValueInvalid", "Invalid value: unable to parse csr: PEM block type must be CERTIFICATE REQUEST",
+            causes.append(cause("FieldValueInvalid", f'Invalid value: "{spec.get("request", "")}": PEM block type must be CERTIFICATE REQUEST',
                                 "spec.request"))  # fmt: skip
+        before = {entry["type"] for entry in ((old or {}).get("status") or {}).get("conditions") or []}
+        now = {entry["type"] for entry in (new.get("status") or {}).get("conditions") or []}
+        for lost in sorted(before - now):
+            told = f'Forbidden: updates may not remove a condition of type "{lost}"'
+            causes.append(cause("FieldValueForbidden", told, "status.conditions"))
+        if {"Approved", "Denied"} <= now:
+            told = 'Invalid value: "Denied": Approved and Denied conditions are mutually exclusive'
+            causes.append(cause("FieldValueInvalid", told, "status.conditions"))
         for field in ("usages", "signerName"):
             if not spec.get(field):
                 causes.append(cause("FieldValueRequired", "Required value", f"spec.{field}"))

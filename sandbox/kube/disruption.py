@@ -13,7 +13,7 @@ from .objects import Call
 from .pods import FINISHED, is_ready, phase
 from .resources import Resource
 from .selectors import selector_test
-from .status import Refusal, bad_request, cause, success
+from .status import Refusal, bad_request, cause, forbidden, invalid, success
 from .store import Item
 from .strategy import Strategy
 
@@ -84,8 +84,6 @@ class Budgets(Strategy):
     def check(self, old: Json | None, new: Json) -> None:
         spec = new.get("spec") or {}
         if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-            from .status import invalid
-
             told = "Invalid value: minAvailable and maxUnavailable cannot be both set"
             raise invalid(self.resource, new["metadata"]["name"], [cause("FieldValueInvalid", told, "spec")])
 
@@ -104,6 +102,9 @@ class Budgets(Strategy):
             call = Call(call.identity, call.manager, True)
         with self.api.store.lock:
             pod = self.api.objects.get(pods, namespace, name).obj
+            node = call.identity.node
+            if node is not None and pod["spec"].get("nodeName") != node:
+                raise forbidden(pods, name, f"node {node} can only evict pods with spec.nodeName set to itself")
             if phase(pod) not in (*FINISHED, "Pending") and "deletionTimestamp" not in pod["metadata"]:
                 self._ask(pod)
             self.api.objects.delete(pods, namespace, name, options, call)

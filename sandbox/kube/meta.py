@@ -119,7 +119,7 @@ def check_metadata(resource: Resource, obj: Json) -> None:
         if not _VALUE.match(value) or len(value) > 63:
             rule = "must be no more than 63 bytes" if len(value) > 63 else _VALUE_RULE
             causes.append(cause("FieldValueInvalid", f'Invalid value: "{value}": {rule}', "metadata.labels"))
-    for key, value in (metadata.get("annotations") or {}).items():
+    for value in (metadata.get("annotations") or {}).values():
         if not isinstance(value, str):
             raise bad_request(
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: json: cannot unmarshal '

@@ -68,8 +68,8 @@ class Nodes(Strategy):
         after = new["metadata"].get("labels") or {}
         touched = [key for key in sorted({*before, *after}) if before.get(key) != after.get(key) and forbidden_label(key)]
         if touched:
-            what = "modify labels" if old else "set the following labels"
-            raise forbidden(self.resource, name, f'node "{node}" is not allowed to {what}: {", ".join(touched)}')
+            what = "is not allowed to modify labels" if old else f'node "{node}" is not allowed to set the following labels'
+            raise forbidden(self.resource, name, f"{what}: {', '.join(touched)}")
         if old is not None and (old.get("spec", {}).get("taints") or []) != (new.get("spec", {}).get("taints") or []):
             raise forbidden(self.resource, name, f'node "{node}" is not allowed to modify taints')
 
@@ -99,9 +99,6 @@ class Nodes(Strategy):
             wanted += [(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]
         elif state is None:
             wanted.append((NOT_READY, "NoSchedule"))
-        if old is not None and not wanted and spec.get("taints") == old.get("spec", {}).get("taints"):
-            if not any(taint["key"] in (NOT_READY, UNREACHABLE, UNSCHEDULABLE) for taint in spec.get("taints") or []):
-                return
         taints = [
             {key: value for key, value in taint.items() if value != ""}
             for taint in spec.get("taints") or []
@@ -148,17 +145,9 @@ class Leases(Strategy):
     """Leases: a kubelet only has its own; times are micro times."""
 
     def restrict(self, call: Call, old: Json | None, new: Json, sub: str) -> None:
-        node = call.identity.node
-        if node is None:
-            return
-        metadata = new["metadata"]
-        if metadata.get("namespace") != "kube-node-lease":
-            raise forbidden(self.resource, metadata["name"], 'can only access leases in the "kube-node-lease" system namespace')
-        if metadata["name"] != node:
-            raise forbidden(self.resource, metadata["name"], "can only access node lease with the same name as the requesting node")
-
-    def restrict_delete(self, call: Call, old: Json) -> None:
-        self.restrict(call, old, old, "")
+        node, name = call.identity.node, new["metadata"]["name"]
+        if node is not None and name != node:  # a create names no object in its path
+            raise forbidden(self.resource, name, "can only access node lease with the same name as the requesting node")
 
     def check(self, old: Json | None, new: Json) -> None:
         from .validate import check_lease

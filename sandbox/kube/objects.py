@@ -14,7 +14,15 @@ from datetime import datetime, timedelta
 from . import apply as ssa
 from .auth import Identity
 from .meta import (
-    check_body, check_identity, check_metadata, drop_empty, keep_server_owned, moment, split_key, strip_server_owned, timestamp,
+    check_body,
+    check_identity,
+    check_metadata,
+    drop_empty,
+    keep_server_owned,
+    moment,
+    split_key,
+    strip_server_owned,
+    timestamp,
 )  # fmt: skip
 from .resources import Registry, Resource
 from .status import Refusal, already_exists, bad_request, cause, forbidden, invalid, no_version, not_found, unmet
@@ -189,9 +197,9 @@ class Objects:
     def _write(self, table: Table, strategy: Strategy, item: Item, new: Json) -> Item:
         written = self.store.put(table, item.key, new)
         metadata = new["metadata"]
-        if "deletionTimestamp" in metadata and not metadata.get("finalizers") and not metadata.get("deletionGracePeriodSeconds"):
-            if strategy.may_vanish(new):
-                return self._drop(table, strategy, written)
+        held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+        if "deletionTimestamp" in metadata and not held and strategy.may_vanish(new):
+            return self._drop(table, strategy, written)
         strategy.after(item, written)
         return written
 

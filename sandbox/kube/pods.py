@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from .meta import timestamp
 from .objects import Call
+from .resources import Resource
 from .status import bad_request, conflict, forbidden, success
 from .store import clone
 from .strategy import Strategy
@@ -126,6 +128,11 @@ class Pods(Strategy):
 
     # ---- subresources ------------------------------------------------------------------------------------------------
 
+    @property
+    def binding(self) -> Resource:
+        """The subresource as errors name it."""
+        return dataclasses.replace(self.resource, plural="pods/binding")
+
     def bind(self, namespace: str, name: str, body: Json, call: Call) -> Json:
         """POST binding: the pod goes to ``target.name``."""
         objects = self.api.objects
@@ -135,9 +142,9 @@ class Pods(Strategy):
             if not target:
                 raise bad_request("target.name: Required value")
             if pod["spec"].get("nodeName"):
-                raise conflict(self.resource, name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"')
+                raise conflict(self.binding, name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"')
             if "deletionTimestamp" in pod["metadata"]:
-                raise conflict(self.resource, name, f"pod {name} is being deleted, cannot be assigned to a host")
+                raise conflict(self.binding, name, f"pod {name} is being deleted, cannot be assigned to a host")
             new = clone(pod)
             new["spec"]["nodeName"] = target
             set_condition(new, {"type": "PodScheduled", "status": "True", "lastProbeTime": None,

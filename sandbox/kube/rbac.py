@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from .auth import Identity, Rule, rules_of
+from .node_rights import objection
 from .resources import Resource
 from .status import Refusal, forbidden
 from .store import Store
@@ -72,8 +73,9 @@ class Authorizer:
     ) -> None:
         """Refusal 403 in the real server's words unless allowed."""
         path = f"{resource.plural}/{subresource}" if subresource else resource.plural
-        if not self.allows(identity, verb, resource.group, path, namespace, name):
-            raise self.refusal(identity, verb, resource, namespace, name, subresource)
+        why = objection(self._store, identity, verb, resource, namespace, name)
+        if why or not self.allows(identity, verb, resource.group, path, namespace, name):
+            raise self.refusal(identity, verb, resource, namespace, name, subresource, why or "")
 
     @staticmethod
     def refusal(

@@ -55,5 +55,7 @@ def collection(resource: Resource, items: list[Item], metadata: Json, form: Form
     if form.metadata_only:
         head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
         return encode({**head, "items": [_bare(item, resource) for item in items]})
+    if resource.custom:
+        metadata = {"continue": "", **metadata}  # lists of custom kinds always show it
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
     return encode(head)[:-1] + b',"items":[' + b",".join([item.text() for item in items]) + b"]}\n"

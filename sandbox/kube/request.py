@@ -14,8 +14,8 @@ import yaml
 
 from .auth import Identity
 from .objects import Call
-from .resources import Registry, Resource
 from .render import Form
+from .resources import Registry, Resource
 from .status import Refusal, bad_option, bad_request, no_such_path
 
 Json = dict[str, t.Any]

@@ -16,7 +16,7 @@ from .render import collection, plain, single
 from .request import Request, Target, target
 from .resources import Resource
 from .selectors import Fields, labels_test
-from .status import Refusal, bad_option, bad_request, forbidden, method_not_allowed, no_such_path, success, unsupported_media
+from .status import Refusal, bad_option, bad_request, cause, invalid, method_not_allowed, no_such_path, success, unsupported_media
 from .store import Item, encode
 from .strategic import strategic_patch
 from .watch import Watch
@@ -189,7 +189,6 @@ class Routes:
         verb = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}.get(request.method)
         if verb is None or (verb == "create") != (sub in ("eviction", "binding")) or (verb == "delete" and sub):
             raise method_not_allowed()
-        self._own_node_only(found, verb, identity)
         self.api.authorizer.demand(identity, verb, resource, namespace, name, sub)
         if verb == "get":
             self._refresh(resource, namespace, name)
@@ -205,13 +204,6 @@ class Routes:
             item, created = self.api.objects.replace(resource, namespace, name, body, call, "status" if sub == "finalize" else sub)
             return Answer(201 if created else 200, single(resource, item, request.form, self.api.now()))
         return self._patch(found, request, identity)
-
-    def _own_node_only(self, found: Target, verb: str, identity: Identity) -> None:
-        """A kubelet may touch no Node object but its own (the node authorizer's answer)."""
-        node = identity.node
-        if node and found.resource.key == ("", "nodes") and found.name != node and verb in ("get", "update", "patch"):
-            why = f"node '{node}' cannot read '{found.name}', only its own Node object"
-            raise self.api.authorizer.refusal(identity, verb, found.resource, None, found.name, found.sub, why)
 
     def _post(self, found: Target, request: Request, identity: Identity) -> Answer:
         resource, namespace, name, sub = found
@@ -279,14 +271,15 @@ class Routes:
             raise method_not_allowed()
         self.api.authorizer.demand(identity, "create", found.resource, None, "")
         body = request.document() or {}
-        head = {"kind": found.resource.kind, "apiVersion": found.resource.api_version, "metadata": {"creationTimestamp": None}}
+        head = {"kind": found.resource.kind, "apiVersion": found.resource.api_version, "metadata": {}}
         if found.resource.kind == "SelfSubjectReview":
-            info: Json = {"username": identity.user, "groups": sorted(identity.groups)}
+            info: Json = {"username": identity.user, "groups": identity.ordered_groups}
             return _answer(201, {**head, "status": {"userInfo": info}})
         spec = body.get("spec") or {}
         asked = spec.get("resourceAttributes")
         if asked is None and spec.get("nonResourceAttributes") is None:
-            raise forbidden(found.resource, "", "spec.resourceAttributes: Required value")
+            told = "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"
+            raise invalid(found.resource, "", [cause("FieldValueInvalid", told, "spec.resourceAttributes")])
         if asked is None:
             return _answer(201, {**head, "spec": spec, "status": {"allowed": True}})
         path = "/".join(filter(None, (asked.get("resource", ""), asked.get("subresource", ""))))

@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 Json = dict[str, t.Any]
 Amounts = dict[str, decimal.Decimal]
 
-_SUFFIX = {"m": "0.001", "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12", "P": "1e15", "E": "1e18",
+_SUFFIX: dict[str, str | int] = {"m": "0.001", "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12", "P": "1e15", "E": "1e18",
            "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}  # fmt: skip
 
 
@@ -71,9 +71,10 @@ def tolerates(pod: Json, taint: Json) -> bool:
         if not toleration.get("key"):
             if toleration.get("operator") == "Exists":
                 return True
-        elif toleration["key"] == taint["key"]:
-            if toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", ""):
-                return True
+        elif toleration["key"] == taint["key"] and (
+            toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+        ):
+            return True
     return False
 
 
@@ -184,8 +185,15 @@ class Scheduler:
             if item is None or item.obj["metadata"]["uid"] != pod["metadata"]["uid"] or item.obj["spec"].get("nodeName"):
                 return
             new = clone(item.obj)
-            condition = {"type": "PodScheduled", "observedGeneration": new["metadata"]["generation"], "status": "False", "reason": "Unschedulable", "message": message,
-                         "lastProbeTime": None, "lastTransitionTime": timestamp(self._api.now())}  # fmt: skip
+            condition = {
+                "type": "PodScheduled",
+                "observedGeneration": new["metadata"]["generation"],
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": timestamp(self._api.now()),
+                "reason": "Unschedulable",
+                "message": message,
+            }
             if set_condition(new, condition):
                 store.put(table, item.key, new)
 

@@ -25,7 +25,7 @@ App = t.Callable[[dict[str, t.Any], t.Callable[..., t.Any]], t.Iterable[bytes]]
 class _Gateway(wsgi.Gateway_10):
     """Also tells the app whether the client has hung up, so that a watch nobody reads ends."""
 
-    def get_environ(self) -> dict[str, t.Any]:
+    def get_environ(self) -> t.Any:
         environ: dict[str, t.Any] = super().get_environ()
         sock = self.req.conn.socket
 
@@ -56,7 +56,7 @@ class KubeServer:
         adapter = BuiltinSSLAdapter(paths["server.crt"], paths["server.key"], paths["ca.crt"])
         adapter.context.verify_mode = ssl.CERT_OPTIONAL  # kubelets come with a client certificate, others with a token
         self._server.ssl_adapter = adapter
-        self._server.error_log = lambda *_args, **_more: None
+        setattr(self._server, "error_log", lambda *_args, **_more: None)  # noqa: B010
         self._server.prepare()
         self.port = int(self._server.bind_addr[1])
         self.url = f"https://127.0.0.1:{self.port}"

@@ -119,7 +119,7 @@ class Watch:
         return None
 
     def _bookmark(self, rv: int, annotations: Json | None = None) -> bytes:
-        metadata: Json = {"resourceVersion": str(rv), "creationTimestamp": None}
+        metadata: Json = {"resourceVersion": str(rv)}
         if annotations:
             metadata["annotations"] = annotations
         obj = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": metadata}

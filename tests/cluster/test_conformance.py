@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import ssl
 import typing as t
 
@@ -12,7 +13,7 @@ import httpx
 import pytest
 import yaml
 
-from tests.contract.kube.probes import PROBES
+from tests.contract.kube.probes import KUBELET_PROBES, PROBES, Kubelet
 
 from .plane import Plane
 
@@ -39,3 +40,16 @@ def space(kube: httpx.Client, own: str) -> str:
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__.removeprefix("probe_"))
 def test_real_control_plane(probe: t.Callable[[httpx.Client, str], None], kube: httpx.Client, space: str) -> None:
     probe(kube, space)
+
+
+@pytest.mark.parametrize("probe", KUBELET_PROBES, ids=lambda probe: probe.__name__.removeprefix("probe_"))
+def test_real_control_plane_with_a_kubelet(
+    probe: t.Callable[[httpx.Client, str, Kubelet], None], plane: Plane, kube: httpx.Client, space: str, tmp_path: pathlib.Path
+) -> None:
+    def as_kubelet(key: str, certificate: str) -> httpx.Client:
+        trust = ssl.create_default_context(cadata=plane.ca_pem)
+        (tmp_path / "kubelet.pem").write_text(certificate + key)
+        trust.load_cert_chain(tmp_path / "kubelet.pem")
+        return httpx.Client(base_url=plane.server, verify=trust, trust_env=False, timeout=30)
+
+    probe(kube, space, as_kubelet)

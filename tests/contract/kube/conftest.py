@@ -10,6 +10,7 @@ import typing as t
 
 import httpx
 import pytest
+
 from sandbox.kube import KubeApi
 
 _numbers = itertools.count(1)

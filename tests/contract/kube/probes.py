@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 Json = dict[str, t.Any]
+Kubelet = t.Callable[[str, str], httpx.Client]  # from a key and a certificate (PEM) to the kubelet's own client
 
 MERGE = {"content-type": "application/merge-patch+json"}
 STRATEGIC = {"content-type": "application/strategic-merge-patch+json"}
@@ -563,8 +564,8 @@ def probe_eviction_of_unhealthy_pods(kube: httpx.Client, space: str) -> None:
 
 
 def _definition(space: str) -> Json:
-    spec = {"type": "object", "properties": {
-        "size": {"type": "integer", "minimum": 1}, "mode": {"type": "string", "enum": ["a", "b"], "default": "a"}}, "required": ["size"]}  # fmt: skip
+    fields = {"size": {"type": "integer", "minimum": 1}, "mode": {"type": "string", "enum": ["a", "b"], "default": "a"}}
+    spec = {"type": "object", "properties": fields, "required": ["size"]}
     schema = {"type": "object", "properties": {"spec": spec, "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}}
     group = f"{space}.example.test"
@@ -743,6 +744,63 @@ def probe_request_without_right_stays_pending(kube: httpx.Client, space: str) ->
     ok(kube.delete(binding))
 
 
+# ---- kubelets ------------------------------------------------------------------------------------------------------
+
+
+def probe_kubelet_only_touches_its_own_node(kube: httpx.Client, space: str, as_kubelet: Kubelet) -> None:
+    name = f"{space}-n"
+    kubelet = as_kubelet(*bootstrap_kubelet(kube, space, name))
+    path = "/api/v1/nodes"
+    body = refused(kubelet.post(path, json={"metadata": {"name": f"{space}-other"}}), 403, "Forbidden")
+    assert body["message"].endswith(f'node "{name}" is not allowed to modify node "{space}-other"')
+    labels = {"node-role.kubernetes.io/gpu": "", "tgp.io/pool": "x"}
+    body = refused(kubelet.post(path, json={"metadata": {"name": name, "labels": labels}}), 403, "Forbidden")
+    assert body["message"].endswith("is not allowed to set the following labels: node-role.kubernetes.io/gpu")
+    labels = {"tgp.io/pool": "x", "node.kubernetes.io/instance-type": "gpu", "topology.kubernetes.io/region": "r"}
+    taints = [{"key": "tgp.io/ephemeral", "effect": "NoSchedule"}]
+    made = ok(kubelet.post(path, json={"metadata": {"name": name, "labels": labels}, "spec": {"taints": taints}}), 201)
+    assert made["metadata"]["labels"].items() >= labels.items()
+    assert {taint["key"] for taint in made["spec"]["taints"]} == {"tgp.io/ephemeral", "node.kubernetes.io/not-ready"}
+    one = f"{path}/{name}"
+    body = refused(kubelet.patch(one, json={"spec": {"taints": None}}, headers=MERGE), 403, "Forbidden")
+    assert body["message"].endswith(f'node "{name}" is not allowed to modify taints')
+    refused(kubelet.patch(one, json={"metadata": {"labels": {"a.k8s.io/b": "c"}}}, headers=MERGE), 403, "Forbidden")
+    ok(kubelet.patch(one, json={"metadata": {"labels": {"tgp.io/pool": "y"}}}, headers=MERGE))
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    ok(kubelet.patch(f"{one}/status", json=ready, headers=STRATEGIC))
+
+    def lifted() -> bool:
+        return [taint["key"] for taint in ok(kube.get(one))["spec"]["taints"]] == ["tgp.io/ephemeral"]
+
+    eventually(lifted)
+    refused(kubelet.get(f"{path}/{space}-other"), 403, "Forbidden")
+    refused(kubelet.delete(one), 403, "Forbidden")
+    ok(kube.delete(one))
+
+
+def probe_kubelet_reads_what_its_pods_need(kube: httpx.Client, space: str, as_kubelet: Kubelet) -> None:
+    name = f"{space}-n"
+    kubelet = as_kubelet(*bootstrap_kubelet(kube, space, name))
+    secrets = f"/api/v1/namespaces/{space}/secrets"
+    for secret in ("mine", "yours"):
+        ok(kube.post(secrets, json={"metadata": {"name": secret}, "stringData": {"a": "1"}}), 201)
+    refused(kubelet.get(secrets), 403, "Forbidden")
+    refused(kubelet.get("/api/v1/secrets"), 403, "Forbidden")
+    volume = {"name": "v", "secret": {"secretName": "mine"}}
+    new_pod(kube, space, "here", node=name, volumes=[volume])
+    eventually(lambda: kubelet.get(f"{secrets}/mine").status_code == 200)
+    refused(kubelet.get(f"{secrets}/yours"), 403, "Forbidden")
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": name}}
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    refused(kubelet.post(leases, json={**lease, "metadata": {"name": f"{space}-other"}}), 403, "Forbidden")
+    ok(kubelet.post(leases, json={**lease, "metadata": {"name": name}}), 201)
+    ok(kube.delete(f"{leases}/{name}"))
+
+
+KUBELET_PROBES: tuple[t.Callable[[httpx.Client, str, Kubelet], None], ...] = (
+    probe_kubelet_only_touches_its_own_node,
+    probe_kubelet_reads_what_its_pods_need,
+)
 PROBES: tuple[t.Callable[[httpx.Client, str], None], ...] = tuple(
-    value for name, value in sorted(globals().items()) if name.startswith("probe_")
+    value for name, value in sorted(globals().items()) if name.startswith("probe_") and value not in KUBELET_PROBES
 )

@@ -5,14 +5,32 @@
 
 from __future__ import annotations
 
+import base64
 import typing as t
 
 import httpx
 import pytest
 
-from .probes import PROBES
+from sandbox.kube import KubeApi
+
+from .probes import KUBELET_PROBES, PROBES, Kubelet
 
 
-@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__.removeprefix("probe_"))
+def _name(probe: t.Callable[..., None]) -> str:
+    return probe.__name__.removeprefix("probe_")
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=_name)
 def test_emulator(probe: t.Callable[[httpx.Client, str], None], kube: httpx.Client, space: str) -> None:
     probe(kube, space)
+
+
+@pytest.mark.parametrize("probe", KUBELET_PROBES, ids=_name)
+def test_emulator_with_a_kubelet(
+    probe: t.Callable[[httpx.Client, str, Kubelet], None], api: KubeApi, kube: httpx.Client, space: str
+) -> None:
+    def as_kubelet(key: str, certificate: str) -> httpx.Client:
+        headers = {"x-kubelet-certificate": base64.b64encode(certificate.encode()).decode()}
+        return httpx.Client(transport=httpx.WSGITransport(app=api.app), base_url="https://kube.test", headers=headers)
+
+    probe(kube, space, as_kubelet)
