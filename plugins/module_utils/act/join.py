@@ -16,10 +16,10 @@ from ..cluster.nodes import change
 from ..cluster.wait import Evidence, Expected, Outcome, wait_for
 from ..errors import TgpError
 from ..fleet import blocks, marks
-from ..fleet.limits import gpu_resource
 from ..fleet.model import Claim, Deletion, Device, Instance, InstanceState, Node, Phase
 from ..fleet.offers import price_verdict
 from ..fleet.phases import advance
+from ..fleet.registration import not_initialized, timeout
 from ..mesh.find import find_device
 from ..observe.context import Context
 from ..observe.feed import Feed
@@ -65,20 +65,15 @@ class _Join:
     # ---- what is waited for
 
     def expected(self, claim: Claim) -> Expected:
-        pool = self.context.pool_of(claim)
+        pool, capability = self.context.pool_of(claim), CAPABILITIES[claim.cloud]
         started = claim.launch_started or claim.created
-        seconds = (pool.registration_timeout if pool else None) or CAPABILITIES[claim.cloud].registration_timeout
-        wait = pool.gpu_wait if pool else "all"
-        gpus = {"all": claim.expected_gpus or claim.offer.gpu_count, "any": 1, "none": 0}[wait]
         return Expected(
             name=claim.node_name or claim.name,
             claim=claim.name,
             launched=started,
-            deadline=started + timedelta(seconds=seconds),
-            gpu_resource=gpu_resource(claim.offer.model),
-            gpus=gpus,
-            startup_taints=tuple(one.key for one in (pool.startup_taints if pool else ())),
-            returns=not CAPABILITIES[claim.cloud].rented,
+            deadline=started + timedelta(seconds=timeout(claim, pool, capability)),
+            missing=lambda node: not_initialized(claim, node, pool, marking=True),
+            returns=not capability.rented,
         )
 
     def evidence(self, name: str) -> Evidence:
@@ -145,7 +140,7 @@ class _Join:
     def on_step(self, name: str, step: str, detail: str) -> None:
         with self._lock:
             claim = self.claims[name]
-            if step in ("device", "csr", "node") and claim.phase in (Phase.PROVISIONING, Phase.BOOTING):
+            if step in ("device", "csr", "node", "ready") and claim.phase in (Phase.PROVISIONING, Phase.BOOTING):
                 now = self.context.clock.now()
                 self._write(name, advance(claim, Phase.JOINING, now, step))
         self.context.progress.step(name, step, detail, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
