@@ -21,7 +21,7 @@ from .base import Cloud
 from .capabilities import CAPABILITIES
 from .options import CLOUDS_SPEC, ENVIRONMENT, option
 
-__all__ = ["CAPABILITIES", "CLIENTS", "CLOUDS_SPEC", "ENVIRONMENT", "connect", "settings_of"]
+__all__ = ["CAPABILITIES", "CLIENTS", "CLOUDS_SPEC", "ENVIRONMENT", "connect"]
 
 NodeReady = t.Callable[[str], "bool | None"]
 
@@ -60,19 +60,6 @@ def connect(
     if name not in CLIENTS:
         raise errors.InvalidInput(f"{name}: this version has no client for it.", remedy=f"It can rent from {', '.join(CLIENTS)}.")
     return CLIENTS[name](Wanted(task, credential, choice, node_ready, in_flight))
-
-
-def settings_of(cloud: str) -> frozenset[str]:
-    """The names a class may use in the settings of a cloud; empty for one without a client."""
-    if cloud == "lambda":
-        from .lambda_cloud import SETTINGS as lambda_settings
-
-        return lambda_settings
-    if cloud == "webhook":
-        from .webhook import SETTINGS as webhook_settings
-
-        return webhook_settings
-    return frozenset()
 
 
 def _lambda(wanted: Wanted) -> Cloud:

@@ -12,11 +12,12 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds import registry
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds import lambda_cloud, registry, webhook
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.lambda_cloud import LambdaCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.options import ENVIRONMENT
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.survey import survey
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook import WebhookCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import CLOUD_SETTINGS
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cloud_names import known_clouds
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Capability, CloudChoice, Lane, Machine
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
@@ -96,9 +97,9 @@ def test_webhook_machines_come_from_class_option_or_environment(monkeypatch: pyt
     assert "B_NAME" in warnings[0]
 
 
-def test_settings_a_class_may_use() -> None:
-    assert "sshKey" in registry.settings_of("lambda") and registry.settings_of("webhook") == {"payload"}
-    assert registry.settings_of("runpod") == frozenset()
+def test_D06_documents_and_clients_agree_on_the_settings_of_a_class() -> None:
+    clients = {"lambda": lambda_cloud.SETTINGS, "webhook": webhook.SETTINGS}
+    assert {cloud: frozenset(settings) for cloud, settings in CLOUD_SETTINGS.items()} == clients
 
 
 def test_S1_14_a_new_cloud_is_a_client_and_its_entry(monkeypatch: pytest.MonkeyPatch) -> None:
