@@ -104,10 +104,8 @@ class Kube:
             options["preconditions"] = preconditions
         if grace is not None:
             options["gracePeriodSeconds"] = grace
-        if dry_run:
-            options["dryRun"] = ["All"]
         try:
-            self.call("DELETE", path, json=options, idempotent=bool(uid))
+            self.call("DELETE", path, params=_dry(dry_run), json=options, idempotent=bool(uid))
         except NotFound:
             return False
         return True
@@ -160,7 +158,8 @@ class Kube:
             kept: builtins.list[T] = []
             version = ""
             try:
-                for items, version in self._pages(path, params, limit):
+                for items, at in self._pages(path, params, limit):
+                    version = at
                     for item in items:
                         value = reduce(item)
                         if value is not None:

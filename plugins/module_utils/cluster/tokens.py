@@ -50,7 +50,7 @@ def create(kube: Kube, node: str, *, now: datetime, life_seconds: int = LONGEST,
         raise InvalidInput(f"{node}: a bootstrap token lives 60 to {LONGEST} seconds, not {life_seconds}.")
     if not groups.startswith("system:bootstrappers:"):
         raise InvalidInput(f"The group {groups!r} of a bootstrap token must begin with system:bootstrappers:.")
-    expires = now + timedelta(seconds=life_seconds)
+    expires = (now + timedelta(seconds=life_seconds)).replace(microsecond=0)
     while True:
         identity = "".join(secrets.choice(_LETTERS) for _ in range(6))
         secret = "".join(secrets.choice(_LETTERS) for _ in range(16))

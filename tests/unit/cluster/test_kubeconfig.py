@@ -16,7 +16,6 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.credentials import access
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kubeconfig import find, in_cluster
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput

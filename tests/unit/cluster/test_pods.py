@@ -11,9 +11,9 @@ import typing as t
 
 import httpx
 import pytest
-
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.nodes import merged_taints, parse as parse_node
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.nodes import merged_taints
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.nodes import parse as parse_node
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.pods import effective_requests, pods, reducer
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.quantity import is_gpu, whole
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape
