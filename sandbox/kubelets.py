@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import socket
 import sys
 import threading
 import time
@@ -72,7 +73,7 @@ class Kubelets:
         self._stopped.set()
         self._agenda.stop()
         if self._stream is not None:
-            self._stream.close()
+            _hang_up(self._stream)
         self._hands.shutdown(wait=True, cancel_futures=True)
         self._thread.join(5)
 
@@ -250,6 +251,18 @@ class Kubelets:
         except KubeError as error:
             if error.status != 404 and not self._stopped.is_set():  # a Node or pod that somebody deleted
                 print(f"sandbox kubelet: {error}", file=sys.stderr)
+
+
+def _hang_up(stream: httpx.Response) -> None:
+    """End a stream that another thread is reading."""
+    connection = stream.extensions.get("network_stream")
+    if connection is None:
+        stream.close()
+        return
+    try:
+        connection.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+    except OSError:  # it has ended by itself
+        return
 
 
 def _path(pod: Json) -> str:

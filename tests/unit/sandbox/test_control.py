@@ -48,7 +48,8 @@ def test_the_clock_can_be_moved_forward_only(stand: t.Any) -> None:
     before = hand.box.world.clock.seconds()
     assert client.post("/clock", json={"advance": 600}).status_code == 200
     assert hand.box.world.clock.seconds() - before >= 600
-    for nonsense in ({"advance": -1}, {"advance": "now"}, {"advance": True}, {}, []):
+    listed: list[t.Any] = [{"advance": -1}, {"advance": "now"}, {"advance": True}, {}, []]
+    for nonsense in listed:
         answer = client.post("/clock", json=nonsense)
         assert answer.status_code == 400 and answer.json()["message"]
     assert client.post("/clock", content="{").status_code == 400
