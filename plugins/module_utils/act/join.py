@@ -138,6 +138,8 @@ class _Join:
     # ---- while waiting
 
     def on_step(self, name: str, step: str, detail: str) -> None:
+        if step == "complete":
+            return  # on_ready has said so
         with self._lock:
             claim = self.claims[name]
             if step in ("device", "csr", "node", "ready") and claim.phase in (Phase.PROVISIONING, Phase.BOOTING):
@@ -158,6 +160,7 @@ class _Join:
             annotations=marks.node_annotations(claim, pool),
             add_taints=marks.taints(pool),
             remove_taints=(marks.INITIALIZING.key,),
+            allow=marks.keys_of(pool),
         )
         now = self.context.clock.now()
         self._take_back(claim)
@@ -170,7 +173,7 @@ class _Join:
                 name, ready, node_name=node.name, node_uid=node.uid, registered=claim.registered or node.created, initialized=now,
                 token_id="", mesh_key_id="",
             )  # fmt: skip
-        self.context.progress.step(name, "ready", "node is complete", since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
+        self.context.progress.step(name, "joined", "node is complete", since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
 
     def _take_back(self, claim: Claim) -> None:
         """The one-use key and the bootstrap token have done their work. A failure here leaves them to expire, and to the next reap."""

@@ -77,7 +77,7 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
         if not one.gone and (_ours(one.name, cluster) or one.name in claims)
     }
     own_nodes = {one.name: one for one in observation.nodes or () if _ours(one.name, cluster) or one.name in claims}
-    devices = {one.hostname: one for one in observation.devices or () if _ours(one.hostname, cluster)}
+    devices = {one.hostname: one for one in observation.devices or () if _ours(one.hostname, cluster) or one.hostname in claims}
     names = sorted({*claims, *instances})
     machines = [_machine(context, name, claims.get(name), instances.get(name), devices.get(name), own_nodes.get(name), now) for name in names]
     if pools:

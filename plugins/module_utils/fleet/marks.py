@@ -53,3 +53,10 @@ def taints(pool: Pool | None) -> tuple[Taint, ...]:
 def startup_taints(pool: Pool | None) -> tuple[Taint, ...]:
     """Taints that must be gone before the node counts as initialized; ours is removed by us, the pool's by whoever set them."""
     return (*(pool.startup_taints if pool else ()), INITIALIZING)
+
+
+def keys_of(pool: Pool | None) -> frozenset[str]:
+    """The label, annotation and taint keys that the pool's document brings along; they are ours to set on its nodes."""
+    if pool is None:
+        return frozenset()
+    return frozenset((*pool.labels, *pool.annotations, *(taint.key for taint in (*pool.taints, *pool.startup_taints))))
