@@ -65,7 +65,7 @@ def app(world: World) -> flask.Flask:
 
 def authorise(header: str, key: str) -> None:
     """Bearer key, Basic with the key as user name, or the raw key after Basic."""
-    scheme, _, value = header.partition(" ")
+    scheme, _blank, value = header.partition(" ")
     value = value.strip()
     accepted = scheme.lower() in ("bearer", "basic") and value == key
     if not accepted and scheme.lower() == "basic":

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-OPTIONS = r"""
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
   lambda_api_url:
     description:
       - Root of Lambda's API, without C(/api/v1).
@@ -17,7 +20,3 @@ OPTIONS = r"""
       - Taken from E(LAMBDA_API_KEY) or E(LAMBDA_LABS_API_KEY) when not given.
     type: str
 """
-
-
-class ModuleDocFragment:
-    DOCUMENTATION = "options:" + OPTIONS

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-OPTIONS = r"""
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
   webhook_machines:
     description:
       - Own machines that are switched on and off by HTTP calls.
@@ -78,7 +81,3 @@ OPTIONS = r"""
     type: float
     default: 5.0
 """
-
-
-class ModuleDocFragment:
-    DOCUMENTATION = "options:" + OPTIONS

@@ -259,7 +259,7 @@ def matches(wish: str, model: str, memory: int | None = None) -> bool:
         return False
     if wanted.model == model:
         return True
-    family, _, form = model.rpartition("-")
+    family, _dash, form = model.rpartition("-")
     return family == wanted.model and form in _FORMS
 
 
