@@ -19,44 +19,20 @@ import typing as t
 from decimal import Decimal
 from pathlib import Path
 
-import httpx
-import yaml
+from .running import ROOT, Running
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = ROOT / "examples" / "demo"
 SPEED = float(os.environ.get("TGP_DEMO_SPEED", "60"))
 
 
 class Demo:
-    """A running sandbox and the environment that points everything at it."""
+    """The playbooks and the world they are run against."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
         self.started = time.monotonic()
-        env_file = folder / "env"
-        self.sandbox = subprocess.Popen(
-            [sys.executable, "-m", "sandbox", "up", "--env-file", str(env_file), "--speed", str(SPEED), "--state-dir", str(folder)],
-            cwd=ROOT,
-            stdout=(folder / "sandbox.log").open("w"),
-            stderr=subprocess.STDOUT,
-        )
-        while not env_file.exists():
-            if self.sandbox.poll() is not None:
-                raise SystemExit(f"the sandbox did not start:\n{(folder / 'sandbox.log').read_text()}")
-            time.sleep(0.05)
-        self.world_url = ""
-        self.environment = {**os.environ, **_variables(env_file.read_text())}
-        self.environment.update(ANSIBLE_LOCALHOST_WARNING="False", ANSIBLE_INVENTORY_UNPARSED_WARNING="False", ANSIBLE_NOCOWS="1")
-        self.environment.setdefault("ANSIBLE_STDOUT_CALLBACK", "default")
-        self.environment["ANSIBLE_DISPLAY_SKIPPED_HOSTS"] = "False"
-        self.world_url = self.environment["SANDBOX_URL"]
-
-    def close(self) -> None:
-        self.sandbox.terminate()
-        try:
-            self.sandbox.wait(10)
-        except subprocess.TimeoutExpired:
-            self.sandbox.kill()
+        self.sandbox = Running(folder, speed=SPEED)
+        self.environment = self.sandbox.environment
+        self.world, self.kube, self.close = self.sandbox.world, self.sandbox.kube, self.sandbox.close
 
     def playbook(self, name: str, *arguments: str) -> None:
         """Run a playbook as a user would; any failure ends the demo."""
@@ -66,26 +42,9 @@ class Demo:
         if code != 0:
             raise SystemExit(f"{name}.yml ended with {code}")
 
-    def world(self) -> dict[str, t.Any]:
-        return t.cast("dict[str, t.Any]", httpx.get(f"{self.world_url}/world", timeout=30).json())
-
     def later(self, seconds: int) -> None:
         print(f"\n... {seconds // 60} minutes later ...", flush=True)
-        httpx.post(f"{self.world_url}/clock", json={"advance": seconds}, timeout=30).raise_for_status()
-
-    def kube(self, method: str, path: str, body: t.Any = None) -> httpx.Response:
-        """A call to the sandbox's Kubernetes with the administrator's kubeconfig."""
-        config = yaml.safe_load(Path(self.environment["KUBECONFIG"]).read_text())
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        headers = {"authorization": f"Bearer {user['token']}"}
-        answer = httpx.request(method, cluster["server"] + path, json=body, headers=headers, verify=False, timeout=30)  # noqa: S501
-        answer.raise_for_status()
-        return answer
-
-
-def _variables(text: str) -> dict[str, str]:
-    pairs = (line.partition("=") for line in text.splitlines() if line and not line.startswith("#"))
-    return {name: value.strip("'\"") for name, _sep, value in pairs}
+        self.sandbox.advance(seconds)
 
 
 def say(title: str) -> None:
