@@ -15,6 +15,8 @@ import time
 import httpx
 import pytest
 
+from tests.plane.build import ROOT
+
 from . import objects
 from .plane import Plane
 
@@ -40,12 +42,16 @@ def test_it_is_the_version_and_as_closed_as_in_talos(plane: Plane) -> None:
     assert _as(plane, "", "/version") == 401
 
 
-@pytest.mark.parametrize("way", ["kubeconfig", "certificate_kubeconfig"])
-def test_kubectl_gets_in(plane: Plane, way: str) -> None:
+def _kubectl(kubeconfig: pathlib.Path | str) -> list[str]:
     kubectl = pathlib.Path(sys.executable).with_name("kubectl")
     if not kubectl.exists():
         pytest.skip("kubectl is not installed in this environment.")
-    argv = [str(kubectl), f"--kubeconfig={getattr(plane, way)}", "auth", "can-i", "delete", "nodes"]
+    return [str(kubectl), f"--kubeconfig={kubeconfig}"]
+
+
+@pytest.mark.parametrize("way", ["kubeconfig", "certificate_kubeconfig"])
+def test_kubectl_gets_in(plane: Plane, way: str) -> None:
+    argv = [*_kubectl(getattr(plane, way)), "auth", "can-i", "delete", "nodes"]
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()[-1] == "yes"
 
 
@@ -164,3 +170,20 @@ def test_nothing_outlives_a_killed_test_run(plane: Plane, tmp_path: pathlib.Path
         return state == "Z"
 
     plane.until(gone, timeout=5, what="the child of the killed run to end")
+
+
+@pytest.mark.slow
+def test_it_serves_by_hand_until_it_is_told_to_end(plane: Plane, tmp_path: pathlib.Path) -> None:
+    env, folder = tmp_path / "env", tmp_path / "plane"
+    argv = [sys.executable, "-m", "tests.cluster.plane", "up", f"--env-file={env}", f"--folder={folder}", "--nodes=gpu-1:4"]
+    run = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert run.stdout and run.stdout.readline().startswith("ready: https://127.0.0.1:")
+    names = dict(line.split("=", 1) for line in env.read_text().splitlines())
+    kubectl = _kubectl(names["KUBECONFIG"])
+    wait = ["wait", "--for=jsonpath={.status.allocatable.nvidia\\.com/gpu}=4", "node/gpu-1", "--timeout=20s"]
+    subprocess.run([*kubectl, "wait", "--for=create", "node/gpu-1", "--timeout=20s"], check=True, capture_output=True)
+    subprocess.run([*kubectl, *wait], check=True, capture_output=True)
+    run.terminate()
+    assert run.wait(30) == 0
+    again = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT)
+    assert again.returncode == 2 and "earlier plane" in again.stderr
