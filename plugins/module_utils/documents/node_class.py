@@ -168,8 +168,8 @@ def _machines(cloud: str, entry: Spec, path: str, reader: Reader, given: t.Seque
 
 def _machine(one: Spec, path: str, reader: Reader) -> Machine:
     for field in ("scaleUpEndpoint", "scaleDownEndpoint", "statusEndpoint"):
-        if field in one and (urlsplit(one[field]).scheme not in ("http", "https") or not urlsplit(one[field]).netloc):
-            reader.fault(f"{path}.{field}", f"{one[field]!r} is not an http or https address.")
+        if field in one and not _is_address(one[field]):
+            reader.fault(f"{path}.{field}", f"{one[field]!r} is neither an http or https address nor a path below webhook_url.")
     return Machine(
         name=one["name"],
         gpu_count=one["gpuCount"],
@@ -187,3 +187,9 @@ def _machine(one: Spec, path: str, reader: Reader) -> Machine:
 def is_own(entry: Spec) -> bool:
     """Whether a providers entry stands for own machines."""
     return canonical_cloud(str(entry.get("name"))) == OWN_MACHINES
+
+
+def _is_address(text: str) -> bool:
+    """A whole URL, or an absolute path: many machines behind one power service need its address said only once (webhook_url)."""
+    parts = urlsplit(text)
+    return (parts.scheme in ("http", "https") and bool(parts.netloc)) or (text.startswith("/") and not parts.netloc)

@@ -69,7 +69,7 @@ def node_pool(
 def request(
     document: Spec, reader: Reader, clouds: t.Collection[str], machines: t.Sequence[Machine] = ()
 ) -> tuple[NodeClass, Pool]:
-    """A GPURequest: exactly one machine, from ``provider`` or from any cloud this version can rent from (and ``machines``)."""
+    """A GPURequest: exactly one machine, from ``provider`` or from any cloud this version can rent from; own ``machines`` only by name."""
     spec: Spec = document["spec"]
     name = document["metadata"]["name"]
     talos: Spec = spec.get("talosConfig", {})
@@ -84,7 +84,7 @@ def request(
     choices = tuple(
         CloudChoice(one, credentials=credentials, machines=tuple(machines) if one == OWN_MACHINES else ())
         for one in ([cloud] if cloud else clouds)
-        if one != OWN_MACHINES or machines
+        if one != OWN_MACHINES or cloud
     )
     model = reader.model(spec["gpuType"], "spec.gpuType")
     template = template_text(talos, reader)

@@ -17,7 +17,7 @@ from ..fleet.durations import parse_duration
 from ..fleet.model import SecretRef, Taint
 from ..fleet.money import parse_money
 
-_AMOUNT = re.compile(r"(\d+)\s*(Ki|Mi|Gi|Ti|MiB|GiB|TiB)?")
+_AMOUNT = re.compile(r"([0-9]+)\s*(Ki|Mi|Gi|Ti|MiB|GiB|TiB)?")
 _MIB = {"Mi": 1, "MiB": 1, "Gi": 1024, "GiB": 1024, "Ti": 1024 * 1024, "TiB": 1024 * 1024}
 _T = t.TypeVar("_T")
 

@@ -41,7 +41,7 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
         gpu_memory_mib=gpus.memory_mib(model),
         host_id=instance.host_id,
     )
-    started = instance.created or situation.now
+    started = instance.created or (node.created if node else situation.now)
     claim = Claim(
         name=instance.name,
         pool=pool.key if pool else f"{NO_NAMESPACE}/{pool_name or NO_NAMESPACE}",

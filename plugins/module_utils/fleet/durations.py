@@ -14,8 +14,8 @@ from ..errors import InvalidInput
 
 NEVER = "Never"
 _UNITS = {"s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(s|m|h)")
-_WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:s|m|h))+")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h)")
+_WHOLE = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:s|m|h))+")
 
 
 def parse_duration(value: str | int, *, never: bool = False) -> int | None:

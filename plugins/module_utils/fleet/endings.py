@@ -10,7 +10,7 @@ from .draft import Draft
 from .durations import print_time
 from .facts import Settled
 from .holds import node_hold, terminate_requested
-from .model import Phase
+from .model import Node, Phase
 from .offers import price_verdict
 from .phases import BEFORE_READY, may_have_instance
 from .registration import failure_class, overdue, timeout
@@ -30,6 +30,8 @@ def finish(draft: Draft) -> None:
             draft.destroy(claim, "LaunchFailed", f"{what}: {last}" if last else what)
         elif claim.deletion is not None and claim.deletion.reason in FORCED_AGAIN:
             draft.destroy(claim, claim.deletion.reason, "goes on")
+        elif one.recovery.what in ("launch", "next_offer"):
+            draft.destroy(claim, "LaunchFailed", f"an interrupted launch that rented nothing: {one.recovery.why}")
 
 
 def lost(draft: Draft) -> None:
@@ -40,7 +42,8 @@ def lost(draft: Draft) -> None:
         claim = one.claim
         if one.recovery.what != "missing" or not claim.instance_id:
             continue
-        if one.node is not None and one.node.ready:
+        node = one.node or one.stale_node
+        if node is not None and node.ready:
             _still_ready(draft, one)
             continue
         started = claim.launch_started or claim.created
@@ -50,7 +53,7 @@ def lost(draft: Draft) -> None:
             continue  # an own machine that boots looks like one that is off; its registration time decides
         since = claim.gone_since or draft.now
         seen_twice = (draft.now - since).total_seconds() >= settings.second_run_after
-        if seen_twice and _not_ready_long(one, draft):
+        if seen_twice and _not_ready_long(node, draft):
             gone.append((one, f"{one.recovery.why} since {print_time(since)}"))
     known = sum(1 for claim in situation.claims if claim.instance_id)
     if not guard.allowed(len(gone), known, settings):
@@ -79,10 +82,10 @@ def _still_ready(draft: Draft, one: Settled) -> None:
         draft.problems.append(f"{text} (seen in {runs} runs); check the account and the credentials of {claim.cloud}")
 
 
-def _not_ready_long(one: Settled, draft: Draft) -> bool:
-    if one.node is None:
+def _not_ready_long(node: Node | None, draft: Draft) -> bool:
+    if node is None:
         return True
-    since = one.node.ready_since
+    since = node.ready_since
     return since is not None and (draft.now - since).total_seconds() >= draft.situation.settings.node_not_ready
 
 

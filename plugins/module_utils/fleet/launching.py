@@ -126,8 +126,9 @@ def _reserve_unclaimed(held: limits.Reserved, draft: Draft, orphans: t.Sequence[
     """Machines that are billed to us without a claim of their own: orphans and duplicates."""
     for orphan in orphans:
         if draft.situation.rented(orphan.instance.cloud):
-            claim = adopt(orphan.instance, orphan.node, draft.situation)
-            held = held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
+            for instance in (orphan.instance, *orphan.others):
+                claim = adopt(instance, orphan.node, draft.situation)
+                held = held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
     for one in draft.settled.values():
         for extra in one.recovery.duplicates:
             price = extra.price_hour if extra.price_hour is not None else one.claim.price

@@ -23,11 +23,12 @@ PROVIDER = "tgp.io/provider"
 @dataclasses.dataclass(frozen=True, slots=True)
 class Orphan:
     """A machine of ours without a claim. ``case``: O1 (no Node), O2 (its own Node is Ready), O3 (a Node that is not surely its own is
-    Ready), O4 (its Node is not Ready)."""
+    Ready), O4 (its Node is not Ready). ``others`` are more machines of the same name at the same cloud."""
 
     case: str
     instance: Instance
     node: Node | None
+    others: tuple[Instance, ...] = ()
 
 
 def machines(situation: Situation) -> list[Orphan]:
@@ -35,12 +36,22 @@ def machines(situation: Situation) -> list[Orphan]:
     if situation.seen.claims is None or situation.nodes is None:
         return []
     known = {claim.name for claim in situation.claims} | {one for claim in situation.claims for one in claim.ids_seen}
-    found = []
+    named: dict[str, list[Instance]] = {}
     for instance in situation.listed():
         if instance.name not in known and instance.id not in known and _is_ours(instance, situation):
-            node = _node_of(instance, situation)
-            found.append(Orphan(_case(instance, node), instance, node))
-    return found
+            named.setdefault(instance.name, []).append(instance)
+    return [_orphan(same, situation) for same in named.values()]
+
+
+def _orphan(same: list[Instance], situation: Situation) -> Orphan:
+    """Machines of one name are one orphan: a name has one claim. The same name at a second cloud waits for its turn."""
+    node = _node_of(same[0], situation)
+    its_own = node.labels.get(INSTANCE_ID) if node is not None else None
+    here = [one for one in same if one.cloud == same[0].cloud]
+    first, *others = sorted(
+        here, key=lambda one: (label_value(one.id) != its_own, one.created is None, one.created or situation.now, one.id)
+    )
+    return Orphan(_case(first, node), first, node, tuple(others))
 
 
 def _is_ours(instance: Instance, situation: Situation) -> bool:
@@ -112,13 +123,15 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
 
 def _is_due(orphan: Orphan, first: datetime, draft: Draft) -> bool:
     """Old enough, seen in two runs, and with a Node that has not been Ready for long, if it has one."""
-    old = _old(orphan.instance.created or first, draft, draft.situation.settings.orphan_age)
+    youngest = max(one.created or first for one in (orphan.instance, *orphan.others))
+    old = _old(youngest, draft, draft.situation.settings.orphan_age)
     return old and _ripe(first, draft) and (orphan.node is None or _not_ready_long(orphan.node, draft))
 
 
 def _destroy(draft: Draft, orphan: Orphan, reason: str, detail: str) -> None:
     """The machine gets a claim first, so that its end is recorded, repeated and billed like any other."""
     claim = adopt(orphan.instance, orphan.node, draft.situation)
+    claim = dataclasses.replace(claim, ids_seen=(*claim.ids_seen, *(one.id for one in orphan.others)))
     draft.destroy(claim, reason, detail, force=draft.situation.settings.destroy.force)
     draft.others.append(draft.decisions.pop(claim.name))
 

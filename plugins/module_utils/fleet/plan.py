@@ -54,7 +54,8 @@ def _provision(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> No
     """Launch what is missing. Nothing is given back but a second machine under one name."""
     draft.findings.update(draft.situation.seen.findings)
     orphans.adopt_running(draft, unclaimed)
-    orphans.duplicates(draft)
+    if draft.situation.nodes is not None:
+        orphans.duplicates(draft)
     endings.prices(draft, destroy=False)
     launching.launch(draft, unclaimed, run_id)
 

@@ -32,7 +32,7 @@ def is_node_of(claim: Claim, node: Node) -> bool:
 
 def is_stale(claim: Claim, node: Node, capability: Capability | None) -> bool:
     """A Node of our name that is older than the launch: not this machine's. Own machines keep their Node, so theirs never is."""
-    if capability is not None and not capability.rented:
+    if (capability is not None and not capability.rented) or claim.node_uid == node.uid:
         return False
     return claim.launch_started is not None and node.created < claim.launch_started - _CLOCK_TOLERANCE
 

@@ -1,0 +1,81 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""L-4: maximum age; the manual request of L-7."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import age, holds
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
+
+from .build import at, claim, decide, instance, node, of, one, pod, pool, seen, wishes
+
+HOUR = 3600
+
+
+def expired(moment: str, hours: int, **facts: object) -> bool:
+    observed = seen(
+        at(moment), claims=(claim(launch_started=at("08:00")),), nodes=(node(**facts),), pods=(pod(),), instances=(instance(),)
+    )
+    actions = of(decide(observed, wishes(pool(expire_after=hours * HOUR))), "destroy")
+    return bool(actions) and actions[0].reason == "Expired"
+
+
+def test_L04_due_at_the_second() -> None:
+    assert not expired("11:59:59", 4)
+    assert expired("12:00", 4)
+
+
+def test_L04_edits_take_effect_at_once() -> None:
+    made = claim(launch_started=at("08:00"))
+    assert age.due(made, pool(expire_after=2 * HOUR)) == at("10:00")
+    assert expired("11:00", 2)
+    assert age.due(made, pool(expire_after=8 * HOUR)) == at("16:00")
+    assert not expired("12:00", 8)
+
+
+def test_L04_never_by_default() -> None:
+    assert age.due(claim(), pool()) is None
+
+
+def test_L04_a_hold_delays_by_the_grace_period_only() -> None:
+    hold = {"annotations": {holds.DO_NOT_DISRUPT[0]: "true"}}
+    assert not expired("12:09:59", 4, **hold)
+    assert expired("12:10", 4, **hold)
+
+
+def test_L04_min_nodes_does_not_protect() -> None:
+    observed = seen(at("12:00"), claims=(claim(launch_started=at("08:00")),), nodes=(node(),), instances=(instance(),))
+    assert one(decide(observed, wishes(pool(expire_after=4 * HOUR, min_nodes=1))), "destroy").reason == "Expired"
+
+
+def test_L04_joining_machine_expires_too() -> None:
+    joining = claim(phase=Phase.JOINING, launch_started=at("11:50"))
+    observed = seen(at("12:00"), claims=(joining,), instances=(instance(),))
+    assert one(decide(observed, wishes(pool(expire_after=600))), "destroy").reason == "Expired"
+
+
+def test_L04_begun_drain_keeps_its_time() -> None:
+    begun = claim(launch_started=at("08:00"), deletion=Deletion("Expired", at("12:00")))
+    observed = seen(at("12:05"), claims=(begun,), nodes=(node(),), instances=(instance(),))
+    action = one(decide(observed, wishes(pool(expire_after=4 * HOUR))), "destroy")
+    assert action.claim is not None and action.claim.deletion == begun.deletion
+
+
+@pytest.mark.parametrize(("seconds", "dollars"), [(24 * HOUR, "10.08"), (24 * HOUR + 600, "10.15")])
+def test_L04_cost_of_a_day(seconds: int, dollars: str) -> None:
+    from datetime import timedelta
+
+    assert print_money(cost(claim().price, at("00:00"), at("00:00") + timedelta(seconds=seconds))) == dollars
+
+
+def test_L07_manual_request_beats_holds_and_floor() -> None:
+    asked = node(annotations={holds.TERMINATE: "now", holds.DO_NOT_DISRUPT[0]: "true"})
+    observed = seen(claims=(claim(),), nodes=(asked,), pods=(pod(),), instances=(instance(),))
+    action = one(decide(observed, wishes(pool(min_nodes=5))), "destroy")
+    assert action.reason == "Manual" and "held by" in action.detail
+    later = node(annotations={holds.TERMINATE: "later"})
+    assert not of(decide(seen(claims=(claim(),), nodes=(later,), pods=(pod(),), instances=(instance(),))), "destroy")

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""L-10: one step after the other, nothing lost on the way."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.teardown import Facts, Step, alarm, next_step
+
+from .build import NOON, at, claim
+
+ALL = {"instance": "present", "node": True, "node_ready": True, "device": True, "key": True, "volumes": 1, "volumes_since": NOON}
+
+
+def ending(reason: str = "Empty", phase: Phase = Phase.TERMINATING, **facts: object) -> object:
+    return claim(phase=phase, deletion=Deletion(reason, at("11:59"), **facts))  # type: ignore[arg-type]
+
+
+def test_L10_order() -> None:
+    steps = []
+    made, facts = ending(phase=Phase.READY), dict(ALL)
+    for change in (
+        {"drained": True},
+        None,
+        {"volumes": 0},
+        {"instance": "terminating", "node_ready": True},
+        {"instance": "absent"},
+        {"device": False},
+        {"key": False},
+        {"node": False},
+        {},
+    ):
+        steps.append(next_step(made, Facts(NOON, **facts)))  # type: ignore[arg-type]
+        if change is None:
+            made = ending()
+        else:
+            facts.update(change)
+    assert steps == [
+        Step.DRAIN,
+        Step.TERMINATE,
+        Step.WAIT_VOLUMES,
+        Step.DESTROY,
+        Step.CONFIRM,
+        Step.DELETE_DEVICE,
+        Step.DELETE_KEY,
+        Step.DELETE_NODE,
+        Step.REMOVE_CLAIM,
+    ]
+
+
+def step(reason: str = "Empty", phase: Phase = Phase.TERMINATING, **facts: object) -> Step:
+    known = {"instance": "absent", "node": False, "device": False, "key": False, **facts}
+    return next_step(ending(reason, phase), Facts(NOON, **known))  # type: ignore[arg-type]
+
+
+def test_L10_volumes_are_waited_for_two_minutes() -> None:
+    waiting = {"instance": "present", "volumes": 2}
+    assert step(**waiting, volumes_since=at("11:58:01")) is Step.WAIT_VOLUMES
+    assert step(**waiting, volumes_since=at("11:58:00")) is Step.DESTROY
+
+
+def test_L10_terminating_machine_may_be_cleaned_up_after_only_without_a_ready_node() -> None:
+    assert step(instance="terminating", node=True, node_ready=True, device=True) is Step.CONFIRM
+    assert step(instance="terminating", node=True, node_ready=False, device=True) is Step.DELETE_DEVICE
+    assert step(instance="terminating", node=True, node_ready=False) is Step.DELETE_NODE
+    assert step(instance="terminating") is Step.CONFIRM  # everything else is gone, the claim stays
+
+
+@pytest.mark.parametrize("reason", ["FailedJoin", "InstanceGone", "PriceJump"])
+def test_L10_no_drain_where_nothing_can_be_drained(reason: str) -> None:
+    assert step(reason, Phase.JOINING, node=True, instance="present") is Step.TERMINATE
+
+
+def test_L10_unknown_is_never_gone() -> None:
+    """Whatever is unknown, the claim stays; and the Node is not deleted while the machine may live."""
+    values = (True, False, None)
+    for device, key, node_there in itertools.product(values, values, values):
+        for machine in ("present", "terminating", "absent", None):
+            found = step(instance=machine, device=device, key=key, node=node_there, node_ready=node_there)
+            if machine != "absent" or None in (device, key, node_there):
+                assert found is not Step.REMOVE_CLAIM
+            if machine in ("present", None):
+                assert found in (Step.DESTROY, Step.CONFIRM)
+
+
+def test_L10_own_machines_keep_their_node() -> None:
+    assert step(node=True, keeps_node=True) is Step.REMOVE_CLAIM
+
+
+def test_L10_lost_answer_of_destroy_is_asked_again() -> None:
+    assert step(instance="present") is Step.DESTROY
+    started = claim(phase=Phase.TERMINATING, deletion=Deletion("Empty", NOON, started=NOON, attempts=2))
+    assert next_step(started, Facts(NOON, instance="present")) is Step.DESTROY
+    assert next_step(started, Facts(NOON, instance=None)) is Step.CONFIRM
+
+
+def test_L10_alarm_after_fifteen_minutes() -> None:
+    pending = claim(phase=Phase.TERMINATING, deletion=Deletion("Empty", at("11:59"), started=at("12:00")))
+    assert not alarm(pending, at("12:15:00"))
+    assert alarm(pending, at("12:15:01"))

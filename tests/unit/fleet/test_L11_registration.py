@@ -1,0 +1,149 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""L-11: registered, initialized, failed joins."""
+
+from __future__ import annotations
+
+import dataclasses
+from decimal import Decimal
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import blocks
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import ledger_line
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, InstanceState, Phase, Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.registration import not_initialized
+
+from .build import at, claim, decide, instance, node, of, offer, one, pool, seen, wishes
+
+JOINING = claim(phase=Phase.JOINING, launch_started=at("12:00"), created=at("12:00"))
+NEW = node(created=at("12:03"))
+
+
+def test_L11_initialized_node_makes_the_claim_ready() -> None:
+    found = decide(seen(at("12:05"), claims=(JOINING,), nodes=(NEW,), instances=(instance(),)), scale_down_delay_after_add=0)
+    updated = one(found, "update").claim
+    assert updated is not None and updated.phase is Phase.READY
+    assert (updated.registered, updated.initialized, updated.node_uid) == (at("12:05"), at("12:05"), NEW.uid)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "tgp.io/initializing",
+        "example.com/agent",
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+        "node.kubernetes.io/network-unavailable",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "readiness.k8s.io/network",
+    ],
+)
+def test_L11_taints_that_say_not_yet(key: str) -> None:
+    wanted = pool(startup_taints=(Taint("example.com/agent", "", "NoSchedule"),))
+    tainted = dataclasses.replace(NEW, taints=(Taint(key, "", "NoSchedule"),))
+    assert not_initialized(JOINING, tainted, wanted) == (f"taint {key}",)
+    assert not not_initialized(JOINING, dataclasses.replace(NEW, taints=(Taint("gpu-node", "true", "NoSchedule"),)), wanted)
+
+
+def test_L11_time_slices_are_all_expected() -> None:
+    sliced = dataclasses.replace(JOINING, expected_gpus=8)
+    for count, ready in ((0, False), (2, False), (8, True)):
+        made = dataclasses.replace(NEW, allocatable={"nvidia.com/gpu": count} if count else {})
+        assert (not not_initialized(sliced, made, pool())) is ready
+    two = dataclasses.replace(NEW, allocatable={"nvidia.com/gpu": 2})
+    assert not not_initialized(sliced, two, pool(gpu_wait="any"))
+    assert not not_initialized(sliced, dataclasses.replace(NEW, allocatable={}), pool(gpu_wait="none"))
+
+
+def test_L11_our_own_last_acts_are_left_out_when_marking() -> None:
+    bare = dataclasses.replace(NEW, labels={}, taints=(Taint("tgp.io/initializing", "", "NoSchedule"),))
+    wanted = pool(labels={"team": "ml"})
+    assert not not_initialized(JOINING, bare, wanted, marking=True)
+    assert set(not_initialized(JOINING, bare, wanted)) == {"taint tgp.io/initializing", "label tgp.io/provisioned", "label team"}
+    assert not_initialized(JOINING, None, wanted) == ("no Node",)
+
+
+def test_L11_deadline_is_that_of_the_cloud_or_the_pool() -> None:
+    observed = {"claims": (JOINING,), "instances": (instance(),)}
+    assert not of(decide(seen(at("12:29:59"), **observed)), "destroy")
+    assert one(decide(seen(at("12:30"), **observed)), "destroy").reason == "FailedJoin"
+    short = wishes(pool(registration_timeout=1200))
+    assert not of(decide(seen(at("12:19:59"), **observed), short), "destroy")
+    assert one(decide(seen(at("12:20"), **observed), short), "destroy").reason == "FailedJoin"
+
+
+def test_L11_facts_beat_the_clock() -> None:
+    found = decide(seen(at("12:31"), claims=(JOINING,), nodes=(NEW,), instances=(instance(),)))
+    assert not of(found, "destroy") and of(found, "update")
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"instances": (instance(state=InstanceState.PENDING),)}, "instance_not_running"),
+        ({"instances": (instance(),)}, "overlay_offline"),
+        ({"instances": (instance(),), "nodes": (dataclasses.replace(NEW, ready=False),)}, "node_not_ready"),
+        ({"instances": (instance(),), "nodes": (dataclasses.replace(NEW, allocatable={}),)}, "gpu_missing"),
+    ],
+)
+def test_L11_class_of_the_failure(facts: dict[str, object], expected: str) -> None:
+    young = dataclasses.replace(JOINING, phase=Phase.BOOTING)
+    assert one(decide(seen(at("12:30"), claims=(young,), **facts)), "destroy").detail.startswith(expected)
+    online = dataclasses.replace(young, mesh_seen=at("12:05"))
+    if expected == "overlay_offline":
+        assert one(decide(seen(at("12:30"), claims=(online,), **facts)), "destroy").detail.startswith("node_not_registered")
+
+
+def test_L11_machine_that_never_appeared_is_given_up_after_the_window_and_two_runs() -> None:
+    ghost = dataclasses.replace(JOINING, phase=Phase.PROVISIONING)
+    for moment in ("12:05", "12:09:59"):
+        found = decide(seen(at(moment), claims=(ghost,)))
+        assert not of(found, "destroy")
+        ghost = of(found, "update")[0].claim if of(found, "update") else ghost  # type: ignore[assignment]
+    action = one(decide(seen(at("12:11"), claims=(ghost,))), "destroy")
+    assert action.reason == "FailedJoin" and action.detail.startswith("no_instance")
+
+
+def test_L11_no_decision_while_the_cloud_cannot_be_listed() -> None:
+    from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView
+
+    found = decide(seen(at("14:00"), claims=(JOINING,), clouds={"lambda": CloudView(problem="lambda: 503")}))
+    assert not of(found, "destroy") and "503" in found.warnings[0]
+
+
+def test_L11_a_ready_node_older_than_the_machine_is_not_its_own() -> None:
+    old = node(created=at("10:00"), ready_since=at("10:00"))
+    found = decide(seen(at("12:05"), claims=(JOINING,), nodes=(old,), instances=(instance(),)))
+    assert one(found, "destroy").detail.startswith("stale_node")
+
+
+@pytest.mark.parametrize(("price", "dollars"), [("0.42", "0.1435"), ("1.10", "0.3758")])
+def test_L11_cost_of_a_failed_join(price: str, dollars: str) -> None:
+    rented = offer(price)
+    failed = dataclasses.replace(
+        JOINING, offer=rented, reserved_price=rented.price_hour, deletion=Deletion("FailedJoin", at("12:20"))
+    )
+    line = ledger_line(failed, end=at("12:20:30"))
+    assert print_money(Decimal(line["cost"])) == dollars and line["reason"] == "FailedJoin" and line["joined"] is False
+
+
+def test_L11_three_failed_joins_in_an_hour_pause_the_pool() -> None:
+    state: blocks.State = {}
+    for moment in ("12:00", "12:20", "12:59:59"):
+        assert not blocks.active(state, at(moment))
+        state = blocks.after_failed_join(state, "default/p", at(moment))
+    active = blocks.active(state, at("13:00"))
+    assert active == {"pool:default/p": at("13:59:59")}
+    found = decide(seen(at("13:00"), offers=(offer(),), blocks=active), wishes(p=1), "provision")
+    assert not of(found, "launch") and found.shortfall[0].reason == "paused after failed joins"
+    slow: blocks.State = {}
+    for moment in ("12:00", "12:40", "13:20", "14:00"):
+        slow = blocks.after_failed_join(slow, "default/p", at(moment))
+    assert not blocks.active(slow, at("14:00"))
+
+
+def test_L11_provision_reports_an_overdue_machine_and_plans_its_replacement() -> None:
+    found = decide(seen(at("12:30"), claims=(JOINING,), instances=(instance(),), offers=(offer(),)), wishes(p=1), "provision")
+    assert not of(found, "destroy") and one(found, "report").reason == "FailedJoin" and of(found, "launch")

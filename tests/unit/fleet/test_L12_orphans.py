@@ -1,0 +1,286 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""L-12: things of ours that nobody knows. One test per case, and the mass guard."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.guard import allowed
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+    CloudView,
+    Deletion,
+    Instance,
+    MeshKey,
+    Node,
+    Phase,
+    Plan,
+)
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+
+from .build import at, claim, decide, deletions, device, instance, node, of, one, seen, wishes
+
+
+def twice(first: str = "11:59", second: str = "12:00", **facts: t.Any) -> Plan:
+    """Two runs over the same world; what the first one remembers is known to the second."""
+    earlier = decide(seen(at(first), **facts))
+    assert not deletions(earlier), earlier.actions
+    claims = {made.name: made for made in facts.get("claims", ())}
+    claims.update({action.name: t.cast(t.Any, action.claim) for action in of(earlier, "update")})
+    return decide(seen(at(second), **{**facts, "claims": tuple(claims.values()), "findings": earlier.findings}))
+
+
+def reports(found: Plan) -> list[str]:
+    return [action.reason for action in of(found, "report")]
+
+
+OLD = instance(created=at("11:00"))
+
+
+def test_L12_O1_machine_without_claim_goes_in_the_second_run() -> None:
+    action = one(twice(instances=(OLD,)), "destroy")
+    assert action.reason == "Orphan" and action.claim is not None
+    assert (action.claim.name, action.claim.instance_id, action.claim.ids_seen) == (OLD.name, OLD.id, (OLD.id,))
+    assert action.claim.launch_started == at("11:00")  # its whole life is paid for
+
+
+def test_L12_O1_time_line() -> None:
+    orphan = instance(created=at("12:00:05"))
+    findings: t.Mapping[str, datetime] = {}
+    for moment, goes in (("12:05", False), ("12:10", False), ("12:15:05", True)):
+        found = decide(seen(at(moment), instances=(orphan,), findings=findings))
+        assert bool(of(found, "destroy")) is goes
+        findings = found.findings
+    assert cost(Decimal("0.42"), at("12:00:05"), at("12:15:05")) == Decimal("0.105")
+
+
+def test_L12_O1_two_runs_must_be_a_minute_apart() -> None:
+    assert not of(twice("11:59:01", instances=(OLD,)), "destroy")
+
+
+def test_L12_O1_age_from_first_sighting_when_the_cloud_tells_none() -> None:
+    ageless = instance(created=None)
+    assert not of(twice("11:50", "12:00", instances=(ageless,)), "destroy")
+    assert of(twice("11:49:59", "12:00", instances=(ageless,)), "destroy")
+
+
+def test_L12_O1_machines_of_one_name_go_together() -> None:
+    twin = instance(id="i-twin", created=at("11:01"))
+    action = one(twice(instances=(twin, OLD)), "destroy")
+    assert action.claim is not None and action.claim.ids_seen == (OLD.id, "i-twin")
+    assert not of(twice(instances=(dataclasses.replace(twin, created=at("11:50")), OLD)), "destroy")
+
+
+def test_L12_O1_report_policy_only_reports() -> None:
+    findings = decide(seen(at("11:50"), instances=(OLD,))).findings
+    found = decide(seen(instances=(OLD,), findings=findings), orphan_policy="report")
+    assert not deletions(found) and reports(found) == ["O1"]
+
+
+def test_L12_O2_working_node_gets_its_claim_back() -> None:
+    known = node(labels={"tgp.io/instance-id": OLD.id})
+    found = decide(seen(instances=(OLD,), nodes=(known,)))
+    adopted = one(found, "update")
+    assert adopted.reason == "Adopted" and adopted.claim is not None and not deletions(found)
+    assert (adopted.claim.phase, adopted.claim.pool, adopted.claim.node_class) == (Phase.READY, "default/p", "c")
+    again = decide(seen(at("12:05"), instances=(OLD,), nodes=(known,), claims=(adopted.claim,)))
+    assert not of(again, "destroy") and not any(action.reason == "Adopted" for action in again.actions)
+
+
+def test_L12_O2_counts_for_provision() -> None:
+    known = node(labels={"tgp.io/instance-id": OLD.id})
+    found = decide(seen(instances=(OLD,), nodes=(known,)), wishes(p=1), "provision")
+    assert of(found, "update") and not of(found, "launch") and not found.shortfall
+
+
+@pytest.mark.parametrize("labels", [{}, {"tgp.io/instance-id": "i-other"}])
+def test_L12_O3_ready_node_without_the_label_is_only_reported(labels: dict[str, str]) -> None:
+    found = twice(instances=(OLD,), nodes=(node(labels=labels),))
+    assert not deletions(found) and reports(found) == ["O3"]
+
+
+def test_L12_O4_not_ready_node_goes_with_its_machine() -> None:
+    sick = node(ready=False, ready_since=at("11:55"))
+    assert one(twice(instances=(OLD,), nodes=(sick,)), "destroy").claim.node_uid == sick.uid  # type: ignore[union-attr]
+    recent = dataclasses.replace(sick, ready_since=at("11:55:01"))
+    assert not of(twice(instances=(OLD,), nodes=(recent,)), "destroy")
+
+
+def test_L12_O5_ready_node_protects_and_the_third_run_fails_loudly() -> None:
+    findings: t.Mapping[str, datetime] = {}
+    made = claim()
+    for moment, loud in (("12:00", False), ("12:00:30", False), ("12:01", False), ("12:02", True), ("12:03", True)):
+        found = decide(seen(at(moment), claims=(made,), nodes=(node(),), pods=None, findings=findings))
+        assert not deletions(found) and found.warnings and bool(found.problems) is loud, moment
+        findings = found.findings
+        made = t.cast(t.Any, of(found, "update")[0].claim) if of(found, "update") else made
+    back = decide(seen(at("12:04"), claims=(made,), nodes=(node(),), instances=(OLD,), pods=None, findings=findings))
+    assert not back.problems and not back.findings
+
+
+def test_L12_O6_lost_machine_is_torn_down_in_the_second_run() -> None:
+    sick = node(ready=None, ready_since=at("11:50"))
+    assert one(twice(claims=(claim(),), nodes=(sick,)), "destroy").reason == "InstanceGone"
+    assert one(twice(claims=(claim(),)), "destroy").reason == "InstanceGone"
+    recent = node(ready=None, ready_since=at("11:55:01"))
+    assert not of(twice(claims=(claim(),), nodes=(recent,)), "destroy")
+    unsure = node(ready=None, ready_since=None)
+    assert not of(twice(claims=(claim(),), nodes=(unsure,)), "destroy")
+
+
+def test_L12_O6_a_machine_that_comes_back_is_kept() -> None:
+    gone = decide(seen(at("11:50"), claims=(claim(),)))
+    missed = one(gone, "update").claim
+    assert missed is not None and missed.gone_since == at("11:50")
+    found = decide(seen(claims=(missed,), instances=(OLD,)))
+    assert not of(found, "destroy") and one(found, "update").claim.gone_since is None  # type: ignore[union-attr]
+
+
+def test_L12_O7_node_without_machine_and_claim() -> None:
+    sick = node(ready=False, ready_since=at("11:50"))
+    action = one(twice(nodes=(sick,)), "delete_node")
+    assert (action.target, action.uid) == (sick.name, sick.uid)
+    for protected in (
+        dataclasses.replace(sick, labels={}),
+        dataclasses.replace(sick, name="workstation"),
+        dataclasses.replace(sick, name="tgp-ffffffff-p-00001"),
+        dataclasses.replace(sick, ready_since=at("11:55:01")),
+        dataclasses.replace(sick, ready_since=None),
+    ):
+        assert not deletions(twice(nodes=(protected,)))
+
+
+def test_L12_O7_needs_the_list_of_its_own_cloud() -> None:
+    sick = node(ready=False, ready_since=at("11:50"), labels={"tgp.io/provider": "vast"})
+    assert not deletions(twice(nodes=(sick,)))
+    assert not deletions(twice(nodes=(sick,), clouds={"lambda": CloudView(()), "vast": CloudView(None)}))
+    assert deletions(twice(nodes=(sick,), clouds={"vast": CloudView(())}))
+
+
+def test_L12_O8_ready_node_without_anything_is_only_reported() -> None:
+    found = twice(nodes=(node(),))
+    assert not deletions(found) and reports(found) == ["O8"]
+
+
+def test_L12_O9_offline_device_by_name_and_tag() -> None:
+    action = one(twice(devices=(device(last_seen=at("11:49:59")),)), "delete_device")
+    assert action.target == "d-00001"
+    for protected in (
+        device(last_seen=at("11:50")),
+        device(last_seen=None),
+        device(online=None),
+        device(tags=("tag:laptop",)),
+        device("tgp-ffffffff-p-00001"),
+        device("laptop"),
+    ):
+        assert not deletions(twice(devices=(protected,)))
+
+
+def test_L12_O9_device_of_anything_known_stays() -> None:
+    gone = (device(last_seen=at("11:00")),)
+    assert not of(twice(devices=gone, claims=(claim(),), nodes=(node(),), instances=(OLD,), pods=None), "delete_device")
+    assert not of(twice(devices=gone, nodes=(node(),)), "delete_device")
+    renamed = (device("tgp-a1b2c3d4-p-00009", last_seen=at("11:00"), id="d-7"),)
+    known = (claim(mesh_device_id="d-7"),)
+    assert not of(twice(devices=renamed, claims=known, nodes=(node(),), instances=(OLD,), pods=None), "delete_device")
+
+
+def test_L12_O10_online_device_is_only_reported() -> None:
+    found = twice(devices=(device(online=True),))
+    assert not deletions(found) and reports(found) == ["O10"]
+
+
+def test_L12_O12_terminating_claim_is_no_orphan() -> None:
+    going = claim(phase=Phase.TERMINATING, deletion=Deletion("Empty", at("11:50")))
+    assert one(decide(seen(claims=(going,), instances=(OLD,))), "destroy").reason == "Empty"
+
+
+def test_L12_O13_unused_key_without_claim() -> None:
+    key = MeshKey("k-1", "tgp-a1b2c3d4-p-00001")
+    assert one(decide(seen(keys=(key,))), "delete_key").target == "k-1"
+    for protected in (
+        dataclasses.replace(key, invalid=True),
+        dataclasses.replace(key, description="ci runner"),
+        dataclasses.replace(key, description="tgp-ffffffff-p-00001"),
+    ):
+        assert not of(decide(seen(keys=(protected,))), "delete_key")
+    held = {"claims": (claim(mesh_key_id="k-1"),), "nodes": (node(),), "instances": (OLD,)}
+    assert not of(decide(seen(keys=(dataclasses.replace(key, description="tgp-a1b2c3d4-x-99999"),), **held)), "delete_key")
+
+
+def test_L12_O13_cut_description_still_names_its_claim() -> None:
+    long = "tgp-a1b2c3d4-a-very-long-pool-name-that-goes-on-and-o-00000"
+    key = MeshKey("k-1", long[:50])
+    assert not of(decide(seen(keys=(key,), claims=(claim(long, Phase.PENDING),))), "delete_key")
+
+
+def test_L12_O14_foreign_machine_is_reported_and_left_alone() -> None:
+    found = twice(
+        instances=(instance("tgp-ffffffff-p-00001", created=at("10:00")), instance("workstation", created=at("10:00"), id="w"))
+    )
+    assert not deletions(found) and reports(found) == ["O14"]
+    asked = decide(seen(instances=(instance("workstation", id="w"),)), report_foreign=True)
+    assert reports(asked) == ["Foreign"]
+
+
+def test_L12_O15_unusable_list_decides_nothing_and_forgets_nothing() -> None:
+    sick = node(ready=False, ready_since=at("11:00"))
+    first = decide(seen(at("11:50"), nodes=(sick,), instances=(instance("tgp-a1b2c3d4-p-00007", created=at("10:00")),)))
+    blind = decide(seen(at("11:55"), nodes=(sick,), clouds={"lambda": CloudView(None, problem="503")}, findings=first.findings))
+    assert not deletions(blind) and blind.findings == first.findings
+
+
+def test_L12_empty_list_by_mistake_deletes_nothing() -> None:
+    claims = tuple(claim(f"tgp-a1b2c3d4-p-0000{place}") for place in range(4))
+    nodes = tuple(node(made.name) for made in claims)
+    found = twice(claims=claims, nodes=nodes, pods=None)
+    assert not deletions(found) and sum("is Ready, but" in text for text in found.warnings) == 4
+
+
+@pytest.mark.parametrize("missing", ["nodes", "claims"])
+def test_L12_without_the_cluster_nothing_is_deleted(missing: str) -> None:
+    facts = {"nodes": (), "claims": (claim(phase=Phase.FAILED),), "instances": (OLD,), "devices": (device(),)}
+    for mode in ("reap", "destroy", "provision"):
+        found = decide(seen(**{**facts, missing: None}), mode=mode)
+        assert not deletions(found) and not of(found, "launch", "resume") and found.problems
+
+
+@pytest.mark.parametrize(
+    ("planned", "known", "fine"),
+    [(2, 2, True), (3, 3, True), (4, 8, True), (5, 8, False), (50, 100, True), (51, 100, False), (4, 4, False)],
+)
+def test_L12_mass_guard_numbers(planned: int, known: int, fine: bool) -> None:
+    assert allowed(planned, known, Settings()) is fine
+    assert allowed(planned, known, Settings(allow_mass_delete=True))
+
+
+def crowd(count: int) -> tuple[Instance, ...]:
+    return tuple(instance(f"tgp-a1b2c3d4-p-1000{place}", created=at("10:00"), id=f"o-{place}") for place in range(count))
+
+
+def test_L12_mass_guard_holds_back_one_kind_only() -> None:
+    sick: tuple[Node, ...] = (node("tgp-a1b2c3d4-p-zzzzz", ready=False, ready_since=at("11:00")),)
+    found = twice(instances=crowd(4), nodes=sick)
+    assert not of(found, "destroy") and one(found, "delete_node")
+    assert found.problems[0].startswith("guard_refused: 4 of 4 machines without a claim (O1)")
+    findings = decide(seen(at("11:50"), instances=crowd(4))).findings
+    freed = decide(seen(instances=crowd(4), findings=findings), allow_mass_delete=True)
+    assert len(of(freed, "destroy")) == 4 and not freed.problems
+
+
+def test_L12_mass_guard_for_lost_machines() -> None:
+    claims = tuple(claim(f"tgp-a1b2c3d4-p-0000{place}") for place in range(4))
+    found = twice(claims=claims)
+    assert not of(found, "destroy") and "claims whose machine is gone" in found.problems[0]
+
+
+def test_L12_status_only_reads() -> None:
+    findings = decide(seen(at("11:50"), instances=(OLD,))).findings
+    found = decide(seen(instances=(OLD,), nodes=(node("tgp-a1b2c3d4-p-zzzzz"),), findings=findings), mode="status")
+    assert {action.kind for action in found.actions} <= {"report"} and "O8" in reports(found)

@@ -1,0 +1,205 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""L-13: which offers, for which reason not, in which order."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import typing as t
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import blocks
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudChoice, Lane, NodeClass, Offer, Pool, Requirement
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.offers import REASONS, Selection, price_verdict, select
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.requirements import met
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+
+from .build import CAPABILITIES, NOON, decide, instance, node, node_class, of, offer, one, pool, seen, wishes
+from .build import claim as a_claim
+
+GOOD = offer(
+    "0.42",
+    gpu_memory_mib=24576,
+    vcpus=8,
+    memory_mib=65536,
+    disk_gib=200,
+    seen=NOON,
+    reliability=Decimal("0.99"),
+    available=1,
+)
+STRICT = node_class(
+    gpu_types=("A10",),
+    gpu_count=1,
+    gpu_memory_mib=24576,
+    min_vcpus=8,
+    min_memory_mib=65536,
+    min_disk_gib=200,
+    regions=("us-west",),
+)
+PICKY = pool(
+    max_hourly_price=Decimal("0.42"),
+    requirements=(Requirement("kubernetes.io/arch", "In", ("amd64",)), Requirement("tgp.io/reliability", "Gte", ("0.98",))),
+)
+
+
+def choose(*offers: Offer, wanted: Pool | None = None, made: NodeClass | None = None, **settings: t.Any) -> Selection:
+    return select(offers, wanted or pool(), made or node_class(), CAPABILITIES, Settings(**settings), NOON)
+
+
+SPOILT: list[tuple[str, dict[str, t.Any]]] = [
+    ("provider disabled", {"cloud": "vast"}),
+    ("no accepted lane", {"lanes": (Lane.SERVICE,)}),
+    ("gpu type", {"model": "H100-SXM"}),
+    ("gpu count", {"gpu_count": 2}),
+    ("gpu memory", {"gpu_memory_mib": 16384}),
+    ("vcpus", {"vcpus": None}),
+    ("memory", {"memory_mib": 1}),
+    ("disk", {"disk_gib": 199}),
+    ("region", {"region": "eu-central", "cloud_region": "europe-central-1"}),
+    ("spot not allowed", {"spot": True}),
+    ("requirements", {"arch": "arm64"}),
+    ("quality", {"reliability": Decimal("0.5")}),
+    ("not available", {"available": 0}),
+    ("blocked", {"host_id": "h-1"}),
+    ("price unknown", {"price_hour": None}),
+    ("price too old", {"seen": NOON - timedelta(seconds=301)}),
+    ("maxHourlyPrice", {"price_hour": Decimal("0.4201")}),
+]
+BLOCKED = {"host:lambda:h-1": NOON + timedelta(minutes=1)}
+
+
+def reason_of(made: Offer) -> str:
+    found = select((made,), PICKY, STRICT, CAPABILITIES, Settings(), NOON, BLOCKED)
+    return next(iter(found.rejected.values()), "")
+
+
+def test_L13_the_good_offer_passes_and_limits_are_inclusive() -> None:
+    assert reason_of(GOOD) == ""
+    assert reason_of(dataclasses.replace(GOOD, seen=NOON - timedelta(seconds=300))) == ""
+
+
+@pytest.mark.parametrize(("reason", "facts"), SPOILT)
+def test_L13_each_reason(reason: str, facts: dict[str, t.Any]) -> None:
+    assert reason_of(dataclasses.replace(GOOD, **facts)) == reason
+
+
+def test_L13_the_first_reason_counts() -> None:
+    """Spoil an offer by everything from some check on: the reason is that check, in the contract's order."""
+    assert [reason for reason, _facts in SPOILT] == [reason for reason in REASONS if reason != "spot discount"]
+    everything: dict[str, t.Any] = {}
+    for reason, facts in reversed(SPOILT):
+        everything.update(facts)
+        assert reason_of(dataclasses.replace(GOOD, **everything)) == reason
+
+
+def ordered(strategy: str) -> list[str]:
+    prices = {"lambda": ("0.44", 1), "vast": ("0.42", 2), "a": ("0.40", 2), "b": ("0.39", 3), "c": ("0.50", 0)}
+    names = list(prices)
+    offers = [offer(price, cloud=cloud, id=cloud) for cloud, (price, _priority) in prices.items()]
+    choices = tuple(CloudChoice(cloud, priority) for cloud, (_price, priority) in prices.items())
+    capabilities = {name: dataclasses.replace(CAPABILITIES["lambda"], cloud=name) for name in names}
+    made = dataclasses.replace(node_class(), clouds=choices, strategy=strategy)
+    random.Random(1).shuffle(offers)
+    found = select(offers, pool(), made, capabilities, Settings(), NOON)
+    return [str(one.price_hour) for one in found.candidates]
+
+
+def test_L13_strategies() -> None:
+    assert ordered("weighted") == ["0.40", "0.44", "0.50", "0.42", "0.39"]
+    assert ordered("cheapest") == ["0.39", "0.40", "0.42", "0.44", "0.50"]
+    assert ordered("priority") == ["0.50", "0.44", "0.40", "0.42", "0.39"]
+
+
+def test_L13_strategy_of_the_run_beats_that_of_the_class() -> None:
+    made = node_class(clouds=(CloudChoice("lambda", 3), CloudChoice("vast", 0)))
+    offers = (offer("0.40"), offer("0.42", cloud="vast"))
+    assert choose(*offers, made=made).candidates[0].cloud == "vast"
+    assert choose(*offers, made=made, strategy="cheapest").candidates[0].cloud == "lambda"
+
+
+def test_L13_ties() -> None:
+    even = [
+        offer("0.40", id="b", reliability=Decimal("0.9")),
+        offer("0.40", id="a", reliability=Decimal("0.9")),
+        offer("0.40", id="z", reliability=Decimal("0.99")),
+        offer("0.40", id="unknown"),
+    ]
+    assert [one.id for one in choose(*even).candidates] == ["z", "a", "b", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("key", "operator", "values", "expected"),
+    [
+        ("tgp.io/gpu-type", "In", ("RTX4090", "A10"), True),
+        ("tgp.io/gpu-type", "NotIn", ("A10",), False),
+        ("tgp.io/region", "In", ("us-west", "us-east"), True),
+        ("topology.kubernetes.io/region", "In", ("us-west-1",), True),
+        ("tgp.io/region", "In", ("US-West-1",), True),
+        ("tgp.io/gpu-memory", "Exists", (), False),
+        ("tgp.io/gpu-memory", "DoesNotExist", (), True),
+        ("tgp.io/gpu-memory", "NotIn", ("1",), True),
+        ("tgp.io/gpu-memory", "Gt", ("1",), False),
+        ("tgp.io/gpu-count", "Exists", (), True),
+        ("tgp.io/gpu-count", "Gt", ("0",), True),
+        ("tgp.io/gpu-count", "Gt", ("1",), False),
+        ("tgp.io/gpu-count", "Gte", ("1",), True),
+        ("tgp.io/gpu-count", "Lt", ("1",), False),
+        ("tgp.io/gpu-count", "Lte", ("1",), True),
+        ("tgp.io/gpu-count", "Lt", ("x",), False),
+        ("tgp.io/gpu-count", "Lt", ("1", "2"), False),
+        ("tgp.io/provider", "In", ("lambda",), True),
+        ("node.kubernetes.io/instance-type", "In", ("gpu_1x",), True),
+        ("tgp.io/spot", "In", ("false",), True),
+    ],
+)
+def test_L13_operators(key: str, operator: str, values: tuple[str, ...], expected: bool) -> None:
+    assert met(Requirement(key, operator, values), offer()) is expected
+
+
+def test_L13_spot_competes_only_with_the_asked_discount() -> None:
+    made = node_class(spot_allowed=True)
+    firm, cheap, dear = offer("0.40", id="firm"), offer("0.28", id="cheap", spot=True), offer("0.29", id="dear", spot=True)
+    assert [one.id for one in choose(firm, cheap, dear, made=made).candidates] == ["cheap", "dear", "firm"]
+    found = choose(firm, cheap, dear, made=made, spot_discount_min=Decimal("0.3"))
+    assert [one.id for one in found.candidates] == ["cheap", "firm"] and found.rejected == {"lambda/dear": "spot discount"}
+
+
+@pytest.mark.parametrize(("paid", "expected"), [("0.50", "ok"), ("0.501", "warn"), ("0.525", "warn"), ("0.526", "jump")])
+def test_L13_price_after_the_launch(paid: str, expected: str) -> None:
+    assert price_verdict(Decimal(paid), Decimal("0.50")) == expected
+    assert price_verdict(Decimal(paid), None) == "ok"
+
+
+def test_L13_price_jump_gives_the_machine_back() -> None:
+    dear = instance(price_hour=Decimal("0.526"))
+    wanted = wishes(pool(max_hourly_price=Decimal("0.50")))
+    observed = seen(claims=(a_claim(),), nodes=(node(),), instances=(dear,))
+    assert one(decide(observed, wanted), "destroy").reason == "PriceJump"
+    keeping = decide(observed, wanted, "provision")
+    assert not of(keeping, "destroy") and "maxHourlyPrice" in keeping.problems[0]
+    edge = seen(claims=(a_claim(),), nodes=(node(),), instances=(instance(price_hour=Decimal("0.525")),))
+    assert not of(decide(edge, wanted), "destroy") and decide(edge, wanted).warnings
+
+
+def test_L13_a_cloud_without_the_lane_is_said_so_before_a_cent_is_spent() -> None:
+    made = node_class(clouds=("runpod",))
+    from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView
+
+    found = decide(seen(clouds={"runpod": CloudView((), (offer(cloud="runpod"),))}), wishes(classes=(made,), p=1), "provision")
+    assert not of(found, "launch") and found.shortfall[0].reason == "no accepted lane"
+
+
+def test_L13_counts_and_nearest_reason() -> None:
+    offers = (offer(id="a", gpu_count=0), offer(id="b", gpu_count=0), offer("9", id="c"))
+    found = choose(*offers, wanted=pool(max_hourly_price=Decimal(1)))
+    assert found.counts() == {"gpu count": 2, "maxHourlyPrice": 1} and found.nearest() == "maxHourlyPrice"
+
+
+def test_L13_blocked_offers_come_back_for_manual_runs() -> None:
+    key = {blocks.key_of(offer()): NOON + timedelta(minutes=5)}
+    assert not of(decide(seen(offers=(offer(),), blocks=key), wishes(p=1), "provision"), "launch")
+    assert of(decide(seen(offers=(offer(),), blocks=key), wishes(p=1), "provision", ignore_blocklist=True), "launch")
