@@ -73,7 +73,12 @@ class Box:
         )
         policy = Policy(self.scenario.policy)
         self.tailnet = Tailnet(
-            self.world.clock, self.world.random, policy, lock=self.world.lock, ephemeral_seconds=self.scenario.ephemeral_seconds
+            self.world.clock,
+            self.world.random,
+            policy,
+            lock=self.world.lock,
+            profile=self.scenario.profile,
+            ephemeral_seconds=self.scenario.ephemeral_seconds,
         )
         self.world.tailnet = self.tailnet
         self.apps: dict[str, App] = {name: self._wrap(make(self.world), name) for name, make in EMULATORS.items()}

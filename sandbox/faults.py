@@ -24,7 +24,8 @@ from .clock import ClockClosed, SimClock
 from .wsgi import App, Environ, StartResponse, is_machine
 
 KINDS = ("status", "status_after", "lost_before", "lost_after", "delay", "body", "truncate", "stale", "hang", "hang_after")
-_REMEMBERED = 512  # answers kept for `stale`
+_REMEMBERED = 256  # answers kept for `stale`
+_LARGEST = 1_000_000  # bytes; longer answers are not kept
 
 
 class LostConnection(httpx.ReadError, ConnectionResetError):
@@ -211,7 +212,7 @@ class FaultyApp:
         if method != "GET" or "watch=" in path or "follow=" in path:
             return self.app(environ, start_response)
         answer = self._collect(environ)
-        if answer.status.startswith("2"):
+        if answer.status.startswith("2") and len(answer.body) <= _LARGEST and "continue=" not in path:
             with self._lock:
                 self._seen[path] = answer
                 self._seen.move_to_end(path)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 import typing as t
 
 from .behaviour import Behaviour, Behaviours
@@ -16,6 +17,7 @@ from .story import Over, Story
 from .tailnet import Tailnet
 from .world import Machine, World
 
+_PREEMPTED_SECONDS = 120.0  # how long a machine that was taken back is still listed
 Installed = t.Callable[[Machine], Intent]
 
 
@@ -77,9 +79,15 @@ class Machines:
                 machine.state = "preempted"
         if kind == "vanish" and not own:
             self.world.release(machine)
+            threading.Thread(target=self._leave_list, args=(machine,), name=f"preempted-{machine.name}", daemon=True).start()
         else:
             self.world.clock.wake()
             self.silence(machine)
-        if kind == "vanish" and not own:
-            with self.world.lock:
-                machine.destroyed = self.world.clock.now()
+
+    def _leave_list(self, machine: Machine) -> None:
+        try:
+            self.world.clock.sleep(_PREEMPTED_SECONDS)
+        except ClockClosed:
+            return
+        with self.world.lock:
+            machine.destroyed = self.world.clock.now()

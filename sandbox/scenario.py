@@ -7,7 +7,8 @@
                 shows (default: the type's own), ``bills`` what is really charged (default: ``price``).
 ``machines``    list of {name, gpus, model, memory_gib, price, region, boot, stop, installed, on}: own machines behind power webhooks.
                 ``installed`` ones were made nodes of the cluster earlier and need no config when switched on.
-``tailnet``     {policy, ephemeral_seconds}: the policy file as text (HuJSON) or object, and how long silent ephemeral devices stay.
+``tailnet``     {policy, profile, ephemeral_seconds}: the policy file as text (HuJSON) or object, saas or headscale, and how long silent
+                ephemeral devices stay.
 ``timings``     seconds of {packages, mesh, csr, ready, gpu} for all machines.
 ``behaviours``  list of {kind, cloud, type, region, name, skip, times, seconds, factor, gpus}: see behaviour.py.
 ``faults``      list of rules, see faults.py.
@@ -29,6 +30,7 @@ import yaml
 from .behaviour import Behaviour
 from .catalogue import LAMBDA_REGIONS, LAMBDA_TYPES
 from .faults import Fault
+from .tailnet import HEADSCALE, SAAS
 from .tailnet_policy import DEFAULT as POLICY
 from .tailnet_policy import Policy
 from .world import Machine, Offer, World
@@ -49,6 +51,7 @@ class Scenario:
     offers: list[Offer] = dataclasses.field(default_factory=list)
     machines: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
     policy: str = POLICY
+    profile: str = SAAS
     ephemeral_seconds: float = 1800.0
     timings: dict[str, float] = dataclasses.field(default_factory=lambda: dict(TIMINGS))
     behaviours: list[Behaviour] = dataclasses.field(default_factory=list)
@@ -101,6 +104,9 @@ def parse(content: t.Any, name: str = "scenario") -> Scenario:
     policy = tailnet.take("policy", (str, dict), scenario.policy)
     scenario.policy = policy if isinstance(policy, str) else json.dumps(policy)
     _attempt(lambda: Policy(scenario.policy), f"{name}.tailnet.policy")
+    scenario.profile = tailnet.text("profile", SAAS)
+    if scenario.profile not in (SAAS, HEADSCALE):
+        raise ScenarioError(f"{name}.tailnet.profile: {scenario.profile!r} should be {SAAS} or {HEADSCALE}")
     scenario.ephemeral_seconds = tailnet.number("ephemeral_seconds", scenario.ephemeral_seconds)
     tailnet.done()
     for index, raw in enumerate(top.take("behaviours", list, [])):
@@ -144,6 +150,7 @@ def _lambda_offer(entry: _Reader) -> Offer:
         memory_mib=kind.memory_gib * 1024,
         stock=int(entry.number("stock", 1)),
         boot_seconds=entry.number("boot", kind.boot_seconds),
+        unit_seconds=60,
         details={
             "shown_price": price,
             "description": kind.description(name),

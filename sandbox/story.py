@@ -9,6 +9,8 @@ its text is what the machine's log would say.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import ipaddress
 import math
 import typing as t
@@ -17,7 +19,7 @@ from . import kubelet, payload
 from .behaviour import ENDINGS
 from .cluster import Client, Cluster, KubeError
 from .payload import Intent, Mesh, Refused
-from .tailnet import JoinRefused
+from .tailnet import HEADSCALE, JoinRefused
 from .world import Machine
 
 if t.TYPE_CHECKING:
@@ -94,8 +96,9 @@ class Story:
             talos = self._system == payload.TALOS
             self._note("config", "no machine config: maintenance mode" if talos else "no user data: a plain Ubuntu")
             return
-        if not intent.node_name:
-            raise Refused("config", "the node has no name of its own: it would register as talos-xxx-xxx")
+        if not intent.node_name:  # Talos makes one up
+            digest = hashlib.sha256(machine.id.encode()).hexdigest()
+            intent = dataclasses.replace(intent, node_name=f"talos-{digest[:3]}-{digest[3:6]}")
         self._note("config", f"{intent.lane}: node {intent.node_name}")
         known = state.get("payload") == machine.payload and state.get("node") == intent.node_name
         if not known:  # a new configuration: whatever it was before is wiped
@@ -159,6 +162,8 @@ class Story:
         server = mesh.login_server.rstrip("/")
         if server and server not in self._all.login_servers and server not in _KNOWN_LOGIN:
             raise Refused("mesh", f"tailscale up: fetch control key: Get {server}/key?v=130: connect: connection refused")
+        if self._all.tailnet.profile == HEADSCALE and server not in self._all.login_servers:
+            raise Refused("mesh", "tailscale up: invalid key: invalid API token")  # the public service knows no such key
         if not mesh.key:
             raise Refused("mesh", "tailscale up: not logged in: To authenticate, visit https://login.tailscale.com/a/1")
         return self._all.tailnet.join(

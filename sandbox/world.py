@@ -9,7 +9,7 @@ import dataclasses
 import random
 import threading
 import typing as t
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from .clock import ClockClosed, SimClock
@@ -36,6 +36,7 @@ class Offer:
     stock: int
     boot_seconds: float
     details: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    unit_seconds: int = 1  # what is billed whole once it has begun
 
 
 @dataclasses.dataclass
@@ -69,11 +70,13 @@ class Machine:
     boots: int = 0
 
     def billed_seconds(self, now: datetime) -> float:
-        """Seconds billed so far."""
-        return self.billed_before + max(0.0, ((self.ended or now) - self.created).total_seconds())
+        """Seconds billed so far; a started unit (``offer.unit_seconds``) is billed whole."""
+        passed = max(timedelta(0), (self.ended or now) - self.created)
+        units = -(-passed // timedelta(seconds=self.offer.unit_seconds))
+        return self.billed_before + units * self.offer.unit_seconds
 
     def cost(self, now: datetime) -> Decimal:
-        """Dollars so far, per second, not rounded."""
+        """Dollars so far, not rounded."""
         return self.offer.price_hour * Decimal(str(self.billed_seconds(now))) / Decimal(3600)
 
 

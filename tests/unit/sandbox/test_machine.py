@@ -200,3 +200,56 @@ def test_the_same_seed_tells_the_same_story(make: t.Any) -> None:
         machine = hand.rent("tgp-a-1", hand.payload("tgp-a-1", key=hand.key()))
         addresses.append((machine.id, hand.story(machine, "mesh")))
     assert addresses[0] == addresses[1]
+
+
+def test_a_preempted_machine_is_shown_as_such_and_then_no_more(make: t.Any) -> None:
+    hand = make(behaviours=[{"kind": "vanish", "seconds": 300}])
+    machine = hand.rent("tgp-a-1", hand.payload("tgp-a-1"))
+    hand.until(lambda: machine.ended is not None)
+    assert machine.state == "preempted" and hand.box.world.offers[0].stock == 20
+    hand.until(lambda: machine.destroyed is not None)
+    assert (machine.destroyed - machine.ended).total_seconds() >= 120
+
+
+def test_a_talos_machine_without_a_name_makes_one_up(make: t.Any) -> None:
+    import yaml
+
+    hand = make()
+    documents = [d for d in yaml.safe_load_all(hand.payload("rack-1", "talos", gpu_count=2)) if d.get("kind") != "HostnameConfig"]
+    hand.client("webhook").post("/rack-1/start", json={"machineConfig": yaml.safe_dump_all(documents)})
+    hand.story(hand.box.world.machines["rack-1"], "done")
+    assert hand.box.nodes()[0]["metadata"]["name"].startswith("talos-")
+
+
+def test_an_image_without_the_extension_has_no_mesh_client(make: t.Any) -> None:
+    hand = make()
+    factory = hand.client("image_factory")
+    bare = factory.post("/schematics", content="customization: {}\n").json()["id"]
+    known = {"customization": {"systemExtensions": {"officialExtensions": ["siderolabs/tailscale"]}}}
+    good = factory.post("/schematics", json=known).json()["id"]
+    stories = {}
+    for schematic in (bare, "0" * 64, good):
+        image = f"factory.talos.dev/metal-installer/{schematic}:v1.13.9"
+        config = hand.payload("rack-1", "talos", gpu_count=2, installer_image=image, install_disk="/dev/sda")
+        hand.client("webhook").post("/rack-1/start", json={"machineConfig": config})
+        machine = hand.box.world.machines["rack-1"]
+        hand.until(lambda machine=machine: machine.steps and machine.steps[-1][1] in ("mesh", "install", "done"))
+        hand.until(lambda machine=machine: machine.steps[-1][2].startswith("failed") or machine.steps[-1][1] == "done")
+        stories[schematic] = machine.steps[-1][1:]
+        hand.client("webhook").post("/rack-1/stop", json={})
+        hand.until(lambda machine=machine: machine.state == "off")
+    assert stories[bare][0] == "mesh" and "no extension siderolabs/tailscale" in stories[bare][1]
+    assert stories["0" * 64][0] == "install" and "404" in stories["0" * 64][1]
+    assert stories[good][0] == "done"
+    assert hand.node("rack-1")["metadata"]["annotations"]["extensions.talos.dev/schematic"] == good
+
+
+def test_a_machine_of_a_headscale_needs_its_address(make: t.Any) -> None:
+    hand = make(tailnet={"profile": "headscale"})
+    hand.box.machines.login_servers.add("https://hs.example")
+    there = hand.rent("tgp-a-1", hand.payload("tgp-a-1", login_server="https://hs.example"))
+    elsewhere = hand.rent("tgp-a-2", hand.payload("tgp-a-2", login_server="https://other.example"))
+    nowhere = hand.rent("tgp-a-3", hand.payload("tgp-a-3"))
+    hand.story(there, "done")
+    assert "invalid key" in hand.story(nowhere, "mesh")
+    assert "connection refused" in hand.story(elsewhere, "mesh")

@@ -60,6 +60,7 @@ A10 = {"type": "gpu_1x_a10", "region": "us-east-1"}
         ({"machines": [{"name": "a"}, {"name": "a"}]}, "two machines"),
         ({"machines": [{"name": "a", "on": True}]}, "only an installed machine"),
         ({"tailnet": {"policy": "{"}}, "tailnet.policy"),
+        ({"tailnet": {"profile": "wireguard"}}, "should be saas or headscale"),
         ({"timings": {"lunch": 1}}, "timings: unknown key lunch"),
         ({"behaviours": [{"kind": "sulk"}]}, "behaviours[0]"),
         ({"behaviours": [{"kind": "vanish"}]}, "needs `seconds`"),
