@@ -24,7 +24,7 @@ KNOWN_GAPS: tuple[str, ...] = (
     "managedFields exist only on objects that somebody has applied; before that, all fields count as owned by before-first-apply.",
     "Server-side apply of custom resources treats every list as atomic; x-kubernetes-list-type is ignored.",
     "CEL validation rules, conversion webhooks, admission webhooks and aggregated APIs do not exist.",
-    "Only JSON (and YAML bodies of apply) is spoken: no protobuf, no CBOR, no HTTP/2.",
+    "Answers are JSON only; protobuf is read for the kinds that kubectl create and kubectl auth send; no CBOR, no HTTP/2.",
     "pods/log, pods/exec, pods/attach, pods/portforward, pods/ephemeralcontainers, node proxy and scale subresources do not exist.",
     "ServiceAccount tokens, TokenReview, SubjectAccessReview, impersonation and audit do not exist; anonymous requests are 401.",
     "RBAC knows rules, bindings and resourceNames, but no non-resource URLs, no aggregation and no escalation check.",

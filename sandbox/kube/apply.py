@@ -218,7 +218,7 @@ def apply(kind: str, live: Json | None, wanted: Json, manager: str, force: bool,
     result = clone(_merge(kind, live, wanted, ()))
     owners.lose(disputed, who)
     given_up = owners.entries.get(who, set()) - paths
-    for path in sorted(given_up, key=len, reverse=True):
+    for path in sorted(given_up, key=lambda path: path[-1] != "."):  # whole entries first: they are found by a field of theirs
         if not any(path in owned or _below(path, owned) for other, owned in owners.entries.items() if other != who):
             _erase(result, path)
     owners.entries[who] = paths

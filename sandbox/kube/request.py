@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 import yaml
 
+from . import protobuf
 from .auth import Identity
 from .objects import Call
 from .render import Form
@@ -70,7 +71,11 @@ class Request:
         if not self.body.strip():
             return None
         if self.media == "application/vnd.kubernetes.protobuf":
-            raise Refusal(415, "UnsupportedMediaType", "this emulator reads JSON and YAML only", {})
+            try:
+                return protobuf.decode(self.body)
+            except protobuf.Unreadable as problem:
+                message = f"this emulator reads JSON and YAML, protobuf only of some kinds: {problem} (kubectl apply -f sends JSON)"
+                raise Refusal(415, "UnsupportedMediaType", message, {}) from None
         try:
             return json.loads(self.body)
         except ValueError as error:
