@@ -58,6 +58,15 @@ class SimClock:
             self._publish()
             self._changed.notify_all()
 
+    def run_at(self, speed: float) -> None:
+        """From now on that many simulated seconds pass in a real one."""
+        if speed <= 0:
+            raise ValueError("speed must be above zero")
+        with self._changed:
+            self._world, self._real, self.speed = self.seconds(), time.time(), speed
+            self._publish()
+            self._changed.notify_all()
+
     def sleep(self, seconds: float) -> None:
         """Wait that many simulated seconds; wakes at once when the clock is moved past the end."""
         self.pause(seconds, lambda: False)

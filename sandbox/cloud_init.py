@@ -65,9 +65,7 @@ def _cloud_config(text: str) -> tuple[dict[str, tuple[str, int]], list[str]]:
     try:
         config = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise p.Refused(
-            "config", f"cloud-init: Failed loading yaml blob. Invalid format: {' '.join(str(error).split())[:200]}"
-        ) from error
+        raise p.Refused("config", f"cloud-init: Failed loading yaml blob. Invalid format: {p.yaml_fault(error)}") from error
     if not isinstance(config, dict):
         raise p.Refused(
             "config", f"cloud-init: Failed loading yaml blob. Yaml load allows (dict,) root types, got {type(config).__name__}"
@@ -98,7 +96,7 @@ def _decoded(content: t.Any, encoding: str) -> str:
             data = gzip.decompress(data)
         return data.decode()
     except (ValueError, OSError, EOFError, zlib.error) as error:
-        raise p.Refused("config", f"cloud-init: write_files: content is not {encoding or 'text'}: {error}") from error
+        raise p.Refused("config", f"cloud-init: write_files: content is not {encoding or 'text'}") from error
 
 
 def _script(text: str) -> dict[str, tuple[str, int]]:
@@ -136,7 +134,7 @@ def _settings(text: str) -> dict[str, str]:
         except ValueError as error:
             raise p.Refused("bootstrap", f"node.env: {error}") from error
         if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name) or len(words) != 1:
-            raise p.Refused("bootstrap", f"node.env: {line[:40]}: command not found")
+            raise p.Refused("bootstrap", f"node.env: {name[:40]}: command not found")
         found[name] = words[0].partition("=")[2]
     return found
 
@@ -209,14 +207,14 @@ def _kubeconfig(text: str, ca_file: str) -> tuple[str, str, str]:
         ca_pem = base64.b64decode(packed).decode() if packed else ca_file if cluster.get("certificate-authority") else ""
         return str(cluster["server"]), ca_pem, str(user["token"])
     except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise p.Refused("kubelet", f"kubelet: unable to load bootstrap kubeconfig: {type(error).__name__}: {error}") from error
+        raise p.Refused("kubelet", f"kubelet: unable to load bootstrap kubeconfig: {type(error).__name__}") from error
 
 
 def _kubelet_config(text: str) -> dict[str, t.Any]:
     try:
         config = yaml.safe_load(text) if text else None
     except yaml.YAMLError as error:
-        raise p.Refused("kubelet", f"kubelet: failed to load kubelet config file: {' '.join(str(error).split())[:200]}") from error
+        raise p.Refused("kubelet", f"kubelet: failed to load kubelet config file: {p.yaml_fault(error)}") from error
     if not isinstance(config, dict) or config.get("kind") != "KubeletConfiguration":
         raise p.Refused("kubelet", "kubelet: failed to load kubelet config file: no KubeletConfiguration")
     if fault := p.taint_fault(config.get("registerWithTaints") or []):

@@ -77,11 +77,13 @@ def app(box: Box) -> flask.Flask:
     @flask_app.post("/clock")
     def move_clock() -> t.Any:
         body = flask.request.get_json(force=True)
-        seconds = body.get("advance") if isinstance(body, dict) else None
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-            return refuse(400, 'send {"advance": <seconds>}')
+        wanted = body if isinstance(body, dict) else {}
+        if not wanted or set(wanted) - {"advance", "speed"} or not all(_is_number(value) for value in wanted.values()):
+            return refuse(400, 'send {"advance": <seconds>} or {"speed": <factor>} or both')
         try:
-            box.world.clock.advance(seconds)
+            box.world.clock.advance(wanted.get("advance", 0))
+            if "speed" in wanted:
+                box.world.clock.run_at(wanted["speed"])
         except ValueError as error:
             return refuse(400, str(error))
         return clock()
@@ -215,3 +217,7 @@ def _key_picture(key: t.Any, now: datetime) -> dict[str, t.Any]:
 def text(moment: datetime | None) -> str | None:
     """RFC 3339 in UTC with milliseconds."""
     return None if moment is None else moment.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _is_number(value: t.Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

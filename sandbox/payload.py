@@ -13,6 +13,8 @@ import dataclasses
 import re
 import typing as t
 
+import yaml
+
 TALOS, UBUNTU = "talos", "ubuntu"
 QUALIFIED = re.compile(r"^(?:(?=.{1,253}/)[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")
 VALUE = re.compile(r"^(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$")
@@ -159,6 +161,13 @@ def taint_fault(taints: t.Any) -> str:
         if taint.get("effect") not in EFFECTS or not VALUE.match(str(taint.get("value") or "")):
             return f"invalid taint {taint.get('key')}: value {taint.get('value')!r}, effect {taint.get('effect')!r}"
     return ""
+
+
+def yaml_fault(error: yaml.YAMLError) -> str:
+    """What is wrong and where, without a word of the text itself: it may hold a key."""
+    mark = getattr(error, "problem_mark", None)
+    place = f"line {mark.line + 1}: " if mark is not None else ""
+    return f"{place}{getattr(error, 'problem', None) or 'not readable'}"
 
 
 def clean_taints(taints: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[dict[str, str], ...]:

@@ -44,7 +44,7 @@ def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode, deep: bool = False
     keys = [loader.construct_object(key, deep=True) for key, _value in node.value]  # type: ignore[no-untyped-call]
     for key in keys:
         if keys.count(key) > 1:
-            raise yaml.constructor.ConstructorError(None, None, f"mapping key {key!r} already defined", node.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, "mapping key already defined", node.start_mark)
     return {key: loader.construct_object(value, deep=True) for key, (_key, value) in zip(keys, node.value, strict=True)}  # type: ignore[no-untyped-call]
 
 
@@ -55,7 +55,7 @@ def parse(text: str) -> list[dict[str, t.Any]]:
     try:
         documents = [document for document in yaml.load_all(text, Loader=_OneOfEach) if document is not None]
     except yaml.YAMLError as error:
-        raise p.Refused("config", f"failed to parse config: yaml: {' '.join(str(error).split())[:200]}") from error
+        raise p.Refused("config", f"failed to parse config: yaml: {p.yaml_fault(error)}") from error
     except TypeError as error:  # an unhashable key
         raise p.Refused("config", f"failed to parse config: yaml: {error}") from error
     seen: set[tuple[str, str]] = set()
@@ -107,7 +107,7 @@ def against_schema(document: dict[str, t.Any]) -> None:
                 continue
             listed = ", ".join(f"{where}.{key}".lstrip(".") for key in sorted(map(str, unknown)))
             raise p.Refused("config", f"failed to parse config: unknown keys found during decoding: {listed}")
-        raise refuse(f"{where or 'document'}: {error.message[:200]}")
+        raise refuse(f"{where or kind}: should be of {error.validator} {str(error.validator_value)[:80]}")
 
 
 def _without_nulls(value: t.Any) -> t.Any:

@@ -46,7 +46,7 @@ class Hand:
     def kube(self, method: str, path: str, body: t.Any = None) -> t.Any:
         return self.box.cluster.admin().call(method, path, body)
 
-    def token(self, seconds: float = 3600, groups: str = "system:bootstrappers:nodes") -> str:
+    def token(self, seconds: float = 86400, groups: str = "system:bootstrappers:nodes") -> str:
         """A bootstrap token for one node."""
         identity, secret = f"tok{next(self._numbers):03d}", "0123456789abcdef"
         end = self.box.world.clock.seconds() + seconds
@@ -65,7 +65,7 @@ class Hand:
     def key(self, **fields: t.Any) -> str:
         """A one-use key of the tailnet."""
         settings = {
-            "seconds": 3600,
+            "seconds": 86400,
             "description": "tgp test",
             "ephemeral": True,
             "preauthorized": True,
