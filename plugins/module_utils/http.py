@@ -165,6 +165,11 @@ class Api:
                     raise
                 self.clock.sleep(pause)
 
+    def take_turn(self, bucket: str) -> None:
+        """Wait until the account's pacing lets a call of ``bucket`` go out, and book it as sent."""
+        if self._pace is not None:
+            self._pace.wait(bucket, self.clock)
+
     def stream(
         self, path: str, *, params: t.Mapping[str, t.Any] | None = None, timeout: float = 60.0
     ) -> _Lines:
@@ -174,8 +179,7 @@ class Api:
     # ---- inside
 
     def _once(self, method, path, params, json, content, data, headers, pace, ok, timeout) -> Answer:  # type: ignore[no-untyped-def]
-        if self._pace is not None:
-            self._pace.wait(pace, self.clock)
+        self.take_turn(pace)
         what = f"{method} {path}"
         options: dict[str, t.Any] = {} if timeout is None else {"timeout": timeout}
         try:
@@ -223,9 +227,7 @@ class Api:
         """Seconds to wait before another try, None = do not try again."""
         if isinstance(error, errors.Unreachable):
             pass  # never sent: a repetition cannot do harm
-        elif not repeatable:
-            return None
-        elif not isinstance(error, errors.LostAnswer) and error.status not in _TRANSIENT:
+        elif not repeatable or not isinstance(error, errors.LostAnswer) and error.status not in _TRANSIENT:
             return None
         if isinstance(error, errors.RateLimited) and error.retry_after is not None:
             return min(max(error.retry_after, 1.0), 60.0)

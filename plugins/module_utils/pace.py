@@ -76,5 +76,3 @@ def default_folder() -> str:
     """A folder of this user that does not outlive the machine's boot by design."""
     base = os.environ.get("TGP_RUNTIME_DIR") or os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     return os.path.join(base, f"tgp-pace-{os.getuid()}")
-
-

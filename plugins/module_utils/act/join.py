@@ -78,13 +78,8 @@ class _Join:
 
     def evidence(self, name: str) -> Evidence:
         """What cloud and mesh say of a machine that is not a node yet; called every few seconds for each that is missing."""
+        instance, device = self._take_facts(name)
         claim = self.claims[name]
-        instance = self._instance(claim)
-        if instance is not None:
-            self._take_instance(instance)
-        device = self._device(claim) if claim.mesh_key_id else None
-        if device is not None and not claim.mesh_device_id:
-            self._write(name, mesh_device_id=device.id, mesh_seen=self.context.clock.now())
         hopeless = self._ended.get(name, "")
         if instance is not None and instance.state in _HOPELESS:
             hopeless = f"{claim.cloud} calls the machine {instance.raw_state or instance.state.value} {instance.problem}".strip()
@@ -98,12 +93,23 @@ class _Join:
             hopeless=hopeless,
         )
 
-    def _instance(self, claim: Claim) -> Instance | None:
-        listed = self.context.instances(claim.cloud)
+    def _take_facts(self, name: str, since: datetime | None = None) -> tuple[Instance | None, Device | None]:
+        """What cloud and mesh list of a claim, noted in it. With ``since``, lists that lacked something are read again if older."""
+        claim = self.claims[name]
+        instance = self._instance(claim, since if claim.price_paid is None or not claim.ip else None)
+        if instance is not None:
+            self._take_instance(instance)
+        device = self._device(claim, None if claim.mesh_device_id else since) if claim.mesh_key_id else None
+        if device is not None and not claim.mesh_device_id:
+            self._write(name, mesh_device_id=device.id, mesh_seen=self.context.clock.now())
+        return instance, device
+
+    def _instance(self, claim: Claim, since: datetime | None) -> Instance | None:
+        listed = self.context.instances(claim.cloud, since)
         return next((one for one in listed or () if one.id == claim.instance_id), None)
 
-    def _device(self, claim: Claim) -> Device | None:
-        listed = self._devices.items()
+    def _device(self, claim: Claim, since: datetime | None) -> Device | None:
+        listed = self._devices.items(since)
         if listed is None:
             return None
         return find_device(
@@ -129,7 +135,7 @@ class _Join:
             if changes or base is not claim:
                 self._write(claim.name, base, **changes)
             pool = self.context.pool_of(claim)
-            if instance.price_hour is not None and pool is not None and price_verdict(instance.price_hour, pool.max_hourly_price) == "destroy":
+            if instance.price_hour is not None and pool is not None and price_verdict(instance.price_hour, pool.max_hourly_price) == "jump":
                 self._ended[claim.name] = f"the price jumped to ${instance.price_hour}/h, above maxHourlyPrice {pool.max_hourly_price}"
 
     def _name_of(self, instance: Instance) -> str:
@@ -163,6 +169,7 @@ class _Join:
             allow=marks.keys_of(pool),
         )
         now = self.context.clock.now()
+        self._take_facts(name, since=now)  # what came to be while nobody looked; else the next run would note it
         self._take_back(claim)
         with self._lock:
             claim = self.claims[name]

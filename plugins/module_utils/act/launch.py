@@ -130,9 +130,10 @@ class _Launch:
 
     def _try(self, offer: Offer, enrolment: Enrolment) -> Launched:
         context = self.context
-        now = context.clock.now()
         cloud = context.cloud(offer.cloud)
         payload = payload_for(context, self.claim, offer, self.pool, self.node_class, enrolment)
+        cloud.queue()
+        now = context.clock.now()
         provisioning = self.claim if self.claim.phase is Phase.PROVISIONING else advance(
             self.claim, Phase.PROVISIONING, now, f"create call to {offer.cloud}"
         )

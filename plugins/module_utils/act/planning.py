@@ -24,6 +24,7 @@ from .preflight import check_before_renting
 from .record import record
 
 _LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key")
+_BOOKKEEPING = ("update", "annotate")
 _CHANGES = ("launch", "destroy", "resume", *_LEFTOVERS)
 
 
@@ -110,11 +111,12 @@ def _leftover(action: Action) -> dict[str, str]:
 
 def _show(context: Context, decided: Plan, outlook: dict[str, t.Any]) -> None:
     say = context.task.progress
-    for line in table(decided):
+    shown = [one for one in decided.actions if one.kind not in _BOOKKEEPING]
+    for line in table(dataclasses.replace(decided, actions=tuple(shown))):
         say(f"  {line}")
     for one in decided.shortfall:
         say(f"  {one.pool}: {one.missing} of the wanted machines will not come: {one.reason} {_counts(one.rejected)}".rstrip())
-    if decided.actions:
+    if shown:
         say(
             f"  now ${outlook['cost_hour_now']}/h (${outlook['cost_day_now']}/day), "
             f"then ${outlook['cost_hour_after']}/h (${outlook['cost_day_after']}/day)"
@@ -166,8 +168,9 @@ def _chosen(task: Task, wishes: Wishes, settings: Settings) -> Wishes:
     if settings.mode != "provision":
         return wishes
     asked: list[str] = task.params["pools"]
+    numbers = task.params.get("nodes")
     known = {pool.key for pool in wishes.pools} | {pool.name for pool in wishes.pools}
-    unknown = [name for name in asked if name not in known]
+    unknown = [str(name) for name in (*asked, *(numbers if isinstance(numbers, dict) else ())) if name not in known]
     if unknown:
         raise InvalidInput(
             f"There is no pool {', '.join(unknown)} among the documents.",

@@ -13,7 +13,9 @@ import dataclasses
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from decimal import Decimal
 
+from ..clouds.capabilities import CAPABILITIES
 from ..cluster import tokens
 from ..cluster.drain import Drained, drain
 from ..cluster.nodes import delete_node, get_node
@@ -68,6 +70,7 @@ class _Teardown:
         self.context = context
         self.claim = claim
         self.drained: Drained | None = None
+        self._accepted: datetime | None = None
         if claim.deletion is None:
             raise TgpError(f"{claim.name}: asked to take down a machine that nobody decided to give back.")
         self.deletion = claim.deletion
@@ -164,7 +167,7 @@ class _Teardown:
                     left.append(instance_id)
             if not left:
                 if self.claim.gone_since is None:
-                    self._write(gone_since=self.context.clock.now())
+                    self._write(gone_since=self._end_of_bill())
                 return True
             if self.context.clock.now().timestamp() >= deadline:
                 return False
@@ -194,6 +197,7 @@ class _Teardown:
         while True:
             try:
                 context.cloud(self.claim.cloud).terminate(instance_id)
+                self._accepted = context.clock.now()
                 return
             except RateLimited as error:
                 wait = error.retry_after or pause
@@ -208,6 +212,12 @@ class _Teardown:
             except ApiError as error:
                 self._note(str(error))
                 raise
+
+    def _end_of_bill(self) -> datetime:
+        """The last time it was possibly alive (L-10); where the cloud's bill ends with the accepted call, that moment."""
+        if self._accepted is not None and not CAPABILITIES[self.claim.cloud].billed_until_gone:
+            return self._accepted
+        return self.context.clock.now()
 
     def _is_gone(self, cloud: t.Any, instance_id: str) -> bool:
         listed = self.context.instances(self.claim.cloud)
@@ -250,7 +260,7 @@ class _Teardown:
         self.context.store.remove(self.claim)
         self.context.forget(self.claim)
         self.context.progress.step(
-            self.claim.name, "gone", f"{self.deletion.reason}, cost ${line['cost']}", since=self.claim.launch_started
+            self.claim.name, "gone", f"{self.deletion.reason}, cost ${Decimal(line['cost']):.4f}", since=self.claim.launch_started
         )
         return Ended(self.claim, "gone", self.deletion.reason, self.drained)
 

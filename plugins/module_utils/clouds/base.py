@@ -34,6 +34,13 @@ class Cloud(t.Protocol):
         """One machine; None when the cloud says it does not exist (any more)."""
         ...
 
+    def queue(self) -> None:
+        """Wait until the account's pacing lets this thread send a create call; the next ``launch`` then goes out at once.
+
+        Without it ``launch`` waits itself. It exists so that a claim's clock starts when the call is sent, not when it was queued.
+        """
+        ...
+
     def launch(self, request: LaunchRequest) -> str:
         """Make one machine and return its id. One create call, never repeated inside.
 

@@ -17,6 +17,7 @@ CAPABILITIES: dict[str, Capability] = {
         user_data_limit=1_000_000,
         registration_timeout=1800,
         billing_granularity=60,
+        billed_until_gone=False,  # "until terminate"
         terminal=frozenset({"terminated"}),
         credential_env=("LAMBDA_API_KEY", "LAMBDA_LABS_API_KEY"),
     ),
@@ -27,6 +28,7 @@ CAPABILITIES: dict[str, Capability] = {
         stop=True,
         user_data_limit=1_000_000,
         registration_timeout=900,
+        billed_until_gone=False,
         terminal=frozenset({"off"}),
         credential_env=("WEBHOOK_AUTH_VALUE",),
         rented=False,

@@ -11,6 +11,7 @@ a creation time; a 404 proves absence only with the code for it (a wrong address
 from __future__ import annotations
 
 import re
+import threading
 import typing as t
 
 from .. import errors, redact
@@ -29,7 +30,7 @@ FACTS = CAPABILITIES["lambda"]
 SETTINGS = frozenset({"sshKey", "imageFamily"})  # what a class may say under this cloud
 
 _API = "/api/v1"
-LIMITS = {"": Bucket(1.0), "launch": Bucket(12.0, also="")}
+LIMITS = {"": Bucket(1.0), "launch": Bucket(12.0, also=""), "queued": Bucket(0.0)}  # queued: its turn was waited for already
 _LAUNCH_TIMEOUT = 120.0
 _GONE = "global/object-does-not-exist"
 _REFUSALS = {
@@ -56,6 +57,7 @@ class LambdaCloud:
         redact.register(key)
         self._clock = clock or SystemClock()
         self._ssh_key: str | None = None
+        self._turn = threading.local()
         self._api = Api(
             "lambda",
             url,
@@ -103,11 +105,17 @@ class LambdaCloud:
 
     # ---- writing
 
+    def queue(self) -> None:
+        self._api.take_turn("launch")
+        self._turn.taken = True
+
     def launch(self, request: LaunchRequest) -> str:
         body = self._launch_body(request)
         what = "POST instance-operations/launch"
+        bucket = "queued" if getattr(self._turn, "taken", False) else "launch"
+        self._turn.taken = False
         try:
-            answer = self._api.call("POST", f"{_API}/instance-operations/launch", json=body, pace="launch", timeout=_LAUNCH_TIMEOUT)
+            answer = self._api.call("POST", f"{_API}/instance-operations/launch", json=body, pace=bucket, timeout=_LAUNCH_TIMEOUT)
             data = self._api.expect(self._api.expect(answer.json, dict, what).get("data"), dict, what, "data")
             ids = self._api.expect(data.get("instance_ids"), list, what, "data.instance_ids")
             if not ids or not isinstance(ids[0], str) or not ids[0]:

@@ -97,6 +97,9 @@ class WebhookCloud:
         for api in self._apis.values():
             api.close()
 
+    def queue(self) -> None:
+        """Own machines have no pace."""
+
     # ---- reading
 
     def offers(self) -> list[Offer]:

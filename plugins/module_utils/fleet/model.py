@@ -57,7 +57,8 @@ class Capability:
 
     ``lanes``: lanes its machines can serve, best first. ``user_data_limit``: bytes, None = it carries none. ``tags``: own marks can be
     set at launch. ``created_time``: its list tells when a machine was made. ``registration_timeout``: seconds of L-11.
-    ``billing_granularity``: seconds; a started unit is billed whole. ``terminal``: its own words for "gone and not billed".
+    ``billing_granularity``: seconds; a started unit is billed whole. ``billed_until_gone`` False: its documentation says that the bill
+    ends with the accepted destroy call, not with the machine's last breath. ``terminal``: its own words for "gone and not billed".
     """
 
     cloud: str
@@ -69,6 +70,7 @@ class Capability:
     user_data_limit: int | None = None
     registration_timeout: int = 1200
     billing_granularity: int = 1
+    billed_until_gone: bool = True
     terminal: frozenset[str] = frozenset()
     credential_env: tuple[str, ...] = ()
     rented: bool = True
