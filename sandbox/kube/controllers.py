@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import threading
 import time
 import typing as t
@@ -26,9 +27,12 @@ if t.TYPE_CHECKING:
 
 Json = dict[str, t.Any]
 
+_log = logging.getLogger(__name__)
+
 _PERIOD = 0.2  # real seconds between two rounds when nothing changes
 _PAUSE = 0.02  # real seconds after a change, so that a burst of writes costs one round
 _QUARANTINE = 40.0  # clock seconds between the loss of a node and that of its pods
+_LOOK = 0.5  # real seconds between two looks at the nodes' signs of life
 _DOUBT = 2.0  # real seconds for which a node must stay silent as well: a jump of the clock alone kills nobody
 
 
@@ -43,6 +47,7 @@ class Controllers:
         self._silent: dict[str, float] = {}
         self._missing: dict[str, float] = {}  # nodes that pods name and that do not exist: since when
         self._tainted: dict[tuple[str, str, str], datetime] = {}  # NoExecute taints without a time: since when
+        self._next_look = 0.0
         self._seen_pods = self._seen_nodes = -1
 
     def start(self) -> None:
@@ -61,7 +66,10 @@ class Controllers:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.run_once()
+            try:
+                self.run_once()
+            except Exception:  # noqa: BLE001 - one object that confuses a controller must not end the others' work; the trace tells which
+                _log.exception("a controller failed")
             store = self._api.store
             with store.lock:
                 if self._revisions() == (self._seen_pods, self._seen_nodes):
@@ -84,7 +92,9 @@ class Controllers:
             self._collect()
         self._clean_tokens()
         self._evict_by_taint()
-        self._watch_nodes()
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _LOOK
+            self._watch_nodes()
 
     def _collect(self) -> None:
         """Pods of nodes that have been gone for the quarantine."""

@@ -16,6 +16,7 @@ from .selectors import selector_test
 from .status import Refusal, bad_request, cause, forbidden, invalid, success
 from .store import Item
 from .strategy import Strategy
+from .validate import check_selector
 
 if t.TYPE_CHECKING:
     from .api import KubeApi
@@ -83,6 +84,7 @@ class Budgets(Strategy):
 
     def check(self, old: Json | None, new: Json) -> None:
         spec = new.get("spec") or {}
+        check_selector(self.resource, new["metadata"]["name"], spec.get("selector"))
         if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
             told = "Invalid value: minAvailable and maxUnavailable cannot be both set"
             raise invalid(self.resource, new["metadata"]["name"], [cause("FieldValueInvalid", told, "spec")])

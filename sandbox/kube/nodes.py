@@ -12,6 +12,7 @@ from .objects import Call
 from .status import cause, forbidden, invalid
 from .store import Item
 from .strategy import Strategy
+from .validate import check_amounts, check_lease, check_times
 
 Json = dict[str, t.Any]
 
@@ -114,6 +115,10 @@ class Nodes(Strategy):
             spec.pop("taints", None)
 
     def check(self, old: Json | None, new: Json) -> None:
+        status = new.get("status") or {}
+        check_amounts(self.resource, status.get("capacity"), status.get("allocatable"))
+        check_times(self.resource, status.get("conditions") or [], ("lastHeartbeatTime", "lastTransitionTime"))
+        check_times(self.resource, new["spec"].get("taints") or [], ("timeAdded",))
         causes = []
         seen = set()
         for at, taint in enumerate(new["spec"].get("taints") or []):
@@ -150,6 +155,4 @@ class Leases(Strategy):
             raise forbidden(self.resource, name, "can only access node lease with the same name as the requesting node")
 
     def check(self, old: Json | None, new: Json) -> None:
-        from .validate import check_lease
-
         check_lease(self.resource, new)

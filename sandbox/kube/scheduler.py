@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import decimal
+import json
 import typing as t
 
 from .meta import timestamp
-from .nodes import ready
+from .nodes import UNSCHEDULABLE, ready
 from .objects import Call
 from .pods import FINISHED, Pods, phase, set_condition
+from .quantity import quantity
 from .selectors import requirement
 from .status import Refusal
 from .store import clone
@@ -22,23 +25,7 @@ if t.TYPE_CHECKING:
 Json = dict[str, t.Any]
 Amounts = dict[str, decimal.Decimal]
 
-_SUFFIX: dict[str, str | int] = {"m": "0.001", "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12", "P": "1e15", "E": "1e18",
-           "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}  # fmt: skip
-
-
-def quantity(value: t.Any) -> decimal.Decimal:
-    """A Kubernetes quantity ("500m", "2Gi", 4) as a number. ValueError if it is none."""
-    text = str(value)
-    for length in (2, 1):
-        if text[-length:] in _SUFFIX:
-            text, factor = text[:-length], decimal.Decimal(_SUFFIX[text[-length:]])
-            break
-    else:
-        factor = decimal.Decimal(1)
-    try:
-        return decimal.Decimal(text) * factor
-    except decimal.InvalidOperation:
-        raise ValueError(f"{value!r} is not a quantity") from None
+_NOTHING = decimal.Decimal(0)
 
 
 def _sum(parts: t.Iterable[Json]) -> Amounts:
@@ -102,22 +89,44 @@ def _term(term: Json, node: Json, labels: t.Mapping[str, str]) -> bool:
     )
 
 
-def obstacle(pod: Json, need: Amounts, node: Json, used: Amounts) -> str | None:
-    """Why the pod cannot go there, in the scheduler's words; None if it can."""
-    for taint in (node.get("spec") or {}).get("taints") or []:
-        if taint["effect"] != "PreferNoSchedule" and not tolerates(pod, taint):
-            if taint["key"] == "node.kubernetes.io/unschedulable":
-                return "node(s) were unschedulable"
-            return "node(s) had untolerated taint(s)"
-    if ready(node) != "True":
-        return "node(s) were not ready"
-    if not selects(pod, node):
-        return "node(s) didn't match Pod's node affinity/selector"
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
-    for name, amount in need.items():
-        if amount > 0 and amount > quantity(allocatable.get(name, 0)) - used.get(name, decimal.Decimal(0)):
-            return "Too many pods" if name == "pods" else f"Insufficient {name}"
-    return None
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """What the scheduler minds of a node."""
+
+    name: str
+    node: Json = dataclasses.field(compare=False)
+    labels: Json
+    taints: list[Json]
+    ready: bool
+    allocatable: Json
+
+    @classmethod
+    def of(cls, node: Json) -> Place:
+        metadata, taints = node["metadata"], (node.get("spec") or {}).get("taints") or []
+        allocatable = (node.get("status") or {}).get("allocatable") or {}
+        return cls(metadata["name"], node, metadata.get("labels") or {}, taints, ready(node) == "True", allocatable)
+
+    def obstacle(self, pod: Json, need: Amounts, free: Amounts) -> str | None:
+        """Why the pod cannot go there, in the scheduler's words; None if it can."""
+        for taint in self.taints:
+            if taint["effect"] != "PreferNoSchedule" and not tolerates(pod, taint):
+                unschedulable = taint["key"] == UNSCHEDULABLE
+                return "node(s) were unschedulable" if unschedulable else "node(s) had untolerated taint(s)"
+        if not self.ready:
+            return "node(s) were not ready"
+        if not selects(pod, self.node):
+            return "node(s) didn't match Pod's node affinity/selector"
+        for name, amount in need.items():
+            if amount > 0 and amount > free.get(name, _NOTHING):
+                return "Too many pods" if name == "pods" else f"Insufficient {name}"
+        return None
+
+
+def _likeness(pod: Json, need: Amounts) -> str:
+    """Pods of the same likeness fit the same nodes."""
+    spec = pod["spec"]
+    asked = sorted((name, str(amount)) for name, amount in need.items())
+    return json.dumps([asked, spec.get("nodeSelector"), _affinity(pod), spec.get("tolerations")], sort_keys=True)
 
 
 class Scheduler:
@@ -126,41 +135,52 @@ class Scheduler:
     def __init__(self, api: KubeApi) -> None:
         self._api = api
         self._call = Call(api.identity("system:kube-scheduler", ["system:masters"]), "kube-scheduler")
+        self._seen: tuple[int, list[Place]] = (-1, [])
 
     def run_once(self) -> int:
-        """How many pods were bound."""
+        """How many pods were bound. Nothing is done when nothing that matters changed (a heartbeat does not)."""
         store = self._api.store
         with store.lock:
-            pods = store.table(("", "pods")).select()
-            nodes = [item.obj for item in store.table(("", "nodes")).select()]
-        waiting = [
-            item.obj for item in pods
-            if not item.obj["spec"].get("nodeName") and phase(item.obj) == "Pending" and "deletionTimestamp" not in item.obj["metadata"]
-            and item.obj["spec"].get("schedulerName") == "default-scheduler" and not item.obj["spec"].get("schedulingGates")
-        ]  # fmt: skip
-        if not waiting:
+            revision = store.table(("", "pods")).revision
+            pods = [item.obj for item in store.table(("", "pods")).select()]
+            places = [Place.of(item.obj) for item in store.table(("", "nodes")).select()]
+        waiting = [pod for pod in pods if self._waits(pod)]
+        if not waiting or self._seen == (revision, places):
             return 0
-        used: dict[str, Amounts] = {}
-        for item in pods:
-            if (where := item.obj["spec"].get("nodeName")) and phase(item.obj) not in FINISHED:
-                _add(used.setdefault(where, {}), requests(item.obj))
+        self._seen = (revision, places)
+        free = {place.name: {name: quantity(value) for name, value in place.allocatable.items()} for place in places}
+        for pod in pods:
+            if (where := pod["spec"].get("nodeName")) in free and phase(pod) not in FINISHED:
+                _take(free[where], requests(pod))
         waiting.sort(key=lambda pod: (-pod["spec"].get("priority", 0), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
-        return sum(self._place(pod, nodes, used) for pod in waiting)
+        hopeless: dict[str, dict[str, int]] = {}
+        return sum(self._place(pod, places, free, hopeless) for pod in waiting)
 
-    def _place(self, pod: Json, nodes: list[Json], used: dict[str, Amounts]) -> bool:
+    @staticmethod
+    def _waits(pod: Json) -> bool:
+        spec = pod["spec"]
+        if spec.get("nodeName") or spec.get("schedulingGates") or spec.get("schedulerName") != "default-scheduler":
+            return False
+        return phase(pod) == "Pending" and "deletionTimestamp" not in pod["metadata"]
+
+    def _place(self, pod: Json, places: list[Place], free: dict[str, Amounts], hopeless: dict[str, dict[str, int]]) -> bool:
         need = requests(pod)
+        likeness = _likeness(pod, need)
+        if likeness in hopeless:  # room only shrinks while pods are placed
+            self._explain(pod, len(places), hopeless[likeness])
+            return False
         why: dict[str, int] = {}
-        best: tuple[int, str] | None = None
-        for node in nodes:
-            name = node["metadata"]["name"]
-            reason = obstacle(pod, need, node, used.get(name, {}))
+        best: tuple[decimal.Decimal, str] | None = None
+        for place in places:
+            reason = place.obstacle(pod, need, free[place.name])
             if reason is not None:
                 why[reason] = why.get(reason, 0) + 1
                 continue
-            load = (int(used.get(name, {}).get("pods", 0)), name)
-            best = load if best is None else min(best, load)
+            emptiest = (-free[place.name].get("pods", _NOTHING), place.name)
+            best = emptiest if best is None else min(best, emptiest)
         if best is None:
-            self._explain(pod, len(nodes), why)
+            hopeless[likeness] = why
+            self._explain(pod, len(places), why)
             return False
         metadata = pod["metadata"]
         strategy = self._api.strategies(self._api.registry.of("pods"))
@@ -169,7 +189,7 @@ class Scheduler:
                 strategy.bind(metadata["namespace"], metadata["name"], {"target": {"name": best[1]}}, self._call)
         except Refusal:  # deleted or bound meanwhile
             return False
-        _add(used.setdefault(best[1], {}), need)
+        _take(free[best[1]], need)
         return True
 
     def _explain(self, pod: Json, total: int, why: dict[str, int]) -> None:
@@ -198,6 +218,6 @@ class Scheduler:
                 store.put(table, item.key, new)
 
 
-def _add(total: Amounts, more: Amounts) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, decimal.Decimal(0)) + amount
+def _take(free: Amounts, amounts: Amounts) -> None:
+    for name, amount in amounts.items():
+        free[name] = free.get(name, _NOTHING) - amount

@@ -10,8 +10,11 @@ import binascii
 import re
 import typing as t
 
+from .meta import moment
+from .quantity import quantity
 from .resources import Resource
-from .status import bad_request, cause, invalid
+from .selectors import requirement
+from .status import Refusal, bad_request, cause, invalid
 
 Json = dict[str, t.Any]
 
@@ -92,6 +95,55 @@ def check_immutable(resource: Resource, old: Json | None, new: Json) -> None:
         raise invalid(resource, new["metadata"]["name"], causes)
 
 
+def _cannot(resource: Resource, why: str) -> Refusal:
+    return bad_request(f'{resource.kind} in version "v1" cannot be handled as a {resource.kind}: {why}')
+
+
+def check_times(resource: Resource, conditions: t.Iterable[Json], keys: tuple[str, ...]) -> None:
+    """Refusal 400 for a time that is none."""
+    for condition in conditions:
+        for key in keys:
+            text = condition.get(key)
+            try:
+                if text is not None and moment(text).tzinfo is None:
+                    raise ValueError("no time zone")
+            except (ValueError, AttributeError):
+                layout = "2006-01-02T15:04:05Z07:00"
+                raise _cannot(resource, f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"') from None
+
+
+def check_amounts(resource: Resource, *amounts: Json | None) -> None:
+    """Refusal 400 for a quantity that is none."""
+    for values in amounts:
+        for value in (values or {}).values():
+            try:
+                quantity(value)
+            except ValueError:
+                rule = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                raise _cannot(resource, rule) from None
+
+
+def _check_affinity(spec: Json) -> t.Iterator[Json]:
+    """Operators of node affinity that do not exist."""
+    path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(path.rpartition(".")[2]) or {}
+    for at, term in enumerate(required.get("nodeSelectorTerms") or []):
+        for number, rule in enumerate(term.get("matchExpressions") or []):
+            try:
+                requirement(rule.get("key", ""), rule.get("operator", ""), rule.get("values") or [])
+            except ValueError as error:
+                field = f"{path}.nodeSelectorTerms[{at}].matchExpressions[{number}].operator"
+                yield cause("FieldValueInvalid", f'Invalid value: "{rule.get("operator", "")}": {error}', field)
+
+
+def check_selector(resource: Resource, name: str, selector: Json | None) -> None:
+    """Refusal 422 for a LabelSelector with an operator that does not exist."""
+    for at, rule in enumerate((selector or {}).get("matchExpressions") or []):
+        if rule.get("operator") not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            told = f'Invalid value: "{rule.get("operator", "")}": not a valid selector operator'
+            raise invalid(resource, name, [cause("FieldValueInvalid", told, f"spec.selector.matchExpressions[{at}].operator")])
+
+
 def check_pod(resource: Resource, old: Json | None, new: Json) -> None:
     name = new["metadata"]["name"]
     spec = new.get("spec") or {}
@@ -102,6 +154,10 @@ def check_pod(resource: Resource, old: Json | None, new: Json) -> None:
         for field in ("name", "image"):
             if not container.get(field):
                 causes.append(cause("FieldValueRequired", "Required value", f"spec.containers[{at}].{field}"))
+    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+        amounts = container.get("resources") or {}
+        check_amounts(resource, amounts.get("limits"), amounts.get("requests"))
+    causes += _check_affinity(spec)
     if not causes and old is not None and _fixed(old["spec"]) != _fixed(spec):
         causes.append(cause("FieldValueForbidden", _POD_FORBIDDEN, "spec"))
     if causes:

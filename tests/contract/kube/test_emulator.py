@@ -159,8 +159,7 @@ def test_no_execute_taint_empties_the_node(kube: httpx.Client, clock: SimClock, 
     gpu_pod(kube, space, "goes")
     gpu_pod(kube, space, "stays", tolerations=[{"operator": "Exists"}])
     gpu_pod(kube, space, "lingers", tolerations=[{"key": "tgp.io/gone", "operator": "Exists", "tolerationSeconds": 60}])
-    for name in ("goes", "stays", "lingers"):
-        eventually(lambda name=name: where(kube, space, name))
+    eventually(lambda: all(where(kube, space, name) for name in ("goes", "stays", "lingers")))
     taints = [{"key": "tgp.io/gone", "effect": "NoExecute"}]
     ok(kube.patch("/api/v1/nodes/gpu-1", json={"spec": {"taints": taints}}, headers=probes.MERGE))
 
