@@ -1,0 +1,332 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A sandbox in a process of its own, and the playbooks run against it exactly as a user runs them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+from decimal import Decimal
+from pathlib import Path
+
+import httpx
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+DEMO = ROOT / "examples" / "demo"
+_PATIENCE = 120.0  # real seconds after which a playbook run counts as hanging
+_RECAP = re.compile(r"^localhost\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)\s+skipped=(\d+)", re.MULTILINE)
+LOCK_WRITES = re.compile(r"^(PUT|PATCH|POST) /apis/coordination\.k8s\.io/v1/namespaces/tgp-system/leases")
+LOOKS = re.compile(r"^POST /apis/authorization\.k8s\.io/")
+
+Documents = t.Sequence[t.Mapping[str, t.Any]] | Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """How a command ended, with what it printed. ``seconds`` are real ones."""
+
+    rc: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """Everything it printed."""
+        return self.out + self.err
+
+    @property
+    def words(self) -> str:
+        """Everything it printed with line breaks and runs of blanks as one blank, so that wrapped sentences can be found."""
+        return " ".join(self.text.replace("\\n", " ").split())
+
+    def count(self, what: str) -> int:
+        """``ok``, ``changed``, ``failed`` or ``skipped`` of the recap."""
+        found = _RECAP.search(self.out)
+        if found is None:
+            raise AssertionError(f"no recap:\n{self.text}")
+        return int(found.group({"ok": 1, "changed": 2, "failed": 4, "skipped": 5}[what]))
+
+    def succeeded(self) -> Result:
+        assert self.rc == 0, self.text
+        return self
+
+    def failed(self) -> Result:
+        assert self.rc != 0, self.text
+        return self
+
+
+class Sandbox:
+    """A running ``python -m sandbox up`` and the environment that points everything at it."""
+
+    def __init__(self, folder: Path, *, speed: float = 60, scenario: str | Path = "default", seed: int = 0) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.speed = folder, speed
+        env_file = folder / "env"
+        log = (folder / "sandbox.log").open("w")
+        arguments = ["--speed", str(speed), "--scenario", str(scenario), "--seed", str(seed), "--state-dir", str(folder / "state")]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "sandbox", "up", "--env-file", str(env_file), *arguments], cwd=ROOT, stdout=log, stderr=log
+        )
+        log.close()
+        end = time.monotonic() + 60
+        while not env_file.exists():
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.close()
+                raise AssertionError(f"the sandbox did not start:\n{(folder / 'sandbox.log').read_text()}")
+            time.sleep(0.02)
+        pairs = (line.partition("=") for line in env_file.read_text().splitlines() if line)
+        self.variables = {name: value.strip("'") for name, _sep, value in pairs}
+        self.env = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "TGP_", "TS_", "TAILSCALE_"))},
+            **self.variables,
+            "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
+            "ANSIBLE_LOCALHOST_WARNING": "False",
+            "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_LOG_PATH": str(folder / "ansible.log"),
+        }
+        self.state = Path(self.variables["TGP_STATE_DIR"])
+        self._control = httpx.Client(base_url=self.variables["SANDBOX_URL"], timeout=30)
+        config = yaml.safe_load(Path(self.variables["KUBECONFIG"]).read_text())
+        self.kube = httpx.Client(
+            base_url=config["clusters"][0]["cluster"]["server"],
+            headers={"authorization": f"Bearer {config['users'][0]['user']['token']}"},
+            verify=False,  # noqa: S501
+            timeout=30,
+        )
+
+    def close(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    # ---- the truth
+
+    def world(self) -> dict[str, t.Any]:
+        return t.cast("dict[str, t.Any]", self._control.get("/world").raise_for_status().json())
+
+    def totals(self) -> dict[str, t.Any]:
+        return t.cast("dict[str, t.Any]", self.world()["totals"])
+
+    def living(self) -> list[dict[str, t.Any]]:
+        """The machines that are billed now."""
+        return [one for one in self.world()["machines"] if one["ended"] is None]
+
+    def writes(self) -> list[str]:
+        """Every write that a client sent, as "service METHOD path". The run lock's own writes are left out: a run that changes nothing
+        still takes the lock and gives it back."""
+        lines = [(one["service"], one["what"]) for one in self.world()["writes"]]
+        return [f"{service} {what}" for service, what in lines if not LOCK_WRITES.match(what) and not LOOKS.match(what)]
+
+    def calls(self) -> int:
+        """How many calls all services got."""
+        return sum(self.world()["calls"].values())
+
+    def left(self) -> dict[str, int]:
+        """What of ours exists anywhere: all zero when everything was given back."""
+        totals = self.totals()
+        claims, tokens = self.claims(), self.tokens()
+        nodes = [name for name in self.nodes() if name.startswith("tgp-")]
+        left = {"instances": totals["instances"], "devices": totals["devices"], "keys": totals["keys"]}
+        return {**left, "nodes": len(nodes), "claims": len(claims), "tokens": len(tokens)}
+
+    # ---- levers
+
+    def advance(self, seconds: float) -> None:
+        self._control.post("/clock", json={"advance": seconds}).raise_for_status()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let that much of the world's time pass as it is lived, at the sandbox's speed."""
+        time.sleep(seconds / self.speed)
+
+    def faults(self, *rules: t.Mapping[str, t.Any]) -> None:
+        self._control.post("/faults", json=list(rules)).raise_for_status()
+
+    def hits(self) -> int:
+        """How often a rule has struck."""
+        return sum(one["hits"] for one in self._control.get("/faults").raise_for_status().json()["faults"])
+
+    def clear_faults(self) -> None:
+        self._control.delete("/faults").raise_for_status()
+
+    def behave(self, *rules: t.Mapping[str, t.Any]) -> None:
+        self._control.post("/behaviours", json=list(rules)).raise_for_status()
+
+    # ---- Kubernetes, as its administrator
+
+    def get(self, path: str) -> dict[str, t.Any]:
+        return t.cast("dict[str, t.Any]", self.kube.get(path).raise_for_status().json())
+
+    def nodes(self) -> dict[str, dict[str, t.Any]]:
+        return {one["metadata"]["name"]: one for one in self.get("/api/v1/nodes")["items"]}
+
+    def annotate(self, node: str, annotations: t.Mapping[str, str | None]) -> None:
+        self.kube.patch(
+            f"/api/v1/nodes/{node}",
+            content=json.dumps({"metadata": {"annotations": annotations}}),
+            headers={"content-type": "application/merge-patch+json"},
+        ).raise_for_status()
+
+    def run_job(self, node: str, name: str = "training-job") -> None:
+        """A pod on a node that has one of its GPUs; returns when it runs."""
+        resources = {"limits": {"nvidia.com/gpu": "1"}}
+        container = {"name": "train", "image": "registry.example/train:1", "resources": resources}
+        spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [container]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+        self.kube.post("/api/v1/namespaces/default/pods", json=pod).raise_for_status()
+        self.until(lambda: self.get(f"/api/v1/namespaces/default/pods/{name}")["status"].get("phase") == "Running", f"{name} runs")
+
+    def end_job(self, name: str = "training-job") -> None:
+        path = f"/api/v1/namespaces/default/pods/{name}"
+        self.kube.delete(path).raise_for_status()
+        self.until(lambda: self.kube.get(path).status_code == 404, f"{name} is gone")
+
+    def configmaps(self) -> list[dict[str, t.Any]]:
+        return t.cast("list[dict[str, t.Any]]", self.get("/api/v1/namespaces/tgp-system/configmaps")["items"])
+
+    def claims(self) -> dict[str, dict[str, t.Any]]:
+        """Claims by name, as recorded."""
+        found = [one for one in self.configmaps() if one["metadata"].get("labels", {}).get("tgp.io/claim") == "true"]
+        records = [json.loads(one["data"]["claim.json"]) for one in found]
+        return {one["name"]: one for one in records}
+
+    def ledger(self) -> list[dict[str, t.Any]]:
+        """All closing lines."""
+        found = [one for one in self.configmaps() if one["metadata"].get("labels", {}).get("tgp.io/ledger") == "true"]
+        return [json.loads(text) for one in found for text in (one.get("data") or {}).values()]
+
+    def tokens(self) -> list[str]:
+        """Names of the bootstrap tokens that exist."""
+        secrets = self.get("/api/v1/namespaces/kube-system/secrets")["items"]
+        return [one["metadata"]["name"] for one in secrets if one.get("type") == "bootstrap.kubernetes.io/token"]
+
+    def until(self, what: t.Callable[[], bool], words: str, seconds: float = 20.0) -> None:
+        """Wait, in real seconds, for something that the world does by itself."""
+        end = time.monotonic() + seconds
+        while not what():
+            assert time.monotonic() < end, f"did not happen in {seconds} s: {words}"
+            time.sleep(0.05)
+
+    # ---- commands
+
+    def command(self, *command: str, env: t.Mapping[str, str | None] | None = None) -> Result:
+        """Run it to its end. A variable that is None is taken out of the environment."""
+        run = self.begin(*command, env=env)
+        try:
+            return run.finish(_PATIENCE)
+        finally:
+            run.kill()
+
+    def begin(self, *command: str, env: t.Mapping[str, str | None] | None = None) -> Run:
+        merged: dict[str, str | None] = {**self.env, **(env or {})}
+        return Run(command, {name: value for name, value in merged.items() if value is not None})
+
+    def arguments(
+        self,
+        name: str,
+        *arguments: str,
+        documents: Documents | None = DEMO,
+        extra_vars: t.Mapping[str, t.Any] | None = None,
+        check: bool = False,
+    ) -> list[str]:
+        """The command line of a playbook run."""
+        variables = dict(extra_vars or {})
+        if documents is not None:
+            variables["documents"] = str(documents if isinstance(documents, Path) else self._file_of(documents))
+        given = ["-e", json.dumps(variables)] if variables else []
+        return ["ansible-playbook", f"playbooks/{name}.yml", *given, *(["--check", "--diff"] if check else []), *arguments]
+
+    def _file_of(self, documents: t.Sequence[t.Mapping[str, t.Any]]) -> Path:
+        """A file with these documents; as variables, Ansible would take the template in them for one of its own."""
+        file = self.folder / "documents.yml"
+        file.write_text(yaml.safe_dump_all([dict(one) for one in documents]))
+        return file
+
+    def playbook(self, name: str, *arguments: str, env: t.Mapping[str, str | None] | None = None, **more: t.Any) -> Result:
+        """Run a playbook; see :meth:`arguments`."""
+        return self.command(*self.arguments(name, *arguments, **more), env=env)
+
+
+class Run:
+    """A command at work."""
+
+    def __init__(self, command: t.Sequence[str], environment: dict[str, str]) -> None:
+        self.command = command
+        self._started = time.monotonic()
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    @property
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def finish(self, seconds: float = _PATIENCE) -> Result:
+        try:
+            out, err = self.process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            out, err = self.process.communicate()
+            raise AssertionError(f"{' '.join(self.command)} did not end in {seconds} s:\n{out}{err}") from None
+        return Result(self.process.returncode, out, err, time.monotonic() - self._started)
+
+    def kill(self) -> None:
+        """``kill -9`` for the process and all that it started (Ansible's workers are in sessions of their own)."""
+        if self.process.poll() is not None:
+            return
+        for pid in [*descendants(self.process.pid), self.process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def kill_parent(self) -> list[int]:
+        """``kill -9`` for the main process only; returns the workers that it leaves behind."""
+        workers = descendants(self.process.pid)
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        return workers
+
+
+def descendants(pid: int) -> list[int]:
+    """Children, their children and so on, deepest last."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found += [child, *descendants(child)]
+    return found
+
+
+def bill(lines: t.Iterable[t.Mapping[str, t.Any]]) -> Decimal:
+    return sum((Decimal(str(one["cost"])) for one in lines), Decimal(0))
+
+
+def demo_documents() -> list[dict[str, t.Any]]:
+    """The demo's documents as data, for tests that alter them. The template is named by its full path."""
+    found: list[dict[str, t.Any]] = []
+    for path in sorted(DEMO.glob("*.yml")):
+        found += [one for one in yaml.safe_load_all(path.read_text()) if one]
+    for one in found:
+        if one["kind"] == "GPUNodeClass":
+            talos = one["spec"]["talosConfig"]
+            talos["machineConfigTemplateFile"] = str((DEMO / talos["machineConfigTemplateFile"]).resolve())
+    return found
+
+
+def by_name(documents: t.Iterable[dict[str, t.Any]], kind: str, name: str) -> dict[str, t.Any]:
+    return next(one for one in documents if one["kind"] == kind and one["metadata"]["name"] == name)
