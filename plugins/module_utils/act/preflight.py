@@ -1,10 +1,11 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What must be right before anything is rented: templates, the cluster's facts, and the mesh's willingness."""
+"""What must be right before anything is rented: templates, the cluster's facts, rights in it, and the mesh's willingness."""
 
 from __future__ import annotations
 
+from ..cluster.rights import Right, missing_rights
 from ..errors import InvalidInput, TgpError
 from ..fleet.model import NodeClass
 from ..observe.cluster_facts import cluster_facts
@@ -12,6 +13,19 @@ from ..observe.context import Context
 from ..observe.templates import template_of
 from ..talos.validate import template_problems
 from .payload import needs_payload
+
+RIGHTS = (
+    *(Right(verb, "nodes") for verb in ("get", "list", "watch", "patch", "delete")),
+    *(Right(verb, "pods") for verb in ("get", "list", "delete")),
+    Right("create", "pods/eviction"),
+    Right("list", "poddisruptionbudgets", group="policy"),
+    Right("list", "volumeattachments", group="storage.k8s.io"),
+    Right("list", "certificatesigningrequests", group="certificates.k8s.io"),
+    *(Right(verb, "leases", "coordination.k8s.io", "tgp-system") for verb in ("get", "create", "update")),
+    *(Right(verb, "secrets", namespace="kube-system") for verb in ("create", "delete")),
+)
+"""What a whole cycle of renting and giving back does in the cluster, whatever store the claims are in."""
+CLAIM_RIGHTS = tuple(Right(verb, "configmaps", namespace="tgp-system") for verb in ("get", "list", "create", "update", "patch", "delete"))
 
 
 def check_before_renting(context: Context) -> None:
@@ -27,7 +41,19 @@ def check_before_renting(context: Context) -> None:
             problems.append(str(error))
     if problems:
         raise InvalidInput("Nothing was rented, because a machine could not join:", problems=problems)
+    if classes and not context.task.check_mode:  # who only rehearses needs no right to change anything
+        check_rights(context)
     check_mesh(context, classes)
+
+
+def check_rights(context: Context) -> str:
+    """Ask the API server for every right that giving a machine back will need, too; returns what was proven."""
+    own_store = context.task.params.get("claim_store") == "directory"
+    needed = RIGHTS if own_store else (*RIGHTS, *CLAIM_RIGHTS)
+    missing = missing_rights(context.kube, needed)
+    if missing:
+        raise InvalidInput("Rights are missing in the cluster:", problems=missing)
+    return f"all {len(needed)} there"
 
 
 def check_mesh(context: Context, classes: list[NodeClass]) -> str:

@@ -10,36 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..clock import SystemClock
 from ..clouds.registry import CLIENTS
-from ..cluster.rights import Right, missing_rights
 from ..errors import InvalidInput, TgpError
 from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
 from ..observe.open import open_context
 from ..table import render
 from ..task import Task
-from .preflight import check_mesh, template_faults
+from .preflight import check_mesh, check_rights, template_faults
 
 _MAX_SKEW = 120.0
 _COLUMNS = {"mark": "", "what": "check", "message": "finding"}
-
-RIGHTS = (
-    Right("list", "nodes"),
-    Right("watch", "nodes"),
-    Right("patch", "nodes"),
-    Right("delete", "nodes"),
-    Right("list", "pods"),
-    Right("delete", "pods"),
-    Right("create", "pods/eviction"),
-    Right("list", "volumeattachments", group="storage.k8s.io"),
-    Right("list", "certificatesigningrequests", group="certificates.k8s.io"),
-    Right("create", "configmaps", namespace="tgp-system"),
-    Right("update", "configmaps", namespace="tgp-system"),
-    Right("delete", "configmaps", namespace="tgp-system"),
-    Right("create", "leases", group="coordination.k8s.io", namespace="tgp-system"),
-    Right("update", "leases", group="coordination.k8s.io", namespace="tgp-system"),
-    Right("create", "secrets", namespace="kube-system"),
-    Right("delete", "secrets", namespace="kube-system"),
-)
 
 
 def validate(task: Task) -> dict[str, t.Any]:
@@ -66,7 +46,7 @@ def _checks(context: Context) -> list[dict[str, t.Any]]:
     tasks: list[tuple[str, t.Callable[[], str]]] = [
         ("documents", lambda: f"{len(classes)} classes, {len(context.wishes.pools)} pools"),
         ("cluster", lambda: f"{context.kube.source}, id {context.cluster_id}, version {context.kube.get('/version')['gitVersion']}"),
-        ("rights", lambda: _rights(context)),
+        ("rights", lambda: check_rights(context)),
         ("clock", lambda: _clock(context)),
         ("Talos secrets", lambda: f"endpoint {cluster_facts(context).endpoint}, kubelet {cluster_facts(context).kubernetes_version}"),
         ("mesh", lambda: check_mesh(context, classes)),
@@ -82,13 +62,6 @@ def _one(what: str, check: t.Callable[[], str]) -> dict[str, t.Any]:
         return {"what": what, "ok": True, "message": check()}
     except TgpError as error:
         return {"what": what, "ok": False, "message": str(error)}
-
-
-def _rights(context: Context) -> str:
-    missing = missing_rights(context.kube, RIGHTS)
-    if missing:
-        raise InvalidInput("Rights are missing in the cluster:", problems=missing)
-    return f"all {len(RIGHTS)} there"
 
 
 def _clock(context: Context) -> str:

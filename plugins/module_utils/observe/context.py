@@ -179,13 +179,13 @@ class Context:
         found: Node | None = get_node(self.kube, node)
         return None if found is None else bool(found.ready)
 
-    def instances(self, cloud: str) -> tuple[Instance, ...] | None:
-        """A list of a cloud's machines not older than a few seconds; None when it could not be read."""
+    def instances(self, cloud: str, since: datetime | None = None) -> tuple[Instance, ...] | None:
+        """A list of a cloud's machines not older than a few seconds, nor than ``since``; None when it could not be read."""
         with self._opening:
             if cloud not in self._feeds:
                 self._feeds[cloud] = Feed(self.cloud(cloud).instances, self.clock)
             feed = self._feeds[cloud]
-        return feed.items()
+        return feed.items(since)
 
     def mesh(self) -> Mesh | None:
         """The connected mesh, None when no class uses one and none was configured."""

@@ -99,7 +99,7 @@ def _node_groups(values: list[Document], documents: list[Document]) -> tuple[tup
     machines: list[Machine] = []
     for _source, value in values:
         machines.extend(groups_from_values(value))
-    if not machines and _asks_for_groups(documents):
+    if not machines and _asks_for_groups(documents) and any(name.endswith("_GPU_COUNT") for name in os.environ):
         found, warnings = groups_from_environment(os.environ)
         return tuple(found), list(warnings)
     return tuple(machines), []

@@ -30,11 +30,12 @@ class Feed(t.Generic[_T]):
         self._asked: datetime | None = None
         self.problem = ""
 
-    def items(self) -> tuple[_T, ...] | None:
-        """The newest list there is; None when no read ever succeeded."""
+    def items(self, since: datetime | None = None) -> tuple[_T, ...] | None:
+        """The newest list there is, asked for not before ``since``; None when no read ever succeeded."""
         with self._lock:
             now = self._clock.now()
-            if self._asked is None or (now - self._asked).total_seconds() >= self._max_age:
+            old = self._asked is None or (now - self._asked).total_seconds() >= self._max_age
+            if old or self._asked is None or (since is not None and self._asked < since):
                 self._asked = now
                 try:
                     self._items = tuple(self._read())
