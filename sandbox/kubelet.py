@@ -149,14 +149,14 @@ def patch_status(client: Client, node: str, status: dict[str, t.Any]) -> None:
     client.call("PATCH", f"/api/v1/nodes/{node}/status", {"status": status}, kind=MERGE)
 
 
-def renew_lease(client: Client, node: str, uid: str, now: datetime) -> None:
-    """The heartbeat."""
+def renew_lease(client: Client, node: str, uid: str, now: datetime, *, create: bool = False) -> None:
+    """The heartbeat; ``create`` for the first. KubeError 404 when somebody has deleted Node and lease."""
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     moment = now.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     try:
         client.call("PATCH", f"{path}/{node}", {"spec": {"renewTime": moment}}, kind=MERGE)
     except KubeError as error:
-        if error.status != 404:
+        if error.status != 404 or not create:
             raise
         owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
         spec = {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": moment}

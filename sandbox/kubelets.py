@@ -85,7 +85,7 @@ class Kubelets:
             old = self._nodes.get(name)
             self._nodes[name] = Node(name, uid, address, since=old.since + 1 if old else 0)
             pods = list(self._pods.values())
-        self._do(lambda: kubelet.renew_lease(self._cluster.admin(), name, uid, self._world.clock.now()))
+        self._do(lambda: kubelet.renew_lease(self._cluster.admin(), name, uid, self._world.clock.now(), create=True))
         for pod in pods:
             self._look(pod)
 

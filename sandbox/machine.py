@@ -12,8 +12,9 @@ from .behaviour import Behaviour, Behaviours
 from .clock import ClockClosed
 from .cluster import Cluster
 from .kubelets import Kubelets
+from .life import Over
 from .payload import Intent
-from .story import Over, Story
+from .story import Story
 from .tailnet import Tailnet
 from .world import Machine, World
 

@@ -16,35 +16,16 @@ import math
 import typing as t
 
 from . import kubelet, payload
-from .behaviour import ENDINGS
 from .cluster import Client, Cluster, KubeError
+from .life import Life, Over
 from .payload import Intent, Mesh, Refused
 from .tailnet import HEADSCALE, JoinRefused
-from .world import Machine
 
-if t.TYPE_CHECKING:
-    from .machine import Machines
-
-_DEAD = frozenset({"terminating", "terminated", "preempted", "stopping", "off"})
 _KNOWN_LOGIN = ("https://controlplane.tailscale.com", "https://login.tailscale.com")
 
 
-class Over(Exception):
-    """The machine is gone; its story ends here."""
-
-
-class Story:
+class Story(Life):
     """One power-on."""
-
-    def __init__(self, machines: Machines, machine: Machine) -> None:
-        self._all, self._machine, self._world = machines, machine, machines.world
-        self._boots = machine.boots
-        self._parts = machines.behaviours.of(machine)
-        self._factor = self._parts["slow"].factor if "slow" in self._parts else 1.0
-        self._system = machine.details.get("system") or (payload.TALOS if machine.cloud == "webhook" else payload.UBUNTU)
-        started = self._due = self._world.clock.seconds()
-        endings = [(started + part.seconds, kind) for kind, part in self._parts.items() if kind in ENDINGS]
-        self._doom, self._ending = min(endings, default=(math.inf, ""))
 
     def tell(self) -> None:
         """From power-on to a working node, or to where it stops."""
@@ -272,42 +253,6 @@ class Story:
             kubelet.offer_gpus(client, intent.node_name, gpus)
             self._note("gpu", f"{kubelet.GPU}: {gpus}")
         self._note("done", "")
-
-    # ---- time and words
-
-    def _seconds(self, step: str) -> float:
-        own = self._machine.offer.details.get("timings") or {}
-        return float(own.get(step, self._all.timings.get(step, 0.0)))
-
-    def _lives(self) -> bool:
-        machine = self._machine
-        struck = machine.details.get("struck") == self._boots
-        return machine.boots == self._boots and machine.state not in _DEAD and not struck
-
-    def _pause(self, seconds: float, *, stretched: bool = True) -> None:
-        """Let time pass; :class:`Over` when the machine ends meanwhile.
-
-        Steps follow each other by plan: what a thread of this process comes late, it does not hand on to the next step.
-        """
-        clock = self._world.clock
-        self._due += seconds * (self._factor if stretched else 1.0)
-        until = min(self._due, self._doom)
-        if clock.pause(max(0.0, until - clock.seconds()), lambda: not self._lives()):
-            raise Over
-        if self._doom <= self._due:
-            self._all.strike(self._machine, self._ending)
-            raise Over
-
-    def _note(self, step: str, text: str, *, failed: bool = False) -> None:
-        with self._world.lock:
-            machine = self._machine
-            if machine.boots != self._boots:
-                raise Over
-            machine.steps.append((self._world.clock.now(), step, f"failed: {text}" if failed else text))
-            if failed:
-                machine.console += [f"fail {step}: {text}"]
-            else:
-                machine.console += [f"tgp-step {step}", *([text] if text else [])]
 
 
 def _within(address: str, subnets: t.Sequence[str]) -> bool:

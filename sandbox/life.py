@@ -1,0 +1,70 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One power-on of a machine: its time, its console, and what cuts it short."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+
+from . import payload
+from .behaviour import ENDINGS
+from .world import Machine
+
+if t.TYPE_CHECKING:
+    from .machine import Machines
+
+_DEAD = frozenset({"terminating", "terminated", "preempted", "stopping", "off"})
+
+
+class Over(Exception):
+    """The machine is gone; its story ends here."""
+
+
+class Life:
+    """What every step of a story needs: how long it takes for this machine, and words for its log."""
+
+    def __init__(self, machines: Machines, machine: Machine) -> None:
+        self._all, self._machine, self._world = machines, machine, machines.world
+        self._boots = machine.boots
+        self._parts = machines.behaviours.of(machine)
+        self._factor = self._parts["slow"].factor if "slow" in self._parts else 1.0
+        self._system = machine.details.get("system") or (payload.TALOS if machine.cloud == "webhook" else payload.UBUNTU)
+        started = self._due = self._world.clock.seconds()
+        endings = [(started + part.seconds, kind) for kind, part in self._parts.items() if kind in ENDINGS]
+        self._doom, self._ending = min(endings, default=(math.inf, ""))
+
+    def _seconds(self, step: str) -> float:
+        own = self._machine.offer.details.get("timings") or {}
+        return float(own.get(step, self._all.timings.get(step, 0.0)))
+
+    def _lives(self) -> bool:
+        machine = self._machine
+        struck = machine.details.get("struck") == self._boots
+        return machine.boots == self._boots and machine.state not in _DEAD and not struck
+
+    def _pause(self, seconds: float, *, stretched: bool = True) -> None:
+        """Let time pass; :class:`Over` when the machine ends meanwhile.
+
+        Steps follow each other by plan: what a thread of this process comes late, it does not hand on to the next step.
+        """
+        clock = self._world.clock
+        self._due += seconds * (self._factor if stretched else 1.0)
+        until = min(self._due, self._doom)
+        if clock.pause(max(0.0, until - clock.seconds()), lambda: not self._lives()):
+            raise Over
+        if self._doom <= self._due:
+            self._all.strike(self._machine, self._ending)
+            raise Over
+
+    def _note(self, step: str, text: str, *, failed: bool = False) -> None:
+        with self._world.lock:
+            machine = self._machine
+            if machine.boots != self._boots:
+                raise Over
+            machine.steps.append((self._world.clock.now(), step, f"failed: {text}" if failed else text))
+            if failed:
+                machine.console += [f"fail {step}: {text}"]
+            else:
+                machine.console += [f"tgp-step {step}", *([text] if text else [])]
