@@ -81,6 +81,7 @@ class Namespaces(Strategy):
 
     def on_delete(self, obj: Json) -> None:
         obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
+        obj["metadata"].pop("deletionGracePeriodSeconds", None)  # the real server sets none
 
     def may_vanish(self, obj: Json) -> bool:
         """Only when nothing is left in it; the kinds are asked one by one, which is cheap."""

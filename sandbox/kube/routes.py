@@ -151,6 +151,9 @@ class Routes:
         initial: list[Item] = []
         after = int(text or 0)
         mark = request.flag("sendInitialEvents")
+        if mark and request.query.get("resourceVersionMatch") != "NotOlderThan":
+            told = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            raise bad_option("ListOptions", "resourceVersionMatch", "FieldValueForbidden", told)
         if mark or text in ("", "0"):
             after, initial = self._select(resource, namespace, request)
         prefix = f"{namespace}/" if resource.namespaced and namespace else ""
@@ -167,7 +170,7 @@ class Routes:
             self.api.store, resource, after, wanted, rendered, seconds=self.api.seconds, speed=self.api.speed, timeout=timeout,
             bookmarks=request.flag("allowWatchBookmarks"), initial=initial, mark_initial=mark, lost=request.lost,
         )  # fmt: skip
-        return Answer(200, stream, "application/json;stream=watch")
+        return Answer(200, stream)
 
     def _delete_all(self, found: Target, request: Request, identity: Identity) -> Answer:
         resource = found.resource

@@ -114,6 +114,9 @@ _SHOWN: dict[str, tuple[tuple[str, ...], int, Row]] = {
 }  # fmt: skip
 
 
+_TYPES = {"Allowed Disruptions": "integer"}
+
+
 def _by_path(obj: Json, path: str) -> t.Any:
     value: t.Any = obj
     for part in path.lstrip(".").replace("\\.", "\0").split("."):
@@ -147,7 +150,13 @@ def table(resource: Resource, items: t.Sequence[Item], now: datetime, include: s
     """A meta.k8s.io/v1 Table; columns beyond the normal ones have priority 1 (``-o wide``)."""
     names, normal, row = _layout(resource)
     definitions = [
-        {"name": name, "type": "string", "format": "name" if name == "Name" else "", "description": "", "priority": int(at >= normal)}
+        {
+            "name": name,
+            "type": _TYPES.get(name, "string"),
+            "format": "name" if name == "Name" else "",
+            "description": "",
+            "priority": int(at >= normal),
+        }
         for at, name in enumerate(names)
     ]
     rows: list[Json] = []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 import time
 import typing as t
@@ -125,6 +126,10 @@ def settled(kube: httpx.Client, budget: str, healthy: int) -> Json:
 def evict(kube: httpx.Client, space: str, name: str, **options: t.Any) -> httpx.Response:
     body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": space}}
     return kube.post(pods(space, name) + "/eviction", json={**body, "deleteOptions": options} if options else body)
+
+
+def ssl_context(ca_pem: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=ca_pem)
 
 
 def gone(kube: httpx.Client, path: str) -> bool:
