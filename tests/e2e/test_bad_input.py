@@ -166,15 +166,15 @@ def test_wrong_wishes(sandbox: Sandbox, variables: dict[str, t.Any], sentences: 
     [
         ({"LAMBDA_API_KEY": WRONG}, ("lambda", "LAMBDA_API_KEY")),
         ({"LAMBDA_API_KEY": None}, ("lambda", "LAMBDA_API_KEY")),
-        ({"TS_OAUTH_CLIENT_SECRET": "tskey-client-" + WRONG}, ("TS_OAUTH_CLIENT",)),
+        ({"TS_OAUTH_CLIENT_SECRET": "tskey-client-" + WRONG}, ("tailscale", "The service does not accept OAuth client")),
         ({"TS_OAUTH_CLIENT_SECRET": None}, ("tailscale_oauth_client_secret", "TS_OAUTH_CLIENT_SECRET")),
         ({"TS_OAUTH_CLIENT_SECRET": None, "TS_OAUTH_CLIENT_ID": None}, ("There is no credential for the tailnet", "TS_OAUTH_CLIENT_ID")),
         (
             {"TS_OAUTH_CLIENT_SECRET": None, "TS_OAUTH_CLIENT_ID": None, "TAILSCALE_API_KEY": "tskey-api-" + WRONG},
-            ("TAILSCALE_API_KEY",),
+            ("tailscale", "The service does not accept the API token"),
         ),
         ({"TGP_TALOS_SECRETS": None}, ("talos_secrets", "TGP_TALOS_SECRETS")),
-        ({"TGP_TALOS_SECRETS": "/nowhere/secrets.yaml"}, ("/nowhere/secrets.yaml",)),
+        ({"TGP_TALOS_SECRETS": "/nowhere/secrets.yaml"}, ("talos_secrets (TGP_TALOS_SECRETS)", "cannot be read")),
         ({"KUBECONFIG": "/nowhere/config"}, ("/nowhere/config",)),
     ],
     ids=[

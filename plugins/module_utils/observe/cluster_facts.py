@@ -38,7 +38,10 @@ def _read(context: Context) -> ClusterFacts:
             "The cluster's Talos secrets are not given, so no machine configuration can be made.",
             remedy="Set talos_secrets (or TGP_TALOS_SECRETS) to a secrets bundle of `talosctl gen secrets`, or to an existing worker.yaml.",
         )
-    secrets = read(source)
+    try:
+        secrets = read(source)
+    except InvalidInput as error:  # the path stands in an option that counts as secret, so it cannot be told
+        raise InvalidInput(f"talos_secrets (TGP_TALOS_SECRETS): {error}") from error
     endpoint = params.get("control_plane_endpoint") or secrets.endpoint
     if not endpoint:
         raise InvalidInput(
