@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import http
 import io
 import json
@@ -12,9 +13,10 @@ import os
 import random
 import typing as t
 import urllib.parse
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import yaml
+from cryptography import x509
 
 from . import pki
 from .auth import Authenticator, Identity, rules_of
@@ -106,10 +108,6 @@ class KubeApi:
 
     def kubelet_certificate(self, node: str) -> tuple[str, str]:
         """(key PEM, client certificate PEM) of a kubelet, without the bootstrap: for tests that need nothing but the identity."""
-        from datetime import timedelta
-
-        from cryptography import x509
-
         key, request = pki.new_request(f"system:node:{node}", ["system:nodes"])
         usages = ["digital signature", "client auth"]
         parsed = x509.load_pem_x509_csr(request.encode())
@@ -117,8 +115,6 @@ class KubeApi:
 
     def write_kubeconfig(self, path: str, server: str, token: str | None = None) -> None:
         """A kubeconfig (mode 0600) with the authority inside, for the admin token or another one."""
-        import base64
-
         cluster = {"server": server, "certificate-authority-data": base64.b64encode(self.authority.pem.encode()).decode()}
         document = {
             "apiVersion": "v1",
@@ -157,8 +153,6 @@ class KubeApi:
     ) -> tuple[int, t.Any]:  # fmt: skip
         """One call in process, through authentication and all: (status, decoded answer). As admin unless ``token`` or a kubelet's
         ``certificate`` (PEM) is given. Not for watches."""
-        import base64
-
         path, _mark, query = path.partition("?")
         text = b"" if body is None else encode(body)
         environ: dict[str, t.Any] = {
