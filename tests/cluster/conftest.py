@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import shutil
 import typing as t
 
 import pytest
@@ -22,7 +23,7 @@ from .plane import Plane
 
 def built(name: str, request: pytest.FixtureRequest) -> pathlib.Path:
     """The binary of a Go program, built now if need be. Skips the test if that cannot be done here."""
-    if not programs.binary(name).exists():
+    if not programs.binary(name).exists() and shutil.which("go"):
         reporter = request.config.pluginmanager.get_plugin("terminalreporter")
         if reporter:
             reporter.write_line(f"{name}: building with Go, {programs.FIRST_BUILD[name]} the first time ...")
@@ -32,6 +33,15 @@ def built(name: str, request: pytest.FixtureRequest) -> pathlib.Path:
         if os.environ.get("TGP_REQUIRE_PLANE") == "1":
             pytest.fail(f"TGP_REQUIRE_PLANE=1, but {problem}", pytrace=False)
         pytest.skip(str(problem))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> t.Generator[None, pytest.TestReport, pytest.TestReport]:
+    """All tests that miss the same program make one line of the summary: their skips are told from one place, this file."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple) and ": not built, " in report.longrepr[2]:
+        report.longrepr = (__file__, None, report.longrepr[2])  # type: ignore[assignment]  # pytest prints a place without a line
+    return report
 
 
 @pytest.fixture(scope="session")
