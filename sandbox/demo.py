@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import typing as t
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -89,13 +90,7 @@ def story(demo: Demo) -> int:
 
     say("Status")
     demo.playbook("status")
-    machines = json.loads(
-        subprocess.run(
-            ["ansible-inventory", "-i", str(inventory), "--list"], cwd=ROOT, env=demo.environment, check=True, capture_output=True
-        ).stdout
-    )["_meta"]["hostvars"]
-    joined = [{key.removeprefix("tgp_"): value for key, value in host.items()} for host in machines.values()]
-
+    joined = [_joined(claim) for claim in _claims(demo)]
     busy = sorted(one["name"] for one in joined if one["pool"].endswith("/training"))[0]
     say(f"Somebody uses a GPU of {busy}; the others have nothing to do")
     demo.kube("POST", "/api/v1/namespaces/default/pods", job(busy))
@@ -137,7 +132,7 @@ def verdict(demo: Demo, joined: list[dict[str, t.Any]]) -> int:
             f"{mine:>10.4f} {real:>11.4f}  {state}"
         )
     totals = world["totals"]
-    claims = _claims(demo)
+    claims = len(_claims(demo))
     same = "equal" if ours == theirs else f"differ by ${abs(ours - theirs):.4f} (a started minute is billed whole)"
     print(f"\n  our bill ${ours:.4f}, the world's own bill ${theirs:.4f}: {same}")
     left = {"instances": totals["instances"], "devices": totals["devices"], "keys": totals["keys"], "claims": claims}
@@ -151,8 +146,23 @@ def _configmaps(demo: Demo) -> list[dict[str, t.Any]]:
     return t.cast("list[dict[str, t.Any]]", demo.kube("GET", "/api/v1/namespaces/tgp-system/configmaps").json()["items"])
 
 
-def _claims(demo: Demo) -> int:
-    return sum(1 for one in _configmaps(demo) if one["metadata"].get("labels", {}).get("tgp.io/claim") == "true")
+def _claims(demo: Demo) -> list[dict[str, t.Any]]:
+    ours = (one for one in _configmaps(demo) if one["metadata"].get("labels", {}).get("tgp.io/claim") == "true")
+    return [json.loads(one["data"]["claim.json"]) for one in ours]
+
+
+def _joined(claim: dict[str, t.Any]) -> dict[str, str]:
+    """What the closing table says of a machine while it is there."""
+    started, ready = (datetime.fromisoformat(claim[key]) for key in ("launch_started", "initialized"))
+    offer = claim["offer"]
+    return {
+        "name": claim["name"],
+        "pool": claim["pool"],
+        "cloud": claim["cloud"],
+        "model": offer["model"],
+        "price_hour": str(claim["price_paid"] or claim["reserved_price"]),
+        "joined": f"{(ready - started).total_seconds():.0f} s",
+    }
 
 
 def _ledger(demo: Demo) -> list[dict[str, t.Any]]:

@@ -20,7 +20,6 @@ _QUIET = {
     "ANSIBLE_LOCALHOST_WARNING": "False",
     "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
     "ANSIBLE_NOCOWS": "1",
-    "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "False",
 }
 
 
@@ -37,7 +36,8 @@ class Running:
             if self._process.poll() is not None:
                 raise RuntimeError(f"the sandbox did not start:\n{log.read_text()}")
             time.sleep(0.05)
-        self.environment = {**os.environ, **_QUIET, **_variables(env_file.read_text())}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        self.environment = {**os.environ, **_QUIET, **_variables(env_file.read_text()), "PATH": path}
         self.url = self.environment["SANDBOX_URL"]
 
     def close(self) -> None:
