@@ -1,0 +1,156 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one way out: what is retried, what never is, and what an error says."""
+
+from __future__ import annotations
+
+import typing as t
+
+import httpx
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.http import Api, Retry
+from ansible_collections.tgp.gpu.plugins.module_utils.redact import MASK, register
+
+SECRET = "sk-live-0123456789abcdefghij"
+
+
+class Clock:
+    """Counts the seconds it was asked to sleep."""
+
+    speed = 1.0
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def now(self) -> t.Any:
+        raise AssertionError("nobody needs the time here")
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+def api(answers: list[t.Any], clock: Clock | None = None, **options: t.Any) -> tuple[Api, list[httpx.Request]]:
+    """An Api whose network gives ``answers`` one after the other (an exception is raised), and the requests it saw."""
+    seen: list[httpx.Request] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        answer = answers[min(len(seen), len(answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return t.cast(httpx.Response, answer)
+
+    options.setdefault("headers", {"authorization": f"Bearer {SECRET}"})
+    return Api("cloud", "http://cloud.test", transport=httpx.MockTransport(handle), clock=clock or Clock(), **options), seen
+
+
+def ok(body: t.Any = None) -> httpx.Response:
+    return httpx.Response(200, json={} if body is None else body)
+
+
+@pytest.mark.parametrize("failure", [httpx.Response(500), httpx.Response(503), httpx.Response(429), httpx.ReadTimeout("late")])
+def test_a_read_is_tried_again(failure: t.Any) -> None:
+    client, seen = api([failure, ok({"a": 1})])
+    assert client.get("/x") == {"a": 1}
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("failure", [httpx.Response(500), httpx.Response(503), httpx.Response(429), httpx.ReadTimeout("late")])
+def test_a_write_is_sent_once(failure: t.Any) -> None:
+    client, seen = api([failure, ok()])
+    with pytest.raises(errors.ApiError):
+        client.call("POST", "/x", json={})
+    assert len(seen) == 1
+
+
+def test_a_write_that_never_left_is_sent_again() -> None:
+    client, seen = api([httpx.ConnectError("refused"), ok()])
+    assert client.call("POST", "/x", json={}).status == 200
+    assert len(seen) == 2
+
+
+def test_a_delete_that_may_be_repeated_is_retried() -> None:
+    client, seen = api([httpx.Response(502), ok()])
+    client.call("DELETE", "/x", idempotent=True)
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (httpx.Response(401), errors.Unauthorized),
+        (httpx.Response(403), errors.Forbidden),
+        (httpx.Response(404), errors.NotFound),
+        (httpx.Response(410), errors.NotFound),
+        (httpx.Response(409), errors.Conflict),
+        (httpx.Response(429), errors.RateLimited),
+        (httpx.Response(500), errors.ServerError),
+        (httpx.Response(302, headers={"location": "https://elsewhere.test/"}), errors.BadShape),
+        (httpx.ReadError("reset"), errors.LostAnswer),
+        (httpx.ConnectTimeout("slow"), errors.Unreachable),
+    ],
+)
+def test_every_answer_has_its_error(answer: t.Any, kind: type[errors.ApiError]) -> None:
+    client, _seen = api([answer], retry=Retry(tries=1))
+    with pytest.raises(kind) as caught:
+        client.call("POST", "/x", json={})
+    assert "cloud" in str(caught.value)
+
+
+def test_retry_after_is_honoured_but_clamped() -> None:
+    clock = Clock()
+    client, _seen = api([httpx.Response(429, headers={"retry-after": "7"}), httpx.Response(429, headers={"retry-after": "0"}), ok()], clock)
+    client.get("/x")
+    assert clock.slept == [7.0, 1.0]
+    clock = Clock()
+    client, _seen = api([httpx.Response(429, headers={"retry-after": "86400"}), ok()], clock)
+    client.get("/x")
+    assert clock.slept == [60.0]
+
+
+def test_pauses_grow_at_most_to_the_cap_and_end_at_the_number_of_tries() -> None:
+    clock = Clock()
+    client, seen = api([httpx.Response(503)], clock, retry=Retry(tries=6, base=1.0, cap=4.0, deadline=1e9))
+    with pytest.raises(errors.ServerError):
+        client.get("/x")
+    assert len(seen) == 6
+    assert all(0 <= pause <= min(4.0, 2.0**turn) for turn, pause in enumerate(clock.slept))
+
+
+def test_an_answer_that_is_no_json_is_not_empty() -> None:
+    client, _seen = api([httpx.Response(200, text="<html>maintenance</html>")])
+    with pytest.raises(errors.BadShape, match="not taken as an empty list"):
+        client.get("/x")
+
+
+@pytest.mark.parametrize(("value", "kind"), [({}, list), ([], dict), ("1", int), (True, int), (None, list)])
+def test_an_odd_shape_names_the_field(value: t.Any, kind: type) -> None:
+    client, _seen = api([ok()])
+    with pytest.raises(errors.BadShape, match="data.items should be"):
+        client.expect(value, kind, "GET /x", "data.items")
+
+
+def test_no_secret_in_any_error() -> None:
+    register(SECRET)
+    body = {"error": {"code": "bad", "message": f"the key {SECRET} is wrong"}, "echo": SECRET}
+    client, _seen = api([httpx.Response(400, json=body)])
+    with pytest.raises(errors.ApiError) as caught:
+        client.get("/x")
+    text = f"{caught.value} {caught.value.details} {caught.value.body}"
+    assert SECRET not in text
+    assert MASK in text
+
+
+def test_a_refused_key_says_what_to_check() -> None:
+    answer = httpx.Response(401, json={"error": {"code": "global/invalid-api-key", "message": "no"}})
+    client, _seen = api([answer], auth_hint="Check CLOUD_KEY.")
+    with pytest.raises(errors.Unauthorized, match="global/invalid-api-key: no. Check CLOUD_KEY."):
+        client.get("/x")
+
+
+@pytest.mark.parametrize("address", ["cloud.test", "ftp://cloud.test", ""])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(errors.InvalidInput, match="not an http"):
+        Api("cloud", address)

@@ -1,0 +1,125 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Clocks, the progress line, the event log and tables."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.clock import FileClock, from_environment, from_text, to_text
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import ServerError
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.feed import Feed
+from ansible_collections.tgp.gpu.plugins.module_utils.progress import Progress
+from ansible_collections.tgp.gpu.plugins.module_utils.table import render
+
+from sandbox.clock import SimClock
+
+NOON = datetime(2026, 8, 21, 12, 0, 0, tzinfo=timezone.utc)
+
+
+class At:
+    """A clock that stands still until it is moved."""
+
+    speed = 1.0
+
+    def __init__(self) -> None:
+        self.moment = NOON
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def sleep(self, seconds: float) -> None:
+        self.moment += timedelta(seconds=seconds)
+
+
+def test_L00_times_are_rfc3339_utc_whole_seconds() -> None:
+    assert to_text(NOON.replace(microsecond=999_999)) == "2026-08-21T12:00:00Z"
+    assert from_text("2026-08-21T14:00:00+02:00") == NOON
+    with pytest.raises(ValueError, match="no time zone"):
+        from_text("2026-08-21T12:00:00")
+
+
+def test_the_collection_follows_the_sandbox_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "clock.json"
+    world = SimClock(speed=50, path=str(path))
+    monkeypatch.setenv("TGP_CLOCK_FILE", str(path))
+    clock = from_environment()
+    assert isinstance(clock, FileClock)
+    world.advance(3600)
+    assert abs((clock.now() - world.now()).total_seconds()) < 5
+    world.run_at(2)
+    assert abs((clock.now() - world.now()).total_seconds()) < 1
+    assert clock.speed == 2
+
+
+def test_a_sleep_ends_when_the_clock_is_moved(tmp_path: Path) -> None:
+    path = tmp_path / "clock.json"
+    world = SimClock(path=str(path))
+    threading.Timer(0.1, world.advance, [3600]).start()
+    started = time.monotonic()
+    FileClock(str(path)).sleep(3000)
+    assert time.monotonic() - started < 5
+
+
+def test_the_clock_cannot_go_back() -> None:
+    with pytest.raises(ValueError, match="cannot go back"):
+        SimClock().advance(-1)
+
+
+def test_a_step_shows_elapsed_time_and_cost_and_is_logged(tmp_path: Path) -> None:
+    said: list[str] = []
+    progress = Progress(said.append, At(), "run-1", str(tmp_path))
+    progress.step("tgp-x", "joined", "complete", since=NOON - timedelta(seconds=1230), price_hour=Decimal("0.42"), cloud="lambda")
+    assert said[0].split() == ["20m30s", "$0.1435", "tgp-x", "joined", "complete"]
+    record = json.loads((tmp_path / "events.jsonl").read_text())
+    assert record == {
+        "time": "2026-08-21T12:00:00Z", "run": "run-1", "name": "tgp-x", "event": "joined", "text": "complete",
+        "elapsed": 1230.0, "price_hour": "0.42", "cost": "0.1435", "cloud": "lambda",
+    }  # fmt: skip
+
+
+def test_without_a_folder_nothing_is_logged(tmp_path: Path) -> None:
+    Progress(lambda line: None, At(), "run-1", None).step("x", "e")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_is_aligned() -> None:
+    rows = [{"name": "a", "price": "0.69"}, {"name": "long-name", "price": None}]
+    assert render(rows, {"name": "node", "price": "$/h"}, right=("price",)) == [
+        "  node        $/h",
+        "  ---------  ----",
+        "  a          0.69",
+        "  long-name",
+    ]
+    assert render([], {"name": "node"}) == []
+
+
+def test_a_feed_reads_once_for_many_and_keeps_the_last_good_list() -> None:
+    clock, calls = At(), []
+
+    def read() -> list[int]:
+        calls.append(1)
+        if len(calls) == 2:
+            raise ServerError("cloud: GET /x was answered 500: no text.")
+        return [len(calls)]
+
+    feed: Feed[int] = Feed(read, clock, max_age=5)
+    assert feed.items() == (1,) and feed.items() == (1,) and len(calls) == 1
+    clock.sleep(5)
+    assert feed.items() == (1,) and "500" in feed.problem
+    clock.sleep(5)
+    assert feed.items() == (3,) and not feed.problem
+
+
+def test_a_feed_that_never_read_is_unknown_not_empty() -> None:
+    def read() -> list[int]:
+        raise ServerError("cloud: down")
+
+    assert Feed(read, At()).items() is None
