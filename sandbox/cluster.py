@@ -114,6 +114,8 @@ class Cluster:
             headers["authorization"] = f"Bearer {token}"
         if certificate and not self.foreign:
             headers["x-kubelet-certificate"] = base64.b64encode(certificate[0].encode()).decode()
+        if not server.startswith("https://"):
+            raise KubeError(0, f"{server}: Client sent an HTTP request to an HTTPS server.")
         if self._app is None:
             context = _context(ca_pem, certificate)
             limits = httpx.Limits(max_connections=16, max_keepalive_connections=8)

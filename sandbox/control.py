@@ -118,7 +118,7 @@ def picture(box: Box) -> dict[str, t.Any]:
         cost = sum((machine.cost(now) for machine in world.machines.values()), Decimal(0))
         hourly = sum((m.offer.price_hour for m in world.machines.values() if m.ended is None), Decimal(0))
         devices = [_device_picture(tailnet, device) for device in tailnet.devices()]
-        keys = [_key_picture(key, now) for key in tailnet.keys() if key.kind == "auth"]  # noqa: SIM118
+        keys = [_key_picture(key, now) for key in tailnet.keys() if key.kind == "auth"]
         return {
             "now": text(now),
             "speed": world.clock.speed,

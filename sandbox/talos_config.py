@@ -1,10 +1,11 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A machine configuration as Talos 1.13 would take it, or refuse it.
+"""A worker's configuration as Talos 1.13 would take it, or refuse it.
 
 Written apart from the collection's own check on purpose: what one of them overlooks, the other may see. The published JSON Schema is read
-with a general validator; the rules it lacks are those of Talos's own validation and of its boot sequence.
+with a general validator; the rules it lacks are those of Talos's own validation and of its boot sequence. Documents other than the machine
+configuration, HostnameConfig and ExtensionServiceConfig are held against the schema only.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _PROTECTED = {
     "protectKernelDefaults", "resolvConf", "rotateCertificates", "staticPodPath", "seccompDefault",
 }  # fmt: skip
 _DENIED_FLAGS = {"bootstrap-kubeconfig", "kubeconfig", "config", "cert-dir", "container-runtime-endpoint"}
+_DOMAIN = re.compile(r"^(?!-)[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.?$")
 _EXISTING_FILES = {"/etc/hosts", "/etc/resolv.conf", "/etc/os-release", "/etc/nfsmount.conf", "/etc/ssl/certs/ca-certificates"}
 _INSTALLER = re.compile(
     r"^(?P<host>[^/]+)/(?:(?P<platform>[a-z0-9-]+)-)?installer(?:-secureboot)?/(?P<id>[0-9a-f]{64}):v(?P<version>.+)$"
@@ -45,6 +47,8 @@ def read_talos(text: str) -> p.Intent:
     taints = extra.get("registerWithTaints") or []
     if fault := p.taint_fault(taints):
         raise p.Refused("kubelet", f"kubelet: failed to load config: {fault}")
+    if denied := sorted(_DENIED_FLAGS & set(kubelet.get("extraArgs") or {})):
+        raise p.Refused("kubelet", f"KubeletSpecController: extra args are not allowed: {', '.join(denied)}")
     image = str(kubelet.get("image") or "ghcr.io/siderolabs/kubelet:v1.36.3")
     installer = str((machine.get("install") or {}).get("image") or "")
     ordered = _INSTALLER.match(installer)
@@ -56,8 +60,8 @@ def read_talos(text: str) -> p.Intent:
         token=str(cluster.get("token") or ""),
         kubelet_version=image.rpartition(":")[2],
         mesh=_mesh(documents),
-        labels=dict(machine.get("nodeLabels") or {}),
-        annotations=dict(machine.get("nodeAnnotations") or {}),
+        labels={key: str(value) for key, value in (machine.get("nodeLabels") or {}).items()},
+        annotations={key: str(value) for key, value in (machine.get("nodeAnnotations") or {}).items()},
         taints=p.clean_taints(taints),
         late_taints=_late_taints(machine.get("nodeTaints") or {}),
         node_subnets=tuple((kubelet.get("nodeIP") or {}).get("validSubnets") or ()),
@@ -77,7 +81,7 @@ def _against_rules(config: dict[str, t.Any], documents: list[dict[str, t.Any]]) 
         raise refuse("cluster instructions are required")
     if config.get("persist") is False:
         raise refuse("persist should be enabled")
-    if machine.get("type", "worker") != "worker":
+    if (machine.get("type") or "worker") != "worker":
         raise refuse(f"a machine of type {machine['type']!r} is no worker")
     for where, section in (("machine.ca", machine), ("cluster.ca", cluster)):
         ca = section.get("ca") or {}
@@ -93,35 +97,34 @@ def _against_rules(config: dict[str, t.Any], documents: list[dict[str, t.Any]]) 
         raise refuse("kubernetesTalosAPIAccess is only allowed on control plane nodes")
     endpoint = str((cluster.get("controlPlane") or {}).get("endpoint") or "")
     parts = urlsplit(endpoint)
-    if parts.scheme != "https" or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname:
         raise refuse(f"invalid cluster endpoint {endpoint!r}")
-    _discovery(cluster, any(document.get("kind") == "KubeSpanConfig" and document.get("enabled") for document in documents))
-    for key, what in (("nodeLabels", "label"), ("nodeTaints", "")):
-        if what and (fault := p.label_fault(machine.get(key) or {})):
-            raise refuse(fault)
+    dns = (machine.get("features") or {}).get("hostDNS") or {}
+    if dns.get("forwardKubeDNSToHost") and not dns.get("enabled"):
+        raise refuse("feature hostDNS.forwardKubeDNSToHost requires hostDNS.enabled to be true")
+    domain = (cluster.get("network") or {}).get("dnsDomain")
+    if domain and not _DOMAIN.match(str(domain)):
+        raise refuse(f"{domain!r} is not a valid DNS name")
+    _discovery(cluster, bool(((machine.get("network") or {}).get("kubespan") or {}).get("enabled")))
+    if fault := p.label_fault({name: str(value) for name, value in (machine.get("nodeLabels") or {}).items()}):
+        raise refuse(fault)
     _late_taints(machine.get("nodeTaints") or {})
     kubelet = machine.get("kubelet") or {}
     if protected := sorted(_PROTECTED & set(kubelet.get("extraConfig") or {})):
         raise refuse(f"kubelet configuration fields cannot be overridden: {', '.join(protected)}")
-    if denied := sorted(_DENIED_FLAGS & set(kubelet.get("extraArgs") or {})):
-        raise refuse(f"kubelet extra args cannot be overridden: {', '.join(denied)}")
     for subnet in (kubelet.get("nodeIP") or {}).get("validSubnets") or ():
         try:
             ipaddress.ip_network(str(subnet).removeprefix("!"), strict=False)
         except ValueError as error:
             raise refuse(f"kubelet nodeIP subnet {subnet!r} is not valid: {error}") from error
-    install = machine.get("install")
-    if install is not None and not install.get("disk") and not install.get("diskSelector"):
-        raise refuse("an install disk is required: use disk or diskSelector")
     for document in documents:
         if document.get("kind") == "ExtensionServiceConfig":
             if not document.get("name"):
                 raise refuse("ExtensionServiceConfig: name is required")
             if not document.get("environment") and not document.get("configFiles"):
                 raise refuse("ExtensionServiceConfig: no settings found")
-            for entry in document.get("environment") or ():
-                if "=" not in str(entry):
-                    raise refuse("ExtensionServiceConfig: an environment entry is not of the form NAME=VALUE")
+        if document.get("kind") == "HostnameConfig" and not document.get("hostname") and not document.get("auto"):
+            raise refuse("HostnameConfig: either 'auto' or 'hostname' must be set")
 
 
 def _discovery(cluster: dict[str, t.Any], kubespan: bool) -> None:
@@ -131,6 +134,8 @@ def _discovery(cluster: dict[str, t.Any], kubespan: bool) -> None:
         for key in ("id", "secret"):
             if not cluster.get(key):
                 raise refuse(f"cluster discovery service requires .cluster.{key}")
+        if (endpoint := service.get("endpoint")) and not urlsplit(str(endpoint)).scheme:
+            raise refuse(f"cluster discovery service registry endpoint is invalid: {endpoint!r}")
     if kubespan and not (discovery.get("enabled") and cluster.get("id") and cluster.get("secret")):
         raise refuse(".cluster.discovery should be enabled when KubeSpan is enabled, with .cluster.id and .cluster.secret")
 
@@ -145,6 +150,8 @@ def _files(files: list[dict[str, t.Any]]) -> None:
             or path.startswith("/etc/kubernetes/manifests/")
         ):
             continue
+        if op not in ("create", "append", "overwrite"):
+            raise p.Refused("files", f"task userSetup: unknown operation {op!r} for {path!r}")
         if op == "create":
             raise p.Refused("files", f"task userSetup: create operation not allowed outside of /var: {path!r}")
         if path not in _EXISTING_FILES:
@@ -171,7 +178,7 @@ def _hostname(config: dict[str, t.Any], documents: list[dict[str, t.Any]]) -> st
         raise refuse("HostnameConfig: hostname and auto cannot be set at the same time")
     name = new or old
     if name and not p.NAME.match(name):
-        raise refuse(f"invalid hostname {name!r}")
+        raise p.Refused("node", f"kubelet: Unable to register node with API server: metadata.name: Invalid value: {name!r}")
     return name
 
 
@@ -194,14 +201,10 @@ def _mesh(documents: list[dict[str, t.Any]]) -> p.Mesh | None:
 
 
 def _pem(ca: t.Any) -> str:
-    """The PEM text of a base64 ``crt``; empty when absent."""
-    text = str((ca or {}).get("crt") or "")
-    if not text:
-        return ""
+    """The text of a base64 ``crt``; empty when absent. Whether it is a certificate shows when it is used."""
+    value = (ca or {}).get("crt")
+    text = str(value).lower() if isinstance(value, bool) else str(value or "")
     try:
-        pem = base64.b64decode(text, validate=True).decode()
+        return base64.b64decode("".join(text.split()), validate=True).decode("utf-8", "replace")
     except ValueError as error:
         raise refuse("a CA certificate is not base64") from error
-    if "-----BEGIN CERTIFICATE-----" not in pem or "PRIVATE KEY" in pem:
-        raise refuse("a CA certificate is not a PEM certificate")
-    return pem

@@ -20,6 +20,7 @@ _SCHEMA = pathlib.Path(__file__).parent.parent / "schemas" / "talos-config.schem
 _DEPRECATED = {
     "": {"persist"},
     "machine": {"network", "disks", "env", "time", "registries", "systemDiskEncryption"},
+    "machine.features": {"rbac", "stableHostname", "apidCheckExtKeyUsage"},
     "machine.install": {"extensions", "extraKernelArgs", "bootloader"},
 }
 _NAMED = {
@@ -53,7 +54,7 @@ _OneOfEach.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapp
 
 def parse(text: str) -> list[dict[str, t.Any]]:
     try:
-        documents = [document for document in yaml.load_all(text, Loader=_OneOfEach) if document is not None]
+        documents = [_without_nulls(document) for document in yaml.load_all(text, Loader=_OneOfEach) if document is not None]
     except yaml.YAMLError as error:
         raise p.Refused("config", f"failed to parse config: yaml: {p.yaml_fault(error)}") from error
     except TypeError as error:  # an unhashable key
@@ -63,9 +64,7 @@ def parse(text: str) -> list[dict[str, t.Any]]:
         if not isinstance(document, dict):
             raise p.Refused("config", "failed to parse config: a document is not a mapping")
         kind = document.get("kind", "")
-        if not kind and document.get("version") != "v1alpha1":
-            raise p.Refused("config", 'failed to parse config: missing kind, or version is not "v1alpha1"')
-        key = (str(kind), str(document.get("name", "")) if kind in _NAMED else "")
+        key = (str(kind), str(document.get("name", "")) if str(kind) in _NAMED else "")
         if key in seen:
             raise p.Refused("config", f"failed to parse config: duplicate document: {kind or 'v1alpha1'} {key[1]}".rstrip())
         seen.add(key)
@@ -95,8 +94,10 @@ def against_schema(document: dict[str, t.Any]) -> None:
     _whole, kinds = _definitions()
     if kind not in kinds:
         raise p.Refused("config", f'failed to parse config: "{kind}" "{document.get("apiVersion", "")}": not registered')
-    for error in sorted(_validator(kinds[kind]).iter_errors(_without_nulls(document)), key=lambda error: len(error.path)):
+    for error in sorted(_validator(kinds[kind]).iter_errors(document), key=lambda error: len(error.path)):
         where = ".".join(str(part) for part in error.absolute_path)
+        if _is_for_editors(error, where):
+            continue
         if error.validator == "additionalProperties":
             unknown = (
                 set(error.instance)
@@ -110,8 +111,24 @@ def against_schema(document: dict[str, t.Any]) -> None:
         raise refuse(f"{where or kind}: should be of {error.validator} {str(error.validator_value)[:80]}")
 
 
+def _is_for_editors(error: jsonschema.ValidationError, where: str) -> bool:
+    """What the schema minds and Talos's decoder does not: it takes any scalar as text and looks at some choices only when it uses them."""
+    scalar = isinstance(error.instance, (str, int, float))
+    match error.validator:
+        case "pattern":
+            return True
+        case "type":
+            return scalar and error.validator_value == "string"
+        case "oneOf":
+            return scalar
+        case "enum":
+            late = where == "version" or (where == "machine.type" and not error.instance)
+            return scalar and (late or (where.startswith("machine.files.") and where.endswith(".op")))
+    return False
+
+
 def _without_nulls(value: t.Any) -> t.Any:
     """Talos's decoder takes an empty field as one that is not there."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+    return [_without_nulls(item) for item in value if item is not None] if isinstance(value, list) else value
