@@ -249,16 +249,16 @@ class Emptying:
         normal = [one for one in left if not one.critical]
         due = [one.pod for one in normal or left if one.do is Do.EVICT]
         seconds = now.timestamp()
-        flying = sum(one.flying for one in self._tries.values())
+        flying = sum(attempt.flying for attempt in self._tries.values())
         for pod in due:
-            one = self._tries.setdefault(pod.uid, _Try())
-            if one.flying or one.evicted or one.forced:
+            attempt = self._tries.setdefault(pod.uid, _Try())
+            if attempt.flying or attempt.evicted or attempt.forced:
                 continue
-            if one.next > seconds:
-                wake.append(one.next - seconds)
+            if attempt.next > seconds:
+                wake.append(attempt.next - seconds)
             elif flying < self._parallel:
                 flying += 1
-                self._evict(pod, one)
+                self._evict(pod, attempt)
         return max(0.01, min(second for second in wake if second > 0))
 
     def _evict(self, pod: Pod, one: _Try) -> None:
