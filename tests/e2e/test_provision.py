@@ -43,8 +43,7 @@ def test_a_rehearsal_shows_the_plan_with_prices_and_writes_nothing(story: Story)
     assert story.writes_after_rehearsal == []
     assert result.out.count("  launch  ") == 2
     assert "+0.69" in result.out and "+16.56" in result.out  # the cheapest fitting offer: by the hour, by the day
-    assert "+0.05" in result.out
-    assert "then $0.74/h ($17.76/day)" in result.words
+    assert "now $0.00/h ($0.00/day), then $0.69/h ($16.56/day)" in result.words
     assert "+rack-1: webhook rack-1" in result.out  # the diff
 
 
@@ -107,7 +106,7 @@ def test_status_changes_nothing_and_shows_prices(story: Story) -> None:
     assert story.sandbox.writes() == before
     assert result.count("changed") == 0
     assert rented(story.world)["name"] in result.out and "rack-1" in result.out
-    assert "now: 2 instances, 2 devices, 0 keys, 2 nodes, 2 claims; $0.74/h" in result.words
+    assert "now: 2 instances, 2 devices, 0 keys, 2 nodes, 2 claims; $0.69/h" in result.words
 
 
 def test_validate_finds_nothing_wrong_and_changes_nothing(story: Story) -> None:
@@ -125,8 +124,15 @@ def test_the_inventory_shows_the_machines_in_groups(story: Story) -> None:
     assert f"--{name}" in graph and "--rack-1" in graph
 
 
+def plain(value: t.Any) -> t.Any:
+    """What ansible-inventory lists, without the mark of values that Ansible will never take for a template."""
+    if isinstance(value, dict):
+        return value["__ansible_unsafe"] if set(value) == {"__ansible_unsafe"} else {key: plain(one) for key, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list) else value
+
+
 def test_the_inventory_has_what_a_playbook_needs(story: Story) -> None:
-    listed = json.loads(story.sandbox.command("ansible-inventory", "-i", str(INVENTORY), "--list").succeeded().out)
+    listed = plain(json.loads(story.sandbox.command("ansible-inventory", "-i", str(INVENTORY), "--list").succeeded().out))
     machine = rented(story.world)
     host = listed["_meta"]["hostvars"][machine["name"]]
     assert host["tgp_instance_id"] == machine["id"]
