@@ -38,26 +38,28 @@ class Joined:
 
 
 def join_all(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
-    """Wait for all at once; returns one outcome per claim, in the order given."""
+    """Wait for all at once; returns one outcome per claim. Those that are Ready already only lose what let them in."""
     if not claims:
         return []
     work = _Join(context, claims)
+    done = [work.forget_secrets(claim) for claim in claims if claim.phase is Phase.READY]
+    waiting = [claim for claim in claims if claim.phase is not Phase.READY]
     outcomes = wait_for(
         context.kube,
-        [work.expected(claim) for claim in claims],
+        [work.expected(claim) for claim in waiting],
         clock=context.clock,
         evidence=work.evidence,
         on_step=work.on_step,
         on_ready=work.on_ready,
     )
-    return work.finish(outcomes)
+    return done + work.finish(outcomes)
 
 
 class _Join:
     def __init__(self, context: Context, claims: t.Sequence[Claim]) -> None:
         self.context = context
         self.claims = {claim.name: claim for claim in claims}
-        self.order = [claim.name for claim in claims]
+        self.order = [claim.name for claim in claims if claim.phase is not Phase.READY]
         self._lock = threading.RLock()
         self._devices: Feed[Device] = Feed(self._read_devices, context.clock)
         self._ended: dict[str, str] = {}
@@ -192,6 +194,12 @@ class _Join:
                 tokens.delete(self.context.kube, claim.token_id)
         except TgpError as error:
             self.context.warn(f"{claim.name}: its used key or token could not be removed and expires by itself: {error}")
+
+    def forget_secrets(self, claim: Claim) -> Joined:
+        """The end of a join that was interrupted when its node was complete."""
+        self._take_back(claim)
+        self._write(claim.name, token_id="", mesh_key_id="")
+        return Joined(self.claims[claim.name], "ready", "its used key and token were taken back")
 
     def _write(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
         with self._lock:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from decimal import Decimal
 
+from ..clouds.capabilities import CAPABILITIES
 from ..cluster import tokens
 from ..errors import ApiError, LaunchRefused, LaunchUnknown, LockLost, TgpError
 from ..fleet import blocks
@@ -22,6 +23,7 @@ from ..fleet.limits import may_switch
 from ..fleet.model import Attempt, Claim, Deletion, Instance, LaunchRequest, Offer, Phase
 from ..fleet.offers import offer_key
 from ..fleet.phases import advance
+from ..mesh.base import Mesh, description_of
 from ..observe.context import Context
 from .payload import Enrolment, payload_for
 
@@ -103,11 +105,21 @@ class _Launch:
         choice = self.node_class.mesh
         key = None
         if mesh is not None and choice.backend != "none":
+            self._forget_lost_keys(mesh)
             key = mesh.create_key(claim.name, tags=choice.tags, ephemeral=choice.ephemeral, expiry_seconds=_KEY_LIFE)
             self._write(mesh_backend=choice.backend, mesh_key_id=key.id)
         token = tokens.create(context.kube, claim.name, now=context.clock.now(), life_seconds=_TOKEN_LIFE)
         self._write(token_id=token.id)
         return Enrolment(mesh_key=key.secret if key else "", token=f"{token.id}.{token.secret}")
+
+    def _forget_lost_keys(self, mesh: Mesh) -> None:
+        """Keys of a run that was killed before it could note them. Those of rented machines are found by their name once the claim is
+        gone; the name of an own machine does not tell whose it is, so its keys have to go now, while its claim is ours."""
+        if CAPABILITIES[self.claim.cloud].rented:
+            return
+        for key in self.context.once("keys before the launch", mesh.keys):
+            if key.description == description_of(self.claim.name) and not key.invalid:
+                mesh.delete_key(key.id)
 
     def _affordable(self, offer: Offer) -> bool:
         """A dearer second choice must pass the limits again, counted with everything launched meanwhile."""

@@ -31,7 +31,7 @@ def launch_step(task: Task) -> dict[str, t.Any]:
 
 def join_step(task: Task) -> dict[str, t.Any]:
     """Follow every claim that has a machine until it is Ready or its time is over."""
-    return _step(task, lambda claim: claim.phase in _ON_THEIR_WAY and bool(claim.instance_id), _join, busy=("ready", "failed"))
+    return _step(task, _unfinished, _join, busy=("ready", "failed"))
 
 
 def teardown_step(task: Task) -> dict[str, t.Any]:
@@ -47,6 +47,13 @@ def unlock_step(task: Task) -> dict[str, t.Any]:
 def _unsent(claim: Claim) -> bool:
     """True when no create call of this claim can still show its effect: only then may one be sent."""
     return claim.phase in (Phase.PENDING, Phase.PROVISIONING) and claim.launch_started is None and not claim.instance_id
+
+
+def _unfinished(claim: Claim) -> bool:
+    """True for a machine that is not usable yet, and for one that a killed run left usable with its enrolment secrets still valid."""
+    if claim.phase is Phase.READY:
+        return bool(claim.token_id or claim.mesh_key_id)
+    return claim.phase in _ON_THEIR_WAY and bool(claim.instance_id)
 
 
 Work = t.Callable[[Context, list[Claim]], "list[dict[str, t.Any]]"]
