@@ -28,7 +28,6 @@ extends_documentation_fragment:
   - tgp.gpu.clouds
   - tgp.gpu.tailscale
   - tgp.gpu.attributes
-  - tgp.gpu.attributes.check_and_diff
 """
 
 EXAMPLES = r"""

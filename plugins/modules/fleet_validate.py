@@ -20,7 +20,6 @@ extends_documentation_fragment:
   - tgp.gpu.claims
   - tgp.gpu.clouds
   - tgp.gpu.tailscale
-  - tgp.gpu.attributes
   - tgp.gpu.attributes.info
 """
 

@@ -1,0 +1,27 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the options that say where our records are kept (module_utils/claims/store.py)."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  claim_store:
+    description:
+      - Where claims, findings and the ledger are kept. V(cluster) means ConfigMaps in namespace C(tgp-system), V(directory) means files below
+        O(state_dir) of the machine that runs the playbooks.
+    type: str
+    choices: [cluster, directory]
+    default: cluster
+  state_dir:
+    description:
+      - Folder for the run lock and the event log, and for the records with O(claim_store=directory). Without it E(TGP_STATE_DIR), then
+        C(~/.local/state/tgp).
+    type: path
+  cluster_id:
+    description: Eight lower-case hex digits that mark what is ours. Default comes from the UID of namespace C(kube-system).
+    type: str
+"""
