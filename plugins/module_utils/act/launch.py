@@ -34,6 +34,8 @@ _WORKERS = 32
 _KEY_LIFE = 3600
 _TOKEN_LIFE = 3600
 _GIVE_UP_CLOUD = frozenset({"quota", "balance", "auth", "rate"})
+_PATIENCE = (5.0, 10.0, 20.0, 40.0, 60.0)  # pauses when the cloud asks for one and does not say how long
+_LONGEST_PAUSE = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +83,7 @@ class _Launch:
             if offer.cloud in given_up or not self._affordable(offer):
                 continue
             try:
-                return self._try(offer, enrolment)
+                return self._patiently(offer, enrolment)
             except LaunchRefused as refusal:
                 self._refused(offer, refusal)
                 if refusal.reason == "invalid":
@@ -140,6 +142,20 @@ class _Launch:
 
     # ---- the create call
 
+    def _patiently(self, offer: Offer, enrolment: Enrolment) -> Launched:
+        """A cloud that asks for patience (429) has certainly made nothing: the same call may be sent again, a few times (L-14)."""
+        for pause in _PATIENCE:
+            try:
+                return self._try(offer, enrolment)
+            except LaunchRefused as refusal:
+                if refusal.details.get("status") != 429:
+                    raise
+                asked = refusal.details.get("retry_after")
+                pause = pause if asked is None else min(max(asked, 1.0), _LONGEST_PAUSE)
+                self.context.progress.step(self.claim.name, "waiting", f"{offer.cloud} asks for {pause:.0f} s of patience")
+                self.context.clock.sleep(pause)
+        return self._try(offer, enrolment)
+
     def _try(self, offer: Offer, enrolment: Enrolment) -> Launched:
         context = self.context
         cloud = context.cloud(offer.cloud)
@@ -155,6 +171,7 @@ class _Launch:
             cloud=offer.cloud,
             lane=payload.lane,
             reserved_price=t.cast(Decimal, offer.price_hour),
+            expected_gpus=offer.gpu_count,
             launch_started=now,
         )
         context.lock.renew_if_due()
@@ -198,7 +215,8 @@ class _Launch:
 
     def _refused(self, offer: Offer, refusal: LaunchRefused) -> None:
         context = self.context
-        self._write(attempts=self._attempt(offer, "refused", refusal.reason, refusal.message))
+        started = self.claim.launch_started if refusal.instance_id else None  # nothing was made: nothing is billed or waited for
+        self._write(attempts=self._attempt(offer, "refused", refusal.reason, refusal.message), launch_started=started)
         context.progress.step(self.claim.name, "refused", f"{offer.cloud} {offer.id}: {refusal.reason}: {refusal.message}")
         for key in blocks.keys_after(offer, refusal.reason):
             context.block(key, refusal.reason)

@@ -255,7 +255,8 @@ class _Teardown:
     def _close(self) -> Ended:
         now = self.context.clock.now()
         end = self.claim.gone_since or now
-        line = ledger_line(self.claim, end=end, granularity=self.context.granularity(self.claim.cloud))
+        billed = self.claim if self.claim.ids_seen else dataclasses.replace(self.claim, launch_started=None)  # no machine, no bill
+        line = ledger_line(billed, end=end, granularity=self.context.granularity(self.claim.cloud))
         if not CAPABILITIES[self.claim.cloud].rented:  # an own machine comes again under its name: one line for each time it was on
             line["key"] = f"{self.claim.name}.{self.claim.created:%Y%m%d%H%M%S}"
         self.context.store.ledger(line)

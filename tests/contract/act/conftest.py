@@ -1,0 +1,39 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A sandbox of its own for every test, and nothing of the caller's environment in it."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from .rig import Rig
+
+_FOREIGN = ("TGP_", "LAMBDA_", "TS_", "TAILSCALE_", "WEBHOOK_", "K8S_AUTH", "KUBE")
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Callable[..., Rig]]:
+    """``build(speed=..., **scenario keys)``: a started sandbox."""
+    for name in [one for one in os.environ if one.startswith(_FOREIGN) or one.endswith("_GPU_COUNT")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TGP_RUNTIME_DIR", str(tmp_path / "pace"))
+    built: list[Rig] = []
+
+    def make(**options: t.Any) -> Rig:
+        built.append(Rig(tmp_path, **options))
+        return built[-1]
+
+    yield make
+    for one in built:
+        one.close()
+
+
+@pytest.fixture
+def rig(build: t.Callable[..., Rig]) -> Rig:
+    """The usual one."""
+    return build()

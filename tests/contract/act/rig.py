@@ -1,0 +1,343 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A sandbox in this process, the fleet modules called against it one by one, and the truth about what they did."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+import itertools
+import json
+import re
+import threading
+import time
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import httpx
+import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+
+from sandbox.behaviour import Behaviour
+from sandbox.box import IN_PROCESS, Box
+from sandbox.clock import SimClock
+from sandbox.scenario import parse
+from sandbox.world import Machine
+
+DEMO = Path(__file__).resolve().parents[3] / "examples" / "demo"
+MODULES = "ansible_collections.tgp.gpu.plugins.modules"
+URLS = {
+    "lambda": "https://lambda.test",
+    "tailscale": "https://tailscale.test",
+    "webhook": "https://power.test",
+    "kubernetes": "https://kube.test:6443",
+}
+SCENARIO: dict[str, t.Any] = {
+    "lambda": [
+        {"type": "gpu_1x_rtx6000", "region": "us-west-1", "stock": 4, "boot": 20},
+        {"type": "gpu_1x_a6000", "region": "us-south-2", "stock": 4, "boot": 20},
+        {"type": "gpu_1x_a10", "region": "us-east-1", "stock": 4, "boot": 20},
+    ],
+    "machines": [{"name": "rack-1", "gpus": 1, "boot": 20}, {"name": "rack-2", "gpus": 2, "boot": 20}],
+    "timings": {"packages": 5, "mesh": 2, "csr": 1, "ready": 2, "gpu": 4},
+    "rate_limits": False,
+}
+CREATE = "/instance-operations/launch"
+DESTROY = "/instance-operations/terminate"
+_LOCK = re.compile(r"/apis/coordination\.k8s\.io/v1/namespaces/tgp-system/leases")
+_COUNTER = itertools.count(1)
+
+
+class Killed(BaseException):
+    """The process ends here: nobody may catch it."""
+
+
+class Cut:
+    """Ends the run at the ``number``-th write that matters (1 = the first), before or after its effect. ``seen`` counts writes."""
+
+    def __init__(self, number: int, *, after: bool) -> None:
+        self.number, self.after, self.seen = number, after, 0
+        self._lock = threading.Lock()
+
+    def is_due(self, request: httpx.Request) -> bool:
+        """Count a write; true from the cut point on: a dead process sends nothing more."""
+        if not is_write(request):
+            return False
+        with self._lock:
+            self.seen += 1
+            return self.seen >= self.number
+
+
+class _Door(httpx.BaseTransport):
+    """What stands between the modules and an app: counts nothing, changes nothing, but may end the run."""
+
+    def __init__(self, rig: Rig, inner: httpx.BaseTransport) -> None:
+        self._rig, self._inner = rig, inner
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self._rig.watcher(request)
+        cut = self._rig.cut
+        if cut is None or not cut.is_due(request):
+            return self._inner.handle_request(request)
+        if cut.after and cut.seen == cut.number:
+            self._inner.handle_request(request).read()
+        raise Killed(f"{request.method} {request.url.path}")
+
+
+def is_write(request: httpx.Request) -> bool:
+    """Calls that change the world. The run lock's own, and questions asked by POST, do not count."""
+    path = request.url.path
+    reads = request.method in ("GET", "HEAD") or path.endswith(("/oauth/token", "accessreviews")) or "dryRun" in request.url.params
+    return not reads and not _LOCK.search(path)
+
+
+class Rig:
+    """``run`` calls a module; everything else looks at the truth or moves it."""
+
+    def __init__(self, folder: Path, *, speed: float = 200.0, **scenario: t.Any) -> None:
+        self.folder = folder
+        self.box = Box(parse({**copy.deepcopy(SCENARIO), **scenario}), clock=SimClock(speed), seed=next(_COUNTER)).start()
+        self.world, self.clock, self.faults = self.box.world, self.box.world.clock, self.box.faults
+        assert self.box.kube is not None
+        self.api = self.box.kube
+        self.kubeconfig = folder / "kubeconfig"
+        self.api.write_kubeconfig(str(self.kubeconfig), URLS["kubernetes"])
+        self.documents = demo_documents()
+        self.lines: list[str] = []
+        self.warnings: list[str] = []
+        self.cut: Cut | None = None
+        self.watcher: t.Callable[[httpx.Request], None] = lambda _request: None
+
+    def close(self) -> None:
+        self.box.stop()
+
+    # ---- documents
+
+    def document(self, kind: str, name: str) -> dict[str, t.Any]:
+        return next(one for one in self.documents if one["kind"] == kind and one["metadata"]["name"] == name)
+
+    @property
+    def training(self) -> dict[str, t.Any]:
+        """The spec of the pool that rents."""
+        return t.cast("dict[str, t.Any]", self.document("GPUNodePool", "training")["spec"])
+
+    @property
+    def demo_class(self) -> dict[str, t.Any]:
+        return t.cast("dict[str, t.Any]", self.document("GPUNodeClass", "demo")["spec"])
+
+    # ---- calling modules
+
+    def run(self, module: str, run_id: str = "", *, check: bool = False, **params: t.Any) -> dict[str, t.Any]:
+        """The result of ``fleet_<module>``, called as a play calls it."""
+        code = importlib.import_module(f"{MODULES}.fleet_{module}")
+        defaults = {name: option.get("default") for name, option in code.SPEC["argument_spec"].items()}
+        given = {
+            "documents": self.documents,
+            "run_id": run_id or None,
+            "kubeconfig": str(self.kubeconfig),
+            "state_dir": str(self.folder / "state"),
+            "talos_secrets": self.box.talos.bundle(),
+            "control_plane_endpoint": IN_PROCESS,
+            "lambda_api_url": URLS["lambda"],
+            "lambda_api_key": self.world.secrets["LAMBDA_API_KEY"],
+            "webhook_url": URLS["webhook"],
+            "tailscale_api_url": URLS["tailscale"],
+            "tailscale_oauth_client_id": self.world.secrets["TS_OAUTH_CLIENT_ID"],
+            "tailscale_oauth_client_secret": self.world.secrets["TS_OAUTH_CLIENT_SECRET"],
+        }
+        task = Task(
+            {**copy.deepcopy(defaults), **copy.deepcopy(given), **params},
+            check_mode=check,
+            diff_mode=check,
+            progress=self.lines.append,
+            warn=self.warnings.append,
+            clock=self.clock,
+            transport=self._transport,
+        )
+        return t.cast("dict[str, t.Any]", code.run(task))
+
+    def _transport(self, url: str) -> httpx.BaseTransport | None:
+        service = next(name for name, root in URLS.items() if url.startswith(root))
+        return _Door(self, httpx.WSGITransport(app=self.box.apps[service]))
+
+    def plan(self, mode: str, *, check: bool = False, **params: t.Any) -> dict[str, t.Any]:
+        return self.run("plan", mode=mode, check=check, **params)
+
+    def unlock(self, run_id: str) -> None:
+        """What the play's ``always`` section does, or the death of its process."""
+        self.run("unlock", run_id)
+
+    def rent(self, *, nodes: int = 1, pool: str = "training", **params: t.Any) -> dict[str, t.Any]:
+        """Plan and launch; the result of the launch, with ``run_id`` and ``plan``. The lock is let go."""
+        plan = self.plan("provision", pools=[pool], nodes=nodes, **params)
+        try:
+            done = self.run("launch", plan["run_id"])
+        finally:
+            self.unlock(plan["run_id"])
+        return {**done, "run_id": plan["run_id"], "plan": plan}
+
+    def join(self) -> dict[str, t.Any]:
+        """What fleet_join says of all that are on their way."""
+        run_id = f"join-{next(_COUNTER)}"
+        try:
+            return self.run("join", run_id)
+        finally:
+            self.unlock(run_id)
+
+    def provision(self, **params: t.Any) -> dict[str, t.Any]:
+        """Rent and wait; the result of the join."""
+        self.rent(**params)
+        return self.join()
+
+    def reap(self, mode: str = "reap", **params: t.Any) -> dict[str, t.Any]:
+        """Plan and teardown; the result of the teardown, with ``plan``. The lock is let go."""
+        plan = self.plan(mode, **params)
+        try:
+            done = self.run("teardown", plan["run_id"], leftovers=plan["leftovers"])
+        finally:
+            self.unlock(plan["run_id"])
+        return {**done, "plan": plan}
+
+    def destroy(self, **params: t.Any) -> dict[str, t.Any]:
+        """What destroy.yml does with everything."""
+        return self.reap("destroy", all=True, **params)
+
+    @contextlib.contextmanager
+    def killed_at(self, number: int, *, after: bool) -> t.Iterator[Cut]:
+        """A process that dies at its ``number``-th write."""
+        self.cut = Cut(number, after=after)
+        try:
+            yield self.cut
+        except Killed:
+            pass
+        finally:
+            self.cut = None
+
+    # ---- what happens to the world
+
+    def fault(self, kind: str, service: str, method: str = "", path: str = "", **more: t.Any) -> t.Any:
+        return self.faults.add({"kind": kind, "service": service, "method": method, "path": path, **more})
+
+    def behave(self, kind: str, **more: t.Any) -> None:
+        self.box.machines.behaviours.add(Behaviour.parse({"kind": kind, **more}))
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def until(self, what: t.Callable[[], t.Any], words: str, seconds: float = 15.0) -> t.Any:
+        """Wait, in real seconds, for something that the world does by itself."""
+        end = time.monotonic() + seconds
+        while not (found := what()):
+            assert time.monotonic() < end, f"did not happen: {words}"
+            time.sleep(0.01)
+        return found
+
+    def kube(self, method: str, path: str, body: t.Any = None) -> t.Any:
+        """A call of the cluster's administrator, that has to succeed."""
+        status, answer = self.api.request(
+            method, path, body, media="application/merge-patch+json" if method == "PATCH" else "application/json"
+        )
+        assert status < 300, (status, answer)
+        return answer
+
+    def pod(self, node: str, name: str = "job", *, budget: bool = False, owner: str = "ReplicaSet") -> None:
+        """A running pod on a node; with ``budget`` a PodDisruptionBudget that never lets it go."""
+        owners = [{"apiVersion": "apps/v1", "kind": owner, "name": "x", "uid": "x", "controller": True}] if owner else []
+        spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}]}
+        meta = {"name": name, "labels": {"app": name}, "ownerReferences": owners}
+        self.kube("POST", "/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
+        self.until(lambda: self.kube("GET", f"/api/v1/namespaces/default/pods/{name}")["status"].get("phase") == "Running", "runs")
+        if budget:
+            guard = {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}}}
+            self.kube("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", guard)
+
+    # ---- the truth
+
+    def machines(self, *, living: bool = True) -> list[Machine]:
+        """Rented machines, the oldest first."""
+        with self.world.lock:
+            found = [one for one in self.world.machines.values() if one.cloud == "lambda" and not (living and one.ended)]
+        return sorted(found, key=lambda one: one.created)
+
+    def machine(self) -> Machine:
+        """The only one that lives."""
+        (only,) = self.machines()
+        return only
+
+    def writes(self) -> list[str]:
+        """Every write the services got, as "service METHOD path", without the run lock's."""
+        with self.world.lock:
+            return [f"{service} {what}" for _when, service, what in self.world.writes if not _LOCK.search(what)]
+
+    def creates(self) -> int:
+        """How many create calls arrived at the cloud."""
+        return sum(CREATE in one for one in self.writes())
+
+    def configmaps(self, label: str) -> list[dict[str, t.Any]]:
+        status, answer = self.api.request("GET", f"/api/v1/namespaces/tgp-system/configmaps?labelSelector={label}%3Dtrue")
+        return answer["items"] if status == 200 else []
+
+    def claims(self) -> dict[str, dict[str, t.Any]]:
+        """Claims by name, as recorded."""
+        records = [json.loads(one["data"]["claim.json"]) for one in self.configmaps("tgp.io/claim")]
+        return {one["name"]: one for one in records}
+
+    def claim(self) -> dict[str, t.Any]:
+        (only,) = self.claims().values()
+        return only
+
+    def state(self, name: str) -> dict[str, t.Any]:
+        found = [one for one in self.configmaps("tgp.io/state") if one["metadata"]["name"] == f"tgp-state-{name}"]
+        return json.loads(found[0]["data"]["state.json"]) if found else {}
+
+    def ledger(self) -> list[dict[str, t.Any]]:
+        return [json.loads(text) for one in self.configmaps("tgp.io/ledger") for text in (one.get("data") or {}).values()]
+
+    def nodes(self) -> dict[str, dict[str, t.Any]]:
+        return {one["metadata"]["name"]: one for one in self.box.nodes()}
+
+    def tokens(self) -> list[str]:
+        _status, answer = self.api.request("GET", "/api/v1/namespaces/kube-system/secrets")
+        return [one["metadata"]["name"] for one in answer["items"] if one.get("type") == "bootstrap.kubernetes.io/token"]
+
+    def events(self) -> list[dict[str, t.Any]]:
+        file = self.folder / "state" / "events.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def left(self) -> dict[str, int]:
+        """What of ours exists anywhere: all zero when everything was given back. Own machines keep their Node."""
+        nodes = [name for name in self.nodes() if name.startswith("tgp-")]
+        own = [one for one in self.world.machines.values() if one.cloud == "webhook" and one.state in ("on", "starting")]
+        counts: dict[str, t.Sized] = {
+            "instances": self.machines(), "own": own, "devices": self.box.tailnet.devices(), "keys": self.box.tailnet.live_keys(),
+            "nodes": nodes, "claims": self.claims(), "tokens": self.tokens(),
+        }  # fmt: skip
+        return {name: len(found) for name, found in counts.items() if found}
+
+    def blocks(self) -> dict[str, str]:
+        """What is on the block list."""
+        return {key: value for key, value in self.state("blocklist").items() if key != "history"}
+
+
+def demo_documents() -> list[dict[str, t.Any]]:
+    """The demo's documents as data, the template named by its full path."""
+    found: list[dict[str, t.Any]] = []
+    for path in sorted(DEMO.glob("*.yml")):
+        found += [one for one in yaml.safe_load_all(path.read_text()) if one]
+    for one in found:
+        if one["kind"] == "GPUNodeClass":
+            talos = one["spec"]["talosConfig"]
+            talos["machineConfigTemplateFile"] = str((DEMO / talos["machineConfigTemplateFile"]).resolve())
+    return found
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def bill(lines: t.Iterable[t.Mapping[str, t.Any]]) -> Decimal:
+    return sum((Decimal(str(one["cost"])) for one in lines), Decimal(0))

@@ -1,0 +1,414 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Renting when the cloud refuses, is silent, or makes more than was asked for (L-2, L-13, L-14, L-16)."""
+
+from __future__ import annotations
+
+import copy
+import json
+import typing as t
+from datetime import timedelta
+
+import httpx
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import LockLost
+
+from sandbox.world import Machine
+
+from .rig import CREATE, Rig, moment
+
+SOLD_OUT = {"error": {"code": "instance-operations/launch/insufficient-capacity", "message": "Not enough capacity."}}
+NO_QUOTA = {"error": {"code": "global/quota-exceeded", "message": "Quota exceeded."}}
+NO_KEY = {"error": {"code": "global/invalid-api-key", "message": "API key was invalid, expired, or deleted."}}
+NO_SENSE = {"error": {"code": "global/invalid-parameters", "message": "user_data: too strange"}}
+TOO_FAST = {"error": {"code": "global/too-many-requests", "message": "Too many requests."}}
+
+
+def refuse(rig: Rig, body: t.Any, status: int = 400, **more: t.Any) -> t.Any:
+    return rig.fault("status", "lambda", "POST", CREATE, status=status, body=body, **more)
+
+
+def results(done: dict[str, t.Any]) -> list[str]:
+    return sorted(one["result"] for one in done["machines"])
+
+
+# ---- a definite refusal
+
+
+def test_L14_without_capacity_the_next_offer_is_taken(rig: Rig) -> None:
+    refuse(rig, SOLD_OUT)
+    assert results(rig.rent()) == ["launched"]
+    machine, claim = rig.machine(), rig.claim()
+    assert machine.offer.type == "gpu_1x_a6000"
+    assert (claim["offer"]["instance_type"], claim["reserved_price"]) == ("gpu_1x_a6000", "1.09")
+    assert [(one["result"], one["error_class"]) for one in claim["attempts"]] == [("refused", "capacity"), ("ok", "")]
+    (key,) = rig.blocks()
+    assert "gpu_1x_rtx6000" in key
+    assert rig.join()["machines"][0]["result"] == "ready"
+    assert rig.nodes()[machine.name]["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "gpu_1x_a6000"
+
+
+def test_L11_a_second_choice_of_another_size_is_awaited_with_all_its_gpus(build: t.Callable[..., Rig]) -> None:
+    kinds = [{"type": kind, "region": "us-south-2", "stock": 2, "boot": 20} for kind in ("gpu_1x_rtx6000", "gpu_2x_a6000")]
+    rig = build(**{"lambda": kinds})
+    rig.training["maxHourlyPrice"] = "3.00"
+    refuse(rig, SOLD_OUT)
+    rig.rent()
+    assert rig.claim()["expected_gpus"] == 2
+    assert rig.join()["machines"][0]["result"] == "ready"
+    assert rig.nodes()[rig.machine().name]["metadata"]["labels"]["tgp.io/gpu-count"] == "2"
+
+
+def test_L16_a_dearer_second_choice_passes_the_limits_again(rig: Rig) -> None:
+    """Both first tries are refused; 1.09 fits once under 1.80 and not twice, whoever comes first."""
+    rig.demo_class["limits"]["maxHourlyCost"] = "1.80"
+    refuse(rig, SOLD_OUT, times=2)
+    done = rig.rent(nodes=2)
+    assert results(done) == ["failed", "launched"]
+    assert [str(one.offer.price_hour) for one in rig.machines()] == ["1.09"]
+    assert any(one["event"] == "skipped" and "limit:maxHourlyCost" in one["text"] for one in rig.events())
+    failed = next(one for one in rig.claims().values() if one["phase"] == "Failed")
+    assert failed["deletion"]["reason"] == "LaunchFailed"
+    assert rig.creates() == 3
+
+
+def test_L14_quota_gives_up_the_cloud(rig: Rig) -> None:
+    refuse(rig, NO_QUOTA, times=None)
+    done = rig.rent()
+    assert results(done) == ["failed"]
+    assert "Quota exceeded" in done["problems"][0]
+    assert rig.creates() == 1
+    assert list(rig.blocks()) == ["cloud:lambda"]
+    rig.reap()
+    assert rig.left() == {}
+    (line,) = rig.ledger()
+    assert (line["reason"], line["cost"]) == ("LaunchFailed", "0")
+    again = rig.plan("provision", pools=["training"], nodes=1, check=True)
+    assert again["outcome"] == "shortfall"  # the block list keeps the next run from trying at once
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_L14_a_refused_key_gives_up_the_cloud_for_this_run_only(rig: Rig, status: int) -> None:
+    refuse(rig, NO_KEY, status)
+    assert results(rig.rent()) == ["failed"]
+    assert (rig.creates(), rig.blocks(), rig.machines()) == (1, {}, [])
+
+
+def test_L14_an_invalid_request_fails_the_claim_at_once(rig: Rig) -> None:
+    refuse(rig, NO_SENSE)
+    done = rig.rent()
+    assert results(done) == ["failed"]
+    assert (rig.creates(), rig.blocks()) == (1, {})
+    claim = rig.claim()
+    assert (claim["phase"], claim["deletion"]["reason"]) == ("Failed", "LaunchFailed")
+    assert "too strange" in claim["history"][-1][2]
+
+
+def test_L14_a_cloud_that_asks_for_patience_gets_it(rig: Rig) -> None:
+    refuse(rig, TOO_FAST, 429, times=2, headers={"retry-after": "30"})
+    started = rig.clock.now()
+    assert results(rig.rent()) == ["launched"]
+    assert rig.machine().offer.type == "gpu_1x_rtx6000"
+    assert rig.machine().created - started >= timedelta(seconds=60)
+    assert rig.creates() == 3
+
+
+def test_L14_patience_ends_after_five_times(rig: Rig) -> None:
+    refuse(rig, TOO_FAST, 429, times=None, headers={"retry-after": "1"})
+    assert results(rig.rent()) == ["failed"]
+    assert rig.creates() == 6
+    assert (rig.machines(), rig.blocks()) == ([], {})
+
+
+# ---- no answer
+
+
+def test_L02_an_answer_lost_after_the_effect_is_adopted(rig: Rig) -> None:
+    rig.fault("lost_after", "lambda", "POST", CREATE)
+    assert results(rig.rent()) == ["adopted"]
+    machine, claim = rig.machine(), rig.claim()
+    assert (claim["instance_id"], claim["ids_seen"], claim["unknown_since"]) == (machine.id, [machine.id], None)
+    assert rig.creates() == 1
+    assert rig.join()["machines"][0]["result"] == "ready"
+    rig.destroy()
+    assert rig.left() == {}
+
+
+@pytest.mark.parametrize("status", [500, 502, 504])
+def test_L02_a_server_error_after_the_effect_is_adopted(rig: Rig, status: int) -> None:
+    rig.fault("status_after", "lambda", "POST", CREATE, status=status, body="<html>Bad gateway</html>")
+    assert results(rig.rent()) == ["adopted"]
+    assert rig.claim()["instance_id"] == rig.machine().id
+    assert rig.creates() == 1
+
+
+def test_L02_an_unparsable_success_is_adopted(rig: Rig) -> None:
+    rig.fault("truncate", "lambda", "POST", CREATE)
+    assert results(rig.rent()) == ["adopted"]
+    assert (len(rig.machines()), rig.creates()) == (1, 1)
+
+
+def test_L02_an_unknown_outcome_waits_out_its_window(rig: Rig) -> None:
+    """Lost before the effect: inside the window nothing is planned and the claim counts; after it the next offer is taken."""
+    rig.fault("lost_before", "lambda", "POST", CREATE)
+    done = rig.rent()
+    assert results(done) == ["waiting"]
+    name = rig.claim()["name"]
+    assert rig.claim()["unknown_since"]
+    assert "no second create call" in done["problems"][0]
+
+    rig.advance(300)
+    inside = rig.plan("provision", pools=["training"], nodes=1)
+    rig.unlock(inside["run_id"])
+    assert inside["launch"] == []
+    assert rig.run("launch", inside["run_id"])["machines"] == []
+    rig.unlock(inside["run_id"])
+    assert (rig.creates(), list(rig.claims())) == (1, [name])
+    rig.demo_class["limits"]["maxNodes"] = 1
+    more = rig.plan("provision", pools=["training"], nodes=2, check=True)
+    assert more["shortfall"][0]["reason"] == "limit:maxNodes"  # the one in doubt counts
+
+    rig.advance(301)
+    done = rig.rent()
+    assert done["plan"]["launch"] == [name]
+    assert results(done) == ["launched"]
+    assert rig.machine().name == name
+    assert rig.machine().offer.type == "gpu_1x_a6000"
+    assert rig.creates() == 2
+
+
+def test_L02_a_machine_that_appears_late_is_adopted_by_the_next_run(rig: Rig) -> None:
+    rig.fault("lost_after", "lambda", "POST", CREATE)
+    rig.fault("body", "lambda", "GET", "/instances$", body={"data": []}, times=3, after_calls=1)
+    assert results(rig.rent()) == ["waiting"]
+    assert rig.rent()["machines"] == []
+    assert rig.claim()["instance_id"] == rig.machine().id
+    assert rig.join()["machines"][0]["result"] == "ready"
+    assert rig.creates() == 1
+
+
+def test_L02_a_failed_look_up_is_no_proof_of_absence(rig: Rig) -> None:
+    """The window is over, but the list cannot be read: still no second create call."""
+    rig.fault("lost_after", "lambda", "POST", CREATE)
+    broken = rig.fault("status", "lambda", "GET", "/instances$", status=403, times=None, after_calls=1)
+    assert results(rig.rent()) == ["waiting"]
+    rig.advance(900)
+    plan = rig.plan("provision", pools=["training"], nodes=1)
+    rig.unlock(plan["run_id"])
+    assert (plan["launch"], rig.creates()) == ([], 1)
+    broken.times = 0
+    rig.rent()
+    assert rig.claim()["instance_id"] == rig.machine().id
+
+
+def twin(rig: Rig, seconds: int) -> t.Callable[[httpx.Request], None]:
+    """The cloud makes one more machine for the same create call, ``seconds`` later."""
+
+    def watch(request: httpx.Request) -> None:
+        if not request.url.path.endswith("/instances") or len(rig.machines()) != 1:
+            return
+        first = rig.machine()
+        details = copy.deepcopy(first.details)
+        for tag in details["tags"]:
+            if tag["key"] == "tgp:created":
+                tag["value"] = str(int(tag["value"]) + seconds)
+        details["addresses"] = ("198.18.9.9", "10.19.9.9")
+        rig.world.rent(
+            Machine(
+                "0" * 32, "lambda", first.name, first.hostname, first.offer, rig.clock.now(), payload=first.payload, details=details
+            )
+        )
+
+    return watch
+
+
+def test_L02_of_two_machines_under_one_name_the_oldest_stays(rig: Rig) -> None:
+    rig.fault("lost_after", "lambda", "POST", CREATE)
+    rig.watcher = twin(rig, 14)
+    assert results(rig.rent()) == ["adopted"]
+    rig.watcher = lambda _request: None
+    first, second = rig.machines(living=False)
+    claim = rig.claim()
+    assert claim["instance_id"] == first.id
+    assert set(claim["ids_seen"]) == {first.id, second.id}
+    rig.until(lambda: second.ended, "the second one is destroyed")
+    assert first.ended is None
+    assert rig.join()["machines"][0]["result"] == "ready"
+    rig.destroy()
+    assert rig.left() == {}
+
+
+def test_L02_a_second_machine_that_cannot_be_destroyed_now_goes_later(rig: Rig) -> None:
+    rig.fault("lost_after", "lambda", "POST", CREATE)
+    rig.fault("status", "lambda", "POST", "terminate", status=500, times=4)
+    rig.watcher = twin(rig, 14)
+    rig.rent()
+    rig.watcher = lambda _request: None
+    first, second = rig.machines(living=False)
+    assert rig.claim()["instance_id"] == first.id
+    assert set(rig.claim()["ids_seen"]) == {first.id, second.id}
+    assert rig.join()["machines"][0]["result"] == "ready"
+    rig.faults.clear()
+    rig.reap()
+    rig.until(lambda: second.ended, "the second one is destroyed")
+    assert first.ended is None
+    rig.destroy()
+    assert rig.left() == {}
+
+
+# ---- what lets a machine in
+
+
+def test_L02_key_and_token_of_an_interrupted_try_are_taken_back(rig: Rig) -> None:
+    plan = rig.plan("provision", pools=["training"], nodes=1)
+    with rig.killed_at(4, after=True) as cut:  # key, its note, token, its note
+        rig.run("launch", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    assert cut.seen >= 4
+    assert rig.left() == {"keys": 1, "claims": 1, "tokens": 1}
+    old = (rig.claim()["mesh_key_id"], rig.claim()["token_id"])
+    assert all(old)
+    assert results(rig.rent()) == ["launched"]
+    assert rig.left() == {"instances": 1, "keys": 1, "claims": 1, "tokens": 1}
+    assert rig.claim()["mesh_key_id"] != old[0]
+    assert rig.claim()["token_id"] != old[1]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("number", range(1, 8))
+def test_L02_a_run_that_dies_while_renting_is_continued(build: t.Callable[..., Rig], number: int, after: bool) -> None:
+    """Whatever the last write was, the next runs end with one machine, and a reap with nothing."""
+    rig = build(speed=400)
+    plan = rig.plan("provision", pools=["training"], nodes=1)
+    with rig.killed_at(number, after=after):
+        rig.run("launch", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    rig.rent()
+    rig.advance(601)
+    rig.rent()
+    assert rig.join()["machines"][-1]["result"] == "ready"
+    assert len(rig.machines()) == 1
+    assert [one["phase"] for one in rig.claims().values()] == ["Ready"]
+    assert rig.creates() <= 2
+    rig.destroy()
+    rig.advance(61)
+    rig.reap()
+    assert {name: count for name, count in rig.left().items() if name != "tokens"} == {}
+    assert len(rig.ledger()) == 1
+
+
+@pytest.mark.parametrize("service, path", [("tailscale", "/keys"), ("kubernetes", "/namespaces/kube-system/secrets")])
+def test_a_machine_that_gets_no_key_or_token_is_not_rented_and_stops_no_other(rig: Rig, service: str, path: str) -> None:
+    rig.fault("status", service, "POST", path, status=403, body={"message": "not now"}, after_calls=1)
+    plan = rig.plan("provision", pools=["training"], nodes=3)
+    rig.faults.clear()
+    rig.fault("status", service, "POST", path, status=403, body={"message": "not now"}, after_calls=1)
+    done = rig.run("launch", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    assert results(done) == ["failed", "launched", "launched"]
+    assert done["outcome"] == "partial"
+    assert (len(rig.machines()), rig.creates()) == (2, 2)
+    left_out = next(one["name"] for one in done["machines"] if one["result"] == "failed")
+    assert rig.claims()[left_out]["launch_started"] is None
+    assert results(rig.rent(nodes=3)) == ["launched"]  # the next run makes up for it
+    assert {one.name for one in rig.machines()} == set(rig.claims())
+
+
+def test_I12_no_secret_in_claims_events_lines_and_results(rig: Rig) -> None:
+    refuse(rig, SOLD_OUT)
+    rig.fault("status", "tailscale", "POST", "/keys", status=500, after_calls=2)
+    secrets: set[str] = set()
+    rig.watcher = lambda _request: secrets.update(key.secret for key in rig.box.tailnet.live_keys())
+    done = [rig.rent(nodes=2), rig.join()]
+    payloads = [one.payload or "" for one in rig.machines()]
+    secrets |= {rig.world.secrets[name] for name in ("LAMBDA_API_KEY", "TS_OAUTH_CLIENT_SECRET")}
+    secrets |= {line.strip().split()[-1] for text in payloads for line in text.splitlines() if "token:" in line}
+    assert len(secrets) >= 4
+    assert any(secret in text for secret in secrets for text in payloads)  # they were made, and used
+    said = json.dumps([done, rig.configmaps("tgp.io/claim"), rig.configmaps("tgp.io/state"), rig.events(), rig.lines, rig.warnings])
+    assert [secret for secret in secrets if secret in said] == []
+
+
+# ---- the record comes first
+
+
+def test_L02_without_its_record_no_create_call_is_sent(rig: Rig) -> None:
+    plan = rig.plan("provision", pools=["training"], nodes=2)
+    first, second = plan["launch"]
+    rig.fault("status", "kubernetes", "PUT", f"configmaps/tgp-claim-{first}", status=500, times=None)
+    done = rig.run("launch", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    assert {one["name"]: one["result"] for one in done["machines"]} == {first: "failed", second: "launched"}
+    assert [one.name for one in rig.machines()] == [second]
+    assert rig.creates() == 1
+
+
+def test_L02_the_record_of_the_create_call_is_older_than_the_call(rig: Rig) -> None:
+    """At every create call the stored claim says what is being rented, for how much, and since when."""
+    seen: list[dict[str, t.Any]] = []
+    rig.watcher = lambda request: seen.extend(rig.claims().values()) if request.url.path.endswith(CREATE) else None
+    refuse(rig, SOLD_OUT)
+    rig.rent()
+    assert [(one["phase"], one["offer"]["instance_type"], one["reserved_price"]) for one in seen] == [
+        ("Provisioning", "gpu_1x_rtx6000", "0.69"),
+        ("Provisioning", "gpu_1x_a6000", "1.09"),
+    ]
+    assert all(one["launch_started"] and not one["instance_id"] for one in seen)
+    assert moment(seen[0]["launch_started"]) <= rig.machine().created
+
+
+def test_L02_an_id_that_cannot_be_noted_is_found_by_name(rig: Rig) -> None:
+    """The create call succeeds and the record of it fails: the next run adopts."""
+    plan = rig.plan("provision", pools=["training"], nodes=1)
+    path = f"configmaps/tgp-claim-{plan['launch'][0]}"
+    rig.fault("status", "kubernetes", "PUT", path, status=500, times=None, after_calls=3)  # key, token, launch_started pass
+    done = rig.run("launch", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    assert (results(done), rig.claim()["instance_id"]) == (["failed"], "")
+    machine = rig.machine()
+    rig.faults.clear()
+    assert rig.rent()["machines"] == []
+    assert rig.claim()["instance_id"] == machine.id
+    assert rig.creates() == 1
+
+
+# ---- the lock
+
+
+def test_L08_a_lost_lock_ends_the_step_before_the_next_paid_call(rig: Rig) -> None:
+    plan = rig.plan("provision", pools=["training"], nodes=2)
+    cluster = plan["run_id"] and next(iter(rig.claims())).split("-")[1]
+    path = f"/apis/coordination.k8s.io/v1/namespaces/tgp-system/leases/tgp-{cluster}"
+
+    def steal(request: httpx.Request) -> None:
+        """Somebody takes over while the first key is being made; so late that a renewal is due."""
+        if request.url.path.endswith("/keys") and not stolen:
+            stolen.append(rig.kube("PATCH", path, {"spec": {"holderIdentity": "elsewhere/1/other"}}))
+            rig.advance(600)
+
+    stolen: list[t.Any] = []
+    rig.watcher = steal
+    with pytest.raises(LockLost) as caught:
+        rig.run("launch", plan["run_id"])
+    assert caught.value.result["outcome"] == "lock_lost"  # type: ignore[attr-defined]
+    assert stolen
+    assert (rig.creates(), rig.machines()) == (0, [])
+    assert len(rig.claims()) == 2
+
+
+# ---- own machines
+
+
+def test_L21_an_own_machine_that_does_not_answer_is_asked_once_more(rig: Rig) -> None:
+    rig.fault("lost_before", "webhook", "POST", "/rack-1/start")
+    assert results(rig.rent(pool="own")) == ["launched"]
+    assert rig.join()["machines"][0]["result"] == "ready"
+
+
+def test_L21_an_own_machine_that_refuses_fails_its_claim(rig: Rig) -> None:
+    rig.fault("status", "webhook", "POST", "/rack-1/start", status=400, body={"error": "no"}, times=None)
+    done = rig.rent(pool="own")
+    assert results(done) == ["failed"]
+    rig.reap()
+    assert rig.left() == {}
