@@ -233,14 +233,14 @@ class Routes:
             item, created = objects.apply(resource, namespace, name, request.document(), call, request.flag("force"), sub)
             return Answer(201 if created else 200, single(resource, item, request.form, self.api.now()))
         patch = request.document()
-        if media == _MERGE:
-            produce: t.Callable[[Json], Json] = lambda old: merge_patch(old, patch)  # noqa: E731
-        elif media == _JSON:
-            produce = lambda old: json_patch(old, patch)  # noqa: E731
-        elif media == _STRATEGIC and not resource.custom:
-            produce = lambda old: strategic_patch(resource.kind, old, patch)  # noqa: E731
-        else:
+        if media not in (_MERGE, _JSON, _STRATEGIC) or (media == _STRATEGIC and resource.custom):
             raise unsupported_media()
+
+        def produce(old: Json) -> Json:
+            if media == _MERGE:
+                return merge_patch(old, patch)
+            return json_patch(old, patch) if media == _JSON else strategic_patch(resource.kind, old, patch)
+
         item = objects.change(resource, namespace, name, produce, call, sub)
         return Answer(200, single(resource, item, request.form, self.api.now()))
 

@@ -116,4 +116,3 @@ class LocalLock:
         with os.fdopen(descriptor, "r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
-
