@@ -14,7 +14,7 @@ from ..clouds.capabilities import CAPABILITIES
 from ..cluster import tokens
 from ..cluster.nodes import change
 from ..cluster.wait import Evidence, Expected, Outcome, wait_for
-from ..errors import TgpError
+from ..errors import ApiError, TgpError
 from ..fleet import blocks, marks
 from ..fleet.model import Claim, Deletion, Device, Instance, InstanceState, Node, Phase
 from ..fleet.offers import price_verdict
@@ -23,9 +23,8 @@ from ..fleet.registration import not_initialized, timeout
 from ..mesh.find import find_device
 from ..observe.context import Context
 from ..observe.feed import Feed
+from .hope import Hope
 from .teardown import teardown_all
-
-_HOPELESS = (InstanceState.TERMINATED, InstanceState.FAILED, InstanceState.STOPPED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +61,7 @@ class _Join:
         self.order = [claim.name for claim in claims if claim.phase is not Phase.READY]
         self._lock = threading.RLock()
         self._devices: Feed[Device] = Feed(self._read_devices, context.clock)
+        self._hope = Hope()
         self._ended: dict[str, str] = {}
 
     # ---- what is waited for
@@ -79,12 +79,13 @@ class _Join:
         )
 
     def evidence(self, name: str) -> Evidence:
-        """What cloud and mesh say of a machine that is not a node yet; called every few seconds for each that is missing."""
+        """What cloud and mesh say of a machine that is no Ready node yet; called every few seconds for each of them."""
+        self._hold_lock()
         instance, device = self._take_facts(name)
         claim = self.claims[name]
-        hopeless = self._ended.get(name, "")
-        if instance is not None and instance.state in _HOPELESS:
-            hopeless = f"{claim.cloud} calls the machine {instance.raw_state or instance.state.value} {instance.problem}".strip()
+        alive = device is not None and device.online is True
+        lost = self._hope.lost(claim, instance, self.context.listed_at(claim.cloud), alive=alive)
+        hopeless = self._ended.get(name, "") or lost
         return Evidence(
             instance="" if instance is None else instance.raw_state or instance.state.value,
             running=instance is not None and instance.state is InstanceState.RUNNING,
@@ -94,6 +95,13 @@ class _Join:
             token_id=claim.token_id,
             hopeless=hopeless,
         )
+
+    def _hold_lock(self) -> None:
+        """LockLost ends the wait. A renewal that fails is tried again: to wait does no harm meanwhile."""
+        try:
+            self.context.lock.renew_if_due()
+        except ApiError as error:
+            self.context.progress.step("", "lock", f"not renewed yet: {error}", quiet=True)
 
     def _take_facts(self, name: str, since: datetime | None = None) -> tuple[Instance | None, Device | None]:
         """What cloud and mesh list of a claim, noted in it. With ``since``, lists that lacked something are read again if older."""

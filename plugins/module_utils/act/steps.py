@@ -11,6 +11,7 @@ from ..errors import LockLost
 from ..fleet.model import Claim, Phase
 from ..observe.context import Context
 from ..observe.open import open_context
+from ..runlock.keeper import Keeper
 from ..runlock.lock import resume
 from ..table import render
 from ..task import Task
@@ -71,7 +72,8 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
         if task.check_mode or not (claims or task.params.get("leftovers")):
             return _result([], "ok", changed=False)
         context.lock = resume(task, context.kube, context.run_id, context.cluster_id)
-        rows = work(context, claims)
+        with Keeper(context.lock, context.clock):
+            rows = work(context, claims)
     except LockLost as lost:
         lost.result = {"outcome": "lock_lost", "machines": [], "problems": [str(lost)]}  # type: ignore[attr-defined]
         raise

@@ -230,7 +230,7 @@ class _Wait:
         with self._changed:
             self._fresh |= self._again
         self._again.clear()
-        waiting = [one for one in self._expected.values() if one.claim in self._open and "node" not in self._outcomes[one.claim].seen]
+        waiting = [one for one in self._expected.values() if self._is_in_doubt(one.claim)]
         if not waiting:
             return
         found = {one.claim: self._evidence(one.claim) for one in waiting}
@@ -238,6 +238,11 @@ class _Wait:
         requests = self._requests() if asked and any(one.running for one in found.values()) else []
         for one in waiting:
             self._weigh(one, found[one.claim], requests)
+
+    def _is_in_doubt(self, claim: str) -> bool:
+        """True for what is waited for and has no Ready Node: such a Node says more than any cloud."""
+        node = self._outcomes[claim].node
+        return claim in self._open and claim not in self._finishing and not (node is not None and node.ready)
 
     def _requests(self) -> list[csr.Request]:
         try:
@@ -252,6 +257,8 @@ class _Wait:
             outcome.message = evidence.hopeless
             self._close(one.claim)
             return
+        if "node" in outcome.seen:
+            return  # its own words count now
         if evidence.instance:
             self._reach(one, "instance", evidence.instance)
             outcome.message = "the machine boots" if not evidence.running else "the machine runs and is not in the mesh yet"

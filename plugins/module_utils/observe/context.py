@@ -22,7 +22,7 @@ from ..clouds.registry import connect as connect_cloud
 from ..cluster.kube import Kube
 from ..errors import InvalidInput, TgpError
 from ..fleet import blocks
-from ..fleet.model import Claim, CloudChoice, Instance, Node, NodeClass, Pool, Wishes
+from ..fleet.model import Claim, CloudChoice, Instance, Node, NodeClass, Phase, Pool, Wishes
 from ..fleet.settings import Settings
 from ..mesh.base import Mesh
 from ..mesh.connect import connect as connect_mesh
@@ -171,7 +171,10 @@ class Context:
     def _connect(self, name: str) -> Cloud:
         choice = self.choice(name)
         credential = cloud_credential(self.task, self.kube, name, choice)
-        return connect_cloud(name, self.task, credential=credential, choice=choice, node_ready=self._node_ready)
+        in_flight = {claim.name: word for claim in self.known_claims() if claim.cloud == name and (word := _in_flight(claim))}
+        return connect_cloud(
+            name, self.task, credential=credential, choice=choice, node_ready=self._node_ready, in_flight=in_flight
+        )
 
     def _node_ready(self, node: str) -> bool | None:
         from ..cluster.nodes import get_node
@@ -186,6 +189,12 @@ class Context:
                 self._feeds[cloud] = Feed(self.cloud(cloud).instances, self.clock)
             feed = self._feeds[cloud]
         return feed.items(since)
+
+    def listed_at(self, cloud: str) -> datetime | None:
+        """When the list that :meth:`instances` returns was read; None when there is none."""
+        with self._opening:
+            feed = self._feeds.get(cloud)
+        return feed.read_at if feed else None
 
     def mesh(self) -> Mesh | None:
         """The connected mesh, None when no class uses one and none was configured."""
@@ -222,3 +231,11 @@ class Context:
                 cloud.close()
         if self._mesh is not None:
             self._mesh.close()
+
+
+def _in_flight(claim: Claim) -> str:
+    """What a machine that cannot be asked is doing, as far as our own calls tell (L-21); empty when they do not."""
+    if claim.phase is Phase.TERMINATING:
+        return "stopping"
+    coming = claim.phase in (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING) and claim.launch_started is not None
+    return "starting" if coming else ""

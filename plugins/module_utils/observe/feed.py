@@ -18,7 +18,8 @@ _T = t.TypeVar("_T")
 class Feed(t.Generic[_T]):
     """A list that is read again when it is older than ``max_age`` seconds, by one caller at a time.
 
-    A failed read keeps the last good list and its age; ``problem`` says what went wrong until a read succeeds.
+    A failed read keeps the last good list and its age; ``problem`` says what went wrong until a read succeeds. ``read_at`` is when the
+    last good list was asked for.
     """
 
     def __init__(self, read: t.Callable[[], t.Sequence[_T]], clock: Clock, max_age: float = 5.0) -> None:
@@ -28,6 +29,7 @@ class Feed(t.Generic[_T]):
         self._lock = threading.Lock()
         self._items: tuple[_T, ...] | None = None
         self._asked: datetime | None = None
+        self.read_at: datetime | None = None
         self.problem = ""
 
     def items(self, since: datetime | None = None) -> tuple[_T, ...] | None:
@@ -39,6 +41,7 @@ class Feed(t.Generic[_T]):
                 self._asked = now
                 try:
                     self._items = tuple(self._read())
+                    self.read_at = now
                     self.problem = ""
                 except TgpError as error:
                     self.problem = str(error)
