@@ -68,14 +68,17 @@ class Result:
 
 
 class Sandbox:
-    """A running ``python -m sandbox up`` and the environment that points everything at it."""
+    """A running ``python -m sandbox up`` and the environment that points everything at it. ``kubeconfig``: its machines join that cluster."""
 
-    def __init__(self, folder: Path, *, speed: float = 60, scenario: str | Path = "default", seed: int = 0) -> None:
+    def __init__(
+        self, folder: Path, *, speed: float = 60, scenario: str | Path = "default", seed: int = 0, kubeconfig: Path | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.speed = folder, speed
         env_file = folder / "env"
         log = (folder / "sandbox.log").open("w")
         arguments = ["--speed", str(speed), "--scenario", str(scenario), "--seed", str(seed), "--state-dir", str(folder / "state")]
+        arguments += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "sandbox", "up", "--env-file", str(env_file), *arguments], cwd=ROOT, stdout=log, stderr=log
         )
