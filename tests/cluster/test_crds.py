@@ -1,0 +1,64 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The real API server takes our CRDs and the first adopters' documents, and we read them back from there."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import load
+from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+
+from .plane import Plane
+
+pytestmark = pytest.mark.cluster
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = ROOT / "tests" / "fixtures" / "seeds"
+
+
+@pytest.fixture(scope="module")
+def crds(plane: Plane) -> t.Iterator[None]:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    definitions = list(yaml.safe_load_all((ROOT / "schemas" / "crds.yaml").read_text()))
+    for definition in definitions:
+        plane.create(path, definition)
+    for definition in definitions:
+        name = definition["metadata"]["name"]
+        plane.until(lambda name=name: _established(plane.get(f"{path}/{name}")), what=f"{name} to be served")
+    yield
+    for definition in definitions:
+        plane.delete(f"{path}/{definition['metadata']['name']}")
+
+
+def _established(definition: dict[str, t.Any]) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or []
+    bad = [one for one in conditions if one["type"] == "NonStructuralSchema" and one["status"] == "True"]
+    assert not bad, bad
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+def test_S0_13_documents_are_read_from_the_cluster(plane: Plane, kube: Kube, crds: None) -> None:
+    node_class = yaml.safe_load((SEEDS / "s0-nodeclass.yaml").read_text())
+    pool = yaml.safe_load((SEEDS / "s0-nodepool.yaml").read_text())
+    plane.create("/apis/tgp.io/v1/gpunodeclasses", node_class)
+    plane.create("/apis/tgp.io/v1/namespaces/default/gpunodepools", pool)
+    warnings: list[str] = []
+    wishes = load(Task(params={"documents": [], "documents_from_cluster": True}, warn=warnings.append), kube)
+    assert [one.key for one in wishes.pools] == ["default/ml-workload-pool"]
+    assert wishes.classes["standard-gpu-class"].max_nodes == 10
+    assert any("runpod" in warning for warning in warnings)
+
+
+def test_S3_10_the_server_refuses_what_the_schema_refuses(kube: Kube, crds: None) -> None:
+    pool = yaml.safe_load((SEEDS / "s0-nodepool.yaml").read_text())
+    pool["metadata"]["name"] = "wrong"
+    pool["spec"]["weight"] = -1
+    with pytest.raises(ApiError, match="spec.weight") as caught:
+        kube.create("/apis/tgp.io/v1/namespaces/default/gpunodepools", pool)
+    assert caught.value.status == 422
