@@ -111,7 +111,7 @@ class _Join:
             self._take_instance(instance)
         device = self._device(claim, None if claim.mesh_device_id else since) if claim.mesh_key_id else None
         if device is not None and not claim.mesh_device_id:
-            self._write(name, mesh_device_id=device.id, mesh_seen=self.context.clock.now())
+            self._note(name, mesh_device_id=device.id, mesh_seen=self.context.clock.now())
         return instance, device
 
     def _instance(self, claim: Claim, since: datetime | None) -> Instance | None:
@@ -143,7 +143,7 @@ class _Join:
             if claim.phase is Phase.PROVISIONING and instance.state is InstanceState.RUNNING:
                 base = advance(claim, Phase.BOOTING, self.context.clock.now(), f"{claim.cloud} says it runs")
             if changes or base is not claim:
-                self._write(claim.name, base, **changes)
+                self._note(claim.name, base, **changes)
             pool = self.context.pool_of(claim)
             if instance.price_hour is not None and pool is not None and price_verdict(instance.price_hour, pool.max_hourly_price) == "jump":
                 self._ended[claim.name] = f"the price jumped to ${instance.price_hour}/h, above maxHourlyPrice {pool.max_hourly_price}"
@@ -160,7 +160,7 @@ class _Join:
             claim = self.claims[name]
             if step in ("device", "csr", "node", "ready") and claim.phase in (Phase.PROVISIONING, Phase.BOOTING):
                 now = self.context.clock.now()
-                self._write(name, advance(claim, Phase.JOINING, now, step))
+                self._note(name, advance(claim, Phase.JOINING, now, step))
         self.context.progress.step(name, step, detail, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
 
     def on_ready(self, name: str, node: Node) -> None:
@@ -209,6 +209,13 @@ class _Join:
         self._write(claim.name, token_id="", mesh_key_id="")
         return Joined(self.claims[claim.name], "ready", "its used key and token were taken back")
 
+    def _note(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
+        """A fact for the record that is not lost when it cannot be written now: the next look, or the end of the wait, brings it again."""
+        try:
+            self._write(name, base, **changes)
+        except ApiError as error:
+            self.context.progress.step(name, "record", f"not written yet: {error}", quiet=True)
+
     def _write(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
         with self._lock:
             claim = self.context.store.write(dataclasses.replace(base or self.claims[name], **changes))
@@ -221,27 +228,35 @@ class _Join:
         """Ready ones are done; the others are explained, booked as failed joins and given back in this very run."""
         failed = [name for name in self.order if not outcomes[name].ready]
         now = self.context.clock.now()
-        for name in failed:
-            self._fail(name, outcomes[name], now)
-        given_back = {one.claim.name: one for one in teardown_all(self.context, [self.claims[name] for name in failed])}
+        unwritten = {name: problem for name in failed if (problem := self._fail(name, outcomes[name], now))}
+        ending = [self.claims[name] for name in failed if name not in unwritten]
+        given_back = {one.claim.name: one for one in teardown_all(self.context, ending)}
         results = []
         for name in self.order:
             outcome = outcomes[name]
             if outcome.ready:
                 results.append(Joined(self.claims[name], "ready", f"after {outcome.seconds:.0f} s"))
                 continue
+            if name in unwritten:
+                results.append(Joined(self.claims[name], "failed", f"{outcome.step}: {outcome.message} ({unwritten[name]})"))
+                continue
             end = given_back[name]
             tail = "given back" if end.result == "gone" else f"not given back yet: {end.message}"
             results.append(Joined(end.claim, "failed", f"{outcome.step}: {outcome.message} ({tail})"))
         return results
 
-    def _fail(self, name: str, outcome: Outcome, now: datetime) -> None:
+    def _fail(self, name: str, outcome: Outcome, now: datetime) -> str:
+        """Book a failed join; the problem when its record could not be written. Then reap.yml finds it overdue and gives it back."""
         claim = self.claims[name]
         why = f"{outcome.step}: {outcome.message}"
         reason = "PriceJump" if name in self._ended else "FailedJoin"
         failed = advance(claim, Phase.FAILED, now, why)
-        self._write(name, failed, deletion=Deletion(reason=reason, requested=now, last_error=why[:500]))
-        for key in blocks.keys_after(claim.offer, "price" if reason == "PriceJump" else "join"):
-            self.context.block(key, "price" if reason == "PriceJump" else "join")
-        self.context.failed_join(claim.pool)
         self.context.progress.step(name, "failed", why, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
+        try:
+            self._write(name, failed, deletion=Deletion(reason=reason, requested=now, last_error=why[:500]))
+            for key in blocks.keys_after(claim.offer, "price" if reason == "PriceJump" else "join"):
+                self.context.block(key, "price" if reason == "PriceJump" else "join")
+            self.context.failed_join(claim.pool)
+        except ApiError as error:
+            return f"not given back yet: {error}"
+        return ""

@@ -115,6 +115,7 @@ class _Wait:
         self._fresh: set[str] = set()
         self._failure: TgpError | None = None
         self._trouble = ""
+        self._stale: dict[str, str] = {}
         self._finishing: dict[str, Future[None]] = {}
         self._again: set[str] = set()
 
@@ -183,7 +184,7 @@ class _Wait:
 
     def _see(self, one: Expected, node: Node, pool: ThreadPoolExecutor) -> None:
         if self._is_stale(one, node):
-            self._outcomes[one.claim].message = (
+            self._stale[one.claim] = (
                 f"a Node of this name from {node.created:%Y-%m-%d %H:%M:%S}Z exists, older than the machine; it is not taken for it"
             )
             return
@@ -292,7 +293,8 @@ class _Wait:
         for claim in list(self._open):
             if now >= self._expected[claim].deadline and claim not in self._finishing:
                 outcome = self._outcomes[claim]
-                outcome.message = f"{outcome.message}{f' ({self._trouble})' if self._trouble else ''}"
+                words = (self._stale.get(claim, ""), outcome.message)
+                outcome.message = f"{'; '.join(filter(None, words))}{f' ({self._trouble})' if self._trouble else ''}"
                 self._close(claim)
 
     def _close(self, claim: str) -> None:
