@@ -106,7 +106,7 @@ class Sandbox:
         self.kube = httpx.Client(
             base_url=config["clusters"][0]["cluster"]["server"],
             headers={"authorization": f"Bearer {config['users'][0]['user']['token']}"},
-            verify=False,  # noqa: S501
+            verify=False,
             timeout=30,
         )
 
