@@ -16,6 +16,8 @@ import time
 import typing as t
 from datetime import datetime, timezone
 
+from .errors import InvalidInput
+
 
 class Clock(t.Protocol):
     """Aware UTC ``now()``, ``sleep(seconds)`` in the clock's own seconds, and ``speed`` (clock seconds per real second)."""
@@ -53,13 +55,19 @@ class FileClock:
         self._load()
 
     def _load(self) -> None:
-        status = os.stat(self._path)
-        stamp = (status.st_mtime_ns, status.st_ino)
-        if stamp != self._stamp:
-            with open(self._path, encoding="utf-8") as file:
-                data = json.load(file)
-            self._real, self._world, self.speed = float(data["real"]), float(data["world"]), float(data["speed"])
-            self._stamp = stamp
+        try:
+            status = os.stat(self._path)
+            stamp = (status.st_mtime_ns, status.st_ino)
+            if stamp != self._stamp:
+                with open(self._path, encoding="utf-8") as file:
+                    data = json.load(file)
+                self._real, self._world, self.speed = float(data["real"]), float(data["world"]), float(data["speed"])
+                self._stamp = stamp
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InvalidInput(
+                f"The clock file {self._path} cannot be used: {error!r}.",
+                remedy="Unset TGP_CLOCK_FILE to live by the system's clock; only a sandbox writes such a file.",
+            ) from error
 
     def _seconds(self) -> float:
         self._load()

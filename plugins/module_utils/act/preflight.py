@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ..clock import SystemClock
 from ..cluster.rights import Right, missing_rights
 from ..errors import InvalidInput, TgpError
 from ..fleet.model import NodeClass
@@ -14,6 +15,7 @@ from ..observe.templates import template_of
 from ..talos.validate import template_problems
 from .payload import needs_payload
 
+_MAX_SKEW = 120.0
 RIGHTS = (
     *(Right(verb, "nodes") for verb in ("get", "list", "watch", "patch", "delete")),
     *(Right(verb, "pods") for verb in ("get", "list", "delete")),
@@ -43,6 +45,7 @@ def check_before_renting(context: Context) -> None:
         raise InvalidInput("Nothing was rented, because a machine could not join:", problems=problems)
     if classes and not context.task.check_mode:  # who only rehearses needs no right to change anything
         check_rights(context)
+    check_clock(context)
     check_mesh(context, classes)
 
 
@@ -54,6 +57,19 @@ def check_rights(context: Context) -> str:
     if missing:
         raise InvalidInput("Rights are missing in the cluster:", problems=missing)
     return f"all {len(needed)} there"
+
+
+def check_clock(context: Context) -> str:
+    """Deadlines and prices hang on time, so a clock that is off is refused. A simulated clock has nothing to be compared with."""
+    if not isinstance(context.clock, SystemClock):
+        return "simulated"
+    skew = context.kube.skew()
+    if abs(skew) > _MAX_SKEW:
+        raise InvalidInput(
+            f"This machine's clock and the API server's differ by {skew:+.0f} seconds.",
+            remedy="Set up time synchronisation on both; deadlines and bills depend on it.",
+        )
+    return f"{skew:+.0f} s from the API server's"
 
 
 def check_mesh(context: Context, classes: list[NodeClass]) -> str:

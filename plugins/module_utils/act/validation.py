@@ -8,7 +8,6 @@ from __future__ import annotations
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
-from ..clock import SystemClock
 from ..clouds.registry import CLIENTS
 from ..errors import InvalidInput, TgpError
 from ..observe.cluster_facts import cluster_facts
@@ -16,9 +15,8 @@ from ..observe.context import Context
 from ..observe.open import open_context
 from ..table import render
 from ..task import Task
-from .preflight import check_mesh, check_rights, template_faults
+from .preflight import check_clock, check_mesh, check_rights, template_faults
 
-_MAX_SKEW = 120.0
 _COLUMNS = {"mark": "", "what": "check", "message": "finding"}
 
 
@@ -47,7 +45,7 @@ def _checks(context: Context) -> list[dict[str, t.Any]]:
         ("documents", lambda: f"{len(classes)} classes, {len(context.wishes.pools)} pools"),
         ("cluster", lambda: f"{context.kube.source}, id {context.cluster_id}, version {context.kube.get('/version')['gitVersion']}"),
         ("rights", lambda: check_rights(context)),
-        ("clock", lambda: _clock(context)),
+        ("clock", lambda: check_clock(context)),
         ("Talos secrets", lambda: f"endpoint {cluster_facts(context).endpoint}, kubelet {cluster_facts(context).kubernetes_version}"),
         ("mesh", lambda: check_mesh(context, classes)),
     ]
@@ -62,19 +60,6 @@ def _one(what: str, check: t.Callable[[], str]) -> dict[str, t.Any]:
         return {"what": what, "ok": True, "message": check()}
     except TgpError as error:
         return {"what": what, "ok": False, "message": str(error)}
-
-
-def _clock(context: Context) -> str:
-    """Deadlines and prices hang on time, so a clock that is off is refused. A simulated clock has nothing to be compared with."""
-    if not isinstance(context.clock, SystemClock):
-        return "simulated"
-    skew = context.kube.skew()
-    if abs(skew) > _MAX_SKEW:
-        raise InvalidInput(
-            f"This machine's clock and the API server's differ by {skew:+.0f} seconds.",
-            remedy="Set up time synchronisation on both; deadlines and bills depend on it.",
-        )
-    return f"{skew:+.0f} s from the API server's"
 
 
 def _template_check(context: Context, node_class: t.Any) -> t.Callable[[], str]:
