@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import email.utils
 import os
 import select
 import shutil
@@ -12,6 +13,7 @@ import ssl
 import tempfile
 import threading
 import typing as t
+from datetime import datetime
 
 from cheroot import wsgi
 from cheroot.ssl.builtin import BuiltinSSLAdapter
@@ -40,6 +42,18 @@ class _Gateway(wsgi.Gateway_10):
         return environ
 
 
+def _dated(app: App, now: t.Callable[[], datetime]) -> App:
+    """Answers tell the time of the world they come from, as clients compare it with their own."""
+
+    def call(environ: t.Any, start_response: t.Any) -> t.Any:
+        def begin(status: str, headers: list[tuple[str, str]], *more: t.Any) -> t.Any:
+            return start_response(status, [*headers, ("Date", email.utils.format_datetime(now(), usegmt=True))], *more)
+
+        return app(environ, begin)
+
+    return call
+
+
 class KubeServer:
     """``url`` answers between ``start`` and ``stop``. ``app`` may be the API's own or that wrapped by a middleware."""
 
@@ -51,7 +65,7 @@ class KubeServer:
             paths[name] = os.path.join(self._folder, name)
             with open(os.open(paths[name], os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
-        self._server = wsgi.Server(("127.0.0.1", port), app or api.app, numthreads=threads, request_queue_size=512, timeout=60)
+        self._server = wsgi.Server(("127.0.0.1", port), _dated(app or api.app, api.now), numthreads=threads, request_queue_size=512, timeout=60)
         self._server.gateway = _Gateway
         adapter = BuiltinSSLAdapter(paths["server.crt"], paths["server.key"], paths["ca.crt"])
         adapter.context.verify_mode = ssl.CERT_OPTIONAL  # kubelets come with a client certificate, others with a token
