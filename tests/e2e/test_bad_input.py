@@ -222,6 +222,24 @@ def test_a_cluster_that_does_not_know_us(sandbox: Sandbox, tmp_path: Path) -> No
     assert WRONG not in result.text
 
 
+# ---- time
+
+
+@pytest.mark.parametrize("playbook", ["provision", "validate"])
+def test_a_clock_that_is_off(sandbox: Sandbox, playbook: str) -> None:
+    """Without the sandbox's clock file we live by the real time, and the cluster in another one."""
+    sandbox.advance(3600)
+    result = sandbox.playbook(playbook, documents=documents(), env={"TGP_CLOCK_FILE": None})
+    refused(sandbox, result, "This machine's clock and the API server's differ by", "time synchronisation")
+
+
+def test_a_clock_file_that_is_no_clock(sandbox: Sandbox, tmp_path: Path) -> None:
+    file = tmp_path / "clock.json"
+    refused(sandbox, sandbox.playbook("provision", documents=documents(), env={"TGP_CLOCK_FILE": str(file)}), "TGP_CLOCK_FILE", str(file))
+    file.write_text("noon")
+    refused(sandbox, sandbox.playbook("provision", documents=documents(), env={"TGP_CLOCK_FILE": str(file)}), "TGP_CLOCK_FILE", str(file))
+
+
 # ---- rights
 
 NEEDED: list[dict[str, t.Any]] = [
