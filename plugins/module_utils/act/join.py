@@ -17,6 +17,7 @@ from ..cluster.wait import Evidence, Expected, Outcome, wait_for
 from ..errors import ApiError, TgpError
 from ..fleet import blocks, marks
 from ..fleet.model import Claim, Deletion, Device, Instance, InstanceState, Node, Phase
+from ..fleet.money import print_money
 from ..fleet.offers import price_verdict
 from ..fleet.phases import advance
 from ..fleet.registration import not_initialized, timeout
@@ -146,7 +147,8 @@ class _Join:
                 self._note(claim.name, base, **changes)
             pool = self.context.pool_of(claim)
             if instance.price_hour is not None and pool is not None and price_verdict(instance.price_hour, pool.max_hourly_price) == "jump":
-                self._ended[claim.name] = f"the price jumped to ${instance.price_hour}/h, above maxHourlyPrice {pool.max_hourly_price}"
+                limit = print_money(pool.max_hourly_price) if pool.max_hourly_price is not None else "none"
+                self._ended[claim.name] = f"the price jumped to ${print_money(instance.price_hour)}/h, above maxHourlyPrice {limit}"
 
     def _name_of(self, instance: Instance) -> str:
         return next(name for name, claim in self.claims.items() if claim.instance_id == instance.id)
