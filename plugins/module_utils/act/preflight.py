@@ -18,9 +18,9 @@ from .payload import needs_payload
 _MAX_SKEW = 120.0
 RIGHTS = (
     *(Right(verb, "nodes") for verb in ("get", "list", "watch", "patch", "delete")),
-    *(Right(verb, "pods") for verb in ("get", "list", "delete")),
+    *(Right(verb, "pods") for verb in ("get", "list", "watch", "delete")),
     Right("create", "pods/eviction"),
-    Right("list", "poddisruptionbudgets", group="policy"),
+    *(Right(verb, "poddisruptionbudgets", group="policy") for verb in ("list", "watch")),
     Right("list", "volumeattachments", group="storage.k8s.io"),
     Right("list", "certificatesigningrequests", group="certificates.k8s.io"),
     *(Right(verb, "leases", "coordination.k8s.io", "tgp-system") for verb in ("get", "create", "update")),
