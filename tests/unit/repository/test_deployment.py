@@ -1,0 +1,118 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is shipped for running by itself: rights, a CronJob, an execution environment, an AWX credential type."""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+
+import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.act.preflight import CLAIM_RIGHTS, RIGHTS
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.rights import Right
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import _KINDS
+
+from .tree import ROOT
+
+ASKED_BY_NOBODY = {  # rights whose lack stops nothing that costs money, so nobody asks for them beforehand
+    Right("get", "namespaces"),
+    *(Right("list", plural, "tgp.io") for plural in _KINDS),
+    Right("get", "secrets", namespace="tgp-system"),
+}
+
+
+@functools.cache
+def manifests(path: str) -> list[dict[str, t.Any]]:
+    return [one for one in yaml.safe_load_all((ROOT / path).read_text(encoding="utf-8")) if one]
+
+
+def granted() -> set[Right]:
+    """Every right of the shipped roles."""
+    roles = [one for one in manifests("files/rbac.yml") if one["kind"] in ("ClusterRole", "Role")]
+    return {
+        Right(verb, resource, group, role["metadata"].get("namespace", ""))
+        for role in roles
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_shipped_rights_are_those_the_code_asks_for() -> None:
+    asked = {*RIGHTS, *CLAIM_RIGHTS}
+    assert sorted(map(str, asked - granted())) == []
+    assert sorted(map(str, granted() - asked - ASKED_BY_NOBODY)) == []
+
+
+def test_no_right_is_wider_than_it_must_be() -> None:
+    for right in granted():
+        assert "*" not in (right.verb, right.resource, right.group)
+        assert right.namespace or right.resource not in ("secrets", "configmaps", "leases"), right
+    assert {right.verb for right in granted() if right.resource == "secrets" and right.namespace == "kube-system"} == {
+        "create",
+        "delete",
+    }
+
+
+def test_every_role_is_bound_to_the_one_account() -> None:
+    found = manifests("files/rbac.yml")
+    account = next(one["metadata"] for one in found if one["kind"] == "ServiceAccount")
+    roles = {
+        (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")) for one in found if one["kind"].endswith("Role")
+    }
+    bound = set()
+    for one in found:
+        if one["kind"].endswith("Binding"):
+            assert one["subjects"] == [{"kind": "ServiceAccount", **account}]
+            bound.add((one["roleRef"]["kind"], one["roleRef"]["name"], one["metadata"].get("namespace")))
+    assert bound == roles
+
+
+def test_the_cron_job_runs_the_reaper_with_that_account() -> None:
+    (job,) = manifests("examples/cronjob.yaml")
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    namespaces = {one["metadata"]["name"] for one in manifests("files/rbac.yml") if one["kind"] == "Namespace"}
+    assert job["metadata"]["namespace"] in namespaces
+    assert pod["serviceAccountName"] in {
+        one["metadata"]["name"] for one in manifests("files/rbac.yml") if one["kind"] == "ServiceAccount"
+    }
+    assert job["spec"]["concurrencyPolicy"] == "Forbid"
+    command = container["command"]
+    assert command[:2] == ["ansible-playbook", "tgp.gpu.reap"] and (ROOT / "playbooks" / "reap.yml").exists()
+    mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    assert set(mounts.values()) == {one["name"] for one in pod["volumes"]}
+    paths = [command[-1].partition("=")[2], *(one["value"] for one in container["env"] if one["value"].startswith("/"))]
+    assert all(any(path == mount or path.startswith(f"{mount}/") for mount in mounts) for path in paths)
+    assert container["securityContext"]["readOnlyRootFilesystem"] and pod["securityContext"]["runAsNonRoot"]
+
+
+def test_the_execution_environment_has_all_that_it_needs() -> None:
+    (meta,) = manifests("meta/execution-environment.yml")
+    assert set(meta["dependencies"]) == {"python", "system"}
+    assert all((ROOT / path).is_file() for path in meta["dependencies"].values())
+    (image,) = manifests("examples/execution-environment.yml")
+    (galaxy,) = manifests("galaxy.yml")
+    tarball = f"{galaxy['namespace']}-{galaxy['name']}-{galaxy['version']}.tar.gz"
+    (collection,) = image["dependencies"]["galaxy"]["collections"]
+    (extra,) = image["additional_build_files"]
+    assert extra["src"] == f"../{tarball}"
+    assert collection == {"name": f"{extra['dest']}/{tarball}", "type": "file"}
+    core = next(line for line in (ROOT / "requirements.txt").read_text().splitlines() if line.startswith("ansible-core"))
+    assert image["dependencies"]["ansible_core"]["package_pip"] == core
+
+
+def test_the_credential_type_of_awx_hands_over_every_field() -> None:
+    text = (ROOT / "docs" / "awx_and_cron.md").read_text(encoding="utf-8")
+    inputs, injectors = (yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
+    fields = {field["id"]: field for field in inputs["fields"]}
+    values = [*injectors["file"].values(), *injectors["env"].values()]
+    files = {f"tower.filename.{name.removeprefix('template.')}" for name in injectors["file"]}
+    assert {re.sub(r"[{} ]", "", value) for value in values} == {*fields, *files} - {"tower"}
+    assert set(inputs["required"]) <= set(fields)
+    assert {name for name in fields if not fields[name].get("secret")} == {"ts_oauth_client_id", "control_plane_endpoint"}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [name for name in injectors["env"] if f"`{name}`" not in readme] == []
