@@ -28,9 +28,12 @@ options:
     description:
       - The Talos cluster's secrets, as a path or as a mapping - a bundle of C(talosctl gen secrets), or an existing worker or control
         plane configuration. Only what a worker needs is read from it; CA keys are never kept.
+      - Taken from E(TGP_TALOS_SECRETS) when not given.
     type: raw
   control_plane_endpoint:
-    description: URL of the Kubernetes API as the machines reach it, for example V(https://100.64.0.1:6443).
+    description:
+      - URL of the Kubernetes API as the machines reach it, for example V(https://100.64.0.1:6443).
+      - Taken from E(TGP_CONTROL_PLANE_ENDPOINT) when not given; else from the secrets, where they have it.
     type: str
   cluster_name:
     description: Name of the Talos cluster.

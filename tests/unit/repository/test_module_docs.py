@@ -1,0 +1,122 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a module documents is what it takes and returns, and Ansible finds all of them."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import yaml
+
+from .tree import ROOT, below
+
+PACKAGE = "ansible_collections.tgp.gpu.plugins"
+MODULES = sorted(path.stem for path in below("plugins/modules", suffix=".py"))
+RUNTIME = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text(encoding="utf-8"))
+DESCRIBED = {"type": "str", "elements": None, "required": False, "choices": None, "default": None, "aliases": None}
+
+
+@functools.cache
+def ansible_doc(*arguments: str) -> t.Any:
+    command = [str(Path(sys.executable).parent / "ansible-doc"), "--json", *arguments]
+    run = subprocess.run(command, cwd=ROOT, env={**os.environ, "ANSIBLE_NOCOLOR": "1"}, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def documentation() -> dict[str, t.Any]:
+    """Module → its documentation with all fragments, as Ansible itself reads it."""
+    found = ansible_doc("-t", "module", *(f"tgp.gpu.{one}" for one in MODULES))
+    return {one: found[f"tgp.gpu.{one}"] for one in MODULES}
+
+
+def module(name: str) -> t.Any:
+    return importlib.import_module(f"{PACKAGE}.modules.{name}")
+
+
+def differences(where: str, spec: t.Mapping[str, t.Any], described: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    for name in sorted({*spec, *described}):
+        if name not in spec or name not in described:
+            yield f"{where}.{name} is {'documented, but not taken' if name in described else 'taken, but not documented'}"
+            continue
+        option, text = spec[name], described[name]
+        for key, usual in DESCRIBED.items():
+            said, done = text.get(key, usual), option.get(key, usual)
+            if key == "default" and isinstance(done, (list, dict)) and not done:
+                said = said or done
+            if isinstance(done, tuple):
+                done = list(done)
+            if said != done:
+                yield f"{where}.{name}: {key} is documented as {said!r} and is {done!r}"
+        fallback = option.get("fallback")
+        if fallback:
+            prose = json.dumps(text.get("description"))
+            yield from (
+                f"{where}.{name}: {variable} is read, but not documented"
+                for variable in fallback[1]
+                if f"E({variable})" not in prose
+            )
+        yield from differences(f"{where}.{name}", option.get("options") or {}, text.get("suboptions") or {})
+
+
+def test_options_are_documented_as_they_are() -> None:
+    docs = documentation()
+    found = [line for one in MODULES for line in differences(one, module(one).SPEC["argument_spec"], docs[one]["doc"]["options"])]
+    assert found == []
+
+
+def test_whether_check_mode_is_supported_is_said() -> None:
+    docs = documentation()
+    for one in MODULES:
+        supported = module(one).SPEC.get("supports_check_mode", False)
+        assert docs[one]["doc"]["attributes"]["check_mode"]["support"] == ("full" if supported else "none"), one
+
+
+def test_every_module_describes_what_it_returns_and_shows_how_it_is_used() -> None:
+    docs = documentation()
+    for one in MODULES:
+        assert docs[one]["return"], one
+        for key, value in docs[one]["return"].items():
+            assert value["description"] and value["returned"] and value["type"], f"{one}.{key}"
+        tasks = yaml.safe_load(docs[one]["examples"])
+        assert any(f"tgp.gpu.{one}" in task for task in tasks), one
+        assert all("name" in task for task in tasks), one
+
+
+def test_ansible_doc_lists_every_module() -> None:
+    listed = ansible_doc("-t", "module", "-l", "tgp.gpu")
+    assert sorted(listed) == [f"tgp.gpu.{one}" for one in MODULES]
+    assert all(listed.values())
+
+
+def test_the_inventory_is_documented() -> None:
+    found = ansible_doc("-t", "inventory", "tgp.gpu.nodes")
+    assert found["tgp.gpu.nodes"]["doc"]["options"]
+
+
+def test_every_module_is_in_the_group_and_routed_to_the_worker() -> None:
+    assert sorted(RUNTIME["action_groups"]["all"]) == MODULES
+    assert sorted(RUNTIME["action_groups"]["fleet"]) == [one for one in MODULES if one.startswith("fleet_")]
+    routed = RUNTIME["plugin_routing"]["modules"]
+    assert sorted(routed) == MODULES
+    assert {json.dumps(route) for route in routed.values()} == {json.dumps({"action_plugin": "tgp.gpu.in_process"})}
+
+
+def test_roles_and_playbooks_are_all_documented() -> None:
+    for folder in sorted((ROOT / "roles").iterdir()):
+        specs = yaml.safe_load((folder / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))["argument_specs"]["main"]
+        assert specs["short_description"] and (folder / "README.md").read_text(encoding="utf-8").strip(), folder.name
+        defaults = folder / "defaults" / "main.yml"
+        known = yaml.safe_load(defaults.read_text(encoding="utf-8")) if defaults.exists() else {}
+        assert set(known) <= set(specs.get("options") or {}), folder.name
+    for path in below("playbooks", suffix=".yml"):
+        head = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+        assert any(f"ansible-playbook playbooks/{path.name}" in line for line in head), path.name

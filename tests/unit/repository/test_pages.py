@@ -1,0 +1,106 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pages of docs/ say what is so: every option, field, lever and gap is on them, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.capabilities import CAPABILITIES
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.options import ENVIRONMENT
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import CLIENTS
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import CLOUD_SETTINGS, KINDS
+
+from sandbox import behaviour, faults, scenario
+from sandbox.kube import KNOWN_GAPS
+from sandbox.server import Served
+
+from .tree import ROOT, below, name
+
+PAGES = ("architecture", "awx_and_cron", "clouds", "coverage", "development", "documents", "rules", "sandbox")
+_HEAD = {"apiVersion", "kind", "metadata", "status"}
+
+
+def page(which: str) -> str:
+    return (ROOT / "docs" / f"{which}.md").read_text(encoding="utf-8")
+
+
+def test_every_page_is_there_and_its_links_lead_somewhere() -> None:
+    texts = {name(path): path.read_text(encoding="utf-8") for path in [*below("docs", suffix=".md"), ROOT / "README.md"]}
+    assert {f"docs/{one}.md" for one in PAGES} <= set(texts)
+    lost = [
+        (where, link)
+        for where, text in texts.items()
+        for link in re.findall(
+            r"\b((?:docs|examples|files|meta|playbooks|roles|sandbox|tests)/[\w./-]+\.(?:md|ya?ml|py|txt))\b", text
+        )
+        if not (ROOT / link).exists()
+    ]
+    assert lost == []
+
+
+# ---- documents.md
+
+
+def fields(schema: t.Mapping[str, t.Any], path: str = "") -> t.Iterator[str]:
+    """Dotted paths of all fields of a schema; a list's items count as the list."""
+    for key, inner in (schema.get("properties") or {}).items():
+        here = f"{path}.{key}" if path else key
+        yield here
+        yield from fields(inner, here)
+    if "items" in schema:
+        yield from fields(schema["items"], path)
+
+
+def described(kind: str) -> list[str]:
+    """What stands in backquotes in the first cells of the table below the kind's heading."""
+    text = re.search(rf"^## {kind}\n(.*?)(?=^## |\Z)", page("documents"), re.MULTILINE | re.DOTALL)
+    assert text is not None
+    return [found for row in re.findall(r"^\| (`.+?) \|", text[1], re.MULTILINE) for found in re.findall(r"`([^`]+)`", row)]
+
+
+def test_every_field_of_the_schemas_is_described() -> None:
+    for kind, schema in KINDS.items():
+        wanted = [one for one in fields(schema["properties"]["spec"]) if ".nodeGroups." not in one]
+        found = described(kind)
+        assert sorted(set(found)) == sorted(found), kind
+        assert (sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))) == ([], []), kind
+        assert set(schema["properties"]) - {"spec"} == _HEAD
+
+
+def test_settings_of_clouds_are_described() -> None:
+    text = page("clouds")
+    assert [(cloud, one) for cloud, known in CLOUD_SETTINGS.items() for one in known if f"`{one}`" not in text] == []
+
+
+# ---- clouds.md
+
+
+def test_every_variable_and_figure_of_a_cloud_is_described() -> None:
+    text = page("clouds")
+    assert [one for names in ENVIRONMENT.values() for one in names if f"`{one}`" not in text] == []
+    for cloud in CLIENTS:
+        section = re.search(rf"^## .*\(`{cloud}`\)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        assert section is not None, cloud
+        assert f"{CAPABILITIES[cloud].registration_timeout // 60} minutes" in section[1]
+        assert all(f"`{lane.value}`" in section[1] for lane in CAPABILITIES[cloud].lanes)
+    assert [cloud for cloud in CAPABILITIES if f"`{cloud}`" not in text] == []
+
+
+# ---- sandbox.md
+
+
+def test_every_lever_of_the_sandbox_is_described() -> None:
+    text = page("sandbox")
+    served = Served(scenario.load())
+    served.stop()
+    rules = [field for field in faults.Fault.__dataclass_fields__ if field not in ("kind", "hits")]
+    known = [*served.environment, *faults.KINDS, *behaviour.KINDS, *rules, *scenario.names()]
+    assert [one for one in known if f"`{one}`" not in text] == []
+
+
+def test_the_gaps_of_the_emulator_are_told() -> None:
+    told = re.findall(r"^- (.+)$", page("sandbox").partition("## Known gaps")[2], re.MULTILINE)
+    assert told == list(KNOWN_GAPS)
