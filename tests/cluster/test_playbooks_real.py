@@ -109,7 +109,9 @@ class Stage(Sandbox):
 
     def nothing_is_left(self) -> bool:
         """No machine, device, key, claim, token or Node of a rented machine; an own machine's Node stays, as it does by rule."""
-        nodes = {name for name, one in self.nodes().items() if one["metadata"]["labels"].get("tgp.io/nodepool") == self.pools["lambda"]}
+        nodes = {
+            name for name, one in self.nodes().items() if one["metadata"]["labels"].get("tgp.io/nodepool") == self.pools["lambda"]
+        }
         left = self.left()
         return {key: left[key] for key in NOTHING} == NOTHING and not self.claims() and not nodes and not self.new_tokens()
 
@@ -181,14 +183,16 @@ def test_destroy_gives_everything_back_even_below_a_running_job(stage: Stage) ->
 
 
 def test_a_budget_holds_an_idle_node_until_the_deadline_and_the_node_is_as_before(stage: Stage) -> None:
-    """The pod is no work (it is the cluster's own and uses no GPU), so the node counts as idle; the pod's budget has to be asked all the same."""
+    """The pod is no work (it is the cluster's own and uses no GPU), so the node counts as idle; its budget is asked all the same."""
     stage.run("provision", pool=stage.pools["lambda"])
     node, app = stage.rented(), f"guarded-{stage.mark}"
     spec = {**objects.pod_spec(on=node), "tolerations": [{"operator": "Exists"}]}
     objects.workload(stage.plane, "deployments", SYSTEM, app, spec)
     budgets = f"/apis/policy/v1/namespaces/{SYSTEM}/poddisruptionbudgets"
     try:
-        stage.plane.until(lambda: [one for one in objects.pods(stage.plane, SYSTEM, "Running", node)], what="the guarded pod to run")
+        stage.plane.until(
+            lambda: [one for one in objects.pods(stage.plane, SYSTEM, "Running", node)], what="the guarded pod to run"
+        )
         objects.budget(stage.plane, SYSTEM, app, {"app": app}, minAvailable=1)
         stage.run("reap")
         stage.advance(IDLE)

@@ -23,6 +23,7 @@ from ..fleet.drain import (
     mode_of,
     pause_after_refusal,
     pause_after_silence,
+    time_to_end,
 )
 from ..fleet.model import Node, Pod, Taint
 from ..fleet.settings import Settings
@@ -245,7 +246,7 @@ class Emptying:
         if self.mode is Mode.FORCEFUL:
             for one in left:
                 self._delete_when_due(one.pod, now, end)
-                wake.append((end - now).total_seconds() - one.pod.grace_seconds)
+                wake.append((end - now).total_seconds() - time_to_end(one.pod))
         normal = [one for one in left if not one.critical]
         due = [one.pod for one in normal or left if one.do is Do.EVICT]
         seconds = now.timestamp()

@@ -16,7 +16,10 @@ from .connect import connect
 from .kube import Kube
 from .nodes import change, get_node
 
-_TAINT = re.compile(r"(?P<key>[^=:]+)(=(?P<value>[^:]*))?:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute)")
+_WORD = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_TAINT = re.compile(
+    rf"(?P<key>([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_WORD})(=(?P<value>({_WORD})?))?:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute)"
+)
 
 
 def mark(task: Task) -> dict[str, t.Any]:
@@ -64,7 +67,8 @@ def parse_taint(text: str) -> Taint:
     found = _TAINT.fullmatch(text)
     if found is None:
         raise InvalidInput(
-            f"{text!r} is not a taint.", remedy="Write key=value:Effect or key:Effect; effects are NoSchedule, PreferNoSchedule, NoExecute."
+            f"{text!r} is not a taint.",
+            remedy="Write key=value:Effect or key:Effect; effects are NoSchedule, PreferNoSchedule, NoExecute.",
         )
     return Taint(found["key"], found["value"] or "", found["effect"])
 

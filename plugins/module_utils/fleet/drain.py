@@ -155,9 +155,14 @@ def deadline(started: datetime, timeout: float) -> datetime:
 def direct_delete(pod: Pod, now: datetime, end: datetime) -> int | None:
     """For a forceful drain: None while an eviction may still do it, else the grace in seconds for deleting the pod now. Its own grace
     must fit before the deadline; what is left is given, at least one second."""
-    if now < end - timedelta(seconds=pod.grace_seconds):
+    if now < end - timedelta(seconds=time_to_end(pod)):
         return None
     return max(1, min(pod.grace_seconds, int((end - now).total_seconds())))
+
+
+def time_to_end(pod: Pod) -> int:
+    """Seconds before the deadline at which a forceful drain deletes the pod: its grace, and one second for a pod that needs none."""
+    return max(1, pod.grace_seconds)
 
 
 def pause_after_refusal(retry_after: float | None) -> float:
