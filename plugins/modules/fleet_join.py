@@ -31,10 +31,11 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Wait for the new nodes
+- name: Wait for the machines that fleet_launch rented
   tgp.gpu.fleet_join:
     run_id: "{{ plan_result.run_id }}"
     documents: [examples/lambda.yml]
+  register: join_result
 """
 
 RETURN = r"""

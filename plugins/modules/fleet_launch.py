@@ -31,10 +31,11 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Rent what was planned
+- name: Rent what fleet_plan decided
   tgp.gpu.fleet_launch:
     run_id: "{{ plan_result.run_id }}"
     documents: [examples/lambda.yml]
+  register: launch_result
 """
 
 RETURN = r"""

@@ -74,10 +74,13 @@ EXAMPLES = r"""
     nodes: 1
   check_mode: true
 
-- name: Decide what can be given back
+- name: Decide what to rent, and record it
   tgp.gpu.fleet_plan:
-    mode: reap
+    mode: provision
     documents: [examples/lambda.yml]
+    nodes:
+      default/a10: 1
+  register: plan_result
 """
 
 RETURN = r"""

@@ -36,7 +36,14 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Give back what was decided to go
+- name: Decide to give back all machines of a pool
+  tgp.gpu.fleet_plan:
+    mode: destroy
+    pools: [a10]
+    documents: [examples/lambda.yml]
+  register: plan_result
+
+- name: Give them back
   tgp.gpu.fleet_teardown:
     run_id: "{{ plan_result.run_id }}"
     documents: [examples/lambda.yml]

@@ -47,7 +47,7 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: What would hold up a drain?
   tgp.gpu.node_drain:
-    nodes: [gpu-node-1]
+    nodes: [rack-1]
     reason: Drifted
   check_mode: true
 """

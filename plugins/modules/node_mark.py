@@ -46,11 +46,11 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Keep two nodes until tomorrow
+- name: Keep a node until Saturday
   tgp.gpu.node_mark:
-    nodes: [gpu-node-1, gpu-node-2]
+    nodes: [rack-1]
     annotations:
-      tgp.io/hold-until: "2026-08-21T00:00:00Z"
+      tgp.io/hold-until: "2027-01-09T00:00:00Z"
 """
 
 RETURN = r"""

@@ -45,9 +45,9 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Wait for two nodes and their GPUs
+- name: Wait for a node and its GPU
   tgp.gpu.node_wait:
-    nodes: [gpu-node-1, gpu-node-2]
+    nodes: [rack-1]
     gpus: 1
     timeout: 600
 """

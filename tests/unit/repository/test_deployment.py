@@ -94,7 +94,7 @@ def test_the_execution_environment_has_all_that_it_needs() -> None:
     (meta,) = manifests("meta/execution-environment.yml")
     assert set(meta["dependencies"]) == {"python", "system"}
     assert all((ROOT / path).is_file() for path in meta["dependencies"].values())
-    (image,) = manifests("examples/execution-environment.yml")
+    (image,) = manifests("examples/execution-environment.yaml")
     (galaxy,) = manifests("galaxy.yml")
     tarball = f"{galaxy['namespace']}-{galaxy['name']}-{galaxy['version']}.tar.gz"
     (collection,) = image["dependencies"]["galaxy"]["collections"]
