@@ -5,17 +5,20 @@
 
 from __future__ import annotations
 
+import collections
+from datetime import datetime
+
 from . import age, guard
 from .draft import Draft
 from .durations import print_time
 from .facts import Settled
 from .holds import node_hold, terminate_requested
-from .model import Node, Phase
+from .model import InstanceState, Node, Phase
 from .offers import price_verdict
 from .phases import BEFORE_READY, may_have_instance
 from .registration import failure_class, overdue, timeout
 
-FORCED_AGAIN = frozenset({"Expired", "Manual", "FailedJoin", "LaunchFailed", "InstanceGone", "PriceJump", "Orphan"})
+FORCED_AGAIN = frozenset({"Expired", "Manual", "FailedJoin", "LaunchFailed", "InstanceGone", "PriceJump", "Orphan", "Unhealthy"})
 
 
 def finish(draft: Draft) -> None:
@@ -102,6 +105,33 @@ def failed_joins(draft: Draft) -> None:
         elif overdue(claim, pool, capability, draft.now):
             cause = failure_class(claim, one.recovery.instance, one.node, situation.node_class(claim))
             draft.destroy(claim, "FailedJoin", f"{cause}: not usable after {timeout(claim, pool, capability)} s")
+
+
+def unhealthy(draft: Draft) -> None:
+    """Machines that were usable and whose Node is not Ready, or gone, for long (L-20). Many at once in a pool speak against us."""
+    settings = draft.situation.settings
+    sick: dict[str, list[tuple[Settled, str]]] = {}
+    sizes = collections.Counter(one.claim.pool for one in draft.settled.values() if one.claim.initialized is not None)
+    for one in list(draft.undecided()):
+        claim, machine = one.claim, one.recovery.instance
+        if claim.phase is not Phase.READY or machine is None or machine.state is InstanceState.UNKNOWN:
+            continue
+        if one.node is None:
+            since: datetime | None = draft.sighted(f"NodeGone|{claim.cloud}|{claim.name}")
+        else:
+            since = None if one.node.ready else one.node.ready_since
+        if since is not None and (draft.now - since).total_seconds() >= settings.unhealthy_timeout:
+            what = "its Node is gone" if one.node is None else f"its Node is not Ready: {one.node.ready_message}".rstrip(": ")
+            sick.setdefault(claim.pool, []).append((one, f"{what}, since {print_time(since)}"))
+    for pool in sorted(sick):
+        if len(sick[pool]) > max(1, int(sizes[pool] * settings.unhealthy_share)):
+            draft.problems.append(
+                f"guard_refused: {len(sick[pool])} of {sizes[pool]} nodes of {pool} are not Ready; none is removed. "
+                "The control plane or the mesh is more likely broken than all of these machines."
+            )
+            continue
+        for one, detail in sick[pool]:
+            draft.destroy(one.claim, "Unhealthy", detail)
 
 
 def prices(draft: Draft, *, destroy: bool) -> None:

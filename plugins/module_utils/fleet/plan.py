@@ -83,6 +83,7 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
     orphans.remove_keys(draft)
     orphans.report_foreign(draft)
     endings.lost(draft)
+    endings.unhealthy(draft)
     endings.failed_joins(draft)
     endings.prices(draft, destroy=True)
     endings.asked_for(draft)

@@ -71,6 +71,9 @@ class Settings:
     allow_mass_delete: bool = False
     orphan_policy: str = "destroy"
     report_foreign: bool = False
+    # L-20
+    unhealthy_timeout: int = 1200
+    unhealthy_share: Decimal = Decimal("0.4")
     # L-8
     lock_duration: int = 900
     lock_second_reading: int = 10

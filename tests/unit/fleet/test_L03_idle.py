@@ -193,7 +193,7 @@ def test_L03_a_pod_nominated_to_the_node_keeps_it() -> None:
 def test_L03_a_node_that_is_not_ready_is_not_idle() -> None:
     machine = Machine()
     machine.run("12:01")
-    machine.node = dataclasses.replace(machine.node, ready=None)
+    machine.node = dataclasses.replace(machine.node, ready=None, ready_since=at("12:30"))
     assert not of(machine.run("12:40"), "destroy", "annotate")
 
 

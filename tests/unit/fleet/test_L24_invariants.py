@@ -54,15 +54,9 @@ def claims(draw: t.Any) -> tuple[Claim, ...]:
 @st.composite
 def instances(draw: t.Any) -> tuple[Instance, ...]:
     names = draw(st.lists(st.sampled_from(NAMES + STRANGERS), max_size=6))
-    return tuple(
-        instance(
-            name,
-            draw(st.sampled_from(InstanceState)),
-            id=f"i-{name[-5:]}" if place == names.index(name) else f"x-{place}",
-            created=draw(_ages),
-        )
-        for place, name in enumerate(names)
-    )
+    idents = [f"i-{name[-5:]}" if place == names.index(name) else f"x-{place}" for place, name in enumerate(names)]
+    states = st.sampled_from(InstanceState)
+    return tuple(instance(name, draw(states), id=ident, created=draw(_ages)) for name, ident in zip(names, idents, strict=True))
 
 
 @st.composite
@@ -136,8 +130,9 @@ def test_I8_the_order_of_the_input_does_not_matter(world: Observation, asked: Wi
 def test_I1_a_plan_never_goes_beyond_the_limits(world: Observation, asked: Wishes) -> None:
     found = decide(world, asked, "provision")
     touched = {action.name: action.claim for action in of(found, "resume") if action.claim}
+    settled = {action.name: action.claim for action in of(found, "resume", "update") if action.claim}
     waiting = {action.name for action in of(found, "report") if "no offer to go on with" in action.detail}  # these rented nothing
-    before = [touched.get(one.name, one) for one in world.claims or () if one.name not in waiting]
+    before = [settled.get(one.name, one) for one in world.claims or () if one.name not in waiting]
     news = [action.claim for action in of(found, "launch") if action.claim]
     new_money = news + [one for one in touched.values() if one.launch_started is None]
     if not new_money:
