@@ -10,6 +10,12 @@ import os
 import typing as t
 from pathlib import Path
 
+import hypothesis
+
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)  # a red run must be red again
+hypothesis.settings.register_profile("search", deadline=None)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "search")
+
 LEVELS = ("unit", "contract", "cluster", "e2e")
 
 

@@ -114,7 +114,7 @@ def unhealthy(draft: Draft) -> None:
     sizes = collections.Counter(one.claim.pool for one in draft.settled.values() if one.claim.initialized is not None)
     for one in list(draft.undecided()):
         claim, machine = one.claim, one.recovery.instance
-        if claim.phase is not Phase.READY or machine is None or machine.state is InstanceState.UNKNOWN:
+        if claim.phase is not Phase.READY or machine is None:
             continue
         if one.node is None:
             since: datetime | None = draft.sighted(f"NodeGone|{claim.cloud}|{claim.name}")
@@ -122,6 +122,10 @@ def unhealthy(draft: Draft) -> None:
             since = None if one.node.ready else one.node.ready_since
         if since is not None and (draft.now - since).total_seconds() >= settings.unhealthy_timeout:
             what = "its Node is gone" if one.node is None else f"its Node is not Ready: {one.node.ready_message}".rstrip(": ")
+            if machine.state is InstanceState.UNKNOWN:  # unknown never deletes, and must not be billed in silence either
+                word = machine.raw_state or "nothing we know"
+                draft.problems.append(f"{claim.name}: {what}, and {claim.cloud} says of the machine: {word}. Look at it; nothing is deleted.")
+                continue
             sick.setdefault(claim.pool, []).append((one, f"{what}, since {print_time(since)}"))
     for pool in sorted(sick):
         if len(sick[pool]) > max(1, int(sizes[pool] * settings.unhealthy_share)):
