@@ -98,8 +98,9 @@ def _choice(path: str, error: t.Any) -> str:
     plain = re.sub(r"\[\d+\]", "", path)
     if error.instance in NOT_YET_VALUES.get(plain, ()):
         return f"{path}: {error.instance} is not honoured yet by this version. Use one of {', '.join(map(str, choices))}."
-    near = difflib.get_close_matches(str(error.instance), [str(one) for one in choices], n=1, cutoff=0.6)
-    remedy = f"Did you mean {near[0]}?" if near else f"Use {'one of ' if len(choices) > 1 else ''}{', '.join(map(str, choices))}."
+    lower = {str(one).lower(): str(one) for one in choices}
+    near = difflib.get_close_matches(str(error.instance).lower(), list(lower), n=1, cutoff=0.6)
+    remedy = f"Did you mean {lower[near[0]]}?" if near else f"Use {'one of ' if len(choices) > 1 else ''}{', '.join(map(str, choices))}."
     return f"{path}: {error.instance!r} is not possible here. {remedy}"
 
 

@@ -1,0 +1,285 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Wrong documents: every fault is found, named with its place, and met with a remedy; nothing is accepted and ignored."""
+
+from __future__ import annotations
+
+import copy
+import pathlib
+import typing as t
+from decimal import Decimal
+
+import pytest
+import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.later import NOT_YET, NOT_YET_VALUES
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Machine, Requirement
+
+Json = dict[str, t.Any]
+SEEDS = pathlib.Path(__file__).parents[2] / "fixtures" / "seeds"
+CLASS: Json = {
+    "apiVersion": "tgp.io/v1",
+    "kind": "GPUNodeClass",
+    "metadata": {"name": "base"},
+    "spec": {"providers": [{"name": "lambda"}], "limits": {"maxNodes": 3, "maxHourlyCost": "9"}},
+}
+POOL: Json = {
+    "apiVersion": "tgp.io/v1",
+    "kind": "GPUNodePool",
+    "metadata": {"name": "training"},
+    "spec": {"nodeClassRef": {"kind": "GPUNodeClass", "name": "base"}, "maxHourlyPrice": "1.50"},
+}
+REQUEST: Json = {
+    "apiVersion": "tgp.io/v1",
+    "kind": "GPURequest",
+    "metadata": {"name": "quick"},
+    "spec": {"gpuType": "A10", "maxHourlyPrice": "2"},
+}
+BASES = {"GPUNodeClass": CLASS, "GPUNodePool": POOL, "GPURequest": REQUEST}
+
+
+def with_(base: Json, path: str, value: t.Any) -> Json:
+    made = copy.deepcopy(base)
+    *steps, last = path.split(".")
+    here: t.Any = made
+    for step in steps:
+        here = here[int(step)] if step.isdigit() else here.setdefault(step, {})
+    here[last] = value
+    return made
+
+
+def problems(*documents: Json, **more: t.Any) -> tuple[str, ...]:
+    with pytest.raises(InvalidInput) as caught:
+        parse([(f"file-{place}.yaml", one) for place, one in enumerate(documents, 1)], **more)
+    return caught.value.problems
+
+
+def test_S0_13_the_samples_of_the_seed_are_read_as_they_stand() -> None:
+    documents = [(path.name, yaml.safe_load(path.read_text())) for path in sorted(SEEDS.glob("s0-*.yaml"))]
+    wishes, warnings = parse(documents)
+    made, pool = wishes.classes["standard-gpu-class"], wishes.pools[0]
+    assert [(one.cloud, one.priority, one.enabled) for one in made.clouds] == [("runpod", 1, True), ("lambda", 2, True)]
+    assert made.clouds[1].credentials is not None and made.clouds[1].credentials.namespace == "tgp-system"
+    assert made.gpu_types == ("RTX4090", "RTX3090") and made.spot_allowed
+    assert (made.max_nodes, made.max_hourly_cost) == (10, Decimal("50.0"))
+    assert (made.mesh.tags, made.mesh.ephemeral, made.mesh.accept_routes) == (("tag:k8s", "tag:gpu"), True, True)
+    assert made.talos_image.endswith("talos:v1.10.5") and made.template is not None and "{{.MachineToken}}" in made.template
+    assert pool.key == "default/ml-workload-pool" and pool.max_hourly_price == Decimal("2.0") and pool.weight == 10
+    assert pool.requirements[1] == Requirement("tgp.io/region", "In", ("us-west", "us-east"))
+    assert str(pool.taints[0]) == "gpu-node=true:NoSchedule"
+    assert len(warnings) == 1 and "cannot rent from runpod yet" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "words"),
+    [
+        ("GPUNodePool", "spec.maxHourlyPrce", "1", "spec.maxHourlyPrce: unknown field. Did you mean maxHourlyPrice?"),
+        ("GPUNodePool", "spec.maxNodes", 1, "spec.maxNodes: unknown field. Did you mean spec.limits.maxNodes?"),
+        ("GPUNodePool", "spec.max_hourly_price", "1", "Did you mean maxHourlyPrice?"),
+        ("GPUNodePool", "spec.zzz", 1, "unknown field. Known in spec: "),
+        ("GPUNodePool", "colour", "red", "colour: unknown field."),
+        ("GPUNodePool", "spec.maxHourlyPrice", "-1", 'spec.maxHourlyPrice: "-1" is not a possible amount.'),
+        (
+            "GPUNodePool",
+            "spec.maxHourlyPrice",
+            1.5,
+            "spec.maxHourlyPrice: text or a whole number is needed, not a number (1.5). Write dollars",
+        ),
+        ("GPUNodePool", "spec.maxHourlyPrice", "cheap", '"cheap" is not an amount.'),
+        ("GPUNodePool", "spec.weight", -1, "spec.weight: -1 is too small; it must be at least 0."),
+        ("GPUNodePool", "spec.weight", "high", "spec.weight: a whole number is needed, not text ('high')."),
+        ("GPUNodePool", "spec.nodeClassRef.name", "bsae", "there is no class 'bsae'. Known are base."),
+        ("GPUNodePool", "spec.nodeClassRef.kind", "NodeClass", "Did you mean GPUNodeClass?"),
+        ("GPUNodePool", "spec.drainTimeout", "1d", '"1d" is not a duration.'),
+        ("GPUNodePool", "spec.drainTimeout", "Never", "spec.drainTimeout:"),
+        ("GPUNodePool", "spec.disruption", {"consolidateAfter": "-5m"}, '"-5m" is not a duration.'),
+        ("GPUNodePool", "spec.limits", {"maxNodes": 1}, ""),
+        ("GPUNodePool", "metadata.name", "Big_Pool", "is not at most 63 lower-case letters"),
+        ("GPUNodePool", "spec.disruption", {"consolidationPolicy": "Whenidle"}, "Did you mean WhenIdle?"),
+        ("GPUNodePool", "apiVersion", "tgp.io/v2", "apiVersion: 'tgp.io/v2' is not possible here. Did you mean tgp.io/v1?"),
+        ("GPUNodeClass", "spec.providers", [], "spec.providers: it must not be empty."),
+        ("GPUNodeClass", "spec.providers", [{"name": "lamda"}], "there is no cloud 'lamda'. Did you mean lambda?"),
+        ("GPUNodeClass", "spec.providers", [{"name": "lambda"}, {"name": "lambda-labs"}], "lambda is listed twice."),
+        ("GPUNodeClass", "spec.providers", [{"name": "runpod"}], "none is enabled that this version can rent from."),
+        ("GPUNodeClass", "spec.providers", [{"priority": 1}], "spec.providers[0].name: this field is missing."),
+        (
+            "GPUNodeClass",
+            "spec.providers.0.settings",
+            {"sshkey": "x"},
+            "spec.providers[0].settings.sshkey: unknown field. Did you mean sshKey?",
+        ),
+        ("GPUNodeClass", "spec.providers.0.settings", {"sshKey": 5}, "text is needed."),
+        ("GPUNodeClass", "spec.providers.0.machines", [], ""),
+        ("GPUNodeClass", "spec.providers", [{"name": "webhook"}], "no machines are listed."),
+        (
+            "GPUNodeClass",
+            "spec.instanceRequirements",
+            {"gpuTypes": ["RTX409"]},
+            "'RTX409' is no GPU model we know. Did you mean RTX4090?",
+        ),
+        ("GPUNodeClass", "spec.instanceRequirements", {"minGpuMemory": "lots"}, "'lots' is not an amount of memory."),
+        ("GPUNodeClass", "spec.tailscaleConfig", {"tags": ["gpu"]}, "spec.tailscaleConfig.tags[0]: 'gpu' is not a tag like"),
+        ("GPUNodeClass", "spec.tailscaleConfig", {"advertiseRoutes": ["10.0.0.1/8"]}, "has host bits set"),
+        ("GPUNodeClass", "spec.tailscaleConfig", {"hostname": "x"}, "the host name of a machine is always its own name"),
+        ("GPUNodeClass", "spec.limits.maxHourlyCost", "-0.01", "is not a possible amount"),
+        ("GPUNodeClass", "spec.talosConfig", {"machineConfigTemplateFile": "no.yaml"}, "cannot be read"),
+        (
+            "GPUNodeClass",
+            "spec.talosConfig",
+            {"machineConfigTemplate": "a", "templateRef": {"name": "a", "key": "b"}},
+            "exclude each other",
+        ),
+        ("GPURequest", "spec.provider", "runpod", "this version cannot rent from runpod."),
+        ("GPURequest", "spec.gpuType", "RX 580", "'RX 580' is no GPU model we know."),
+        ("GPURequest", "spec.credentialsRef", {"name": "a", "key": "b"}, "provider must name it"),
+    ],
+)
+def test_faults_name_source_place_and_remedy(kind: str, path: str, value: t.Any, words: str) -> None:
+    wrong = with_(BASES[kind], path, value)
+    documents = [CLASS, wrong] if kind != "GPUNodeClass" else [wrong]
+    if not words:
+        parse([("x", one) for one in documents])
+        return
+    found = problems(*documents)
+    assert any(words in one for one in found), found
+    assert all(one.startswith(f"file-{len(documents)}.yaml: ") for one in found)
+
+
+REQUIREMENTS = "spec.template.spec.requirements"
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"key": "tgp.io/gpu-typ", "operator": "In", "values": ["A10"]}, "Did you mean tgp.io/gpu-type?"),
+        ({"key": "tgp.io/gpu-type", "operator": "in", "values": ["A10"]}, "Did you mean In?"),
+        ({"key": "tgp.io/gpu-type", "operator": "In", "values": []}, "In needs at least one value."),
+        ({"key": "tgp.io/gpu-type", "operator": "Exists", "values": ["A10"]}, "Exists takes no values."),
+        ({"key": "tgp.io/gpu-type", "operator": "Gt", "values": ["1"]}, "Gt compares numbers"),
+        ({"key": "tgp.io/gpu-count", "operator": "Gt", "values": ["1", "2"]}, "Gt needs exactly one value."),
+        ({"key": "tgp.io/gpu-count", "operator": "Gt", "values": ["1.5"]}, "'1.5' is not a whole number"),
+        ({"key": "tgp.io/gpu-count", "operator": "Gt", "values": [1]}, "text is needed"),
+        ({"key": "tgp.io/provider", "operator": "In", "values": ["lamda"]}, "Did you mean lambda?"),
+        ({"key": "tgp.io/gpu-type", "operator": "In", "values": ["4O90"]}, "is no GPU model we know"),
+    ],
+)
+def test_S0_35_requirements_are_checked(entry: Json, words: str) -> None:
+    assert any(words in one for one in problems(CLASS, with_(POOL, REQUIREMENTS, [entry])))
+
+
+def test_S0_20_S0_30_other_spellings_are_understood() -> None:
+    entries = [
+        {"key": "tgp.io/provider", "operator": "In", "values": ["Lambda Labs"]},
+        {"key": "tgp.io/gpu-type", "operator": "In", "values": ["NVIDIA GeForce RTX 4090"]},
+        {"key": "tgp.io/reliability", "operator": "Gte", "values": ["0.98"]},
+    ]
+    wishes, _warnings = parse([("a", CLASS), ("b", with_(POOL, REQUIREMENTS, entries))])
+    assert [one.values for one in wishes.pools[0].requirements] == [("lambda",), ("RTX4090",), ("0.98",)]
+
+
+@pytest.mark.parametrize(("kind", "path"), [(kind, path) for kind, paths in NOT_YET.items() for path in paths])
+def test_D06_fields_of_later_versions_are_refused_by_name(kind: str, path: str) -> None:
+    inside = path.replace("spec.providers.", "spec.providers.0.")
+    found = problems(*([CLASS] if kind == "GPUNodePool" else []), with_(BASES[kind], inside, {}))
+    name = path.replace("spec.providers.", "spec.providers[0].")
+    assert found[0].endswith(f"{name}: this field is not honoured yet by this version. Remove it.")
+
+
+@pytest.mark.parametrize(("path", "value"), [(path, one) for path, values in NOT_YET_VALUES.items() for one in values])
+def test_D06_values_of_later_versions_are_refused_by_name(path: str, value: str) -> None:
+    kind = "GPUNodeClass" if "networking" in path else "GPUNodePool"
+    found = problems(
+        *([CLASS] if kind == "GPUNodePool" else []), with_(BASES[kind], path, [value] if path.endswith("lanes") else value)
+    )
+    assert f"{value} is not honoured yet by this version." in found[0]
+
+
+def test_all_faults_of_all_documents_are_told_at_once() -> None:
+    found = problems(with_(CLASS, "spec.limits.maxNodes", -1), with_(POOL, "spec.maxHourlyPrice", "x"), {"kind": "GPUNodPool"}, {})
+    assert [one.split(":")[0] for one in found] == ["file-1.yaml", "file-3.yaml", "file-4.yaml", "file-2.yaml"]
+    assert "Did you mean GPUNodePool?" in found[1] and "this field is missing" in found[2]
+
+
+def test_names_are_unique() -> None:
+    assert "two classes named base" in problems(CLASS, CLASS)[0]
+    assert "two pools named default/training" in problems(CLASS, POOL, POOL)[0]
+    elsewhere = with_(POOL, "metadata.namespace", "research")
+    assert [one.key for one in parse([("a", CLASS), ("b", POOL), ("c", elsewhere)])[0].pools] == [
+        "default/training",
+        "research/training",
+    ]
+
+
+def test_L16_missing_limits_and_a_price_beyond_them_are_warned_about() -> None:
+    _wishes, warnings = parse([("a", with_(CLASS, "spec.limits", {})), ("b", POOL)])
+    assert [one.split(": ")[1] for one in warnings] == ["spec.limits.maxNodes", "spec.limits.maxHourlyCost"]
+    _wishes, warnings = parse([("a", CLASS), ("b", with_(POOL, "spec.maxHourlyPrice", "9.01"))])
+    assert len(warnings) == 1 and "above the class's maxHourlyCost" in warnings[0]
+    _wishes, warnings = parse([("a", CLASS), ("b", POOL)])
+    assert warnings == []
+
+
+def test_floor_above_the_limit_is_refused() -> None:
+    wrong = with_(with_(POOL, "spec.limits", {"maxNodes": 1}), "spec.minNodes", 2)
+    assert "2 is above limits.maxNodes 1" in problems(CLASS, wrong)[0]
+
+
+def test_objects_exported_from_a_cluster_are_read() -> None:
+    exported = copy.deepcopy(POOL)
+    exported["metadata"].update(
+        uid="1", resourceVersion="2", generation=3, creationTimestamp="2026-08-20T00:00:00Z", managedFields=[]
+    )
+    exported["status"] = {"phase": "Ready"}
+    assert parse([("a", CLASS), ("b", exported)])[0].pools[0].name == "training"
+
+
+def test_fingerprints_follow_what_a_machine_is_made_of() -> None:
+    def made(base: Json, pool: Json = POOL) -> tuple[str, str]:
+        wishes, _warnings = parse([("a", base), ("b", pool)])
+        return wishes.classes["base"].generation, wishes.pools[0].generation
+
+    same = made(CLASS)
+    assert made(with_(CLASS, "spec.limits.maxNodes", 7), with_(POOL, "spec.weight", 3)) == same
+    assert made(with_(CLASS, "spec.talosConfig", {"image": "x"}))[0] != same[0]
+    assert made(CLASS, with_(POOL, "spec.template.metadata.labels", {"a": "b"}))[1] != same[1]
+
+
+# ---- how many, and own machines given otherwise
+
+
+def test_numbers_wanted_name_pools() -> None:
+    documents = [("a", CLASS), ("b", POOL), ("c", REQUEST)]
+    assert parse(documents, nodes={"training": 3})[0].nodes == {"default/training": 3}
+    assert parse(documents, nodes={"default/training": 0})[0].nodes == {"default/training": 0}
+    for nodes, words in (
+        ({"trainnig": 1}, "trainnig is no pool. Known are: default/training, tgp-system/quick."),
+        ({"training": -1}, "-1 is not a number of machines"),
+        ({"training": True}, "is not a number of machines"),
+        ({"quick": 2}, "is a GPURequest, which is always one machine"),
+    ):
+        assert words in problems(CLASS, POOL, REQUEST, nodes=nodes)[0]
+    twins = (CLASS, POOL, with_(POOL, "metadata.namespace", "other"))
+    assert "names several pools" in problems(*twins, nodes={"training": 1})[0]
+
+
+def own(name: str) -> Machine:
+    return Machine(name, 4, "http://power.test/on", "http://power.test/off")
+
+
+def test_S2_12_node_groups_alone_make_a_class_and_a_pool() -> None:
+    wishes, warnings = parse([], machines=[own("gpu-worker-1"), own("gpu-worker-2")])
+    pool = wishes.pools[0]
+    assert (pool.key, pool.idle_mode, pool.min_nodes) == ("default/node-groups", "gpu", 0) and not warnings
+    made = wishes.classes["node-groups"]
+    assert [one.name for one in made.clouds[0].machines] == ["gpu-worker-1", "gpu-worker-2"]
+    assert (made.mesh.backend, made.max_nodes) == ("none", 2)
+
+
+def test_S2_12_node_groups_go_to_the_class_that_asks() -> None:
+    asking = with_(CLASS, "spec.providers", [{"name": "webhook"}])
+    assert parse([("a", asking)], machines=[own("gpu-worker-1")])[0].classes["base"].clouds[0].machines[0].name == "gpu-worker-1"
+    assert "no GPUNodeClass takes gpu-worker-1" in problems(CLASS, machines=[own("gpu-worker-1")])[0]
+    two = with_(asking, "metadata.name", "second")
+    assert "the classes base and second both have it" in problems(asking, two, machines=[own("gpu-worker-1")])[0]
