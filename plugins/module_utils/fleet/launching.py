@@ -94,11 +94,13 @@ class Market:
         """Where to go when ``first`` is refused. An own machine is named after itself, so nothing can stand in for it."""
         if not self.situation.rented(first.cloud):
             return ()
+        counted = bool(node_class.resources or pool.resources)
         rest: list[Offer] = []
         for offer in offers:
             if len(rest) + 1 >= self.situation.settings.offers_per_claim:
                 break
-            if self.situation.rented(offer.cloud) and not self._against(offer, pool, node_class, without):
+            bigger = counted and offer.gpu_count > first.gpu_count  # may be cheaper and still be one GPU too many
+            if self.situation.rented(offer.cloud) and not bigger and not self._against(offer, pool, node_class, without):
                 rest.append(offer)
         return tuple(rest)
 

@@ -134,3 +134,12 @@ def test_L14_candidates_follow_in_order_and_are_at_most_25_in_all() -> None:
     assert found is not None and len(found.candidates) == 24
     prices = [found.offer.price_hour, *(one.price_hour for one in found.candidates)]
     assert prices == sorted(prices)  # type: ignore[type-var]
+
+
+def test_L16_a_second_choice_never_brings_more_gpus_where_gpus_are_limited() -> None:
+    offers = (offer("0.40", id="one"), offer("0.41", id="two", gpu_count=2), offer("0.42", id="three"))
+    limited = wishes(classes=(node_class(resources={"nvidia.com/gpu": 2}),), p=2)
+    for action in of(decide(seen(offers=offers), limited, "provision"), "launch"):
+        assert action.claim is not None and [one.id for one in action.claim.candidates] == ["three"]
+    free = of(decide(seen(offers=offers), wishes(p=1), "provision"), "launch")[0].claim
+    assert free is not None and [one.id for one in free.candidates] == ["two", "three"]
