@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import typing as t
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,54 +14,19 @@ from ..clock import Clock
 from ..errors import ApiError, TgpError
 from ..fleet.model import Node
 from . import csr
+from .awaited import STEPS, Evidence, Expected, Outcome
 from .follow import Follow
 from .kube import Kube
 from .nodes import PATH, parse
 
-STEPS = ("launched", "instance", "device", "csr", "node", "ready", "complete")
+__all__ = ["STEPS", "Evidence", "Expected", "Outcome", "wait_for"]
+
 _LOOK_EVERY = 5.0  # seconds between two looks at clouds, mesh and certificate requests
+_WORKERS = 17  # nodes finished at a time, and one look
 _OLDER = timedelta(seconds=60)  # clocks differ; a Node that much older than the launch is another machine's
 
 
-@dataclasses.dataclass(frozen=True)
-class Evidence:
-    """What others say of a machine that is not a node yet. Empty text = nothing is known. ``hopeless`` ends the wait with its reason."""
-
-    instance: str = ""
-    running: bool = False
-    device: str = ""
-    device_online: bool | None = None
-    uses_mesh: bool = False
-    token_id: str = ""
-    hopeless: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Expected:
-    """A node to wait for. ``claim`` is the name it is reported under, ``name`` that of its Node.
-
-    ``missing`` says what a Node still lacks (empty = complete). ``launched`` None: a Node of any age is right; ``returns``: the machine
-    keeps its Node while it is off, so an old Node is right once it is Ready.
-    """
-
-    name: str
-    claim: str
-    deadline: datetime
-    missing: t.Callable[[Node], t.Sequence[str]]
-    launched: datetime | None = None
-    returns: bool = False
-
-
-@dataclasses.dataclass
-class Outcome:
-    """How a wait ended: ``step`` is the last one reached, ``seen`` when each was first seen, ``message`` why it is not further."""
-
-    ready: bool = False
-    step: str = "launched"
-    message: str = "nothing was seen of it"
-    seconds: float = 0.0
-    seen: dict[str, datetime] = dataclasses.field(default_factory=dict)
-    node: Node | None = None
+_Look = tuple[dict[str, Evidence], list[csr.Request]]
 
 
 def _no_evidence(_claim: str) -> Evidence:
@@ -89,7 +53,8 @@ def wait_for(
     """Wait until every node is complete or its time is over; returns an outcome per ``claim``.
 
     ``on_ready`` runs at once for each node that is complete, beside the waiting for the others; after a TgpError it is called again
-    until the node's deadline. Missing rights and an unreachable API server end the whole wait with their error.
+    until the node's deadline. ``evidence`` is asked in a thread of its own, for one claim after the other; ``on_step`` is called by the
+    caller's thread. Missing rights, and an API server that cannot be reached when a time is over, end the whole wait with their error.
     """
     return _Wait(kube, expected, clock, evidence, on_step, on_ready).run()
 
@@ -116,8 +81,12 @@ class _Wait:
         self._failure: TgpError | None = None
         self._trouble = ""
         self._stale: dict[str, str] = {}
+        self._gone: set[str] = set()
         self._finishing: dict[str, Future[None]] = {}
         self._again: set[str] = set()
+        self._looking: Future[_Look] | None = None
+        self._asked_again: set[str] = set()
+        self._begun = clock.now()
 
     def run(self) -> dict[str, Outcome]:
         if not self._open:
@@ -126,14 +95,13 @@ class _Wait:
         follow.add(self._told)
         next_look = self._clock.now()
         try:
-            with ThreadPoolExecutor(max_workers=16, thread_name_prefix="ready") as pool:
+            with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="ready") as pool:
                 while self._open:
                     self._judge(pool)
-                    now = self._clock.now()
-                    if now >= next_look:
-                        self._look()
+                    self._expire(pool)
+                    if self._clock.now() >= next_look:
+                        self._look(pool)
                         next_look = self._clock.now() + timedelta(seconds=_LOOK_EVERY)
-                    self._expire()
                     self._pause(next_look)
         finally:
             follow.remove(self._told)
@@ -146,22 +114,28 @@ class _Wait:
         """From the watching thread: note what changed and wake the waiting one."""
         with self._changed:
             if kind == "all":
-                self._nodes = {node.name: node for node in item.values()}
+                before, self._nodes = self._nodes, {node.name: node for node in item.values()}
+                self._gone |= set(before) - set(self._nodes)
                 self._fresh.update(self._nodes)
             elif kind == "set":
                 self._nodes[item.name] = item
                 self._fresh.add(item.name)
             elif kind == "gone":
                 self._nodes.pop(item.name, None)
+                self._gone.add(item.name)
             elif kind == "failed":
                 self._failure = item
-            elif kind == "trouble":
-                self._trouble = str(item or _key)
+            self._changed.notify_all()
+
+    def _wake(self, _future: Future[t.Any]) -> None:
+        """Something that ran beside the waiting has ended."""
+        with self._changed:
             self._changed.notify_all()
 
     def _pause(self, until: datetime) -> None:
         with self._changed:
-            if self._fresh or self._failure is not None or not self._open:
+            beside: list[Future[t.Any]] = [*self._finishing.values(), *([self._looking] if self._looking else [])]
+            if self._fresh or self._failure is not None or not self._open or any(future.done() for future in beside):
                 return
             seconds = (until - self._clock.now()).total_seconds() / self._clock.speed
             self._changed.wait(max(0.005, min(seconds, 1.0)))
@@ -173,7 +147,11 @@ class _Wait:
             if self._failure is not None:
                 raise self._failure
             fresh = [self._nodes[name] for name in self._fresh if name in self._nodes]
+            gone = self._gone - set(self._nodes)
             self._fresh.clear()
+            self._gone.clear()
+        for name in gone:
+            self._lose(self._outcomes[self._by_node[name].claim])
         for node in fresh:
             one = self._by_node[node.name]
             if one.claim in self._open and one.claim not in self._finishing:
@@ -181,6 +159,12 @@ class _Wait:
         for claim, future in list(self._finishing.items()):
             if future.done():
                 self._finish(claim, future)
+        if self._looking is not None and self._looking.done():
+            self._seen(self._looking.result())
+
+    def _lose(self, outcome: Outcome) -> None:
+        if outcome.node is not None:
+            outcome.node, outcome.message = None, "its Node was deleted"
 
     def _see(self, one: Expected, node: Node, pool: ThreadPoolExecutor) -> None:
         if self._is_stale(one, node):
@@ -199,14 +183,8 @@ class _Wait:
         if missing:
             outcome.message = "; ".join(missing)
             return
-        self._finishing[one.claim] = pool.submit(self._complete, one, node)
-
-    def _complete(self, one: Expected, node: Node) -> None:
-        try:
-            self._on_ready(one.claim, node)
-        finally:
-            with self._changed:
-                self._changed.notify_all()
+        self._finishing[one.claim] = pool.submit(self._on_ready, one.claim, node)
+        self._finishing[one.claim].add_done_callback(self._wake)
 
     def _finish(self, claim: str, future: Future[None]) -> None:
         del self._finishing[claim]
@@ -227,18 +205,27 @@ class _Wait:
 
     # ---- everything that is not a node yet
 
-    def _look(self) -> None:
+    def _look(self, pool: ThreadPoolExecutor) -> None:
+        """Ask clouds and mesh beside the waiting: a slow answer of theirs must not hide a node that is Ready."""
         with self._changed:
             self._fresh |= self._again
         self._again.clear()
-        waiting = [one for one in self._expected.values() if self._is_in_doubt(one.claim)]
-        if not waiting:
-            return
-        found = {one.claim: self._evidence(one.claim) for one in waiting}
-        asked = {evidence.token_id for evidence in found.values() if evidence.token_id}
-        requests = self._requests() if asked and any(one.running for one in found.values()) else []
-        for one in waiting:
-            self._weigh(one, found[one.claim], requests)
+        claims = [claim for claim in self._expected if self._is_in_doubt(claim)]
+        if claims and self._looking is None:
+            self._looking = pool.submit(self._gather, claims)
+            self._looking.add_done_callback(self._wake)
+
+    def _gather(self, claims: list[str]) -> _Look:
+        found = {claim: self._evidence(claim) for claim in claims}
+        asked = any(evidence.running and evidence.token_id for evidence in found.values())
+        return found, self._requests() if asked else []
+
+    def _seen(self, look: _Look) -> None:
+        self._looking = None
+        found, requests = look
+        for claim, evidence in found.items():
+            if self._is_in_doubt(claim):
+                self._weigh(self._expected[claim], evidence, requests)
 
     def _is_in_doubt(self, claim: str) -> bool:
         """True for what is waited for and has no Ready Node: such a Node says more than any cloud."""
@@ -287,18 +274,36 @@ class _Wait:
 
     # ---- the end
 
-    def _expire(self) -> None:
-        """Facts beat the clock: what is being completed is waited for, and nodes were judged just before."""
+    def _expire(self, pool: ThreadPoolExecutor) -> None:
+        """Facts beat the clock: what is being completed is waited for, and before a node is given up the API server is asked once more,
+        for a watch may be behind. If it cannot say, nothing is given up: its error ends the wait."""
+        late = self._late()
+        if not late or self._looking is not None:
+            return
+        if not late <= self._asked_again:
+            self._ask_again(late)
+            self._judge(pool)
+        for claim in self._late() & self._asked_again:
+            outcome = self._outcomes[claim]
+            words = (self._stale.get(claim, ""), outcome.message)
+            outcome.message = f"{'; '.join(filter(None, words))}{f' ({self._trouble})' if self._trouble else ''}"
+            self._close(claim)
+
+    def _late(self) -> set[str]:
         now = self._clock.now()
-        for claim in list(self._open):
-            if now >= self._expected[claim].deadline and claim not in self._finishing:
-                outcome = self._outcomes[claim]
-                words = (self._stale.get(claim, ""), outcome.message)
-                outcome.message = f"{'; '.join(filter(None, words))}{f' ({self._trouble})' if self._trouble else ''}"
-                self._close(claim)
+        return {claim for claim in self._open if now >= self._expected[claim].deadline and claim not in self._finishing}
+
+    def _ask_again(self, late: set[str]) -> None:
+        listed, _version = self._kube.collect(PATH, self._reduce)
+        self._asked_again |= late
+        with self._changed:
+            for node in listed:
+                if self._by_node[node.name].claim in late:
+                    self._nodes[node.name] = node
+                    self._fresh.add(node.name)
 
     def _close(self, claim: str) -> None:
         outcome, one = self._outcomes[claim], self._expected[claim]
-        start = one.launched or min(outcome.seen.values(), default=self._clock.now())
+        start = one.launched or self._begun
         outcome.seconds = (self._clock.now() - start).total_seconds()
         self._open.discard(claim)
