@@ -96,7 +96,7 @@ def test_status_after_comes_with_the_effect(service: t.Any) -> None:
     assert counter.value == 1
 
 
-@pytest.mark.parametrize(("kind", "value"), [("lost_before", 0), ("lost_after", 1), ("hang", 0)])
+@pytest.mark.parametrize(("kind", "value"), [("lost_before", 0), ("lost_after", 1), ("hang", 0), ("hang_after", 1)])
 def test_a_lost_answer_is_a_lost_answer_for_the_client(service: t.Any, kind: str, value: int) -> None:
     counter, faults, api = service
     faults.add({"kind": kind})
