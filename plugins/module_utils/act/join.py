@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from ..clouds.capabilities import CAPABILITIES
 from ..cluster import tokens
+from ..cluster.emptying import STARTED, undoing
 from ..cluster.nodes import change
 from ..cluster.wait import Evidence, Expected, Outcome, wait_for
 from ..errors import ApiError, TgpError
@@ -25,6 +26,7 @@ from ..mesh.find import find_device
 from ..observe.context import Context
 from ..observe.feed import Feed
 from .hope import Hope
+from .record import IDLE_SINCE
 from .teardown import teardown_all
 
 
@@ -170,14 +172,16 @@ class _Join:
         with self._lock:
             claim = self.claims[name]
         pool = self.context.pool_of(claim)
+        opening = _opening(node)
         change(
             self.context.kube,
             node.name,
             uid=node.uid,
-            labels=marks.node_labels(claim, pool, self.context.cluster_id),
-            annotations=marks.node_annotations(claim, pool),
+            labels={**marks.node_labels(claim, pool, self.context.cluster_id), **opening.get("labels", {})},
+            annotations={**marks.node_annotations(claim, pool), **opening.get("annotations", {})},
             add_taints=marks.taints(pool),
-            remove_taints=(marks.INITIALIZING.key,),
+            remove_taints=(marks.INITIALIZING.key, *opening.get("remove_taints", ())),
+            unschedulable=opening.get("unschedulable"),
             allow=marks.keys_of(pool),
         )
         now = self.context.clock.now()
@@ -262,3 +266,11 @@ class _Join:
         except ApiError as error:
             return f"not given back yet: {error}"
         return ""
+
+
+def _opening(node: Node) -> dict[str, t.Any]:
+    """An own machine's Node comes back as it was left: drained, with the marks that led to its end (L-21). What opens it again."""
+    if STARTED not in node.annotations:
+        return {}
+    opening = undoing(node)
+    return {**opening, "annotations": {**opening["annotations"], IDLE_SINCE: None, "tgp.io/terminate": None}}

@@ -205,7 +205,9 @@ class _Teardown:
                 if (context.clock.now() - now).total_seconds() + wait > _CONFIRM:
                     raise
                 context.clock.sleep(wait)
-            except (Unauthorized, Forbidden):
+            except (Unauthorized, Forbidden) as error:
+                context.give_up(self.claim.cloud, error)
+                context.warn(f"ALARM: {self.claim.cloud} does not let us destroy {self.claim.name} ({instance_id}): {error}")
                 raise
             except Conflict:
                 return  # locked over there: the confirmation loop and the next run ask again

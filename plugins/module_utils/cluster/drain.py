@@ -114,6 +114,10 @@ def drain_all(
                     result: t.Any = work()
                 except TgpError as error:
                     result = error
+                except BaseException as error:  # what nobody expects ends the drain; without an answer it would wait for ever
+                    unexpected = error
+                    inbox.put(lambda: _raise(unexpected))
+                    raise
                 inbox.put(lambda: done(result))
 
             pool.submit(call)
@@ -131,6 +135,10 @@ def drain_all(
             return loop.run(nodes, follow=not check)
         finally:
             loop.close()
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 class _Loop:

@@ -42,6 +42,16 @@ _LOOK = 5.0  # seconds; a hold may end without any event
 Submit = t.Callable[[t.Callable[[], t.Any], t.Callable[[t.Any], None]], None]
 
 
+def undoing(node: Node) -> dict[str, t.Any]:
+    """What :func:`change` needs to open a drained node again. One that a person had cordoned before stays cordoned."""
+    return {
+        "labels": {EXCLUDE: None},
+        "annotations": {STARTED: None, WAS_CORDONED: None},
+        "remove_taints": [DISRUPTED],
+        "unschedulable": None if WAS_CORDONED in node.annotations else False,
+    }
+
+
 @dataclasses.dataclass
 class _Try:
     """The evictions of one pod so far. ``next`` is when the next one may be sent (clock seconds)."""
@@ -368,16 +378,7 @@ class Emptying:
         node = get_node(self.kube, self.name)
         if node is None or node.uid != self.uid:
             return
-        keep = WAS_CORDONED in node.annotations
-        change(
-            self.kube,
-            self.name,
-            uid=self.uid,
-            labels={EXCLUDE: None},
-            annotations={STARTED: None, WAS_CORDONED: None},
-            remove_taints=[DISRUPTED],
-            unschedulable=None if keep else False,
-        )
+        change(self.kube, self.name, uid=self.uid, **undoing(node))
 
     def _forget_start(self) -> None:
         change(self.kube, self.name, uid=self.uid, annotations={STARTED: None})

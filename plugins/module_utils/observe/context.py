@@ -66,6 +66,7 @@ class Context:
         self.money = threading.RLock()  # limits are checked and reserved by one claim at a time
         self._opening = threading.RLock()
         self._clouds: dict[str, Cloud | TgpError] = {}
+        self._given_up: list[Cloud] = []
         self._feeds: dict[str, Feed[Instance]] = {}
         self._mesh: Mesh | None = None
         self._claims: dict[str, Claim] = {}
@@ -168,6 +169,14 @@ class Context:
             raise found
         return found
 
+    def give_up(self, name: str, error: TgpError) -> None:
+        """Ask nothing more of a cloud in this run: it does not take our credential."""
+        with self._opening:
+            found = self._clouds.get(name)
+            if found is not None and not isinstance(found, TgpError):
+                self._given_up.append(found)
+            self._clouds[name] = error
+
     def _connect(self, name: str) -> Cloud:
         choice = self.choice(name)
         credential = cloud_credential(self.task, self.kube, name, choice)
@@ -226,7 +235,7 @@ class Context:
         self.task.warn(text)
 
     def close(self) -> None:
-        for cloud in self._clouds.values():
+        for cloud in (*self._clouds.values(), *self._given_up):
             if not isinstance(cloud, TgpError):
                 cloud.close()
         if self._mesh is not None:
