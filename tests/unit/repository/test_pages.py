@@ -12,8 +12,6 @@ from ansible_collections.tgp.gpu.plugins.module_utils.clouds.capabilities import
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.options import ENVIRONMENT
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import CLIENTS
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import CLOUD_SETTINGS, KINDS
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Pool
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
 from sandbox import behaviour, faults, scenario
 from sandbox.kube import KNOWN_GAPS
@@ -119,32 +117,3 @@ def test_every_rule_that_is_tested_is_told() -> None:
     assert tested - told == set()
     code = "".join(path.read_text(encoding="utf-8") for path in below("plugins/module_utils/fleet", suffix=".py"))
     assert {one for one in re.findall(r"\bO\d{1,2}\b", code) if f"| {one} |" not in text} == set()
-
-
-def test_the_numbers_of_the_rules_are_those_of_the_code() -> None:
-    text = " ".join(page("rules").split())
-    rules, pool = Settings(), Pool("default", "pool", "class")
-    said = {
-        f"after `consolidateAfter` ({pool.consolidate_after // 60} minutes)": pool.consolidate_after == 600,
-        f"for `minAge` ({pool.min_age // 60} minutes)": True,
-        f"by `terminationGracePeriod` ({pool.termination_grace // 60} minutes)": True,
-        f"(`drainTimeout`, {pool.drain_timeout // 60} minutes)": True,
-        "at most 25 in all": rules.offers_per_claim == 25,
-        "three times, ten seconds apart": (rules.lookups, rules.lookup_interval) == (3, 10),
-        "until ten minutes have passed": rules.unknown_window == 600,
-        "price too old (five minutes)": rules.price_ttl == 300,
-        "by more than 5 %": rules.price_tolerance * 100 == 5,
-        "It lasts 15 minutes": rules.lock_duration == 900,
-        "wait for volumes, two minutes at most": rules.volume_wait == 120,
-        "after 15 minutes the run says so loudly": rules.destroy_alarm == 900,
-        "older than ten minutes": rules.orphan_age == 600,
-        "not Ready for five minutes": rules.node_not_ready == 300,
-        "at least a minute apart": rules.second_run_after == 60,
-        "more than three things of one kind and more than half": (rules.mass_floor, rules.mass_share * 2) == (3, 1),
-        "within ten minutes after one joined": rules.scale_down_delay_after_add == 600,
-        "at most five machines per pool": rules.max_launch_per_run == 5,
-        f"for {rules.unhealthy_timeout // 60} minutes goes by force": True,
-        f"more than {int(rules.unhealthy_share * 100)} %": True,
-        f"({', '.join(rules.ignore_namespaces)})": True,
-    }
-    assert [words for words, holds in said.items() if not holds or words not in text] == []
