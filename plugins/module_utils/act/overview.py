@@ -86,8 +86,9 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     closed = sum((Decimal(str(line["cost"])) for line in ledger), Decimal(0))
     running = sum((Decimal(one["cost"]) for one in machines), Decimal(0))
     unknown = [f"{name}: {view.problem}" for name, view in observation.clouds.items() if view.problem]
-    if context.uses_mesh() and observation.devices is None:
-        unknown.append("the mesh could not be read")
+    if context.uses_mesh():
+        read = {"devices": observation.devices, "keys": observation.keys}
+        unknown += [f"the mesh's {what} could not be read" for what, found in read.items() if found is None]
     unread = any(view.instances is None for view in observation.clouds.values())
     totals = {
         "instances": None if unread else len(instances),

@@ -1,0 +1,277 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Deciding with lists that cannot be trusted, beside other runs, and without leave to write (L-8, L-12, I-3, I-14)."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+import httpx
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import Locked, LockLost, TgpError
+
+from sandbox.world import Machine
+
+from .rig import Rig
+
+DELETIONS = ("destroy", "delete_instance", "delete_node", "delete_device", "delete_key")
+UNUSABLE: list[dict[str, t.Any]] = [
+    {"kind": "status", "status": 500},
+    {"kind": "status", "status": 403},
+    {"kind": "body", "body": {"data": {"odd": "shape"}}},
+    {"kind": "body", "body": "<html>Please log in</html>"},
+    {"kind": "truncate"},
+    {"kind": "lost_before"},
+]
+names = [f"{one['kind']}-{one.get('status', type(one.get('body')).__name__)}" for one in UNUSABLE]
+
+
+def deletions(plan: dict[str, t.Any]) -> list[str]:
+    return [one["name"] for one in plan["plan"] if one["action"] in DELETIONS]
+
+
+def destroyed(plan: dict[str, t.Any]) -> list[str]:
+    """Machines only. A key without a claim opens the door for nobody we know, so it goes at first sight (O13)."""
+    return [one["name"] for one in plan["plan"] if one["action"] == "destroy"]
+
+
+def reap(rig: Rig, **params: t.Any) -> dict[str, t.Any]:
+    """Plan only."""
+    plan = rig.plan("reap", **params)
+    rig.unlock(plan["run_id"])
+    return plan
+
+
+def lose_claims(rig: Rig) -> list[str]:
+    """Somebody deletes our records by hand."""
+    found = list(rig.claims())
+    for name in found:
+        rig.kube("DELETE", f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{name}")
+    return found
+
+
+# ---- lists that cannot be trusted
+
+
+@pytest.mark.parametrize("fault", UNUSABLE, ids=names)
+@pytest.mark.parametrize("service, path", [("lambda", "/instances$"), ("tailscale", "/devices")])
+def test_L12_a_list_that_is_not_usable_deletes_nothing(rig: Rig, service: str, path: str, fault: dict[str, t.Any]) -> None:
+    """A machine without a claim, old enough and seen before; a device without a machine. Then one of the lists fails."""
+    rig.rent()
+    lose_claims(rig)
+    lost = rig.box.tailnet.add_device("tgp-" + rig.machine().name.split("-")[1] + "-training-00000", tags=["tag:gpu"])
+    rig.box.tailnet.set_online(lost.node_id, False)
+    rig.advance(900)
+    reap(rig)
+    rig.advance(120)
+    rig.faults.add({**copy.deepcopy(fault), "service": service, "method": "GET", "path": path, "times": None})
+    plan = rig.plan("reap")
+    done = rig.run("teardown", plan["run_id"], leftovers=plan["leftovers"])
+    rig.unlock(plan["run_id"])
+    about = rig.machine().name if service == "lambda" else lost.hostname
+    assert about not in deletions(plan)
+    assert about not in [one["name"] for one in done["machines"]]
+    assert rig.box.tailnet.device(lost.node_id)
+    assert any("could not be" in text for text in rig.warnings)
+
+
+@pytest.mark.parametrize("fault", UNUSABLE[:5], ids=names[:5])
+@pytest.mark.parametrize("path", ["/api/v1/nodes", "/configmaps"])
+def test_L12_without_nodes_or_claims_a_run_fails_and_does_nothing(rig: Rig, path: str, fault: dict[str, t.Any]) -> None:
+    rig.provision()
+    rig.advance(3600)
+    before = rig.writes()
+    rig.faults.add({**copy.deepcopy(fault), "service": "kubernetes", "method": "GET", "path": path, "times": None})
+    with pytest.raises(TgpError):
+        rig.plan("reap")
+    assert rig.writes() == before
+    assert rig.machine().ended is None
+    rig.faults.clear()
+    plan = rig.plan("reap")  # the lock was let go
+    rig.unlock(plan["run_id"])
+
+
+def test_L12_O5_an_empty_list_by_mistake_deletes_no_ready_node(rig: Rig) -> None:
+    rig.rent(nodes=2)
+    rig.join()
+    rig.fault("body", "lambda", "GET", "/instances$", body={"data": []}, times=None)
+    for _run in range(3):
+        plan = reap(rig)
+        assert deletions(plan) == []
+        rig.advance(120)
+    assert any("its Node is Ready" in text for text in rig.warnings)
+    assert plan["problems"]  # the third run fails loudly
+    assert len(rig.machines()) == 2
+
+
+def test_L12_O1_needs_age_and_two_sightings(rig: Rig) -> None:
+    rig.behave("never_boots")
+    rig.rent()
+    (name,) = lose_claims(rig)
+    machine = rig.machine()
+    rig.advance(400)
+    assert destroyed(reap(rig)) == []
+    assert list(rig.state("findings")) == [f"O1|lambda|{machine.id}"]
+    rig.advance(30)
+    assert destroyed(reap(rig)) == []
+    rig.advance(601)
+    done = rig.reap()
+    assert destroyed(done["plan"]) == [name]
+    assert [one["result"] for one in done["machines"] if one["name"] == name][0] == "gone"
+    assert machine.ended is not None
+    (line,) = rig.ledger()
+    assert line["reason"] == "Orphan"
+    rig.reap()
+    assert {key: value for key, value in rig.left().items() if key != "tokens"} == {}
+
+
+def test_L12_a_first_sighting_deletes_nothing_however_old_the_machine_is(rig: Rig) -> None:
+    rig.behave("never_boots")
+    rig.rent()
+    lose_claims(rig)
+    rig.advance(86400)
+    assert destroyed(reap(rig)) == []
+    assert rig.machine().ended is None
+
+
+def test_L12_the_mass_guard_refuses_and_says_so(rig: Rig) -> None:
+    """Four of our machines, all of them without a claim: more likely the records are lost than the machines."""
+    rig.behave("never_boots")
+    rig.demo_class["limits"] = {"maxNodes": 10, "maxHourlyCost": "50.00"}
+    rig.rent(nodes=4)
+    lose_claims(rig)
+    rig.advance(900)
+    reap(rig)
+    rig.advance(120)
+    plan = reap(rig)
+    assert destroyed(plan) == []
+    assert plan["outcome"] == "guard_refused"
+    (problem,) = plan["problems"]
+    assert "4" in problem and "O1" in problem
+    assert len(rig.machines()) == 4
+    done = rig.reap(allow_mass_delete=True)
+    assert len([one for one in done["machines"] if one["result"] == "gone"]) == 4
+    assert rig.machines() == []
+
+
+def test_L2_a_second_machine_under_a_claims_name_goes(rig: Rig) -> None:
+    rig.provision()
+    first = rig.machine()
+    details = {**copy.deepcopy(first.details), "addresses": ("198.18.9.9", "10.19.9.9")}
+    second = Machine("0" * 32, "lambda", first.name, first.name, first.offer, rig.clock.now(), details=details)
+    rig.world.rent(second)
+    rig.reap()
+    rig.until(lambda: second.ended, "the second one is destroyed")
+    assert first.ended is None
+    assert set(rig.claim()["ids_seen"]) == {first.id, second.id}
+
+
+# ---- rehearsals
+
+
+@pytest.mark.parametrize(
+    "service, path, kind",
+    [
+        ("", "^$", "status"),
+        ("lambda", "/instances", "status"),
+        ("lambda", "/instance-types", "truncate"),
+        ("tailscale", "/devices", "lost_before"),
+        ("tailscale", "/keys", "status"),
+        ("kubernetes", "/nodes", "status"),
+    ],
+)
+def test_I14_a_rehearsal_writes_nothing_also_under_faults(rig: Rig, service: str, path: str, kind: str) -> None:
+    rig.rent()
+    state = sorted(str(one) for one in (rig.folder / "state").rglob("*"))
+    before = rig.writes()
+    with rig.world.lock:
+        locks = len(rig.world.writes)
+    rig.fault(kind, service, "GET", path, status=500, times=None)
+    for module, params in [
+        ("plan", {"mode": "provision", "nodes": 3}),
+        ("plan", {"mode": "reap"}),
+        ("plan", {"mode": "destroy", "all": True}),
+        ("launch", {}),
+        ("join", {}),
+        ("teardown", {}),
+        ("unlock", {}),
+        ("info", {}),
+    ]:
+        try:
+            rig.run(module, "rehearsal", check=True, **params)
+        except TgpError as error:
+            assert service, error
+    assert rig.writes() == before
+    with rig.world.lock:
+        assert [one for one in rig.world.writes[locks:] if "selfsubject" not in one[2]] == []
+    assert sorted(str(one) for one in (rig.folder / "state").rglob("*")) == state
+
+
+# ---- other runs
+
+
+def test_L08_while_another_run_is_at_work_nothing_is_done(rig: Rig) -> None:
+    first = rig.plan("provision", pools=["training"], nodes=1)
+    before = rig.writes()
+    second = rig.plan("provision", pools=["training"], nodes=1)
+    assert (second["outcome"], second["changed"], second["launch"]) == ("lock_busy", False, [])
+    assert first["run_id"] in second["msg"]
+    with pytest.raises(Locked):
+        rig.plan("provision", pools=["training"], nodes=1, on_lock_busy="fail")
+    with pytest.raises(Locked):
+        rig.run("launch", second["run_id"])
+    assert rig.writes() == before
+    assert rig.run("launch", first["run_id"])["machines"][0]["result"] == "launched"
+    rig.unlock(first["run_id"])
+    third = rig.plan("provision", pools=["training"], nodes=1)
+    rig.unlock(third["run_id"])
+    assert (third["outcome"], rig.creates()) == ("ok", 1)
+
+
+def test_L08_a_lock_lost_while_deciding_writes_no_more_claims(rig: Rig) -> None:
+    def steal(request: httpx.Request) -> None:
+        if request.method == "POST" and request.url.path.endswith("/configmaps") and not stolen:
+            stolen.append(request)
+            cluster = rig.run("info", check=True) and next(iter(rig.api.request("GET", path)[1]["items"]))["metadata"]["name"]
+            rig.kube("PATCH", f"{path}/{cluster}", {"spec": {"holderIdentity": "elsewhere/1/other"}})
+            rig.advance(600)
+
+    path = "/apis/coordination.k8s.io/v1/namespaces/tgp-system/leases"
+    stolen: list[t.Any] = []
+    rig.watcher = steal
+    with pytest.raises(LockLost):
+        rig.plan("provision", pools=["training"], nodes=3)
+    assert len(rig.claims()) == 1
+    assert (rig.creates(), rig.machines()) == (0, [])
+
+
+# ---- what cannot be counted is not zero
+
+
+@pytest.mark.parametrize(
+    "service, path, unknown",
+    [("lambda", "/instances$", {"instances"}), ("tailscale", "/devices", {"devices"}), ("tailscale", "/keys", {"keys"})],
+)
+def test_what_cannot_be_read_is_unknown_and_never_zero(rig: Rig, service: str, path: str, unknown: set[str]) -> None:
+    rig.provision()
+    rig.fault("status", service, "GET", path, status=403, times=None)
+    seen = rig.run("info")
+    assert {name for name in ("instances", "devices", "keys", "nodes", "claims") if seen["totals"][name] is None} == unknown
+    assert seen["unknown"]
+    assert any(f"unknown {word}" in line for line in rig.lines for word in unknown)
+    (machine,) = seen["machines"]
+    assert machine["name"] == rig.machine().name
+
+
+def test_info_says_what_there_is_and_what_it_cost(rig: Rig) -> None:
+    rig.provision()
+    seen = rig.run("info")
+    totals = {name: seen["totals"][name] for name in ("instances", "devices", "keys", "nodes", "claims", "price_hour")}
+    assert totals == {"instances": 1, "devices": 1, "keys": 0, "nodes": 1, "claims": 1, "price_hour": "0.69"}
+    assert (seen["unknown"], seen["changed"], seen["machines"][0]["state"]) == ([], False, "Ready")
+    rig.destroy()
+    seen = rig.run("info")
+    assert (seen["machines"], seen["totals"]["instances"], seen["totals"]["claims"]) == ([], 0, 0)
+    assert seen["totals"]["cost"] == seen["totals"]["closed_cost"] == f"{float(rig.ledger()[0]['cost']):.4f}"
