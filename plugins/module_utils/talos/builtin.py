@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 WORKER = """\
-# A complete worker configuration for a GPU node. The built-in template of the collection is this file, word for word.
+# A complete worker configuration for a GPU node, to start from. Module talos_config uses it word for word where it is given no
+# template; a GPUNodeClass has to name one, so that nobody rents machines with a configuration they never saw.
 # Written by the collection itself, whatever the template says: secrets, endpoint, host name, taints, the labels under tgp.io,
 # the tailscale service with its key, and on NVIDIA machines the kernel modules.
 version: v1alpha1
