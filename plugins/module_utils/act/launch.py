@@ -25,6 +25,7 @@ from ..fleet.offers import offer_key
 from ..fleet.phases import advance
 from ..mesh.base import Mesh, description_of
 from ..observe.context import Context
+from .duplicates import give_back
 from .payload import Enrolment, payload_for
 
 _LOOK_UPS = 3
@@ -255,7 +256,7 @@ class _Launch:
         self._write(instance_id=keep.id, ids_seen=ids, unknown_since=None, price_paid=keep.price_hour, ip=keep.ip)
         for one in duplicates:
             self.context.progress.step(self.claim.name, "duplicate", f"{one.cloud} id {one.id} has the same name and is given back")
-            self.context.cloud(one.cloud).terminate(one.id)
+            give_back(self.context, self.claim, one)
         self.context.progress.step(self.claim.name, "adopted", f"{keep.cloud} id {keep.id} was there already")
         return Launched(self.claim, "adopted")
 

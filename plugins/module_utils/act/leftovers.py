@@ -10,6 +10,7 @@ import typing as t
 from ..cluster.nodes import delete_node, get_node
 from ..errors import TgpError
 from ..observe.context import Context
+from .duplicates import give_back
 
 Leftover = t.Mapping[str, str]
 
@@ -71,9 +72,16 @@ def _key(context: Context, leftover: Leftover) -> str:
 def _instance(context: Context, leftover: Leftover) -> str:
     """A second machine under a claim's name. The one the claim knows is never touched here."""
     cloud, target = leftover["cloud"], leftover["target"]
-    if any(claim.instance_id == target for claim in context.store.claims()):
+    claims = context.store.claims()
+    if any(claim.instance_id == target for claim in claims):
         return "left alone: a claim stands for it now"
-    context.cloud(cloud).terminate(target)
+    claim = next((one for one in claims if one.name == leftover["name"]), None)
+    if claim is None:
+        return "left alone: the claim of its name is gone, so it is no second machine any more"
+    instance = context.cloud(cloud).instance(target)
+    if instance is None or instance.gone:
+        return "gone already"
+    give_back(context, claim, instance)
     return leftover["reason"]
 
 

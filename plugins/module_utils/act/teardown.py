@@ -27,6 +27,7 @@ from ..fleet.model import Claim, Node, Phase
 from ..fleet.phases import advance
 from ..mesh.find import find_device
 from ..observe.context import Context
+from .duplicates import without_booked
 
 _WORKERS = 32
 _VOLUMES = 120.0
@@ -182,8 +183,8 @@ class _Teardown:
         if found:
             self._write(instance_id=found[0], ids_seen=found)
             return self._destroy()
-        unsure = self.claim.unknown_since
-        return unsure is None or (self.context.clock.now() - unsure).total_seconds() >= self.context.settings.unknown_window
+        unsure = self.claim.unknown_since or self.claim.launch_started
+        return (self.context.clock.now() - unsure).total_seconds() >= self.context.settings.unknown_window
 
     def _ask(self, instance_id: str) -> None:
         """One destroy call; a second one only after the cloud asked for patience."""
@@ -257,7 +258,8 @@ class _Teardown:
     def _close(self) -> Ended:
         now = self.context.clock.now()
         end = self.claim.gone_since or now
-        billed = self.claim if self.claim.ids_seen else dataclasses.replace(self.claim, launch_started=None)  # no machine, no bill
+        ids = without_booked(self.context, self.claim)
+        billed = dataclasses.replace(self.claim, ids_seen=ids, launch_started=self.claim.launch_started if ids else None)
         line = ledger_line(billed, end=end, granularity=self.context.granularity(self.claim.cloud))
         if not CAPABILITIES[self.claim.cloud].rented:  # an own machine comes again under its name: one line for each time it was on
             line["key"] = f"{self.claim.name}.{self.claim.created:%Y%m%d%H%M%S}"
@@ -273,7 +275,10 @@ class _Teardown:
 
     def pending(self, why: str) -> Ended:
         """Not finished in this run. An alarm is raised once a destroy has been asked for longer than 15 minutes."""
-        self._note(why)
+        try:
+            self._note(why)
+        except ApiError as error:  # the record stays as it was; that alone must not hide what became of the others
+            why = f"{why} (not noted: {error})"
         started: datetime | None = self.deletion.started
         if started is not None and (self.context.clock.now() - started).total_seconds() > _ALARM:
             self.context.warn(f"ALARM: {self.claim.name} ({self.claim.cloud} {self.claim.ids_seen}) still exists: {why}")

@@ -318,6 +318,14 @@ class Rig:
         }  # fmt: skip
         return {name: len(found) for name, found in counts.items() if found}
 
+    def check_bill(self, late: int = 1) -> None:
+        """I-13: the ledger is the cloud's own bill, give or take a started minute for each machine; or up to ``late`` minutes more,
+        where nobody could know that the machine was gone already."""
+        for line in self.ledger():
+            theirs = sum((self.world.machines[one].cost(self.clock.now()) for one in line["ids"]), Decimal(0))
+            minute = Decimal(line["price_hour"]) / 60
+            assert -minute <= Decimal(line["cost"]) - theirs <= late * minute, (line, theirs)
+
     def blocks(self) -> dict[str, str]:
         """What is on the block list."""
         return {key: value for key, value in self.state("blocklist").items() if key != "history"}

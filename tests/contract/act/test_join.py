@@ -28,7 +28,8 @@ def failed(rig: Rig, done: dict[str, t.Any]) -> str:
     (line,) = rig.ledger()
     (machine,) = rig.machines(living=False)
     assert (line["reason"], line["joined"], line["ids"]) == ("FailedJoin", False, [machine.id])
-    assert Decimal(line["cost"]) == machine.cost(rig.clock.now()) > 0
+    assert Decimal(line["cost"]) > 0
+    rig.check_bill()
     assert any("gpu_1x_rtx6000" in key for key in rig.blocks())
     return str(row["message"])
 
@@ -165,7 +166,7 @@ def test_L13_a_price_more_than_five_percent_above_the_limit_is_not_paid(build: B
     assert rig.left() == {}
     (line,) = rig.ledger()
     assert (line["reason"], line["price_hour"]) == ("PriceJump", "2.11")
-    assert Decimal(line["cost"]) == rig.machines(living=False)[0].cost(rig.clock.now())
+    rig.check_bill()
     assert len(rig.blocks()) == 1
 
 

@@ -237,6 +237,9 @@ def test_L02_of_two_machines_under_one_name_the_oldest_stays(rig: Rig) -> None:
     assert rig.join()["machines"][0]["result"] == "ready"
     rig.destroy()
     assert rig.left() == {}
+    lines = {line["reason"]: line["ids"] for line in rig.ledger()}
+    assert lines == {"Duplicate": [second.id], "Manual": [first.id]}
+    rig.check_bill(late=2)
 
 
 def test_L02_a_second_machine_that_cannot_be_destroyed_now_goes_later(rig: Rig) -> None:
@@ -255,6 +258,8 @@ def test_L02_a_second_machine_that_cannot_be_destroyed_now_goes_later(rig: Rig) 
     assert first.ended is None
     rig.destroy()
     assert rig.left() == {}
+    assert {line["reason"]: line["ids"] for line in rig.ledger()} == {"Duplicate": [second.id], "Manual": [first.id]}
+    rig.check_bill(late=2)
 
 
 # ---- what lets a machine in

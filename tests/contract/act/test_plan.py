@@ -189,7 +189,7 @@ def test_I14_a_rehearsal_writes_nothing_also_under_faults(rig: Rig, service: str
     with rig.world.lock:
         locks = len(rig.world.writes)
     rig.fault(kind, service, "GET", path, status=500, times=None)
-    for module, params in [
+    calls: list[tuple[str, dict[str, t.Any]]] = [
         ("plan", {"mode": "provision", "nodes": 3}),
         ("plan", {"mode": "reap"}),
         ("plan", {"mode": "destroy", "all": True}),
@@ -198,7 +198,8 @@ def test_I14_a_rehearsal_writes_nothing_also_under_faults(rig: Rig, service: str
         ("teardown", {}),
         ("unlock", {}),
         ("info", {}),
-    ]:
+    ]
+    for module, params in calls:
         try:
             rig.run(module, "rehearsal", check=True, **params)
         except TgpError as error:
