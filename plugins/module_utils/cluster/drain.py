@@ -226,7 +226,12 @@ class _Loop:
         self._closers.append(follows.open("budgets", lambda: Follow(self._kube, _PDBS, _allowed), listen))
 
     def _budget(self, kind: str, key: str, item: t.Any) -> None:
-        if self._budgets is None or kind not in ("all", "set"):
+        if self._budgets is None or kind not in ("all", "set", "gone"):
+            return
+        if kind == "gone":  # a budget that is deleted forbids nothing any more
+            self._budgets.pop(key, None)
+            for node in self._nodes.values():
+                node.budget_opened(item[0])
             return
         for uid, (namespace, allowed) in item.items() if kind == "all" else [(key, item)]:
             closed = self._budgets.get(uid, 0) <= 0
