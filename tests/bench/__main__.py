@@ -5,6 +5,7 @@
 
 P1  provision.yml of N own machines (no pacing) ÷ (empty playbook + the longest chain one node had to wait for)
     and of N rented ones, whose chain includes the cloud's own pause of 12 s between two launches
+P6  draining 50 nodes with node_drain, and with kubectl drain ten at a time (tests/bench/nodes.py)
 P7  how late the play knows that the last node is Ready, and the CPU that waiting cost
 """
 
@@ -25,6 +26,8 @@ import yaml
 
 from sandbox.running import ROOT, Running
 
+from . import nodes
+
 SPEED = 20.0
 _EMPTY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks: []\n"
 _PAUSE = 12.0  # seconds between two launches of one Lambda account
@@ -41,6 +44,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tgp-bench-") as name:
         folder = Path(name)
         rows = [*_provision(folder / "own", count, rented=False), *_provision(folder / "rented", count, rented=True)]
+        rows += nodes.rows(folder / "nodes")
     for what, value in rows:
         print(f"  {what:<78} {value}")
     return 0
