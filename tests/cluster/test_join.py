@@ -222,10 +222,13 @@ def test_two_runs_cannot_both_change_a_claim(plane: Plane, open_kube: Open, own:
     with pytest.raises(Conflict):
         one.remove(written)
     lines = [
-        threading.Thread(target=store.ledger, args=({"key": f"{own}-{n}", "n": n},)) for n in range(6) for store in (one, other)
+        threading.Thread(target=store.ledger, args=({"key": f"{own}-{n}", "n": n, "cost": "0"},)) for n in range(6) for store in (one, other)
     ]
     for thread in lines:
         thread.start()
     for thread in lines:
         thread.join()
     assert sorted(line["n"] for line in one.ledger_lines() if line["key"].startswith(own)) == list(range(6))
+    left = one.claim(written.name)
+    assert left is not None
+    one.remove(left)

@@ -110,7 +110,7 @@ class Stage(Sandbox):
     def nothing_is_left(self) -> bool:
         """No machine, device, key, claim, token or Node of a rented machine; an own machine's Node stays, as it does by rule."""
         nodes = {
-            name for name, one in self.nodes().items() if one["metadata"]["labels"].get("tgp.io/nodepool") == self.pools["lambda"]
+            name for name, one in self.nodes().items() if one["metadata"].get("labels", {}).get("tgp.io/nodepool") == self.pools["lambda"]
         }
         left = self.left()
         return {key: left[key] for key in NOTHING} == NOTHING and not self.claims() and not nodes and not self.new_tokens()
