@@ -102,7 +102,7 @@ def failed_joins(draft: Draft) -> None:
         pool, capability = situation.pool(claim), situation.capability(claim)
         if one.stale_node is not None and one.stale_node.ready:
             draft.destroy(claim, "FailedJoin", f"stale_node: a Node of this name is older than the machine ({one.stale_node.uid})")
-        elif overdue(claim, pool, capability, draft.now):
+        elif overdue(claim, pool, capability, draft.now, one.node):
             cause = failure_class(claim, one.recovery.instance, one.node, situation.node_class(claim))
             draft.destroy(claim, "FailedJoin", f"{cause}: not usable after {timeout(claim, pool, capability)} s")
 

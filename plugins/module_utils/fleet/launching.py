@@ -178,7 +178,7 @@ def _resume(draft: Draft, market: Market) -> collections.Counter[str]:
         if claim.phase is Phase.READY:
             live[claim.pool] += 1
             continue
-        if overdue(claim, pool, situation.capability(claim), draft.now) and one.recovery.what not in RETRY:
+        if overdue(claim, pool, situation.capability(claim), draft.now, one.node) and one.recovery.what not in RETRY:
             draft.report(claim.name, "FailedJoin", "was not usable in time; reap.yml gives it back", pool=claim.pool)
             continue
         live[claim.pool] += 1

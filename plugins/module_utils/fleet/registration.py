@@ -81,10 +81,13 @@ def deadline(claim: Claim, pool: Pool | None, capability: Capability | None) -> 
     return claim.launch_started + timedelta(seconds=timeout(claim, pool, capability))
 
 
-def overdue(claim: Claim, pool: Pool | None, capability: Capability | None, now: datetime) -> bool:
-    """True at the deadline and after it, for a claim that is not initialized."""
+def overdue(claim: Claim, pool: Pool | None, capability: Capability | None, now: datetime, node: Node | None = None) -> bool:
+    """True at the deadline and after it, for a claim that is not initialized. Facts beat the clock: a Node that lacks nothing but our
+    own marks (the run that should have set them was killed) is in time.
+    """
     moment = deadline(claim, pool, capability)
-    return claim.initialized is None and moment is not None and now >= moment
+    late = claim.initialized is None and moment is not None and now >= moment
+    return late and bool(not_initialized(claim, node, pool, marking=True))
 
 
 def failure_class(claim: Claim, instance: Instance | None, node: Node | None, node_class: NodeClass | None) -> str:

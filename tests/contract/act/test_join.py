@@ -91,7 +91,7 @@ def test_L11_a_machine_that_dies_after_its_node_registered_is_given_up_before_it
     ],
 )
 def test_L11_at_the_deadline_the_step_and_the_reason_are_named(rig: Rig, behaviour: str, words: str) -> None:
-    rig.training["registrationTimeout"] = "4m"
+    rig.training["registrationTimeout"] = "4m30s"
     rig.behave(behaviour)
     rig.rent()
     started = moment(rig.claim()["launch_started"])

@@ -79,6 +79,15 @@ def test_L11_facts_beat_the_clock() -> None:
     assert not of(found, "destroy") and of(found, "update")
 
 
+def test_L11_a_node_that_lacks_only_our_marks_is_in_time() -> None:
+    """The run that should have marked it was killed; the next one goes on with it instead of renting another."""
+    bare = dataclasses.replace(NEW, labels={}, taints=(Taint("tgp.io/initializing", "", "NoSchedule"),))
+    facts = {"claims": (JOINING,), "nodes": (bare,), "instances": (instance(),)}
+    assert not of(decide(seen(at("12:31"), **facts)), "destroy")
+    found = decide(seen(at("12:31"), offers=(offer(),), **facts), wishes(p=1), "provision")
+    assert not of(found, "launch") and one(found, "resume").name == JOINING.name
+
+
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
