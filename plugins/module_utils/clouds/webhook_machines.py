@@ -57,7 +57,8 @@ def groups_from_environment(env: t.Mapping[str, str]) -> tuple[tuple[Machine, ..
         raise InvalidInput(
             "The environment describes no power webhook machine.",
             problems=warnings,
-            remedy="Each group needs P_NAME, P_GPU_COUNT, P_SCALE_UP_ENDPOINT and P_SCALE_DOWN_ENDPOINT with its own prefix P.",
+            remedy="Give the documents whose class lists the machines, or groups of variables: each needs P_NAME, P_GPU_COUNT, "
+            "P_SCALE_UP_ENDPOINT and P_SCALE_DOWN_ENDPOINT with its own prefix P.",
         )
     return tuple(machines), tuple(warnings)
 
