@@ -78,6 +78,6 @@ class PolicyAndSettings(Endpoints):
     def change_settings(self) -> t.Any:
         self.actor("feature_settings")
         if self.headscale:
-            raise Refused(501, "not implemented")
+            raise Refused(501, "the sandbox has no such endpoint")
         self.tailnet.settings.update(self.body())
         return dict(self.tailnet.settings)

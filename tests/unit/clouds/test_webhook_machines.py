@@ -96,8 +96,8 @@ def test_S2_12_node_groups_of_helm_values() -> None:
 
 def test_paths_are_below_the_base_address() -> None:
     entry = {**GROUP, "scaleUpEndpoint": "/a/start", "scaleDownEndpoint": "/a/stop"}
-    (machine,) = groups_from_values({"nodeGroups": [entry]}, "http://power.test/root/")
-    assert machine.scale_up_endpoint == "http://power.test/root/a/start"
+    (machine,) = groups_from_values({"nodeGroups": [entry]}, "http://power.test/base/")
+    assert machine.scale_up_endpoint == "http://power.test/base/a/start"
     with pytest.raises(InvalidInput, match="scaleUpEndpoint"):
         groups_from_values({"nodeGroups": [entry]})
 

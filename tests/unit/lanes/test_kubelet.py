@@ -177,7 +177,7 @@ def test_what_is_not_carried_over_is_said():
     template = """
 machine:
   registries: {mirrors: {}}
-  env: {https_proxy: "http://proxy.example.org"}
+  env: {https_proxy: "http://outgoing.example.test"}
   kubelet: {extraMounts: [{destination: /b, source: /a, type: bind}]}
 cluster: {}
 ---
