@@ -190,7 +190,11 @@ class Plane:
         metadata = {"name": f"bootstrap-token-{identity}"}
         body = {"metadata": metadata, "type": "bootstrap.kubernetes.io/token", "stringData": data}
         self.create("/api/v1/namespaces/kube-system/secrets", body)
-        return f"{identity}.{secret}"
+        token = f"{identity}.{secret}"
+        if seconds > 0:  # the API server learns of it a moment later
+            headers = {"authorization": f"Bearer {token}"}
+            self.until(lambda: self.http.get("/version", headers=headers).status_code == 200, what="the API server to know the token")
+        return token
 
     def bind(self, name: str, groups: t.Iterable[str], role: str) -> None:
         """Give ``groups`` the cluster role ``role``."""

@@ -162,7 +162,10 @@ def new_bootstrap_token(kube: httpx.Client, space: str, seconds: int = 3600, gro
             "metadata": {"name": f"bootstrap-token-{token_id}"}, "stringData": data}  # fmt: skip
     response = kube.post("/api/v1/namespaces/kube-system/secrets", json=body)
     assert response.status_code in (201, 409), response.text
-    return f"{token_id}.{secret}"
+    token = f"{token_id}.{secret}"
+    if seconds > 0:  # a real API server learns of it a moment later
+        eventually(lambda: kube.get("/version", headers=as_token(kube, token)).status_code == 200)
+    return token
 
 
 # ---- objects -------------------------------------------------------------------------------------------------------
