@@ -26,7 +26,7 @@ from ..fleet.phases import advance
 from ..mesh.base import Mesh, description_of
 from ..observe.context import Context
 from .duplicates import give_back
-from .payload import Enrolment, payload_for
+from .payload import Enrolment, needs_payload, payload_for
 
 _LOOK_UPS = 3
 _LOOK_UP_PAUSE = 10.0
@@ -78,7 +78,7 @@ class _Launch:
         self.node_class = context.class_of(claim)
 
     def run(self) -> Launched:
-        enrolment = self._enrol()
+        enrolment = self._enrol() if needs_payload(self.node_class, self.claim.cloud) else Enrolment()
         given_up: set[str] = set()
         for offer in (self.claim.offer, *self.claim.candidates)[:_MAX_OFFERS]:
             if offer.cloud in given_up or not self._affordable(offer):

@@ -417,3 +417,12 @@ def test_L21_an_own_machine_that_refuses_fails_its_claim(rig: Rig) -> None:
     assert results(done) == ["failed"]
     rig.reap()
     assert rig.left() == {}
+
+
+def test_L21_a_machine_that_is_only_switched_on_gets_no_secrets(rig: Rig) -> None:
+    """``payload: none``: it is installed for good, so neither a mesh key nor a bootstrap token is made for it."""
+    own = next(one for one in rig.demo_class["providers"] if one["name"] == "webhook")
+    own["settings"] = {"payload": "none"}
+    assert results(rig.rent(pool="own")) == ["launched"]
+    assert not rig.tokens() and not [line for line in rig.writes() if "keys" in line]
+    assert not rig.claim()["mesh_key_id"] and not rig.claim()["token_id"]
