@@ -86,8 +86,7 @@ failed:
     kind: {description: Kind of failure., type: str, returned: always, sample: auth}
 """
 
-from ..module_utils.clouds.capabilities import CAPABILITIES
-from ..module_utils.clouds.options import CLOUDS_SPEC
+from ..module_utils.clouds.registry import CAPABILITIES, CLOUDS_SPEC
 from ..module_utils.clouds.results import instance_result
 from ..module_utils.clouds.survey import survey
 from ..module_utils.errors import InvalidInput

@@ -139,7 +139,7 @@ instances:
 """
 
 from ..module_utils.clouds.by_name import ByName
-from ..module_utils.clouds.options import LAMBDA_SPEC
+from ..module_utils.clouds.lambda_cloud import ENTRY
 from ..module_utils.clouds.registry import connect
 from ..module_utils.errors import InvalidInput, LaunchRefused
 from ..module_utils.fleet.model import Instance, LaunchRequest, Offer
@@ -161,7 +161,7 @@ SPEC = dict(
         include_unmarked=dict(type="bool", default=False),
         wait=dict(type="bool", default=True),
         wait_timeout=dict(type="int", default=1800),
-        **LAMBDA_SPEC,
+        **ENTRY.spec,
     ),
     required_if=[("state", "present", ["instance_type"])],
     supports_check_mode=True,
@@ -220,7 +220,7 @@ def _differs(task: Task, found: Instance) -> str:
     wanted, region = task.params["instance_type"], task.params["region"]
     if found.instance_type and found.instance_type != wanted:
         return f"is a {found.instance_type}, not a {wanted}"
-    if region and found.region and not region_matches(region, standard_region("lambda", found.region), found.region):
+    if region and found.region and not region_matches(region, standard_region(found.region, ENTRY.regions), found.region):
         return f"is in {found.region}, not in {region}"
     return ""
 

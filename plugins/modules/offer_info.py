@@ -101,7 +101,7 @@ failed:
 
 from collections.abc import Callable
 
-from ..module_utils.clouds.options import CLOUDS_SPEC
+from ..module_utils.clouds.registry import CLOUDS_SPEC
 from ..module_utils.clouds.results import offer_result
 from ..module_utils.clouds.survey import survey
 from ..module_utils.errors import InvalidInput

@@ -101,8 +101,8 @@ instances:
   contains: *instance
 """
 
-from ..module_utils.clouds.options import WEBHOOK_SPEC
 from ..module_utils.clouds.power import switch
+from ..module_utils.clouds.webhook_cloud import ENTRY
 from ..module_utils.task import Task, main
 
 SPEC = dict(
@@ -112,7 +112,7 @@ SPEC = dict(
         machine_config=dict(type="str", no_log=True),
         wait=dict(type="bool", default=False),
         wait_timeout=dict(type="int", default=900),
-        **WEBHOOK_SPEC,
+        **ENTRY.spec,
     ),
     supports_check_mode=True,
 )

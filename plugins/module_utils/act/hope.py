@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ..clouds.capabilities import CAPABILITIES
+from ..clouds.registry import CAPABILITIES
 from ..fleet.model import Claim, Instance, InstanceState
 
 _OVER = (InstanceState.TERMINATED, InstanceState.FAILED, InstanceState.STOPPED)

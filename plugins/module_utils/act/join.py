@@ -10,7 +10,7 @@ import threading
 import typing as t
 from datetime import datetime, timedelta
 
-from ..clouds.capabilities import CAPABILITIES
+from ..clouds.registry import CAPABILITIES
 from ..cluster import tokens
 from ..cluster.emptying import STARTED, undoing
 from ..cluster.nodes import change

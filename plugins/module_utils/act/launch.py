@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from decimal import Decimal
 
-from ..clouds.capabilities import CAPABILITIES
+from ..clouds.registry import CAPABILITIES
 from ..cluster import tokens
 from ..errors import ApiError, LaunchRefused, LaunchUnknown, LockLost, TgpError
 from ..fleet import blocks

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..clouds.capabilities import CAPABILITIES
+from ..clouds.registry import CAPABILITIES
 from ..cluster.namespace import ensure_namespace
 from ..errors import InvalidInput, Locked, TgpError
 from ..fleet.model import Action, Plan, Pool, Wishes

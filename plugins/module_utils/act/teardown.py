@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from decimal import Decimal
 
-from ..clouds.capabilities import CAPABILITIES
+from ..clouds.registry import CAPABILITIES
 from ..cluster import tokens
 from ..cluster.drain import Drained, drain
 from ..cluster.nodes import delete_node, get_node

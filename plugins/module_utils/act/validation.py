@@ -8,7 +8,6 @@ from __future__ import annotations
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
-from ..clouds.registry import CLIENTS
 from ..errors import InvalidInput, TgpError
 from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
@@ -73,6 +72,8 @@ def _template_check(context: Context, node_class: t.Any) -> t.Callable[[], str]:
 
 
 def _cloud_check(context: Context, name: str) -> t.Callable[[], str]:
-    if name not in CLIENTS:
-        return lambda: "this version has no client for it; its offers are left out"
-    return lambda: context.cloud(name).check()
+    def check() -> str:
+        found = context.cloud(name).check()
+        return " ".join((found.sentence, *found.warnings))
+
+    return check

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ..fleet.model import Capability, Instance, LaunchRequest, Offer
+from ..fleet.model import Capability, Extra, Instance, LaunchRequest, Offer, OfferQuery
+
+EVERYTHING = OfferQuery()
+
+
+class CloudCheck(t.NamedTuple):
+    """What a look at an account showed: ``sentence`` for people, ``warnings`` about what will hurt later (no balance, no SSH key ...)."""
+
+    sentence: str
+    warnings: tuple[str, ...] = ()
 
 
 class Cloud(t.Protocol):
@@ -18,12 +27,14 @@ class Cloud(t.Protocol):
 
     facts: Capability
 
-    def check(self) -> str:
-        """Prove that the credential works by a cheap authenticated read; returns a sentence for people."""
+    def check(self) -> CloudCheck:
+        """Prove that the credential works by cheap authenticated reads, and look at what a launch will need: rights, balance, quota, SSH
+        key, as far as the API tells. Raises InvalidInput for what would make every launch fail."""
         ...
 
-    def offers(self) -> list[Offer]:
-        """Everything it would rent now, unfiltered, sold-out types included with ``available`` 0."""
+    def offers(self, query: OfferQuery = EVERYTHING) -> list[Offer]:
+        """What it would rent now, sold-out types included with ``available`` 0. ``query`` only saves work: the answer may hold more
+        than was asked for, and callers filter again."""
         ...
 
     def instances(self) -> list[Instance]:
@@ -44,8 +55,8 @@ class Cloud(t.Protocol):
     def launch(self, request: LaunchRequest) -> str:
         """Make one machine and return its id. One create call, never repeated inside.
 
-        Raises LaunchRefused when the cloud definitely did not make it (reason: capacity, conflict, quota, balance, auth, invalid,
-        rate), LaunchUnknown when it may have.
+        Raises LaunchRefused when the cloud definitely did not make it, or made one that must be destroyed (``instance_id``); its reason
+        is capacity, conflict, quota, balance, auth, invalid or rate. Raises LaunchUnknown when it may have been made.
         """
         ...
 
@@ -57,6 +68,24 @@ class Cloud(t.Protocol):
         """The tail of its boot log, or None where the cloud has none."""
         ...
 
+    def extras(self) -> list[Extra]:
+        """Everything of ours beside machines that stays, and may be billed, after a machine is gone."""
+        ...
+
+    def discard(self, extra: Extra) -> None:
+        """Remove one of them. Success also when it is gone; Conflict while its machine still holds it."""
+        ...
+
     def close(self) -> None:
         """Close connections."""
         ...
+
+
+class NothingBeside:
+    """For clouds whose machines leave nothing behind."""
+
+    def extras(self) -> list[Extra]:
+        return []
+
+    def discard(self, extra: Extra) -> None:
+        """There is nothing that could be removed."""

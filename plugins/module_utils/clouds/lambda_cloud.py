@@ -16,18 +16,43 @@ import typing as t
 
 from .. import errors, redact
 from ..clock import Clock, SystemClock
-from ..fleet.model import Instance, LaunchRequest, Offer
+from ..fleet.model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ..http import Api, Retry
 from ..pace import Bucket, Pace
-from .capabilities import CAPABILITIES
-from .lambda_records import to_instance, to_offers
+from .base import EVERYTHING, CloudCheck, NothingBeside
+from .entry import Entry, Wanted, text_option
+from .lambda_records import REGIONS, to_instance, to_offers
 
 if t.TYPE_CHECKING:
     import httpx
 
 URL = "https://cloud.lambda.ai"
-FACTS = CAPABILITIES["lambda"]
-SETTINGS = frozenset({"sshKey", "imageFamily"})  # what a class may say under this cloud
+# Virtual machines with stock Ubuntu and cloud-init; no image, ISO or network boot of one's own, so no Talos by itself.
+FACTS = Capability(
+    cloud="lambda",
+    lanes=(Lane.KUBELET,),
+    tags=True,
+    created_time=True,  # our own tag
+    user_data_limit=1_000_000,
+    registration_timeout=1800,
+    billing_granularity=60,
+    billed_until_gone=False,  # "until terminate"
+    states={
+        "booting": StateFacts(InstanceState.PENDING, True),
+        "active": StateFacts(InstanceState.RUNNING, True),
+        "unhealthy": StateFacts(InstanceState.RUNNING, True),
+        "terminating": StateFacts(InstanceState.TERMINATING, False),
+        "terminated": StateFacts(InstanceState.TERMINATED, False),
+        # Lambda ended it, but nothing says that the bill ended too: it still has to be destroyed.
+        "preempted": StateFacts(InstanceState.FAILED, True),
+    },
+    credential_env=("LAMBDA_API_KEY", "LAMBDA_LABS_API_KEY"),
+    lane_reason="its machines boot stock Ubuntu; no image, ISO or network boot of one's own",
+)
+SETTINGS: dict[str, dict[str, t.Any]] = {
+    "sshKey": {"type": "string", "minLength": 1, "description": "name of an SSH key of the account"},
+    "imageFamily": {"type": "string", "minLength": 1, "description": "family of the operating system image"},
+}
 
 _API = "/api/v1"
 LIMITS = {"": Bucket(1.0), "launch": Bucket(12.0, also=""), "queued": Bucket(0.0)}  # queued: its turn was waited for already
@@ -46,7 +71,7 @@ _REFUSALS = {
 _HOSTNAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
-class LambdaCloud:
+class LambdaCloud(NothingBeside):
     """One account (API key). ``clock`` also dates the machines it makes."""
 
     facts = FACTS
@@ -70,27 +95,27 @@ class LambdaCloud:
             auth_hint="Check LAMBDA_API_KEY (or the option lambda_api_key); keys are made in the Lambda console.",
         )
 
-    def check(self) -> str:
+    def check(self) -> CloudCheck:
         count = len(self.instances())
-        return f"lambda: the API key is accepted; the account has {count} instance{'' if count == 1 else 's'}."
+        return CloudCheck(f"lambda: the API key is accepted; the account has {count} instance{'' if count == 1 else 's'}.")
 
     def close(self) -> None:
         self._api.close()
 
     # ---- reading
 
-    def offers(self) -> list[Offer]:
+    def offers(self, query: OfferQuery = EVERYTHING) -> list[Offer]:
         what = "GET instance-types"
         types = self._data("/instance-types", dict, what)
         now = self._clock.now()
         return [offer for name in sorted(types) for offer in to_offers(self._api, types[name], what, FACTS.lanes, now)]
 
     def instances(self) -> list[Instance]:
-        return [to_instance(self._api, entry, "GET instances") for entry in self._data("/instances", list, "GET instances")]
+        return [to_instance(self._api, entry, "GET instances", FACTS) for entry in self._data("/instances", list, "GET instances")]
 
     def instance(self, instance_id: str) -> Instance | None:
         try:
-            return to_instance(self._api, self._data(f"/instances/{instance_id}", dict, "GET instance"), "GET instance")
+            return to_instance(self._api, self._data(f"/instances/{instance_id}", dict, "GET instance"), "GET instance", FACTS)
         except errors.NotFound as error:
             if error.code == _GONE:
                 return None
@@ -127,7 +152,7 @@ class LambdaCloud:
     def _launch_body(self, request: LaunchRequest) -> dict[str, t.Any]:
         """The request, or LaunchRefused for what Lambda would refuse anyway (or worse, would not)."""
         offer, settings = request.offer, request.settings
-        if unknown := sorted(set(settings) - SETTINGS):
+        if unknown := sorted(set(settings) - set(SETTINGS)):
             raise _invalid(f"unknown setting {', '.join(unknown)}", f"Lambda knows {', '.join(sorted(SETTINGS))}.")
         if not _HOSTNAME.fullmatch(request.name):
             raise _invalid(f"{request.name!r} is no host name", "Use at most 63 lower-case letters, digits and dashes.")
@@ -237,3 +262,22 @@ def _outcome(error: errors.ApiError, request: LaunchRequest, *, sent: bool = Tru
 def _upstream(code: str) -> bool:
     """Codes from layers behind the API: an outage there may have made the machine."""
     return code.startswith("provider/") or code in ("global/internal-error", "global/unknown")
+
+
+def _connect(wanted: Wanted) -> LambdaCloud:
+    url = ENTRY.option(wanted.task, "lambda_api_url") or URL
+    return LambdaCloud(ENTRY.credential(wanted), url=url, transport=wanted.task.transport(url), clock=wanted.task.clock)
+
+
+ENTRY = Entry(
+    facts=FACTS,
+    connect=_connect,
+    spec={
+        "lambda_api_url": text_option("LAMBDA_API_URL"),
+        "lambda_api_key": text_option("LAMBDA_API_KEY", "LAMBDA_LABS_API_KEY", no_log=True),
+    },
+    key="lambda_api_key",
+    aliases=("lambdalabs", "lambdacloud", "lambdaai"),
+    settings=SETTINGS,
+    regions=REGIONS,
+)

@@ -12,19 +12,11 @@ from decimal import Decimal
 
 from .. import redact
 from ..fleet import gpus
-from ..fleet.model import Instance, InstanceState, Lane, Offer
+from ..fleet.model import Capability, Instance, Lane, Offer
 from ..fleet.regions import standard_region
 from ..http import Api
 
-_STATES = {
-    "booting": InstanceState.PENDING,
-    "active": InstanceState.RUNNING,
-    "unhealthy": InstanceState.RUNNING,
-    "terminating": InstanceState.TERMINATING,
-    "terminated": InstanceState.TERMINATED,
-    # Lambda ended it, but nothing says that the bill ended too: it still has to be destroyed.
-    "preempted": InstanceState.FAILED,
-}
+REGIONS = {"us-midwest-1": "us-central", "us-midwest-2": "us-central"}  # Illinois, Ohio
 _FORMS_BY_TYPE = {"gpu_8x_v100": "V100-SXM2", "gpu_8x_a100": "A100-SXM"}  # where the description may leave the form out
 _SIZE = re.compile(r"\((\d+) GB\b")
 _PROBLEMS = {"unhealthy": "Lambda calls it unhealthy", "preempted": "Lambda took it back"}
@@ -49,7 +41,7 @@ def to_offers(api: Api, entry: t.Any, what: str, lanes: tuple[Lane, ...], now: d
             model=model,
             gpu_count=count,
             price_hour=Decimal(cents) / 100,
-            region=standard_region("lambda", region),
+            region=standard_region(region, REGIONS),
             cloud_region=region,
             gpu_memory_mib=memory,
             vcpus=_whole(specs.get("vcpus")),
@@ -79,7 +71,7 @@ def gpu_of(kind: t.Mapping[str, t.Any]) -> tuple[str, int | None]:
     return model, found.memory_mib or gpus.memory_mib(model)
 
 
-def to_instance(api: Api, entry: t.Any, what: str) -> Instance:
+def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instance:
     """One entry of the API. ``id`` and ``status`` must be there; nearly all else is absent (not null) while a machine is young."""
     api.expect(entry, dict, what, "an instance")
     identity = api.expect(entry.get("id"), str, what, "id of an instance")
@@ -94,7 +86,7 @@ def to_instance(api: Api, entry: t.Any, what: str) -> Instance:
         cloud="lambda",
         id=identity,
         name=str(entry.get("name") or ""),
-        state=_STATES.get(status, InstanceState.UNKNOWN),
+        state=facts.read_state(status),
         raw_state=status,
         created=_moment(marks.get("created")),
         price_hour=Decimal(cents) / 100 if isinstance(cents, int) else None,

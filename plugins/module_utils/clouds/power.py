@@ -13,7 +13,7 @@ from ..fleet.model import Instance, InstanceState
 from ..task import Task
 from .registry import connect
 from .results import instance_result
-from .webhook import WebhookCloud
+from .webhook_cloud import WebhookCloud
 
 _POLL = 5.0
 _UP = (InstanceState.RUNNING, InstanceState.PENDING)

@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-import os
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
 from .. import errors
-from ..fleet.cloud_names import canonical_cloud
 from ..task import Task
 from .base import Cloud
-from .options import option
-from .registry import CLIENTS, connect
+from .registry import ENTRIES, canonical_cloud, connect
 
 _T = t.TypeVar("_T")
 
@@ -31,7 +28,7 @@ def survey(task: Task, names: t.Sequence[str], ask: t.Callable[[Cloud], t.Sequen
     clouds = list(dict.fromkeys(canonical_cloud(name) or name for name in names)) or configured(task)
     if not clouds:
         raise errors.InvalidInput(
-            "No cloud is configured.", remedy=f"Give clouds ({', '.join(CLIENTS)}), or a key or machines by option or environment."
+            "No cloud is configured.", remedy=f"Give clouds ({', '.join(ENTRIES)}), or a key or machines by option or environment."
         )
 
     def one(name: str) -> list[_T] | errors.TgpError:
@@ -57,9 +54,4 @@ def survey(task: Task, names: t.Sequence[str], ask: t.Callable[[Cloud], t.Sequen
 
 def configured(task: Task) -> list[str]:
     """Clouds for which something was given, by option or environment."""
-    groups = any(variable.endswith("_GPU_COUNT") for variable in os.environ)
-    given = {
-        "lambda": bool(option(task, "lambda_api_key")),
-        "webhook": bool(task.params.get("webhook_machines")) or groups,
-    }
-    return [name for name in CLIENTS if given.get(name)]
+    return [name for name, entry in ENTRIES.items() if entry.is_configured(task)]

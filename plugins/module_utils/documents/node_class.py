@@ -12,20 +12,25 @@ import typing as t
 from decimal import Decimal
 from urllib.parse import urlsplit
 
-from ..fleet.cloud_names import canonical_cloud
+from ..clouds.registry import ENTRIES, canonical_cloud
 from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass
+from ..libs import lazy
 from .faults import unknown_field
 from .reading import Reader, secret_ref
-from .schemas import CLOUD_SETTINGS
+
+if t.TYPE_CHECKING:
+    import jsonschema
+else:
+    jsonschema = lazy("jsonschema")
 
 OWN_MACHINES = "webhook"
 Spec = t.Mapping[str, t.Any]
 
 
-def node_class(document: Spec, reader: Reader, clouds: t.Collection[str], machines: t.Sequence[Machine]) -> NodeClass:
-    """The class. ``clouds``: those this version can rent from; ``machines``: own machines for an entry that lists none."""
+def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine]) -> NodeClass:
+    """The class. ``machines``: own machines for an entry that lists none."""
     spec: Spec = document["spec"]
-    choices = _choices(spec["providers"], reader, clouds, machines)
+    choices = _choices(spec["providers"], reader, machines)
     needs: Spec = spec.get("instanceRequirements", {})
     limits: Spec = spec.get("limits", {})
     talos: Spec = spec.get("talosConfig", {})
@@ -100,9 +105,7 @@ def mesh_choice(spec: Spec, choices: t.Sequence[CloudChoice], reader: Reader) ->
     )
 
 
-def _choices(
-    providers: t.Sequence[Spec], reader: Reader, clouds: t.Collection[str], machines: t.Sequence[Machine]
-) -> tuple[CloudChoice, ...]:
+def _choices(providers: t.Sequence[Spec], reader: Reader, machines: t.Sequence[Machine]) -> tuple[CloudChoice, ...]:
     found: dict[str, CloudChoice] = {}
     for place, entry in enumerate(providers):
         path = f"spec.providers[{place}]"
@@ -111,10 +114,6 @@ def _choices(
             continue
         if cloud in found:
             reader.fault(path, f"{cloud} is listed twice.")
-        if cloud not in clouds and entry.get("enabled", True):
-            reader.warn(
-                path, f"this version cannot rent from {cloud} yet; it is passed over. It can rent from {', '.join(clouds)}."
-            )
         found[cloud] = CloudChoice(
             cloud=cloud,
             priority=entry.get("priority", 0),
@@ -123,13 +122,13 @@ def _choices(
             machines=_machines(cloud, entry, path, reader, machines),
             settings=_settings(cloud, entry.get("settings", {}), f"{path}.settings", reader),
         )
-    if found and not any(choice.enabled and choice.cloud in clouds for choice in found.values()):
-        reader.fault("spec.providers", f"none is enabled that this version can rent from. It can rent from {', '.join(clouds)}.")
+    if found and not any(choice.enabled for choice in found.values()):
+        reader.fault("spec.providers", "none is enabled.")
     return tuple(found.values())
 
 
 def _settings(cloud: str, settings: Spec, path: str, reader: Reader) -> dict[str, t.Any]:
-    known = CLOUD_SETTINGS.get(cloud, {})
+    known = ENTRIES[cloud].settings
     for name, value in settings.items():
         if name not in known:
             text = (
@@ -138,10 +137,12 @@ def _settings(cloud: str, settings: Spec, path: str, reader: Reader) -> dict[str
                 else f"{path}.{name}: {cloud} takes no settings in this version."
             )
             reader.fault(*t.cast("tuple[str, str]", tuple(text.split(": ", 1))))
-        elif "enum" in known[name] and value not in known[name]["enum"]:
-            reader.fault(f"{path}.{name}", f"{value!r} is not possible here. Use one of {', '.join(known[name]['enum'])}.")
-        elif "enum" not in known[name] and (not isinstance(value, str) or not value):
-            reader.fault(f"{path}.{name}", "text is needed.")
+            continue
+        for error in jsonschema.Draft202012Validator(known[name]).iter_errors(value):
+            wanted = ", ".join(known[name]["enum"]) if error.validator == "enum" else ""
+            reader.fault(
+                f"{path}.{name}", f"{value!r} is not possible here. Use one of {wanted}." if wanted else f"{error.message}."
+            )
     return dict(settings)
 
 

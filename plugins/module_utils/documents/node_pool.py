@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..clouds.registry import ENTRIES
 from ..fleet import requirements as words
 from ..fleet.model import CloudChoice, Lane, Machine, NodeClass, Pool, Requirement
 from .node_class import OWN_MACHINES, fingerprint, mesh_choice, template_text
@@ -66,24 +67,20 @@ def node_pool(
     )
 
 
-def request(
-    document: Spec, reader: Reader, clouds: t.Collection[str], machines: t.Sequence[Machine] = ()
-) -> tuple[NodeClass, Pool]:
-    """A GPURequest: exactly one machine, from ``provider`` or from any cloud this version can rent from; own ``machines`` only by name."""
+def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) -> tuple[NodeClass, Pool]:
+    """A GPURequest: exactly one machine, from ``provider`` or from any cloud there is a credential for; own ``machines`` only by name."""
     spec: Spec = document["spec"]
     name = document["metadata"]["name"]
     talos: Spec = spec.get("talosConfig", {})
     cloud = reader.cloud(spec["provider"], "spec.provider") if "provider" in spec else ""
-    if cloud and cloud not in clouds:
-        reader.fault("spec.provider", f"this version cannot rent from {cloud}. It can rent from {', '.join(clouds)}.")
     if "credentialsRef" in spec and not cloud:
         reader.fault("spec.credentialsRef", "is the key of one cloud, so provider must name it.")
     credentials = secret_ref(spec.get("credentialsRef"))
     if cloud == OWN_MACHINES and not machines:
         reader.fault("spec.provider", "no own machines are configured. Give node groups.")
     choices = tuple(
-        CloudChoice(one, credentials=credentials, machines=tuple(machines) if one == OWN_MACHINES else ())
-        for one in ([cloud] if cloud else clouds)
+        CloudChoice(one, credentials=credentials, machines=tuple(machines) if one == OWN_MACHINES else (), implicit=not cloud)
+        for one in ([cloud] if cloud else ENTRIES)
         if one != OWN_MACHINES or cloud
     )
     model = reader.model(spec["gpuType"], "spec.gpuType")

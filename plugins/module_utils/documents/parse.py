@@ -23,10 +23,9 @@ GROUPS = "node-groups"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Defaults:
-    """What holds where documents say nothing. ``clouds``: those this version can rent from."""
+    """What holds where documents say nothing."""
 
     namespace: str = "default"
-    clouds: tuple[str, ...] = ("lambda", "webhook")
 
 
 def parse(
@@ -48,7 +47,7 @@ def parse(
     classes: dict[str, NodeClass] = {}
     for source, kind, document in good:
         if kind == "GPUNodeClass":
-            found = node_class(document, Reader(source, problems, warnings), defaults.clouds, machines)
+            found = node_class(document, Reader(source, problems, warnings), machines)
             if found.name in classes:
                 problems.append(f"{source}: metadata.name: there are two classes named {found.name}. Rename one.")
             classes[found.name] = found
@@ -59,7 +58,7 @@ def parse(
         if kind == "GPUNodePool":
             _add(pools, node_pool(document, reader, classes, broken, defaults.namespace), source, problems)
         elif kind == "GPURequest":
-            own_class, pool = request(document, reader, defaults.clouds, machines)
+            own_class, pool = request(document, reader, machines)
             if own_class.name in classes:
                 problems.append(f"{source}: metadata.name: a class named {own_class.name} exists. Rename the request or the class.")
             classes[own_class.name] = own_class

@@ -10,9 +10,9 @@ import re
 import typing as t
 from decimal import Decimal
 
+from ..clouds.registry import ENTRIES, canonical_cloud, cloud_suggestions
 from ..errors import InvalidInput
 from ..fleet import gpus
-from ..fleet.cloud_names import canonical_cloud, cloud_suggestions, known_clouds
 from ..fleet.durations import parse_duration
 from ..fleet.model import SecretRef, Taint
 from ..fleet.money import parse_money
@@ -71,7 +71,7 @@ class Reader:
         found = canonical_cloud(name)
         if found is None:
             near = cloud_suggestions(name)
-            known = f"Known are {', '.join(known_clouds())}."
+            known = f"Known are {', '.join(ENTRIES)}."
             self.fault(path, f"there is no cloud {name!r}. {f'Did you mean {near[0]}?' if near else known}")
         return found
 

@@ -25,15 +25,6 @@ POLICIES = ("WhenIdle", "WhenEmpty", "Never")
 BACKENDS = ("tailscale", "none")
 IDLE_MODES = ("workload", "gpu", "all")
 GPU_WAITS = ("all", "any", "none")
-CLOUD_SETTINGS: dict[str, Schema] = {
-    "lambda": {
-        "sshKey": {"type": "string", "minLength": 1, "description": "name of an SSH key of the account"},
-        "imageFamily": {"type": "string", "minLength": 1, "description": "family of the operating system image"},
-    },
-    "webhook": {
-        "payload": {"enum": ["none", "body"], "description": "what the power service is sent when a machine is switched on"}
-    },
-}
 
 
 def _object(properties: Schema, required: t.Sequence[str] = (), description: str = "") -> Schema:

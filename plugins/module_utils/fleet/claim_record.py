@@ -15,10 +15,14 @@ from decimal import Decimal, InvalidOperation
 
 from ..errors import InvalidInput
 from .durations import parse_time, print_time
-from .model import Claim
+from .model import Claim, Offer
 
 VERSION = 1
 _NOT_STORED = frozenset({"version"})  # the store's own resourceVersion
+_ADDED: dict[type, frozenset[str]] = {
+    Claim: frozenset({"running_since", "interrupted_at"}),
+    Offer: frozenset({"min_bid", "price_estimated", "traits"}),
+}
 
 
 def to_record(claim: Claim) -> dict[str, t.Any]:
@@ -77,9 +81,15 @@ def _decode(kind: type, content: t.Any, path: str, leave_out: frozenset[str] = f
         if name not in expected:
             raise InvalidInput(f"{path}.{name}: unknown field.")
     for name in expected:
-        if name not in content:
+        if name not in content and name not in _later(kind):
             raise InvalidInput(f"{path}.{name}: the field is missing.")
-    return kind(**{name: _value(hint, content[name], f"{path}.{name}") for name, hint in expected.items()})
+    return kind(**{name: _value(expected[name], value, f"{path}.{name}") for name, value in content.items()})
+
+
+@functools.cache
+def _later(kind: type) -> frozenset[str]:
+    """Fields that came after the first version of the record: a claim written before them is read with their defaults."""
+    return _ADDED.get(kind, frozenset())
 
 
 def _value(hint: t.Any, value: t.Any, path: str) -> t.Any:
@@ -89,6 +99,8 @@ def _value(hint: t.Any, value: t.Any, path: str) -> t.Any:
             return None
         inner = [item for item in t.get_args(hint) if item is not type(None)]
         return _value(inner[0], value, path)
+    if origin is not None and isinstance(origin, type) and issubclass(origin, t.Mapping):  # type: ignore[arg-type]
+        return _texts(value, path)
     if origin is tuple:
         return _items(t.get_args(hint), value, path)
     if dataclasses.is_dataclass(hint):
@@ -104,6 +116,12 @@ def _items(hints: tuple[t.Any, ...], value: t.Any, path: str) -> tuple[t.Any, ..
     if len(value) != len(hints):
         raise InvalidInput(f"{path}: {len(hints)} items were expected, not {len(value)}.")
     return tuple(_value(hint, item, f"{path}[{index}]") for index, (hint, item) in enumerate(zip(hints, value, strict=True)))
+
+
+def _texts(value: t.Any, path: str) -> dict[str, str]:
+    if not isinstance(value, t.Mapping) or not all(isinstance(one, str) for one in value.values()):
+        raise InvalidInput(f"{path}: an object of texts was expected, not {value!r}.")
+    return dict(value)
 
 
 def _scalar(hint: t.Any, value: t.Any, path: str) -> t.Any:

@@ -10,32 +10,20 @@ standard word keeps its own.
 from __future__ import annotations
 
 import re
+import typing as t
+from types import MappingProxyType
 
-_NAMED: dict[str, dict[str, str]] = {
-    "lambda": {
-        "us-midwest-1": "us-central",  # Illinois
-        "us-midwest-2": "us-central",  # Ohio
-    },
-    "paperspace": {
-        "ny2": "us-east",
-        "east coast (ny2)": "us-east",
-        "ca1": "us-west",
-        "west coast (ca1)": "us-west",
-        "ams1": "eu-west",
-        "europe (ams1)": "eu-west",
-    },
-}
 _AREAS = {"us": "us", "eu": "eu", "europe": "eu", "asia": "asia", "me": "me", "australia": "australia"}
 _PARTS = "north|south|east|west|central|northeast|northwest|southeast|southwest"
 _NUMBERED = re.compile(rf"({'|'.join(_AREAS)})-({_PARTS})-?\d*")
 
 
-def standard_region(cloud: str, cloud_region: str) -> str:
-    """The standard region of a cloud's own one (``europe-central-1`` → ``eu-central``), else the cloud's own word."""
+def standard_region(cloud_region: str, named: t.Mapping[str, str] = MappingProxyType({})) -> str:
+    """The standard region of a cloud's own one (``europe-central-1`` → ``eu-central``), else the cloud's own word. ``named``: what the
+    cloud's own words (lower case) mean where they do not say it themselves."""
     own = cloud_region.strip().lower()
-    named = _NAMED.get(cloud, {}).get(own)
-    if named:
-        return named
+    if own in named:
+        return named[own]
     numbered = _NUMBERED.fullmatch(own)
     return f"{_AREAS[numbered[1]]}-{numbered[2]}" if numbered else own
 

@@ -16,8 +16,7 @@ from datetime import datetime
 from ..claims.store import ClaimStore
 from ..clock import from_text, to_text
 from ..clouds.base import Cloud
-from ..clouds.capabilities import CAPABILITIES
-from ..clouds.registry import CLIENTS
+from ..clouds.registry import CAPABILITIES
 from ..clouds.registry import connect as connect_cloud
 from ..cluster.kube import Kube
 from ..errors import InvalidInput, TgpError
@@ -154,7 +153,7 @@ class Context:
         """Clouds to look at: those of the documents and those that live claims were rented from."""
         wanted = {one.cloud for node_class in self.wishes.classes.values() for one in node_class.clouds if one.enabled}
         wanted |= {claim.cloud for claim in self.known_claims() if claim.cloud}
-        return tuple(sorted(name for name in wanted if name in CLIENTS))
+        return tuple(sorted(name for name in wanted if name in CAPABILITIES))
 
     def cloud(self, name: str) -> Cloud:
         """The connected cloud; a failure to connect is remembered and raised again."""

@@ -8,8 +8,7 @@ Values are registered for redaction the moment they are read and are never writt
 
 from __future__ import annotations
 
-from ..clouds.capabilities import CAPABILITIES
-from ..clouds.options import ENVIRONMENT, option
+from ..clouds.registry import ENTRIES
 from ..cluster.kube import Kube
 from ..cluster.secrets import read_secret
 from ..errors import NotFound
@@ -22,13 +21,13 @@ NAMESPACE = "tgp-system"
 
 def cloud_credential(task: Task, kube: Kube, cloud: str, choice: CloudChoice | None) -> str | None:
     """The API key of a cloud, or None when it was given as an option (the cloud's own connect reads that) or is nowhere."""
-    name = f"{cloud}_api_key"
-    if name in ENVIRONMENT and option(task, name):
+    entry = ENTRIES[cloud]
+    if entry.option(task, entry.key):
         return None
     if choice is not None and choice.credentials is not None:
         ref = choice.credentials
         return _registered(read_secret(kube, ref.namespace, ref.name, ref.key))
-    for key in CAPABILITIES[cloud].credential_env:
+    for key in entry.facts.credential_env:
         value = _from_common_secret(task, kube, key)
         if value:
             return value

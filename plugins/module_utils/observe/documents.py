@@ -9,7 +9,7 @@ import glob
 import os
 import typing as t
 
-from ..clouds.webhook import groups_from_environment, groups_from_values
+from ..clouds.webhook_machines import groups_from_environment, groups_from_values
 from ..cluster.kube import Kube
 from ..documents.parse import parse
 from ..errors import InvalidInput, NotFound

@@ -15,7 +15,8 @@ from decimal import Decimal
 import httpx
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.base import Cloud
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.lambda_cloud import LambdaCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook import WebhookCloud, groups_from_values
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_cloud import WebhookCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_machines import groups_from_values
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, LaunchRequest
 
 from sandbox import lambda_cloud, webhook

@@ -103,7 +103,7 @@ def test_an_unknown_machine_is_none(stand: Stand) -> None:
 
 
 def test_check_says_what_it_saw(stand: Stand) -> None:
-    assert stand.cloud().check().startswith(f"{stand.service}: ")
+    assert stand.cloud().check().sentence.startswith(f"{stand.service}: ")
 
 
 def test_unknown_settings_are_refused_by_name(stand: Stand) -> None:

@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook import WebhookCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_cloud import WebhookCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, LaunchRequest, Machine, Offer
 from ansible_collections.tgp.gpu.plugins.module_utils.task import failure
 

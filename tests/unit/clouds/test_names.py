@@ -8,8 +8,8 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import ENTRIES, canonical_cloud, cloud_suggestions
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import gpus
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cloud_names import canonical_cloud, cloud_suggestions, known_clouds
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.regions import region_matches, standard_region
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,7 +112,7 @@ def test_any_text_can_be_asked(text: str) -> None:
     assert found is None or found.model in gpus.known()
     gpus.suggestions(text)
     canonical_cloud(text)
-    standard_region("lambda", text)
+    standard_region(text)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_S0_20_cloud_names(name: str, cloud: str | None) -> None:
 def test_cloud_suggestions() -> None:
     assert cloud_suggestions("lamda") == ("lambda",)
     assert cloud_suggestions("zzz") == ()
-    assert set(known_clouds()) == {"vast", "runpod", "lambda", "paperspace", "webhook"}
+    assert set(ENTRIES) == {"vast", "runpod", "lambda", "paperspace", "webhook"}
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_cloud_suggestions() -> None:
     ],
 )
 def test_S1_28_standard_regions(cloud: str, own: str, standard: str) -> None:
-    assert standard_region(cloud, own) == standard
+    assert standard_region(own, ENTRIES[cloud].regions) == standard
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook import groups_from_environment, groups_from_values
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_machines import groups_from_environment, groups_from_values
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 
 ENVIRONMENT = {

@@ -8,10 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.capabilities import CAPABILITIES
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.options import ENVIRONMENT
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import CLIENTS
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import CLOUD_SETTINGS, KINDS
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import ENTRIES
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
 
 from sandbox import behaviour, faults, scenario
 from sandbox.kube import KNOWN_GAPS
@@ -72,7 +70,7 @@ def test_every_field_of_the_schemas_is_described() -> None:
 
 def test_settings_of_clouds_are_described() -> None:
     text = page("clouds")
-    assert [(cloud, one) for cloud, known in CLOUD_SETTINGS.items() for one in known if f"`{one}`" not in text] == []
+    assert [(name, one) for name, entry in ENTRIES.items() for one in entry.settings if f"`{one}`" not in text] == []
 
 
 # ---- clouds.md
@@ -80,13 +78,14 @@ def test_settings_of_clouds_are_described() -> None:
 
 def test_every_variable_and_figure_of_a_cloud_is_described() -> None:
     text = page("clouds")
-    assert [one for names in ENVIRONMENT.values() for one in names if f"`{one}`" not in text] == []
-    for cloud in CLIENTS:
+    variables = [one for entry in ENTRIES.values() for name in entry.spec for one in entry.variables(name)]
+    assert [one for one in variables if f"`{one}`" not in text] == []
+    for cloud, entry in ENTRIES.items():
         section = re.search(rf"^## .*\(`{cloud}`\)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
         assert section is not None, cloud
-        assert f"{CAPABILITIES[cloud].registration_timeout // 60} minutes" in section[1]
-        assert all(f"`{lane.value}`" in section[1] for lane in CAPABILITIES[cloud].lanes)
-    assert [cloud for cloud in CAPABILITIES if f"`{cloud}`" not in text] == []
+        assert f"{entry.facts.registration_timeout // 60} minutes" in section[1]
+        assert all(f"`{lane.value}`" in section[1] for lane in entry.facts.lanes)
+    assert [cloud for cloud in ENTRIES if f"`{cloud}`" not in text] == []
 
 
 # ---- sandbox.md

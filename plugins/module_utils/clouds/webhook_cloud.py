@@ -14,38 +14,52 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 import re
 import typing as t
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from .. import errors, redact
 from ..clock import Clock, SystemClock
-from ..fleet.model import Instance, InstanceState, LaunchRequest, Machine, Offer
+from ..fleet.model import Capability, Instance, InstanceState, Lane, LaunchRequest, Machine, Offer, OfferQuery, StateFacts
 from ..http import Api, Retry
-from .capabilities import CAPABILITIES
-from .webhook_machines import groups_from_environment, groups_from_values
+from ..task import Task
+from .base import EVERYTHING, CloudCheck, NothingBeside
+from .entry import Entry, Wanted, text_option
+from .webhook_sources import machines_of
 
 if t.TYPE_CHECKING:
     import httpx
 
-__all__ = ["FACTS", "PAYLOADS", "SETTINGS", "WebhookCloud", "groups_from_environment", "groups_from_values"]
-
-FACTS = CAPABILITIES["webhook"]
-SETTINGS = frozenset({"payload"})
+# Own machines: whatever is installed on them, or whatever their boot service hands out.
+FACTS = Capability(
+    cloud="webhook",
+    lanes=(Lane.TALOS, Lane.KUBELET),
+    stop=True,
+    user_data_limit=1_000_000,
+    registration_timeout=900,
+    billed_until_gone=False,
+    states={
+        "off": StateFacts(InstanceState.TERMINATED, False),
+        "starting": StateFacts(InstanceState.PENDING, True),
+        "on": StateFacts(InstanceState.RUNNING, True),
+        "stopping": StateFacts(InstanceState.TERMINATING, True),
+    },
+    credential_env=("WEBHOOK_AUTH_VALUE",),
+    rented=False,
+    lane_reason="they are whole machines that become nodes",
+)
 PAYLOADS = ("none", "body")
+SETTINGS: dict[str, dict[str, t.Any]] = {
+    "payload": {"enum": list(PAYLOADS), "description": "what the power service is sent when a machine is switched on"}
+}
 
 _PAUSE = 2.0
 _SECRET = re.compile(r"(?i)token|key|secret|sig|pass|auth")  # names of query values not to be printed
-_STATES = {
-    "off": InstanceState.TERMINATED,
-    "starting": InstanceState.PENDING,
-    "on": InstanceState.RUNNING,
-    "stopping": InstanceState.TERMINATING,
-}
 _OPEN = (errors.ServerError, errors.LostAnswer)  # the call may have had its effect
 
 
-class WebhookCloud:
+class WebhookCloud(NothingBeside):
     """A fixed list of machines.
 
     ``node_ready(node name)``: True = the Node is Ready, False = it is not, None = there is none; it raises when the cluster
@@ -84,14 +98,14 @@ class WebhookCloud:
         self._clock = clock or SystemClock()
         self._apis: dict[str, Api] = {}
 
-    def check(self) -> str:
+    def check(self) -> CloudCheck:
         """The power of no machine is touched: only status endpoints are asked."""
         asked = [machine for machine in self._machines.values() if machine.status_endpoint]
         for machine in asked:
             self._status(machine)
         silent = len(self._machines) - len(asked)
         rest = f"; {silent} without a status endpoint could not be tried" if silent else ""
-        return f"webhook: {len(asked)} of {len(self._machines)} machines answered their status{rest}."
+        return CloudCheck(f"webhook: {len(asked)} of {len(self._machines)} machines answered their status{rest}.")
 
     def close(self) -> None:
         for api in self._apis.values():
@@ -102,7 +116,7 @@ class WebhookCloud:
 
     # ---- reading
 
-    def offers(self) -> list[Offer]:
+    def offers(self, query: OfferQuery = EVERYTHING) -> list[Offer]:
         return [self._offer(machine, self._instance(machine)) for machine in self._machines.values()]
 
     def _offer(self, machine: Machine, instance: Instance) -> Offer:
@@ -138,7 +152,7 @@ class WebhookCloud:
             cloud="webhook",
             id=machine.name,
             name=machine.name,
-            state=_STATES.get(state, InstanceState.UNKNOWN),
+            state=FACTS.read_state(state),
             raw_state=state,
             price_hour=machine.hourly_cost,
             region=machine.region,
@@ -170,8 +184,8 @@ class WebhookCloud:
         api, path = self._api(machine.status_endpoint)
         answer = api.get(path, headers=self._headers)
         state = answer.get("state") if isinstance(answer, dict) else None
-        if not isinstance(state, str) or state.lower() not in _STATES:
-            raise api.bad_shape(f"GET status of {machine.name}", f"state should be one of {', '.join(_STATES)}")
+        if not isinstance(state, str) or state.lower() not in FACTS.states:
+            raise api.bad_shape(f"GET status of {machine.name}", f"state should be one of {', '.join(FACTS.states)}")
         return state.lower()
 
     # ---- switching
@@ -180,7 +194,7 @@ class WebhookCloud:
         machine = self._machines.get(request.offer.id)
         if machine is None:
             raise errors.LaunchRefused(f"webhook: there is no machine {request.offer.id}.", reason="invalid", cloud="webhook")
-        if unknown := sorted(set(request.settings) - SETTINGS):
+        if unknown := sorted(set(request.settings) - set(SETTINGS)):
             raise errors.LaunchRefused(
                 f"webhook: unknown setting {', '.join(unknown)}.", reason="invalid", remedy="Known: payload.", cloud="webhook"
             )
@@ -311,3 +325,57 @@ def _outcome(error: errors.ApiError, machine: Machine) -> errors.TgpError:
         cloud="webhook",
         status=error.status,
     )
+
+
+def _connect(wanted: Wanted) -> WebhookCloud:
+    task = wanted.task
+    return WebhookCloud(
+        machines_of(task, wanted.choice, ENTRY.option(task, "webhook_url") or ""),
+        node_ready=wanted.node_ready,
+        in_flight=wanted.in_flight,
+        auth_header=ENTRY.option(task, "webhook_auth_header") or "Authorization",
+        auth_value=ENTRY.option(task, "webhook_auth_value") or wanted.credential,
+        signing_secret=ENTRY.option(task, "webhook_signing_secret"),
+        payload=wanted.setting("payload") or ENTRY.option(task, "webhook_payload") or "none",
+        timeout=float(task.params.get("webhook_timeout") or 5),
+        transport=task.transport,
+        clock=task.clock,
+    )
+
+
+def _has_machines(task: Task) -> bool:
+    return bool(task.params.get("webhook_machines")) or any(variable.endswith("_GPU_COUNT") for variable in os.environ)
+
+
+ENTRY = Entry(
+    facts=FACTS,
+    connect=_connect,
+    spec={
+        "webhook_url": text_option("WEBHOOK_URL"),
+        "webhook_machines": {
+            "type": "list",
+            "elements": "dict",
+            "options": {
+                "name": {"type": "str", "required": True},
+                "gpu_count": {"type": "int", "required": True},
+                "scale_up_endpoint": {"type": "str", "required": True},
+                "scale_down_endpoint": {"type": "str", "required": True},
+                "status_endpoint": {"type": "str"},
+                "gpu_type": {"type": "str"},
+                "gpu_memory_mib": {"type": "int"},
+                "node_name": {"type": "str"},
+                "hourly_cost": {"type": "str"},
+                "region": {"type": "str"},
+            },
+        },
+        "webhook_auth_header": text_option("WEBHOOK_AUTH_HEADER"),
+        "webhook_auth_value": text_option("WEBHOOK_AUTH_VALUE", no_log=True),
+        "webhook_signing_secret": text_option("WEBHOOK_SIGNING_SECRET", no_log=True),
+        "webhook_payload": text_option("WEBHOOK_PAYLOAD", choices=list(PAYLOADS)),
+        "webhook_timeout": {"type": "float", "default": 5.0},
+    },
+    key="webhook_auth_value",
+    aliases=("webhooks",),
+    settings=SETTINGS,
+    configured=_has_machines,
+)
