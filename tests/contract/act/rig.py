@@ -32,10 +32,14 @@ DEMO = Path(__file__).resolve().parents[3] / "examples" / "demo"
 MODULES = "ansible_collections.tgp.gpu.plugins.modules"
 URLS = {
     "lambda": "https://lambda.test",
+    "paperspace": "https://paperspace.test",
+    "runpod": "https://runpod.test",
+    "vast": "https://vast.test",
     "tailscale": "https://tailscale.test",
     "webhook": "https://power.test",
     "kubernetes": "https://kube.test:6443",
 }
+RENTED = ("lambda", "paperspace", "runpod", "vast")
 SCENARIO: dict[str, t.Any] = {
     "lambda": [
         {"type": "gpu_1x_rtx6000", "region": "us-west-1", "stock": 4, "boot": 20},
@@ -142,8 +146,8 @@ class Rig:
             "state_dir": str(self.folder / "state"),
             "talos_secrets": self.box.talos.bundle(),
             "control_plane_endpoint": IN_PROCESS,
-            "lambda_api_url": URLS["lambda"],
-            "lambda_api_key": self.world.secrets["LAMBDA_API_KEY"],
+            **{f"{cloud}_api_url": URLS[cloud] for cloud in RENTED},
+            **{f"{cloud}_api_key": self.world.secrets.get(f"{cloud.upper()}_API_KEY") for cloud in RENTED},
             "webhook_url": URLS["webhook"],
             "tailscale_api_url": URLS["tailscale"],
             "tailscale_oauth_client_id": self.world.secrets["TS_OAUTH_CLIENT_ID"],
@@ -260,7 +264,7 @@ class Rig:
     def machines(self, *, living: bool = True) -> list[Machine]:
         """Rented machines, the oldest first."""
         with self.world.lock:
-            found = [one for one in self.world.machines.values() if one.cloud == "lambda" and not (living and one.ended)]
+            found = [one for one in self.world.machines.values() if one.cloud in RENTED and not (living and one.ended)]
         return sorted(found, key=lambda one: one.created)
 
     def machine(self) -> Machine:
