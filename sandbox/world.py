@@ -47,7 +47,8 @@ class Machine:
     ``payload`` is what the cloud hands it at boot; an own machine keeps what it was given last. ``steps`` are (time, step, text) of its
     own boot story, ``console`` its boot log. ``created`` is when its bill (of this power-on) began, ``ended`` stops it;
     ``billed_before`` are seconds of earlier power-ons. ``destroyed`` = it left the cloud's lists. ``boots`` counts power-ons: a story
-    of an earlier one must not go on.
+    of an earlier one must not go on. ``rates`` are (since when, dollars per hour) of a machine whose price changes while it exists;
+    without any it is ``offer.price_hour`` all the time.
     """
 
     id: str
@@ -68,6 +69,17 @@ class Machine:
     thread: threading.Thread | None = None
     billed_before: float = 0.0
     boots: int = 0
+    rates: list[tuple[datetime, Decimal]] = dataclasses.field(default_factory=list)
+
+    def set_rate(self, now: datetime, dollars: Decimal) -> None:
+        """From ``now`` on an hour costs so much."""
+        self.rates.append((now, dollars))
+
+    def rate(self) -> Decimal:
+        """Dollars per hour now."""
+        if self.ended is not None:
+            return Decimal(0)
+        return self.rates[-1][1] if self.rates else self.offer.price_hour
 
     def billed_seconds(self, now: datetime) -> float:
         """Seconds billed so far; a started unit (``offer.unit_seconds``) is billed whole."""
@@ -77,6 +89,12 @@ class Machine:
 
     def cost(self, now: datetime) -> Decimal:
         """Dollars so far, not rounded."""
+        if self.rates:
+            end = self.created + timedelta(seconds=self.billed_seconds(now))
+            ends = [*(moment for moment, _dollars in self.rates[1:]), end]
+            spans = [max(timedelta(0), until - begin) for (begin, _dollars), until in zip(self.rates, ends, strict=True)]
+            hours = [Decimal(span // timedelta(microseconds=1)) / Decimal(3_600_000_000) for span in spans]
+            return sum((dollars * span for (_begin, dollars), span in zip(self.rates, hours, strict=True)), Decimal(0))
         return self.offer.price_hour * Decimal(str(self.billed_seconds(now))) / Decimal(3600)
 
 
