@@ -17,7 +17,7 @@ hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)  # a
 hypothesis.settings.register_profile("search", deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "search")
 
-LEVELS = ("unit", "contract", "cluster", "e2e")
+LEVELS = ("unit", "contract", "cluster", "e2e", "chaos")
 
 
 def _level(nodeid: str) -> str:
