@@ -116,7 +116,7 @@ def picture(box: Box) -> dict[str, t.Any]:
         now = world.clock.now()
         machines = [machine_picture(machine, now) for machine in world.machines.values()]
         cost = sum((machine.cost(now) for machine in world.machines.values()), Decimal(0))
-        hourly = sum((m.offer.price_hour for m in world.machines.values() if m.ended is None), Decimal(0))
+        hourly = sum((machine.rate() for machine in world.machines.values()), Decimal(0))
         devices = [_device_picture(tailnet, device) for device in tailnet.devices()]
         keys = [_key_picture(key, now) for key in tailnet.keys() if key.kind == "auth"]
         return {

@@ -15,7 +15,7 @@ from .world import Machine
 if t.TYPE_CHECKING:
     from .machine import Machines
 
-_DEAD = frozenset({"terminating", "terminated", "preempted", "stopping", "off"})
+_DEAD = frozenset({"terminating", "terminated", "preempted", "stopped", "stopping", "off"})
 
 
 class Over(Exception):

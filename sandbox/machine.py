@@ -76,9 +76,11 @@ class Machines:
                 machine.state, machine.ended = "off", now
             elif kind == "dies":
                 machine.state = "unhealthy"
-            elif kind == "vanish":
+            elif kind == "vanish" and machine.cloud not in self.world.on_taken:
                 machine.state = "preempted"
-        if kind == "vanish" and not own:
+        if kind == "vanish" and machine.cloud in self.world.on_taken:
+            self.world.on_taken[machine.cloud](machine)
+        elif kind == "vanish" and not own:
             self.world.release(machine)
             threading.Thread(target=self._leave_list, args=(machine,), name=f"preempted-{machine.name}", daemon=True).start()
         else:

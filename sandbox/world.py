@@ -23,7 +23,7 @@ class Offer:
     """A machine type in a region: ``stock`` machines are left. ``price_hour`` is what is really billed.
 
     ``boot_seconds`` until the machine is up. ``details`` may hold timings of the later steps (see machine.py) and what the cloud's
-    emulator needs besides (description, vcpus ...).
+    emulator needs besides (description, vcpus ...). Clouds that bill the disk apart keep ``storage_price_hour`` there (dollars, Decimal).
     """
 
     cloud: str
@@ -43,12 +43,12 @@ class Offer:
 class Machine:
     """A machine that exists or existed.
 
-    ``state``: booting, active, unhealthy, preempted, terminating, terminated (own machines: off, starting, on, stopping).
+    ``state``: booting, active, unhealthy, stopped, preempted, terminating, terminated (own machines: off, starting, on, stopping).
     ``payload`` is what the cloud hands it at boot; an own machine keeps what it was given last. ``steps`` are (time, step, text) of its
     own boot story, ``console`` its boot log. ``created`` is when its bill (of this power-on) began, ``ended`` stops it;
     ``billed_before`` are seconds of earlier power-ons. ``destroyed`` = it left the cloud's lists. ``boots`` counts power-ons: a story
-    of an earlier one must not go on. ``rates`` are (since when, dollars per hour) of a machine whose price changes while it exists;
-    without any it is ``offer.price_hour`` all the time.
+    of an earlier one must not go on. ``rates`` are (since when, dollars per hour) of a machine whose price changes while it exists,
+    oldest first; without any it is ``offer.price_hour`` all the time. ``placed`` = when it ends, its offer's stock gets a place back.
     """
 
     id: str
@@ -70,10 +70,16 @@ class Machine:
     billed_before: float = 0.0
     boots: int = 0
     rates: list[tuple[datetime, Decimal]] = dataclasses.field(default_factory=list)
+    placed: bool = True
 
     def set_rate(self, now: datetime, dollars: Decimal) -> None:
-        """From ``now`` on an hour costs so much."""
-        self.rates.append((now, dollars))
+        """From ``now`` on an hour costs so much, 0 = nothing. Until the first call it costs ``offer.price_hour``.
+
+        Time is then billed to the microsecond: units of billing hold only for machines whose price never changed.
+        """
+        since, before = self.rates[-1] if self.rates else (self.created, None)
+        if before != dollars:
+            self.rates.append((max(now, since), dollars))
 
     def rate(self) -> Decimal:
         """Dollars per hour now."""
@@ -81,8 +87,17 @@ class Machine:
             return Decimal(0)
         return self.rates[-1][1] if self.rates else self.offer.price_hour
 
+    def bill(self, now: datetime) -> list[tuple[timedelta, Decimal]]:
+        """How long it was billed at which price per hour, oldest first; for a machine whose price was set."""
+        end = max(self.created, self.ended or now)
+        starts = [(self.created, self.offer.price_hour), *self.rates]
+        stops = [moment for moment, _dollars in self.rates] + [end]
+        return [(min(stop, end) - min(start, end), dollars) for (start, dollars), stop in zip(starts, stops, strict=True)]
+
     def billed_seconds(self, now: datetime) -> float:
-        """Seconds billed so far; a started unit (``offer.unit_seconds``) is billed whole."""
+        """Seconds billed so far, at whatever price; a started unit (``offer.unit_seconds``) is billed whole."""
+        if self.rates:
+            return sum((span for span, dollars in self.bill(now) if dollars), timedelta(0)).total_seconds()
         passed = max(timedelta(0), (self.ended or now) - self.created)
         units = -(-passed // timedelta(seconds=self.offer.unit_seconds))
         return self.billed_before + units * self.offer.unit_seconds
@@ -90,11 +105,8 @@ class Machine:
     def cost(self, now: datetime) -> Decimal:
         """Dollars so far, not rounded."""
         if self.rates:
-            end = self.created + timedelta(seconds=self.billed_seconds(now))
-            ends = [*(moment for moment, _dollars in self.rates[1:]), end]
-            spans = [max(timedelta(0), until - begin) for (begin, _dollars), until in zip(self.rates, ends, strict=True)]
-            hours = [Decimal(span // timedelta(microseconds=1)) / Decimal(3_600_000_000) for span in spans]
-            return sum((dollars * span for (_begin, dollars), span in zip(self.rates, hours, strict=True)), Decimal(0))
+            micro = timedelta(microseconds=1)
+            return sum((dollars * (span // micro) for span, dollars in self.bill(now)), Decimal(0)) / Decimal(3_600_000_000)
         return self.offer.price_hour * Decimal(str(self.billed_seconds(now))) / Decimal(3600)
 
 
@@ -103,7 +115,8 @@ class World:
 
     ``on_boot`` is called (in a thread of its own) with each machine that starts to boot, ``on_end`` with each that ends or loses power;
     machine.py sets both. ``secrets`` are the credentials the emulators accept, by the names of the environment file
-    (LAMBDA_API_KEY, TS_OAUTH_CLIENT_ID ...). ``rate_limits`` False lets clients call as fast as they like.
+    (LAMBDA_API_KEY, TS_OAUTH_CLIENT_ID ...). ``rate_limits`` False lets clients call as fast as they like. ``on_taken`` says by cloud what
+    happens to a machine that the cloud takes back; without a word for it the machine ends.
     """
 
     def __init__(self, clock: SimClock | None = None, seed: int = 0) -> None:
@@ -119,16 +132,57 @@ class World:
         self.rate_limits = True
         self.on_boot: t.Callable[[Machine], None] = lambda machine: None
         self.on_end: t.Callable[[Machine], None] = lambda machine: None
+        self.on_taken: dict[str, t.Callable[[Machine], None]] = {}
 
     def rent(self, machine: Machine) -> Machine:
         """A machine comes into being and starts to boot; its bill starts now."""
         with self.lock:
-            if machine.offer.stock <= 0:
-                raise LookupError("sold out")
-            machine.offer.stock -= 1
+            self._place(machine)
             self.machines[machine.id] = machine
         self._start(machine)
         return machine
+
+    def store(self, machine: Machine, price_hour: Decimal) -> Machine:
+        """A machine comes into being ``stopped``: it takes no stock, and costs that much an hour from the start."""
+        with self.lock:
+            machine.state = "stopped"
+            machine.set_rate(machine.created, price_hour)
+            self.machines[machine.id] = machine
+        return machine
+
+    def halt(self, machine: Machine, price_hour: Decimal) -> bool:
+        """A machine loses power and stays: ``stopped``, its stock free for others, from now on at that price. False when it has ended
+        or is stopped already."""
+        with self.lock:
+            if machine.ended is not None or machine.state == "stopped":
+                return False
+            machine.state = "stopped"
+            machine.set_rate(self.clock.now(), price_hour)
+            self._leave(machine)
+        self.clock.wake()
+        self.on_end(machine)
+        return True
+
+    def resume(self, machine: Machine, price_hour: Decimal) -> None:
+        """A stopped machine boots again, from now on at that price. LookupError when its place was taken meanwhile."""
+        with self.lock:
+            if machine.ended is not None or machine.state != "stopped":
+                raise ValueError("only a stopped machine can be resumed")
+            self._place(machine)
+            machine.state = "booting"
+            machine.set_rate(self.clock.now(), price_hour)
+        self._start(machine)
+
+    def _place(self, machine: Machine) -> None:
+        if machine.offer.stock <= 0:
+            raise LookupError("sold out")
+        machine.offer.stock -= 1
+        machine.placed = True
+
+    def _leave(self, machine: Machine) -> None:
+        if machine.placed:
+            machine.offer.stock += 1
+        machine.placed = False
 
     def boot(self, machine: Machine) -> None:
         """Power on a machine that exists already (own machines)."""
@@ -185,6 +239,6 @@ class World:
             if machine.ended is not None:
                 return
             machine.ended = self.clock.now()
-            machine.offer.stock += 1
+            self._leave(machine)
         self.clock.wake()
         self.on_end(machine)

@@ -50,3 +50,48 @@ def test_an_own_machine_is_billed_only_while_it_is_on() -> None:
         assert world.power_off(machine) and not world.power_off(machine)
         world.clock.advance(3600)
     assert 7200 <= machine.billed_seconds(world.clock.now()) <= 7204
+
+
+def test_a_bill_is_the_sum_of_its_rates() -> None:
+    start = SimClock(start=1_800_000_000.0).now()
+    machine = Machine("1", "vast", "a", "a", offer(), start)
+    machine.set_rate(start, Decimal("0.03"))  # loading: the disk only
+    machine.set_rate(start + timedelta(minutes=10), Decimal("0.63"))  # running
+    machine.set_rate(start + timedelta(minutes=70, microseconds=1), Decimal("0.03"))  # stopped
+    machine.set_rate(start + timedelta(minutes=130), Decimal(0))
+    end = start + timedelta(days=9)
+    minute = Decimal(1) / 60
+    expected = [Decimal("0.03") * 10 * minute, Decimal("0.63") * 60 * minute, Decimal("0.03") * 60 * minute]
+    assert abs(machine.cost(end) - sum(expected)) < Decimal("1e-9")
+    assert abs(machine.cost(start + timedelta(minutes=40)) - expected[0] - expected[1] / 2) < Decimal("1e-20")
+    assert machine.billed_seconds(end) == 130 * 60
+    machine.set_rate(end, Decimal("0.03"))
+    machine.ended = end + timedelta(hours=1)
+    assert round(machine.cost(end + timedelta(days=1)) - machine.cost(end), 9) == Decimal("0.03") and machine.rate() == 0
+
+
+def test_a_price_set_later_leaves_the_time_before_at_the_offers_price() -> None:
+    start = SimClock(start=1_800_000_000.0).now()
+    machine = Machine("1", "paperspace", "a", "a", offer(unit_seconds=3600), start)
+    machine.set_rate(start + timedelta(minutes=30), Decimal("0.02"))
+    assert machine.rate() == Decimal("0.02")
+    assert machine.cost(start + timedelta(minutes=90)) == Decimal("0.62")
+
+
+def test_a_halted_machine_frees_its_place_and_may_lose_it() -> None:
+    world, one = World(SimClock(start=1_800_000_000.0)), offer(cloud="vast")
+    ended: list[str] = []
+    world.on_end = lambda machine: ended.append(machine.name)
+    first = world.rent(Machine("1", "vast", "a", "a", one, world.clock.now()))
+    assert world.halt(first, Decimal("0.01")) and not world.halt(first, Decimal("0.01"))
+    assert (first.state, first.rate(), one.stock, ended) == ("stopped", Decimal("0.01"), 1, ["a"])
+    second = world.rent(Machine("2", "vast", "b", "b", one, world.clock.now()))
+    with pytest.raises(LookupError):
+        world.resume(first, Decimal(1))
+    assert first.state == "stopped" and first.rate() == Decimal("0.01")
+    world.release(second)
+    world.resume(first, Decimal(1))
+    assert (first.state, first.boots, one.stock, first.rate()) == ("booting", 2, 0, 1)
+    left = world.store(Machine("3", "vast", "c", "c", one, world.clock.now()), Decimal("0.01"))
+    world.release(left)
+    assert one.stock == 0 and left.ended is not None
