@@ -39,11 +39,21 @@ def settle(claim: Claim, situation: Situation) -> Settled:
     node, stale = situation.node(claim), None
     if node is not None and is_stale(claim, node, situation.capability(claim)):
         node, stale = None, node
+    found = _protected(claim, found, node, situation)
     current = _instance_facts(claim, found, situation)
-    if current.phase in LIVE:
+    known = current.instance_id or not situation.rented(claim.cloud)  # a name alone proves no machine: its bill is not known yet
+    if current.phase in LIVE and known:
         current = _node_facts(_mesh_facts(current, situation), node, situation)
+    if current.phase in LIVE:
         current = _phase(current, found, node, situation)
     return Settled(current, claim, found, node, stale)
+
+
+def _protected(claim: Claim, found: Recovery, node: Node | None, situation: Situation) -> Recovery:
+    """A Ready Node of its name speaks for a machine that the cloud does not list (O5): nothing is rented in its place meanwhile."""
+    if found.what not in ("launch", "next_offer") or node is None or not node.ready or not situation.rented(claim.cloud):
+        return found
+    return Recovery("wait", f"a Node of its name is Ready although {found.why}")
 
 
 def _replace(claim: Claim, **facts: t.Any) -> Claim:

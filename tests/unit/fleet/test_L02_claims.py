@@ -31,7 +31,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Sett
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import NOON, at, claim, decide, instance, node, of, offer, one, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, one, seen, wishes
 
 P = Phase
 
@@ -227,3 +227,13 @@ def test_L02_facts_move_the_claim_forward() -> None:
     assert updated is not None and (updated.phase, updated.ip, updated.price) == (P.BOOTING, "203.0.113.7", Decimal("0.43"))
     silent = dataclasses.replace(rented, state=InstanceState.UNKNOWN, ip="", price_hour=None)
     assert not decide(seen(claims=(booting,), instances=(silent,))).actions
+
+
+@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.PROVISIONING])
+def test_a_node_of_its_name_alone_makes_no_claim_ready(phase: Phase) -> None:
+    """No machine is known for the claim, so it goes on counting, and nothing is rented in the place of what may be running."""
+    waiting = claim(phase=phase)
+    world = seen(claims=(waiting,), nodes=(node(),), offers=(offer("0.42"),))
+    found = decide(world, wishes(classes=(node_class(max_nodes=1),), p=3), "provision")
+    assert [action.kind for action in found.actions] == ["report"] and "Ready" in found.actions[0].detail
+    assert found.shortfall[0].reason == "limit:maxNodes"
