@@ -434,6 +434,17 @@ class CloudView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Probe:
+    """What a service (lane service) answered when it was asked. ``healthy`` and ``idle`` None = it could not be asked, or its answer
+    said neither; the details are for people."""
+
+    healthy: bool | None = None
+    detail: str = ""
+    idle: bool | None = None
+    idle_detail: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Observation:
     """Everything observed in one run (L-12 order: clouds, mesh, nodes, pods, claims). None = could not be read."""
 
@@ -447,6 +458,7 @@ class Observation:
     claims: tuple[Claim, ...] | None = None
     findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
     blocks: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
+    probes: t.Mapping[str, Probe] = dataclasses.field(default_factory=dict)  # of services, by machine name
 
 
 # ---- what the user wants -------------------------------------------------------------------------------------------
@@ -537,6 +549,33 @@ class NodeClass:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ServiceSpec:
+    """What a pool of lane service runs, and how one sees that it works. ``environment_from``: variables whose values stand in Secrets.
+
+    ``health_path`` is asked on ``health_port`` inside the mesh; 2xx = healthy. ``mesh_client``: "inject" (our start script brings it) or
+    "image" (the image enters the mesh itself, by the environment). Without ``command`` the image's own start is used.
+    """
+
+    image: str
+    ports: tuple[int, ...]
+    health_path: str
+    health_port: int
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    environment: Labels = dataclasses.field(default_factory=dict)
+    environment_from: t.Mapping[str, SecretRef] = dataclasses.field(default_factory=dict)
+    mesh_client: str = "inject"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IdleProbe:
+    """How a service is asked whether it is idle: a path on its health port, or a command on the controller. One of the two."""
+
+    url: str = ""
+    command: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Pool:
     """GPUNodePool, or a GPURequest as a pool of one node (``request`` True). ``nodes`` = machines wanted by provision."""
 
@@ -566,6 +605,8 @@ class Pool:
     request: bool = False
     cloud: str = ""
     generation: str = ""
+    service: ServiceSpec | None = None
+    idle_probe: IdleProbe | None = None
 
     @property
     def key(self) -> str:
