@@ -14,13 +14,14 @@ from .world import Machine
 
 KINDS: dict[str, str] = {
     "never_boots": "the cloud says booting for ever",
-    "boot_error": "the machine comes up broken: Lambda calls it unhealthy, an own machine switches itself off",
+    "boot_error": "the machine comes up broken: its cloud calls it unhealthy, an own machine switches itself off",
     "dies": "it loses power `seconds` after its boot began: the cloud shows it as unhealthy and bills on",
     "crash": "its system hangs `seconds` after its boot began: kubelet and mesh client fall silent, the cloud notices nothing",
     "vanish": "the cloud takes it back `seconds` after its boot began",
     "mesh_fails": "the mesh client cannot reach its coordination server",
     "never_ready": "the node registers and its network never comes up",
     "gpu_missing": "only `gpus` GPUs ever become allocatable",
+    "unhealthy_path": "the health path of its container answers 503, for `seconds` or (0) for ever",
     "slow": "every step takes `factor` times as long",
 }
 ENDINGS = ("dies", "crash", "vanish")

@@ -19,6 +19,7 @@ import zlib
 import yaml
 
 from . import payload as p
+from .carriers import unpack
 
 _HOME = "/etc/tgp/"
 PROGRAM = "/usr/local/sbin/tgp-bootstrap"
@@ -27,12 +28,16 @@ _HEREDOC = re.compile(r"^(?P<decode>base64 (?:-d|--decode)\s*)?(?:cat\s*)?>\s*(?
 STEPS = re.compile(r"^\s*step ([a-z][a-z-]*)$", re.MULTILINE)
 
 
-def read_cloud_init(text: str) -> p.Intent:
-    """The intent in user data; raises :class:`payload.Refused` with the words of the machine's log."""
+def read_cloud_init(text: str, environment: t.Mapping[str, str] | None = None) -> p.Intent:
+    """The intent in user data or in a start script (which may be packed, see carriers.py).
+
+    Raises :class:`payload.Refused` with the words of the machine's log.
+    """
     first = text.split("\n", 1)[0].strip()
     if first == "#cloud-config":
         files, commands = _cloud_config(text)
     elif first.startswith("#!"):
+        text = unpack(text, environment or {})
         files, commands = _script(text), [text]
     else:
         raise p.Refused(

@@ -10,12 +10,18 @@ import typing as t
 
 from . import payload
 from .behaviour import ENDINGS
+from .payload import Mesh, Refused
+from .tailnet import HEADSCALE
 from .world import Machine
 
 if t.TYPE_CHECKING:
     from .machine import Machines
 
 _DEAD = frozenset({"terminating", "terminated", "preempted", "stopped", "stopping", "off"})
+
+
+_KNOWN_LOGIN = ("https://controlplane.tailscale.com", "https://login.tailscale.com")
+MESH_TIMEOUT = 'control: LoginHot -> fetch control key: Get "https://controlplane.tailscale.com/key?v=130": i/o timeout'
 
 
 class Over(Exception):
@@ -68,3 +74,20 @@ class Life:
                 machine.console += [f"fail {step}: {text}"]
             else:
                 machine.console += [f"tgp-step {step}", *([text] if text else [])]
+
+    def _join(self, mesh: Mesh) -> t.Any:
+        """Log in to the tailnet; the device. Raises Refused or JoinRefused."""
+        server = mesh.login_server.rstrip("/")
+        if server and server not in self._all.login_servers and server not in _KNOWN_LOGIN:
+            raise Refused("mesh", f"tailscale up: fetch control key: Get {server}/key?v=130: connect: connection refused")
+        if self._all.tailnet.profile == HEADSCALE and server not in self._all.login_servers:
+            raise Refused("mesh", "tailscale up: invalid key: invalid API token")  # the public service knows no such key
+        if not mesh.key:
+            raise Refused("mesh", "tailscale up: not logged in: To authenticate, visit https://login.tailscale.com/a/1")
+        return self._all.tailnet.join(
+            mesh.key,
+            mesh.hostname or self._machine.hostname,
+            advertise_tags=mesh.advertise_tags,
+            advertise_routes=mesh.advertise_routes,
+            accept_routes=mesh.accept_routes,
+        )

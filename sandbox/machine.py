@@ -11,6 +11,7 @@ import typing as t
 from .behaviour import Behaviour, Behaviours
 from .clock import ClockClosed
 from .cluster import Cluster
+from .container import CONTAINER, Container
 from .kubelets import Kubelets
 from .life import Over
 from .payload import Intent
@@ -53,7 +54,7 @@ class Machines:
     def boot(self, machine: Machine) -> None:
         """The whole life of one power-on; runs in the machine's own thread."""
         try:
-            Story(self, machine).tell()
+            (Container if machine.details.get("system") == CONTAINER else Story)(self, machine).tell()
         except (Over, ClockClosed):
             return
 

@@ -83,8 +83,10 @@ class Intent:
     csr_seconds: float = 600.0
 
 
-def read(text: str | None, system: str) -> Intent | None:
-    """The intent in ``text`` for a machine that boots ``system``; None when it was given nothing. Raises :class:`Refused`."""
+def read(text: str | None, system: str, environment: t.Mapping[str, str] | None = None) -> Intent | None:
+    """The intent in ``text`` for a machine that boots ``system``; None when it was given nothing. Raises :class:`Refused`.
+
+    ``environment`` is what its cloud wrote into /etc/environment: a script may bring the rest of itself in there."""
     if not text or not text.strip():
         return None
     if system == TALOS:
@@ -93,7 +95,7 @@ def read(text: str | None, system: str) -> Intent | None:
         return read_talos(text)
     from .cloud_init import read_cloud_init
 
-    return read_cloud_init(text)
+    return read_cloud_init(text, environment or {})
 
 
 def up_flags(words: t.Sequence[str]) -> dict[str, t.Any]:

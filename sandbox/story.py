@@ -17,11 +17,9 @@ import typing as t
 
 from . import kubelet, payload
 from .cluster import Client, Cluster, KubeError
-from .life import Life, Over
-from .payload import Intent, Mesh, Refused
-from .tailnet import HEADSCALE, JoinRefused
-
-_KNOWN_LOGIN = ("https://controlplane.tailscale.com", "https://login.tailscale.com")
+from .life import MESH_TIMEOUT, Life, Over
+from .payload import Intent, Refused
+from .tailnet import JoinRefused
 
 
 class Story(Life):
@@ -68,7 +66,7 @@ class Story(Life):
         """The machine's own part: what it was given decides."""
         machine, state = self._machine, self._machine.details
         if machine.payload:
-            intent = payload.read(machine.payload, self._system)
+            intent = payload.read(machine.payload, self._system, machine.details.get("environment"))
         elif state.get("installed") and self._all.installed is not None:
             intent = self._all.installed(machine)
         else:
@@ -120,9 +118,7 @@ class Story(Life):
             return self._address(intent, "")
         self._pause(self._seconds("mesh"))
         if "mesh_fails" in self._parts:
-            raise Refused(
-                "mesh", 'control: LoginHot -> fetch control key: Get "https://controlplane.tailscale.com/key?v=130": i/o timeout'
-            )
+            raise Refused("mesh", MESH_TIMEOUT)
         device = self._machine.details.get("device")
         if not device or not self._all.tailnet.set_online(device, True):
             try:
@@ -138,22 +134,6 @@ class Story(Life):
             raise Refused("mesh", "the device was removed from the tailnet")
         self._note("mesh", f"{found.ipv4} as {found.label}")
         return self._address(intent, found.ipv4)
-
-    def _join(self, mesh: Mesh) -> t.Any:
-        server = mesh.login_server.rstrip("/")
-        if server and server not in self._all.login_servers and server not in _KNOWN_LOGIN:
-            raise Refused("mesh", f"tailscale up: fetch control key: Get {server}/key?v=130: connect: connection refused")
-        if self._all.tailnet.profile == HEADSCALE and server not in self._all.login_servers:
-            raise Refused("mesh", "tailscale up: invalid key: invalid API token")  # the public service knows no such key
-        if not mesh.key:
-            raise Refused("mesh", "tailscale up: not logged in: To authenticate, visit https://login.tailscale.com/a/1")
-        return self._all.tailnet.join(
-            mesh.key,
-            mesh.hostname or self._machine.hostname,
-            advertise_tags=mesh.advertise_tags,
-            advertise_routes=mesh.advertise_routes,
-            accept_routes=mesh.accept_routes,
-        )
 
     def _address(self, intent: Intent, mesh: str) -> str:
         """The node's address: the first that its subnets allow; without any, that of the mesh."""
