@@ -11,8 +11,8 @@ from __future__ import annotations
 from ..clouds.registry import ENTRIES
 from ..cluster.kube import Kube
 from ..cluster.secrets import read_secret
-from ..errors import NotFound
-from ..fleet.model import CloudChoice
+from ..errors import NotFound, TgpError
+from ..fleet.model import CloudChoice, Wishes
 from ..redact import register
 from ..task import Task
 
@@ -32,6 +32,20 @@ def cloud_credential(task: Task, kube: Kube, cloud: str, choice: CloudChoice | N
         if value:
             return value
     return None
+
+
+def unused(task: Task, kube: Kube, cloud: str, wishes: Wishes) -> bool:
+    """Whether nobody named the cloud and nothing of it is configured anywhere, so that nobody expects it to be asked.
+
+    A Secret that cannot be read is no proof of that.
+    """
+    choices = [one for node_class in wishes.classes.values() for one in node_class.clouds if one.cloud == cloud and one.enabled]
+    if not all(one.implicit for one in choices) or ENTRIES[cloud].is_configured(task):
+        return False
+    try:
+        return cloud_credential(task, kube, cloud, None) is None
+    except TgpError:
+        return False
 
 
 def mesh_credentials(task: Task, kube: Kube) -> dict[str, str]:

@@ -17,7 +17,9 @@ from ..cluster.pods import pods as read_pods
 from ..errors import TgpError
 from ..fleet import blocks
 from ..fleet.model import CloudView, Device, MeshKey, Observation
+from ..fleet.query import query_of
 from .context import Context
+from .credentials import unused
 
 _T = t.TypeVar("_T")
 
@@ -25,7 +27,7 @@ _T = t.TypeVar("_T")
 def gather(context: Context, *, offers: bool = True, pods: bool = True) -> Observation:
     """One observation. Clouds and mesh may fail one by one; without the cluster there is nothing to decide, so that raises."""
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="observe") as pool:
-        views = {name: pool.submit(_look_at_cloud, context, name, offers) for name in context.cloud_names()}
+        views = {name: pool.submit(_look_at_cloud, context, name, offers) for name in _asked(context)}
         clouds = {name: future.result() for name, future in views.items()}
         devices_read = pool.submit(_devices, context)
         keys_read = pool.submit(_keys, context)
@@ -49,6 +51,12 @@ def gather(context: Context, *, offers: bool = True, pods: bool = True) -> Obser
     )
 
 
+def _asked(context: Context) -> list[str]:
+    """The clouds to look at. One that no document names and for which there is no credential is passed over in silence."""
+    needed = {claim.cloud for claim in context.known_claims()}
+    return [name for name in context.cloud_names() if name in needed or not unused(context.task, context.kube, name, context.wishes)]
+
+
 def _look_at_cloud(context: Context, name: str, offers: bool) -> CloudView:
     """Instances, and offers when somebody may want to rent. One of the two may fail without the other."""
     instances = offer_list = None
@@ -63,7 +71,7 @@ def _look_at_cloud(context: Context, name: str, offers: bool) -> CloudView:
         problems.append(str(error))
     if offers:
         try:
-            offer_list = tuple(cloud.offers())
+            offer_list = tuple(cloud.offers(query_of(context.wishes, name)))
         except TgpError as error:
             problems.append(str(error))
     return CloudView(instances=instances, offers=offer_list, problem=" ".join(problems))
