@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lane ``kubelet``: a stock Ubuntu machine is told by cloud-init to become a worker of the Talos cluster.
+"""Lane ``kubelet``: a stock Ubuntu machine is told by cloud-init, or by a script, to become a worker of the Talos cluster.
 
 Everything is taken from the same worker configuration that a Talos machine would get, so both lanes give the same node.
 """
@@ -9,6 +9,7 @@ Everything is taken from the same worker configuration that a Talos machine woul
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import ipaddress
 import json
@@ -25,6 +26,8 @@ from .kubelet_config import api_port, kubelet_config, sysctls
 from .script import BOOTSTRAP
 
 FORWARDER = "https://127.0.0.1:7445"
+PROGRAM = "/usr/local/sbin/tgp-bootstrap"
+UNIT = "/etc/systemd/system/tgp-bootstrap.service"
 _LOCAL_PODS = ("172.31.219.0/24", "192.168.219.0/24", "10.219.219.0/24")
 _SAFE = re.compile(r"[A-Za-z0-9_./:,=@+-]*")
 _MODULE = re.compile(r"[A-Za-z0-9_-]+")
@@ -43,11 +46,18 @@ WantedBy=multi-user.target
 """
 
 
-def cloud_init(spec: NodeSpec, documents: t.Sequence[Document]) -> str:
-    """The ``#cloud-config`` for one machine, made from its worker configuration.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Boot:
+    """What is done to the machine at its first boot, whoever does it: ``files`` as cloud-init's write_files says them (some are secrets),
+    then ``commands``."""
 
-    Raises InvalidInput for what Ubuntu cannot be told.
-    """
+    hostname: str
+    files: tuple[Document, ...] = dataclasses.field(repr=False)
+    commands: tuple[tuple[str, ...], ...]
+
+
+def boot(spec: NodeSpec, documents: t.Sequence[Document]) -> Boot:
+    """What makes one machine a worker, from its worker configuration. Raises InvalidInput for what Ubuntu cannot be told."""
     config = machine_document(documents)
     if config is None:
         raise InvalidInput("There is no machine configuration to derive the bootstrap from.")
@@ -64,19 +74,22 @@ def cloud_init(spec: NodeSpec, documents: t.Sequence[Document]) -> str:
     if spec.cni == "local":
         files.append(_file("/etc/tgp/cni.conflist", _conflist(config), "0644"))
     files += [_packed(file) for file in at(config, "machine.files") or ()]
-    script = base64.b64encode(gzip.compress(BOOTSTRAP.encode(), 9, mtime=0)).decode()
-    files.append({"path": "/usr/local/sbin/tgp-bootstrap", "permissions": "0700", "encoding": "gz+b64", "content": script})
-    files.append(_file("/etc/systemd/system/tgp-bootstrap.service", _UNIT, "0644"))
-    folders = [["mkdir", "-p", "-m", "0700", str(mount["source"])] for mount in at(config, "machine.kubelet.extraMounts") or ()]
+    files.append(_file(PROGRAM, BOOTSTRAP, "0700"))
+    files.append(_file(UNIT, _UNIT, "0644"))
+    folders = [("mkdir", "-p", "-m", "0700", str(mount["source"])) for mount in at(config, "machine.kubelet.extraMounts") or ()]
+    start = (("systemctl", "daemon-reload"), ("systemctl", "enable", "--now", "--no-block", "tgp-bootstrap.service"))
+    return Boot(spec.name, tuple(files), (*folders, *start))
+
+
+def cloud_init(made: Boot) -> str:
+    """The ``#cloud-config`` that does it."""
+    packed = base64.b64encode(gzip.compress(BOOTSTRAP.encode(), 9, mtime=0)).decode()
+    program = {"path": PROGRAM, "permissions": "0700", "encoding": "gz+b64", "content": packed}
     document = {
-        "hostname": spec.name,
+        "hostname": made.hostname,
         "preserve_hostname": False,
-        "write_files": files,
-        "runcmd": [
-            *folders,
-            ["systemctl", "daemon-reload"],
-            ["systemctl", "enable", "--now", "--no-block", "tgp-bootstrap.service"],
-        ],
+        "write_files": [program if file["path"] == PROGRAM else file for file in made.files],
+        "runcmd": [list(command) for command in made.commands],
     }
     return "#cloud-config\n" + to_yaml([document])
 

@@ -9,21 +9,25 @@ import dataclasses
 import typing as t
 
 from ..errors import InvalidInput
-from ..fleet.model import Capability, Lane
+from ..fleet.model import Capability, Carrier, Lane
 from ..talos.config import build
 from ..talos.documents import Document, at, machine_document, to_yaml
 from ..talos.spec import NodeSpec
 from ..talos.validate import check
-from .kubelet import cloud_init, left_out
+from .carriers import pack
+from .kubelet import boot, cloud_init, left_out
+from .start_script import start_script
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Payload:
-    """``text`` is a secret. ``carrier`` says what reads it: "machine-config" (Talos) or "cloud-config" (cloud-init)."""
+    """``text`` and ``environment`` are secrets. ``carrier`` says what reads the text: "machine-config" (Talos), "cloud-config" (cloud-init)
+    or "script" (bash); ``environment`` are variables without which that script is nothing (Carrier.ENVIRONMENT)."""
 
     text: str = dataclasses.field(repr=False)
     carrier: str
     warnings: tuple[str, ...] = ()
+    environment: t.Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
 
 def documents_for(spec: NodeSpec, template: str | None) -> tuple[list[Document], tuple[str, ...]]:
@@ -44,7 +48,8 @@ def boot_mode(documents: t.Sequence[Document]) -> str:
 
 
 def payload(spec: NodeSpec, template: str | None = None, *, capability: Capability | None = None) -> Payload:
-    """What the machine of ``spec`` is handed, by its lane. ``capability`` is that of its cloud: its size limit is kept.
+    """What the machine of ``spec`` is handed, by its lane. ``capability`` is that of its cloud: its carrier is used, its size limit kept.
+    Without one it is a cloud-config, or the Talos configuration.
 
     Raises InvalidInput when the configuration is wrong, the lane has no payload, or the cloud cannot carry it.
     """
@@ -52,23 +57,20 @@ def payload(spec: NodeSpec, template: str | None = None, *, capability: Capabili
     if spec.lane is Lane.TALOS:
         made = Payload(to_yaml(documents), "machine-config", warnings)
     elif spec.lane is Lane.KUBELET:
-        made = Payload(cloud_init(spec, documents), "cloud-config", (*warnings, *left_out(documents)))
+        warnings = (*warnings, *left_out(documents))
+        if capability is not None and capability.carrier is not Carrier.USER_DATA:
+            packed = pack(start_script(boot(spec, documents)), capability, spec.name)
+            return Payload(packed.user_data, "script", warnings, packed.environment)
+        made = Payload(cloud_init(boot(spec, documents)), "cloud-config", warnings)
     else:
         raise InvalidInput(
             f"Lane {spec.lane.value} is not served yet, so node {spec.name} cannot be configured for it.",
             remedy="Accept lane kubelet or talos in the pool.",
         )
     if capability is not None:
-        _fits(spec, made, capability)
+        if capability.carrier is not Carrier.USER_DATA:
+            raise InvalidInput(
+                f"{capability.cloud} runs scripts: it cannot hand node {spec.name} a machine configuration of Talos."
+            )
+        pack(made.text, capability, spec.name)  # it is to fit
     return made
-
-
-def _fits(spec: NodeSpec, made: Payload, capability: Capability) -> None:
-    limit, size = capability.user_data_limit, len(made.text.encode())
-    if limit is None:
-        raise InvalidInput(f"{capability.cloud} carries no user data, so node {spec.name} cannot be configured at boot.")
-    if size > limit:
-        raise InvalidInput(
-            f"The payload of node {spec.name} has {size} bytes and {capability.cloud} carries {limit}.",
-            remedy="Make the class's template smaller (its machine.files go into the payload as they are).",
-        )

@@ -233,6 +233,7 @@ try "${CSR_TIMEOUT:-600}" test -e "$PKI/kubelet-client-current.pem" ||
 
 step erase
 erase "$ETC/authkey" "$ETC/bootstrap-kubeconfig" "$R"/var/lib/cloud/instances/*/user-data.txt*
+[[ ! -f $R/etc/environment ]] || sed -i '/TGP_PAYLOAD_/d' "$R/etc/environment"
 sed -i 's, --bootstrap-kubeconfig=[^ ]*,,' "$R/etc/systemd/system/kubelet.service.d/20-tgp.conf"
 touch "$R/var/lib/tgp/done"
 step "done"

@@ -9,15 +9,19 @@ import base64
 import gzip
 import os
 import pathlib
+import re
 import shutil
 import stat
 import subprocess
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane, MeshChoice
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Capability, Carrier, Lane, MeshChoice
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes.carriers import pack
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes.kubelet import boot
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import Payload, documents_for, payload
 from ansible_collections.tgp.gpu.plugins.module_utils.lanes.script import BOOTSTRAP
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes.start_script import start_script
 
 from tests.fixtures.talos_nodes import NODE_KEY, NODE_TOKEN, make
 
@@ -35,6 +39,12 @@ STEPS = [
     "erase",
     "done",
 ]
+
+CARRIED = {
+    Carrier.USER_DATA: Capability("a", (Lane.KUBELET,), user_data_limit=1_000_000),
+    Carrier.SCRIPT: Capability("b", (Lane.KUBELET,), carrier=Carrier.SCRIPT, user_data_limit=16_000),
+    Carrier.ENVIRONMENT: Capability("c", (Lane.KUBELET,), carrier=Carrier.ENVIRONMENT, user_data_limit=32_000),
+}
 
 # One program under every name. It notes its call, fails once or always where a file says so, and plays what matters.
 PRETEND = r"""#!/bin/bash
@@ -76,7 +86,7 @@ pytestmark = pytest.mark.skipif(shutil.which("shred") is None, reason="needs GNU
 class Machine:
     """A pretended Ubuntu machine below a folder."""
 
-    def __init__(self, folder: pathlib.Path, **changes) -> None:
+    def __init__(self, folder: pathlib.Path, carrier: Carrier = Carrier.USER_DATA, **changes) -> None:
         self.root, self.play = folder / "root", folder / "play"
         (self.play / "bin").mkdir(parents=True)
         stub = self.play / "bin" / "pretend"
@@ -88,7 +98,13 @@ class Machine:
         (self.root / "sys/fs/cgroup").mkdir(parents=True)
         (self.root / "sys/fs/cgroup/cgroup.controllers").touch()
         self.release("ubuntu", "24.04")
-        cloud_config = payload(make(lane=Lane.KUBELET, **changes)).text
+        made = payload(make(lane=Lane.KUBELET, **changes), capability=CARRIED[carrier])
+        if carrier is Carrier.USER_DATA:
+            self._by_cloud_init(made.text)
+        else:
+            self._by_script(made)
+
+    def _by_cloud_init(self, cloud_config: str) -> None:
         user_data = self.root / "var/lib/cloud/instances/i-1/user-data.txt"
         user_data.parent.mkdir(parents=True)
         user_data.write_text(cloud_config)
@@ -100,6 +116,36 @@ class Machine:
                 content = gzip.decompress(base64.b64decode(content)).decode()
             path.write_text(content)
             path.chmod(int(file["permissions"], 8))
+
+    def _by_script(self, made: Payload) -> None:
+        """The wrapper is run by bash, from standard input as a cloud may do; what it unpacks and starts is then run by bash, too."""
+        (self.root / "run").mkdir()
+        (self.root / "etc/environment").write_text(
+            'PATH="/usr/bin:/bin"\n' + "".join(f'{name}="{value}"\n' for name, value in reversed(made.environment.items()))
+        )
+        inner = self.play / "inner"
+        (self.play / "bin/bash").write_text(f"#!/bin/sh\ncat >>'{self.play / 'eaten'}'\ncp \"$1\" '{inner}'\n")
+        (self.play / "bin/bash").chmod(0o755)
+        environment = {"PATH": f"{self.play / 'bin'}:{os.environ['PATH']}", "PLAY": str(self.play)}
+        for text in (made.text, None):
+            script = self.rooted(text or inner.read_text()).encode()
+            subprocess.run(["/bin/bash"], input=script, env=environment, timeout=60, check=True)
+        assert not (self.play / "eaten").read_text() and not (self.root / "run/tgp-payload").exists()
+        inner.unlink()
+        (self.play / "bin/bash").unlink()
+
+    def rooted(self, script: str) -> str:
+        """The script with its own absolute paths below this machine's root; here-documents stay as they are."""
+        lines, end = [], ""
+        for line in script.split("\n"):
+            if not end:
+                line = re.sub(r"(?<=[ >])/(?=(?:etc|usr|run|var)/)", f"{self.root}/", line)
+                found = re.search(r"<<'(\w+)'", line)
+                end = found[1] if found else ""
+            elif line == end:
+                end = ""
+            lines.append(line)
+        return "\n".join(lines)
 
     def release(self, name: str, version: str) -> None:
         path = self.root / "etc/os-release"
@@ -134,6 +180,61 @@ class Machine:
 @pytest.fixture(name="machine")
 def _machine(tmp_path):
     return Machine(tmp_path)
+
+
+def _files(folder):
+    return {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("carrier", [Carrier.SCRIPT, Carrier.ENVIRONMENT])
+@pytest.mark.parametrize("changes", [{}, {"mesh": MeshChoice(backend="none"), "auth_key": ""}])
+def test_every_carrier_brings_the_same_files(tmp_path, carrier, changes):
+    wanted, made = _files(Machine(tmp_path / "a", **changes).root), _files(Machine(tmp_path / "b", carrier, **changes).root)
+    ways = {pathlib.Path("var/lib/cloud/instances/i-1/user-data.txt"), pathlib.Path("etc/environment")}
+    assert wanted.keys() - ways == made.keys() - ways
+    for name in wanted.keys() - ways:
+        assert made[name].read_bytes() == wanted[name].read_bytes(), name
+        assert stat.S_IMODE(made[name].stat().st_mode) == stat.S_IMODE(wanted[name].stat().st_mode), name
+
+
+@pytest.mark.parametrize("carrier", [Carrier.SCRIPT, Carrier.ENVIRONMENT])
+def test_a_machine_that_was_told_by_a_script_becomes_a_node_and_keeps_no_secret(tmp_path, carrier):
+    machine = Machine(tmp_path, carrier)
+    assert machine.calls == ["systemctl daemon-reload", "systemctl enable --now --no-block tgp-bootstrap.service"]
+    assert machine.run() == 0 and machine.steps == STEPS
+    for path in _files(machine.root).values():
+        text = path.read_text()
+        assert NODE_KEY not in text and NODE_TOKEN not in text and "TGP_PAYLOAD" not in text.replace("/TGP_PAYLOAD_/d", ""), path
+    assert 'PATH="/usr/bin:/bin"' in machine.text("etc/environment")
+
+
+def test_a_script_that_runs_at_every_boot_only_switches_on_what_it_wrote_before(tmp_path):
+    machine = Machine(tmp_path, Carrier.SCRIPT)
+    (machine.root / "etc/tgp/authkey").unlink()
+    script = machine.rooted(start_script(boot(*_node())))
+    environment = {"PATH": f"{machine.play / 'bin'}:{os.environ['PATH']}", "PLAY": str(machine.play)}
+    subprocess.run(["/bin/bash"], input=script.encode(), env=environment, timeout=60, check=True)
+    assert not (machine.root / "etc/tgp/authkey").exists()
+    assert machine.calls[-1] == "systemctl enable --now --no-block tgp-bootstrap.service"
+
+
+def _node():
+    spec = make(lane=Lane.KUBELET)
+    return spec, documents_for(spec, None)[0]
+
+
+@pytest.mark.parametrize("carrier", [Carrier.SCRIPT, Carrier.ENVIRONMENT])
+def test_a_damaged_payload_ends_with_an_error_and_starts_nothing(tmp_path, carrier):
+    machine = Machine(tmp_path)
+    (machine.root / "etc/environment").write_text("TGP_PAYLOAD_00=H4sIAAAAAAAC/w==\n")
+    (machine.root / "run").mkdir()
+    text = pack("echo never\n", CARRIED[carrier], "n").user_data
+    cut = re.sub("\n(H4sI.{12}).*\n", r"\n\1\n", text)
+    environment = {"PATH": f"{machine.play / 'bin'}:{os.environ['PATH']}", "PLAY": str(machine.play)}
+    ran = subprocess.run(
+        ["/bin/bash"], input=machine.rooted(cut).encode(), env=environment, timeout=60, check=False, capture_output=True
+    )
+    assert ran.returncode != 0 and b"never" not in ran.stdout and not (machine.root / "run/tgp-payload").exists()
 
 
 def test_it_is_valid_shell():
