@@ -29,16 +29,10 @@ NOT_YET: dict[str, tuple[str, ...]] = {
         "spec.schedulers",
         "spec.scaleUpDelay",
         "spec.timeSlicing",
-        "spec.service",
-        "spec.idleProbe",
-        "spec.idle_probe",
         "spec.unhealthyTimeout",
-        "spec.template.spec.service",
         "spec.template.spec.timeSlicing",
         "spec.disruption.budgets",
         "spec.disruption.calendar",
-        "spec.disruption.idleProbe",
-        "spec.disruption.idle_probe",
         "spec.disruption.expireJitter",
         "spec.disruption.replaceCheaperPercent",
         "spec.disruption.utilizationThreshold",
@@ -47,7 +41,7 @@ NOT_YET: dict[str, tuple[str, ...]] = {
 }
 NOT_YET_VALUES: dict[str, tuple[str, ...]] = {
     "spec.disruption.consolidationPolicy": ("WhenUnderutilized", "WhenEmptyOrUnderutilized"),
-    "spec.template.spec.lanes": ("takeover", "service"),
+    "spec.template.spec.lanes": ("takeover",),
     "spec.networking.backend": ("wireguard", "kubespan"),
 }
 REFUSED: dict[str, str] = {

@@ -9,9 +9,10 @@ import typing as t
 
 from ..clouds.registry import ENTRIES
 from ..fleet import requirements as words
-from ..fleet.model import CloudChoice, Lane, Machine, NodeClass, Pool, Requirement
+from ..fleet.model import CloudChoice, Machine, NodeClass, Pool, Requirement
 from .node_class import OWN_MACHINES, fingerprint, mesh_choice, template_text
 from .reading import Reader, secret_ref, taints
+from .service import check_clouds, lanes, service
 
 REQUEST_NAMESPACE = "tgp-system"
 REQUEST_CLASS = "request-"
@@ -39,6 +40,8 @@ def node_pool(
     if "maxNodes" in limits and limits["maxNodes"] < spec.get("minNodes", 0):
         reader.fault("spec.minNodes", f"{spec['minNodes']} is above limits.maxNodes {limits['maxNodes']}.")
     policy = end.get("consolidationPolicy", "WhenIdle")
+    accepted = lanes(inner.get("lanes", ()), classes.get(name), reader)
+    serves, probe = service(spec, accepted, reader)
     return Pool(
         namespace=document["metadata"].get("namespace", namespace),
         name=document["metadata"]["name"],
@@ -48,7 +51,7 @@ def node_pool(
         startup_taints=taints(inner.get("startupTaints", ())),
         labels=dict(meta.get("labels", {})),
         annotations=dict(meta.get("annotations", {})),
-        lanes=tuple(Lane(one) for one in inner.get("lanes", ())),
+        lanes=accepted,
         max_hourly_price=price,
         max_nodes=limits.get("maxNodes"),
         resources=dict(limits.get("resources", {})),
@@ -64,6 +67,8 @@ def node_pool(
         idle_mode=end.get("idleMode", "workload"),
         gpu_wait=spec.get("gpuWait", "all"),
         generation=fingerprint([inner, meta]),
+        service=serves,
+        idle_probe=probe,
     )
 
 
@@ -103,6 +108,8 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
         max_nodes=1,
         generation=fingerprint([talos, template, spec.get("tailscaleConfig")]),
     )
+    if cloud:
+        check_clouds((), node_class, "spec.provider", reader)
     pool = Pool(
         namespace=REQUEST_NAMESPACE,
         name=name,

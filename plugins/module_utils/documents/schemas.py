@@ -19,12 +19,13 @@ Schema = dict[str, t.Any]
 
 API_VERSION = "tgp.io/v1"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-LANES = ("talos", "kubelet")
+LANES = ("talos", "kubelet", "service")
 STRATEGIES = ("weighted", "cheapest", "priority")
 POLICIES = ("WhenIdle", "WhenEmpty", "Never")
 BACKENDS = ("tailscale", "none")
 IDLE_MODES = ("workload", "gpu", "all")
 GPU_WAITS = ("all", "any", "none")
+MESH_CLIENTS = ("inject", "image")
 
 
 def _object(properties: Schema, required: t.Sequence[str] = (), description: str = "") -> Schema:
@@ -123,6 +124,26 @@ _TAILSCALE = _object(
         "advertiseRoutes": _list(_said(_TEXT, "a network like 10.0.0.0/24")),
     }
 )
+_PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
+_PATH: Schema = {"type": "string", "pattern": "^/[!-~]*$", "description": "a path like /health"}
+_SERVICE = _object(
+    {
+        "image": _said(_TEXT, "container image"),
+        "command": _list(_TEXT, 1, "what is started, as a list of words"),
+        "args": _list({"type": "string"}, description="more words after command"),
+        "ports": _list(_PORT, 1, "ports of the container, reachable inside the tailnet"),
+        "environment": _said(_STRINGS, "variables of the container"),
+        "environmentFrom": {"type": "object", "additionalProperties": _SECRET_REF, "description": "variables whose values stand in Secrets"},
+        "healthPath": _PATH,
+        "healthPort": _said(_PORT, "where healthPath is asked; the first of ports without it"),
+        "meshClient": _said({"enum": list(MESH_CLIENTS)}, "who brings the tailnet client"),
+    },
+    ("image", "ports", "healthPath"),
+    "what a machine of lane service runs",
+)
+_IDLE_PROBE = _object(
+    {"url": _PATH, "command": _list(_TEXT, 1, "a program on the controller and its arguments")}, (), "how a service is asked whether it is idle"
+)
 _REQUIREMENT = _object(
     {"key": {"enum": list(KEYS)}, "operator": {"enum": list(OPERATORS)}, "values": _list({"type": "string"})}, ("key", "operator")
 )
@@ -187,7 +208,8 @@ NODE_POOL = _document(
                             "requirements": _list(_REQUIREMENT),
                             "taints": _list(_TAINT),
                             "startupTaints": _list(_TAINT),
-                            "lanes": _list({"enum": list(LANES)}, description="how a machine may become a node, best first"),
+                            "lanes": _list({"enum": list(LANES)}, description="how a machine may become useful, best first"),
+                            "service": _SERVICE,
                         }
                     ),
                 }
@@ -203,6 +225,7 @@ NODE_POOL = _document(
                     "expireAfter": _DURATION_OR_NEVER,
                     "minAge": _DURATION,
                     "idleMode": _said({"enum": list(IDLE_MODES)}, "which pods keep a node busy"),
+                    "idleProbe": _IDLE_PROBE,
                 }
             ),
             "drainTimeout": _DURATION,

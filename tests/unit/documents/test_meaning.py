@@ -43,6 +43,35 @@ BASE: dict[str, Json] = {
     },
     "GPURequest": {"gpuType": "A10", "provider": "lambda", "credentialsRef": REF, "maxHourlyPrice": "2"},
 }
+SERVICE_POOL: Json = {
+    "nodeClassRef": {"name": "containers"},
+    "template": {
+        "spec": {
+            "lanes": ["service"],
+            "service": {
+                "image": "registry.example/llm:1",
+                "command": ["serve"],
+                "ports": [8000],
+                "environment": {"MODEL": "small"},
+                "environmentFrom": {"TOKEN": {"name": "hub", "key": "token"}},
+                "healthPath": "/health",
+            },
+        }
+    },
+    "disruption": {"idleProbe": {"url": "/idle"}},
+}
+OF_SERVICES: Json = {  # tried on a pool of services
+    "template.spec.service.image": "registry.example/llm:2",
+    "template.spec.service.command": ["other"],
+    "template.spec.service.args": ["--fast"],
+    "template.spec.service.ports": [8000, 9000],
+    "template.spec.service.environment": {"MODEL": "large"},
+    "template.spec.service.environmentFrom": {"TOKEN": {"name": "hub", "key": "other"}},
+    "template.spec.service.healthPath": "/ready",
+    "template.spec.service.healthPort": 9000,
+    "template.spec.service.meshClient": "image",
+    "disruption.idleProbe": {"command": ["is-idle"]},
+}
 TALOS: Json = {
     "talosConfig.image": "ghcr.io/siderolabs/installer:v1.13.9",
     "talosConfig.machineConfigTemplate": "machine: {}",
@@ -147,6 +176,7 @@ def read(kind: str, spec: Json, folder: Path) -> Wishes:
     documents = [document(kind, spec)]
     if kind == "GPUNodePool":
         documents += [document("GPUNodeClass", {"providers": [{"name": "lambda"}]}, name) for name in ("base", "second")]
+        documents += [document("GPUNodeClass", {"providers": [{"name": "runpod"}]}, "containers")]
     wishes, _warnings = parse([(str(folder / source), one) for source, one in documents])
     classes = {name: dataclasses.replace(one, generation="") for name, one in wishes.classes.items()}
     return Wishes(classes, tuple(dataclasses.replace(one, generation="") for one in wishes.pools), wishes.nodes)
@@ -182,12 +212,15 @@ def leaves(schema: Json, path: str = "") -> t.Iterator[str]:
 def test_every_field_of_the_schemas_changes_something(kind: str, tmp_path: Path) -> None:
     """D-06: nothing is accepted and ignored. (kind of nodeClassRef has one possible value; nodeGroups are machines.)"""
     (tmp_path / "worker.yaml").write_text("machine: {from: file}")
-    tried = {".".join(step for step in path.split(".") if not step.isdigit()) for path in OTHER[kind]}
+    of_services = OF_SERVICES if kind == "GPUNodePool" else {}
+    tried = {".".join(step for step in path.split(".") if not step.isdigit()) for path in (*OTHER[kind], *of_services)}
     known = {one for one in leaves(KINDS[kind]["properties"]["spec"]) if ".nodeGroups" not in one and one != "nodeClassRef.kind"}
     assert {one for one in known if not any(one == path or one.startswith(f"{path}.") for path in tried)} == set()
     before = read(kind, BASE[kind], tmp_path)
     without = [path for path, value in OTHER[kind].items() if read(kind, changed(BASE[kind], path, value), tmp_path) == before]
     assert without == []
+    before = read(kind, SERVICE_POOL, tmp_path) if of_services else before
+    assert [one for one, value in of_services.items() if read(kind, changed(SERVICE_POOL, one, value), tmp_path) == before] == []
 
 
 def test_a_request_is_one_machine_with_a_class_of_its_own() -> None:
@@ -261,3 +294,69 @@ def test_the_mesh_is_tailscale_where_machines_are_rented() -> None:
 
     assert backend({"name": "lambda"}) == "tailscale"
     assert backend({"name": "webhook", "machines": [MACHINE]}) == "none"
+
+
+def refused(spec: Json, **class_spec: t.Any) -> str:
+    """What is said of a pool of services that was changed; its class is ``containers``."""
+    node_class = document("GPUNodeClass", {"providers": [{"name": "runpod"}], **class_spec}, "containers")
+    with pytest.raises(InvalidInput) as caught:
+        parse([document("GPUNodePool", spec), node_class])
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("template.spec.lanes", ["service", "kubelet"], "spec.template.spec.lanes: a pool is of nodes or of services"),
+        ("template.spec.service", None, "spec.template.spec.service: is missing: lane service has to know what to run"),
+        ("template.spec.service.image", None, "spec.template.spec.service.image: this field is missing"),
+        ("template.spec.service.ports", [], "spec.template.spec.service.ports: it must not be empty"),
+        ("template.spec.service.ports", [80, 80], "spec.template.spec.service.ports: a port is listed twice"),
+        ("template.spec.service.ports", [70000], "70000"),
+        ("template.spec.service.healthPath", "health", "spec.template.spec.service.healthPath: 'health' is not a path like /health"),
+        ("template.spec.service.command", None, "spec.template.spec.service.command: is missing"),
+        ("template.spec.service.environment", {"TS_AUTHKEY": "x"}, "TS_AUTHKEY: variables TGP_… and TS_… are set by the collection"),
+        ("template.spec.service.environment", {"A-B": "x"}, "'A-B' is no name of a variable"),
+        ("template.spec.service.environment", {"TOKEN": "x"}, "TOKEN stands in environment, too"),
+        ("template.spec.taints", [{"key": "a", "effect": "NoSchedule"}], "spec.template.spec.taints: has no effect with lane service"),
+        ("template.metadata.labels", {"tgp.io/x": "y"}, "spec.template.metadata.labels: tgp.io/x is set by the collection itself"),
+        ("disruption.idleMode", "gpu", "spec.disruption.idleMode: has no effect with lane service"),
+        ("disruption.idleProbe", {}, "spec.disruption.idleProbe: needs exactly one of url"),
+        ("disruption.idleProbe", {"url": "/idle", "command": ["x"]}, "spec.disruption.idleProbe: needs exactly one of url"),
+        ("disruption", {"consolidateAfter": "5m"}, "spec.disruption.consolidateAfter: has no effect without idleProbe"),
+        ("gpuWait", "any", "spec.gpuWait: has no effect with lane service"),
+        ("drainTimeout", "1m", "spec.drainTimeout: has no effect with lane service"),
+        ("terminationGracePeriod", "1m", "spec.terminationGracePeriod: has no effect with lane service"),
+    ],
+)
+def test_D06_what_a_service_lacks_or_cannot_have_is_refused_with_its_place(path: str, value: t.Any, words: str) -> None:
+    assert words in refused(changed(SERVICE_POOL, path, value))
+
+
+def test_args_need_a_command_also_where_the_image_enters_the_tailnet_itself() -> None:
+    spec = changed(SERVICE_POOL, "template.spec.service.meshClient", "image")
+    spec = changed(changed(spec, "template.spec.service.command", None), "template.spec.service.args", ["-x"])
+    assert "spec.template.spec.service.args: has no effect without command" in refused(spec)
+
+
+def test_D06_a_pool_of_nodes_has_no_fields_of_services() -> None:
+    nodes = changed(SERVICE_POOL, "template.spec.lanes", ["kubelet"])
+    said = refused(nodes, providers=[{"name": "lambda"}])
+    assert "spec.template.spec.service: is for lane service only" in said
+    assert "spec.disruption.idleProbe: is for lane service only" in said
+
+
+def test_a_service_needs_a_tailnet_and_a_cloud_with_containers() -> None:
+    assert "is reached through the tailnet" in refused(SERVICE_POOL, networking={"backend": "none"})
+    said = refused(SERVICE_POOL, providers=[{"name": "lambda"}])
+    assert "no cloud of class containers serves lane service (lambda: " in said
+    assert "Add one that runs containers (runpod, vast)" in said
+
+
+def test_nodes_from_containers_only_are_refused_with_the_reason_and_the_way_out() -> None:
+    said = refused({"nodeClassRef": {"name": "containers"}})
+    assert "spec.template.spec.lanes: no cloud of class containers serves lane talos, kubelet" in said
+    assert "runpod: pods are unprivileged containers and cannot be Kubernetes nodes" in said
+    assert "lanes [service]" in said
+    with pytest.raises(InvalidInput, match="spec.provider: no cloud of class request-base serves lane talos, kubelet"):
+        parse([document("GPURequest", {"gpuType": "A40", "provider": "runpod"})])
