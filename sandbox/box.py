@@ -17,7 +17,7 @@ import typing as t
 import httpx
 import yaml
 
-from . import image_factory, lambda_cloud, tailscale, webhook
+from . import image_factory, lambda_cloud, mesh_proxy, paperspace_cloud, runpod_cloud, tailscale, webhook
 from .clock import SimClock
 from .cluster import Cluster, KubeError
 from .faults import Faults, FaultyApp
@@ -34,9 +34,12 @@ from .wsgi import MACHINE_AGENT, App, CountingApp
 
 EMULATORS: dict[str, t.Callable[[World], t.Any]] = {
     "lambda": lambda_cloud.app,
+    "runpod": runpod_cloud.app,
+    "paperspace": paperspace_cloud.app,
     "tailscale": tailscale.app,
     "image_factory": image_factory.app,
     "webhook": webhook.app,
+    "mesh_proxy": mesh_proxy.app,
 }
 KUBERNETES = "kubernetes"
 IN_PROCESS = "https://sandbox.invalid:6443"
@@ -67,6 +70,9 @@ class Box:
         self.faults = Faults(dataclasses.replace(fault) for fault in self.scenario.faults)
         self.world.secrets.update(
             LAMBDA_API_KEY=random_secret("secret_tgp-sandbox_"),
+            VAST_API_KEY=random_secret(length=64).lower(),
+            RUNPOD_API_KEY=random_secret("rpa_"),
+            PAPERSPACE_API_KEY=random_secret(length=32).lower(),
             TS_OAUTH_CLIENT_ID=random_secret("k", 16) + "CNTRL",
             TS_OAUTH_CLIENT_SECRET=random_secret("tskey-client-"),
             TAILSCALE_API_KEY=random_secret("tskey-api-"),

@@ -5,6 +5,8 @@
 
 ``lambda``      list of {type, region, stock, price, bills, boot, slow times as in ``timings``}: machines for rent. ``price`` is what the API
                 shows (default: the type's own), ``bills`` what is really charged (default: ``price``).
+``vast``, ``runpod``, ``paperspace``
+                {offers: [...], switches of the cloud}: offers as its ``<cloud>_offer`` reads them, switches as its SCENARIO_KEYS names them.
 ``machines``    list of {name, gpus, model, memory_gib, price, region, boot, stop, installed, on}: own machines behind power webhooks.
                 ``installed`` ones were made nodes of the cluster earlier and need no config when switched on.
 ``tailnet``     {policy, profile, ephemeral_seconds}: the policy file as text (HuJSON) or object, saas or headscale, and how long silent
@@ -18,29 +20,29 @@ Unknown keys and impossible values are refused with their path.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import json
 import pathlib
 import typing as t
-from decimal import Decimal, InvalidOperation
 
 import yaml
 
 from .behaviour import Behaviour
-from .catalogue import LAMBDA_REGIONS, LAMBDA_TYPES
 from .faults import Fault
+from .scenario_clouds import CLOUDS, cloud_section, set_up
+from .scenario_lambda import lambda_offer
+from .scenario_machines import machine_entry, own_machine
+from .scenario_reader import TIMINGS, Reader, ScenarioError, timings
 from .tailnet import HEADSCALE, SAAS
 from .tailnet_policy import DEFAULT as POLICY
 from .tailnet_policy import Policy
-from .world import Machine, Offer, World
+from .world import Offer, World
+
+__all__ = ["TIMINGS", "Scenario", "ScenarioError", "load", "names", "parse"]
 
 SHIPPED = pathlib.Path(__file__).parent / "scenarios"
-TIMINGS = {"packages": 60.0, "mesh": 10.0, "csr": 1.0, "ready": 5.0, "gpu": 20.0}
-
-
-class ScenarioError(ValueError):
-    """The scenario cannot be used; the message names the place and what is wrong."""
 
 
 @dataclasses.dataclass
@@ -57,14 +59,17 @@ class Scenario:
     behaviours: list[Behaviour] = dataclasses.field(default_factory=list)
     faults: list[Fault] = dataclasses.field(default_factory=list)
     rate_limits: bool = True
+    switches: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
 
     def furnish(self, world: World) -> None:
         """Put offers and own machines into an empty world."""
         with world.lock:
             world.rate_limits = self.rate_limits
-            world.offers.extend(self.offers)
+            world.offers.extend(copy.deepcopy(self.offers))
+            for cloud, switches in self.switches.items():
+                set_up(world, cloud, copy.deepcopy(switches))
             for entry in self.machines:
-                machine = _own_machine(world, entry)
+                machine = own_machine(world, entry)
                 world.machines[machine.id] = machine
 
 
@@ -89,14 +94,19 @@ def load(name_or_path: str = "default") -> Scenario:
 
 def parse(content: t.Any, name: str = "scenario") -> Scenario:
     """A scenario from its decoded content."""
-    top = _Reader(content, name)
+    top = Reader(content, name)
     scenario = Scenario(name=name)
     scenario.rate_limits = top.flag("rate_limits", True)
-    scenario.timings.update(_timings(top.section("timings")))
+    seconds = top.section("timings")
+    scenario.timings.update(timings(seconds))
+    seconds.done()
     for entry in top.entries("lambda"):
-        scenario.offers.append(_lambda_offer(entry))
+        scenario.offers.append(lambda_offer(entry))
+    for cloud in CLOUDS:
+        offers, scenario.switches[cloud] = cloud_section(cloud, top.section(cloud))
+        scenario.offers.extend(offers)
     for entry in top.entries("machines"):
-        scenario.machines.append(_machine_entry(entry))
+        scenario.machines.append(machine_entry(entry))
     listed = [entry["name"] for entry in scenario.machines]
     if len(set(listed)) < len(listed):
         raise ScenarioError(f"{name}.machines: two machines have one name")
@@ -122,137 +132,3 @@ def _attempt(make: t.Callable[[], t.Any], where: str) -> t.Any:
         return make()
     except ValueError as error:
         raise ScenarioError(f"{where}: {error}") from error
-
-
-def _timings(entry: _Reader) -> dict[str, float]:
-    found = {key: entry.number(key, 0.0) for key in TIMINGS if key in entry.content}
-    entry.done()
-    return found
-
-
-def _lambda_offer(entry: _Reader) -> Offer:
-    name, region = entry.text("type"), entry.text("region")
-    if name not in LAMBDA_TYPES:
-        raise ScenarioError(f"{entry.where}: Lambda has no type {name!r}; known are {', '.join(LAMBDA_TYPES)}")
-    if region not in LAMBDA_REGIONS:
-        raise ScenarioError(f"{entry.where}: Lambda has no region {region!r}; known are {', '.join(LAMBDA_REGIONS)}")
-    kind = LAMBDA_TYPES[name]
-    price = entry.dollars("price", kind.price)
-    if price * 100 != int(price * 100):
-        raise ScenarioError(f"{entry.where}.price: Lambda's prices are whole cents")
-    offer = Offer(
-        cloud="lambda",
-        type=name,
-        region=region,
-        price_hour=entry.dollars("bills", price),
-        gpu_count=kind.gpus,
-        model=kind.model,
-        memory_mib=kind.memory_gib * 1024,
-        stock=int(entry.number("stock", 1)),
-        boot_seconds=entry.number("boot", kind.boot_seconds),
-        unit_seconds=60,
-        details={
-            "shown_price": price,
-            "description": kind.description(name),
-            "gpu_description": kind.gpu_description,
-            "region_description": LAMBDA_REGIONS[region],
-            "vcpus": kind.vcpus,
-            "memory_gib": kind.ram_gib,
-            "storage_gib": kind.disk_gib,
-        },
-    )
-    offer.details["timings"] = {key: entry.number(key, 0.0) for key in TIMINGS if key in entry.content}
-    entry.done()
-    return offer
-
-
-def _machine_entry(entry: _Reader) -> dict[str, t.Any]:
-    found = {
-        "name": entry.text("name"),
-        "gpus": int(entry.number("gpus", 1)),
-        "model": entry.text("model", "RTX3090"),
-        "memory_gib": int(entry.number("memory_gib", 24)),
-        "price": entry.dollars("price", Decimal(0)),
-        "region": entry.text("region", "home"),
-        "boot": entry.number("boot", 90.0),
-        "stop": entry.number("stop", 15.0),
-        "installed": entry.flag("installed", False),
-        "on": entry.flag("on", False),
-    }
-    if found["on"] and not found["installed"]:
-        raise ScenarioError(f"{entry.where}: only an installed machine can be on from the start")
-    entry.done()
-    return found
-
-
-def _own_machine(world: World, entry: dict[str, t.Any]) -> Machine:
-    name, now = entry["name"], world.clock.now()
-    offer = Offer(
-        cloud="webhook",
-        type=name,
-        region=entry["region"],
-        price_hour=entry["price"],
-        gpu_count=entry["gpus"],
-        model=entry["model"],
-        memory_mib=entry["memory_gib"] * 1024,
-        stock=0,
-        boot_seconds=entry["boot"],
-        details={"stop_seconds": entry["stop"], "timings": {}},
-    )
-    number = len(world.machines) + 1
-    details = {"installed": entry["installed"], "start_on": entry["on"]}
-    address = f"192.168.{number // 250}.{number % 250 + 1}"
-    return Machine(name, "webhook", name, name, offer, now, state="off", ip=address, private_ip=address, ended=now, details=details)
-
-
-class _Reader:
-    """One object of the scenario; every key that nobody took is refused by :meth:`done`."""
-
-    def __init__(self, content: t.Any, where: str) -> None:
-        if not isinstance(content, dict):
-            raise ScenarioError(f"{where}: should be an object, is {content!r:.60}")
-        self.content, self.where = content, where
-        self._taken: set[str] = set()
-
-    def take(self, key: str, kind: type | tuple[type, ...], default: t.Any) -> t.Any:
-        self._taken.add(key)
-        value = self.content.get(key, default)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise ScenarioError(f"{self.where}.{key}: cannot be {value!r:.60}")
-        return value
-
-    def text(self, key: str, default: str | None = None) -> str:
-        value = self.take(key, str, default if default is not None else self.content.get(key, ""))
-        if not value:
-            raise ScenarioError(f"{self.where}.{key}: is missing")
-        return str(value)
-
-    def flag(self, key: str, default: bool) -> bool:
-        return bool(self.take(key, bool, default))
-
-    def number(self, key: str, default: float) -> float:
-        value = self.take(key, (int, float), default)
-        if not 0 <= value < float("inf"):
-            raise ScenarioError(f"{self.where}.{key}: {value!r} should be zero or more")
-        return float(value)
-
-    def dollars(self, key: str, default: Decimal) -> Decimal:
-        value = self.take(key, (str, int, float, Decimal), default)
-        try:
-            price = Decimal(str(value))
-        except InvalidOperation:
-            price = Decimal("NaN")
-        if not price.is_finite() or price < 0:
-            raise ScenarioError(f"{self.where}.{key}: {value!r} is no price")
-        return price
-
-    def section(self, key: str) -> _Reader:
-        return _Reader(self.take(key, dict, {}), f"{self.where}.{key}")
-
-    def entries(self, key: str) -> list[_Reader]:
-        return [_Reader(entry, f"{self.where}.{key}[{index}]") for index, entry in enumerate(self.take(key, list, []))]
-
-    def done(self) -> None:
-        unknown = [str(key) for key in self.content if key not in self._taken]
-        if unknown:
-            raise ScenarioError(f"{self.where}: unknown key {', '.join(unknown)}; known are {', '.join(sorted(self._taken))}")

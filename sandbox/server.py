@@ -18,7 +18,7 @@ import typing as t
 
 from cheroot import wsgi
 
-from . import control
+from . import control, mesh_proxy
 from .box import KUBERNETES, Box
 from .clock import SimClock
 from .cluster import Cluster
@@ -27,11 +27,22 @@ from .scenario import Scenario
 from .wsgi import App
 
 _THREADS = 24
+_CREDENTIALS = (
+    "LAMBDA_API_KEY",
+    "RUNPOD_API_KEY",
+    "PAPERSPACE_API_KEY",
+    "TS_OAUTH_CLIENT_ID",
+    "TS_OAUTH_CLIENT_SECRET",
+)
 _ADDRESSES = {
     "lambda": "LAMBDA_API_URL",
+    "vast": "VAST_URL",
+    "runpod": "RUNPOD_API_URL",
+    "paperspace": "PAPERSPACE_API_URL",
     "tailscale": "TAILSCALE_API_URL",
     "image_factory": "IMAGE_FACTORY_URL",
     "webhook": "WEBHOOK_URL",
+    "mesh_proxy": "TGP_MESH_PROXY",
     "control": "SANDBOX_URL",
 }
 
@@ -43,6 +54,8 @@ class Port:
         self._server = wsgi.Server(
             ("127.0.0.1", 0), app, numthreads=threads, request_queue_size=256, timeout=30, shutdown_timeout=1
         )
+        if name == "mesh_proxy":
+            self._server.ConnectionClass = mesh_proxy.ProxyConnection
         self._server.error_log = _log  # type: ignore[method-assign, assignment]
         self._server.prepare()
         self.url = f"http://127.0.0.1:{self._server.bind_addr[1]}"
@@ -111,8 +124,7 @@ class Served:
         box.talos.write(secrets_file)
         state = self.folder / "tgp"
         state.mkdir(mode=0o700, exist_ok=True)
-        wanted = ("LAMBDA_API_KEY", "TS_OAUTH_CLIENT_ID", "TS_OAUTH_CLIENT_SECRET")
-        environment.update({name: box.world.secrets[name] for name in wanted})
+        environment.update({name: box.world.secrets[name] for name in _CREDENTIALS})
         environment.update(
             KUBECONFIG=str(pathlib.Path(str(kubeconfig)).resolve()),
             TGP_CLOCK_FILE=str(self.folder / "clock.json"),
