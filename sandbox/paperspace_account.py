@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .paperspace_errors import Refused
-from .paperspace_types import templates
+from .paperspace_types import TYPES, storage_hour, templates
 from .world import Machine, World
 
 CALLS_PER_SECOND = 2.0  # the real figure is not published
@@ -49,6 +49,24 @@ class Switches:
     retry_after: bool = True  # whether a 429 says how long to wait
     firewall: bool = True  # HTML 403 for bodies that look like an attack
     static_ip_hour: Decimal = Decimal("0.0041")  # dollars
+
+    CHOICES: t.ClassVar[dict[str, tuple[t.Any, ...]]] = {
+        "delete_while_starting": (0, 400, 409, 412),
+        "delete_while_on": (0, 400, 409, 412),
+        "script_delete_while_assigned": (0, 400, 409, 412),
+        "limit_status": (400, 403, 412),
+        "name_filter": ("contains", "exact"),
+        "no_capacity": ("off", "provisioning"),
+    }
+
+    def turn(self, chosen: t.Mapping[str, t.Any]) -> None:
+        """Set some of them; the values have the right types. ValueError names what cannot be."""
+        for name, value in chosen.items():
+            if value not in self.CHOICES.get(name, (value,)):
+                raise ValueError(f"{name}: {value!r} should be one of {', '.join(map(str, self.CHOICES[name]))}")
+            if name == "needs_approval" and (unknown := [one for one in value if one not in TYPES]):
+                raise ValueError(f"needs_approval: Paperspace has no type {unknown[0]!r}")
+            setattr(self, name, value)
 
 
 @dataclasses.dataclass
@@ -176,14 +194,18 @@ class Account:
 
     def extras_cost(self, now: datetime) -> Decimal:
         """Dollars so far for static addresses and own templates."""
-        from .paperspace_types import storage_hour
-
         total = Decimal(0)
         for ip in self.static_ips:
             total += self.switches.static_ip_hour * _hours(ip.created, ip.released or now)
         for template in self.custom.values():
             total += storage_hour(template.parent.details["disk_gb"]) * _hours(template.created, template.deleted or now)
         return total
+
+    def extras_hour(self) -> Decimal:
+        """Dollars per hour for those that are held now."""
+        held = [self.switches.static_ip_hour for one in self.static_ips if one.released is None]
+        held += [storage_hour(one.parent.details["disk_gb"]) for one in self.custom.values() if one.deleted is None]
+        return sum(held, Decimal(0))
 
     def check_pace(self, world: World) -> None:
         """A bucket of ``BURST`` calls that fills with ``CALLS_PER_SECOND`` of the world's seconds."""

@@ -20,13 +20,13 @@ from .paperspace_account import Account, Template
 from .paperspace_errors import Refused, missing
 from .paperspace_machines import routes as machine_routes
 from .paperspace_networks import ip_routes, network_routes
-from .paperspace_offers import SCENARIO_KEYS, SWITCHES, check, paperspace_offer, set_up
+from .paperspace_offers import SCENARIO_KEYS, paperspace_offer
 from .paperspace_power import Power
 from .paperspace_requests import checked, content, page
 from .paperspace_scripts import routes as script_routes
 from .world import World
 
-__all__ = ["SCENARIO_KEYS", "SWITCHES", "app", "check", "paperspace_offer", "set_up"]
+__all__ = ["SCENARIO_KEYS", "app", "paperspace_offer"]
 
 _SESSION, _HEALTH = "/v1/auth/session", "/v1/health"
 

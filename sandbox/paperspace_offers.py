@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 from decimal import Decimal
 
-from .paperspace_account import Account, Switches
 from .paperspace_errors import Refused
 from .paperspace_types import REGIONS, TYPES, short_region
 from .scenario_reader import TIMINGS, Reader, ScenarioError, timings
@@ -17,15 +15,6 @@ from .world import Offer, World
 
 SCENARIO_KEYS = ("type", "region", "stock", "bills", "boot", *TIMINGS)
 """What an entry of a scenario's offers may hold; see :func:`paperspace_offer`."""
-SWITCHES: dict[str, t.Any] = {field.name: getattr(Switches(), field.name) for field in dataclasses.fields(Switches)}
-"""What else the scenario may say of this cloud, with what holds when it does not."""
-_STATUSES = {
-    "delete_while_starting": (0, 400, 409, 412),
-    "delete_while_on": (0, 400, 409, 412),
-    "script_delete_while_assigned": (0, 400, 409, 412),
-    "limit_status": (400, 403, 412),
-}
-_CHOICES = {"name_filter": ("contains", "exact"), "no_capacity": ("off", "provisioning")}
 
 
 def paperspace_offer(entry: t.Mapping[str, t.Any]) -> Offer:
@@ -53,21 +42,6 @@ def _offer(entry: Reader) -> Offer:
     offer = make_offer(name, region, stock, price_hour=price, boot_seconds=boot, details={"timings": timings(entry)})
     entry.done()
     return offer
-
-
-def set_up(world: World, switches: dict[str, t.Any], where: str = "paperspace") -> None:
-    """Set the switches of the world's account; ScenarioError names one that cannot be so."""
-    check(switches, where)
-    Account.of(world).switches = Switches(**switches)
-
-
-def check(switches: t.Mapping[str, t.Any], where: str) -> None:
-    """Refuse values that mean nothing."""
-    for name, allowed in {**_STATUSES, **_CHOICES}.items():
-        if name in switches and switches[name] not in allowed:
-            raise ScenarioError(f"{where}.{name}: {switches[name]!r} should be one of {', '.join(map(str, allowed))}")
-    if unknown := [one for one in switches.get("needs_approval", []) if one not in TYPES]:
-        raise ScenarioError(f"{where}.needs_approval: Paperspace has no type {unknown[0]!r}")
 
 
 def find_offer(world: World, kind: str, region: str) -> Offer:

@@ -31,7 +31,7 @@ import yaml
 
 from .behaviour import Behaviour
 from .faults import Fault
-from .scenario_clouds import CLOUDS, cloud_section, set_up
+from .scenario_clouds import PARTS, cloud_section, set_up
 from .scenario_lambda import lambda_offer
 from .scenario_machines import machine_entry, own_machine
 from .scenario_reader import TIMINGS, Reader, ScenarioError, timings
@@ -102,7 +102,7 @@ def parse(content: t.Any, name: str = "scenario") -> Scenario:
     seconds.done()
     for entry in top.entries("lambda"):
         scenario.offers.append(lambda_offer(entry))
-    for cloud in CLOUDS:
+    for cloud in PARTS:
         offers, scenario.switches[cloud] = cloud_section(cloud, top.section(cloud))
         scenario.offers.extend(offers)
     for entry in top.entries("machines"):

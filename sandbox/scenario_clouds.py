@@ -1,63 +1,83 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a scenario says of the clouds that have switches: their offers, and how their accounts and APIs behave.
-
-Such a cloud's module has ``app(world)``, ``<cloud>_offer(entry)`` and the keys of an entry, SCENARIO_KEYS. Its switches are values of the
-account it keeps in the world.
-"""
+"""What a scenario says of the clouds that have switches: their offers, and how their accounts and APIs behave."""
 
 from __future__ import annotations
 
-import types
+import dataclasses
 import typing as t
 from decimal import Decimal
 
-from . import paperspace_cloud, runpod_cloud
+from .paperspace_account import Account as PaperspaceAccount
+from .paperspace_account import Switches as PaperspaceSwitches
+from .paperspace_cloud import paperspace_offer
 from .runpod_account import Account as RunpodAccount
+from .runpod_cloud import runpod_offer
 from .scenario_reader import Reader, ScenarioError
 from .world import Offer, World
 
-CLOUDS: dict[str, types.ModuleType] = {"runpod": runpod_cloud, "paperspace": paperspace_cloud}
-_RUNPOD = RunpodAccount()
-SWITCHES: dict[str, dict[str, t.Any]] = {
-    "runpod": {
-        "page_size": 0,
-        "shy_seconds": _RUNPOD.shy_seconds,
-        "balance": Decimal(0),
-        "spend_limit": _RUNPOD.spend_limit,
-        "forbidden": [],
-        "ports_after": _RUNPOD.ports_after,
-    },
-    "paperspace": paperspace_cloud.SWITCHES,
+Switches = dict[str, t.Any]
+
+
+class Part(t.NamedTuple):
+    """One cloud: how an entry becomes an offer (ValueError names the wrong key), its switches with values that show their types, and how
+    they are turned; for no world, that is only a rehearsal."""
+
+    offer: t.Callable[[t.Mapping[str, t.Any]], Offer]
+    switches: Switches
+    turn: t.Callable[[World | None, Switches], None]
+
+
+def _defaults(switches: t.Any) -> Switches:
+    return {field.name: getattr(switches, field.name) for field in dataclasses.fields(switches)}
+
+
+def _turn_paperspace(world: World | None, chosen: Switches) -> None:
+    (PaperspaceAccount.of(world).switches if world else PaperspaceSwitches()).turn(chosen)
+
+
+def _turn_runpod(world: World | None, chosen: Switches) -> None:
+    account = RunpodAccount.of(world) if world else RunpodAccount()
+    for name, value in chosen.items():
+        setattr(account, name, tuple(value) if name == "forbidden" else value)
+
+
+_RUNPOD = {
+    "page_size": 1,
+    "shy_seconds": 0.0,
+    "balance": Decimal(0),
+    "spend_limit": Decimal(0),
+    "forbidden": [],
+    "ports_after": 0.0,
+}
+PARTS: dict[str, Part] = {
+    "runpod": Part(runpod_offer, _RUNPOD, _turn_runpod),
+    "paperspace": Part(paperspace_offer, _defaults(PaperspaceSwitches()), _turn_paperspace),
 }
 
 
-def cloud_section(cloud: str, section: Reader) -> tuple[list[Offer], dict[str, t.Any]]:
+def cloud_section(cloud: str, section: Reader) -> tuple[list[Offer], Switches]:
     """The offers and the switches of one cloud."""
-    make: t.Callable[[t.Any], Offer] = getattr(CLOUDS[cloud], f"{cloud}_offer")
-    offers = []
+    part, offers = PARTS[cloud], []
     for entry in section.entries("offers"):
         try:
-            offers.append(make(entry.content))
+            offers.append(part.offer(entry.content))
         except ValueError as error:
             raise ScenarioError(f"{entry.where}: {error}") from error
-    switches = {name: _switch(section, name, default) for name, default in SWITCHES[cloud].items()}
+    values = {name: _switch(section, name, default) for name, default in part.switches.items()}
     section.done()
-    chosen = {name: value for name, value in switches.items() if name in section.content}
-    if cloud == "paperspace":
-        paperspace_cloud.check(chosen, section.where)
+    chosen = {name: value for name, value in values.items() if name in section.content}
+    try:
+        part.turn(None, chosen)
+    except ValueError as error:
+        raise ScenarioError(f"{section.where}.{error}") from error
     return offers, chosen
 
 
-def set_up(world: World, cloud: str, switches: dict[str, t.Any]) -> None:
+def set_up(world: World, cloud: str, chosen: Switches) -> None:
     """Turn the switches of a world's cloud."""
-    if cloud == "paperspace":
-        paperspace_cloud.set_up(world, switches)
-    elif cloud == "runpod":
-        account = RunpodAccount.of(world)
-        for name, value in switches.items():
-            setattr(account, name, tuple(value) if name == "forbidden" else value or None if name == "page_size" else value)
+    PARTS[cloud].turn(world, chosen)
 
 
 def _switch(section: Reader, name: str, default: t.Any) -> t.Any:

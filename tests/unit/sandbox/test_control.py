@@ -86,3 +86,48 @@ def test_a_machine_can_be_killed_and_taken_back(stand: t.Any) -> None:
     assert machine.ended is not None
     assert client.post("/machines/tgp-a-1/vanish").status_code == 404
     assert client.post("/machines/tgp-a-1/tickle").status_code == 404
+
+
+def test_prices_and_stock_can_be_set(stand: t.Any) -> None:
+    hand, client = stand
+    machine = hand.rent("tgp-a-1")
+    place = {"cloud": "lambda", "type": "gpu_1x_a10", "region": "us-east-1"}
+    changed = client.post("/prices", json={**place, "price": "2.50"}).json()["offers"]
+    assert [one["price_hour"] for one in changed] == ["2.50"]
+    assert (machine.rate(), hand.rent("tgp-a-2").rate()) == (Decimal("1.29"), Decimal("2.50"))
+    assert client.post("/stock", json={**place, "stock": 0}).json()["offers"][0]["stock"] == 0
+    assert {one["stock"] for one in client.get("/offers").json()["offers"]} == {0, 2}
+    for path, body, status in (
+        ("/prices", {**place, "price": "2.505"}, 400),
+        ("/prices", {**place, "price": "dear"}, 400),
+        ("/prices", {**place, "price": True}, 400),
+        ("/prices", {**place, "region": "moon", "price": 1}, 404),
+        ("/prices", {"price": 1}, 400),
+        ("/stock", {**place, "stock": -1}, 400),
+        ("/stock", {**place, "stock": 1, "colour": "red"}, 400),
+        ("/stock", [], 400),
+    ):
+        answer = client.post(path, json=body)
+        assert answer.status_code == status and answer.json()["message"], body
+
+
+def test_what_the_accounts_hold_is_in_the_picture(make: t.Any) -> None:
+    hand = make(paperspace={"offers": [{"type": "A4000", "region": "ny2"}]})
+    client = httpx.Client(transport=httpx.WSGITransport(app=control.app(hand.box)), base_url="http://sandbox")
+    cloud = hand.client("paperspace", authorization=f"Bearer {hand.box.world.secrets['PAPERSPACE_API_KEY']}")
+    cloud.post("/v1/startup-scripts", json={"name": "tgp-a", "script": "echo secret-of-the-script"})
+    cloud.post("/v1/private-networks", json={"name": "tgp-a", "region": "ny2"})
+    cloud.post("/v1/public-ips", json={"region": "ny2"})
+    world = client.get("/world").json()
+    totals = world["totals"]
+    assert (totals["scripts"], totals["networks"], totals["static_ips"], totals["hourly"]) == (1, 1, 1, "0.0041")
+    assert world["accounts"]["paperspace"]["startup_scripts"][0]["name"] == "tgp-a" and "secret-of" not in json.dumps(world)
+    assert world["accounts"]["lambda"]["ssh_keys"] == ["tgp"]
+
+
+def test_a_container_can_be_made_busy(stand: t.Any) -> None:
+    hand, client = stand
+    machine = hand.rent("tgp-a-1")
+    assert client.post("/machines/tgp-a-1/busy").status_code == 200 and machine.details["busy"] is True
+    assert client.post("/machines/tgp-a-1/busy", json={"busy": False}).status_code == 200 and machine.details["busy"] is False
+    assert client.post("/machines/tgp-a-1/busy", json={"busy": "very"}).status_code == 400

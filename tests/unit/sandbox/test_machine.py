@@ -10,7 +10,7 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import MeshChoice
 
-from sandbox.control import picture
+from sandbox.picture import picture
 
 
 def test_a_rented_machine_becomes_the_node_it_was_told_to_be(make: t.Any) -> None:

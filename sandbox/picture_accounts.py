@@ -1,0 +1,57 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the accounts of the clouds hold besides machines, as JSON data without secrets; some of it costs money of its own."""
+
+from __future__ import annotations
+
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+from . import paperspace_forms as forms
+from .lambda_account import Account as LambdaAccount
+from .paperspace_account import Account as PaperspaceAccount
+from .runpod_account import Account as RunpodAccount
+from .world import World
+
+
+def account_pictures(world: World) -> dict[str, dict[str, t.Any]]:
+    """Cloud to what its account holds. The caller holds the world's lock."""
+    return {"lambda": _lambda(world), "runpod": _runpod(world), "paperspace": _paperspace(world)}
+
+
+def paperspace_extras(world: World, now: datetime) -> tuple[Decimal, Decimal]:
+    """What static addresses and templates of one's own have cost so far, and cost per hour."""
+    account = PaperspaceAccount.of(world)
+    return account.extras_cost(now), account.extras_hour()
+
+
+def _lambda(world: World) -> dict[str, t.Any]:
+    account = LambdaAccount.of(world)
+    return {
+        "ssh_keys": [key["name"] for key in account.ssh_keys],
+        "file_systems": [one["name"] for one in account.file_systems],
+        "firewall_rulesets": [one["name"] for one in account.rulesets],
+    }
+
+
+def _runpod(world: World) -> dict[str, t.Any]:
+    account = RunpodAccount.of(world)
+    return {
+        "ssh_keys": len(account.ssh_keys),
+        "registries": sorted(account.registries),
+        "volumes": sorted(account.volumes),
+        "templates": sorted(account.templates),
+    }
+
+
+def _paperspace(world: World) -> dict[str, t.Any]:
+    account = PaperspaceAccount.of(world)
+    return {
+        "startup_scripts": [forms.script(one) for one in account.scripts.values() if one.deleted is None],
+        "private_networks": [forms.network(one) for one in account.networks.values() if one.deleted is None],
+        "static_ips": [forms.static_ip(one) for one in account.static_ips if one.released is None],
+        "custom_templates": [forms.template(one) for one in account.custom.values() if one.deleted is None],
+        "password_mails": list(account.password_mails),
+    }
