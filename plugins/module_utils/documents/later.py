@@ -12,12 +12,7 @@ NOT_YET: dict[str, tuple[str, ...]] = {
         "spec.wireguardConfig",
         "spec.networking.tailscale",
         "spec.networking.wireguard",
-        "spec.providers.bidMargin",
-        "spec.providers.spotDiscountMin",
         "spec.limits.budget",
-        "spec.instanceRequirements.minReliability",
-        "spec.instanceRequirements.verified",
-        "spec.instanceRequirements.minCuda",
     ),
     "GPUNodePool": (
         "spec.budget",

@@ -12,10 +12,11 @@ import typing as t
 from decimal import Decimal
 from urllib.parse import urlsplit
 
-from ..clouds.registry import ENTRIES, canonical_cloud
+from ..clouds.registry import CAPABILITIES, ENTRIES, canonical_cloud
 from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass
 from ..libs import lazy
 from .faults import unknown_field
+from .host_quality import quality, share
 from .reading import Reader, secret_ref
 
 if t.TYPE_CHECKING:
@@ -24,6 +25,7 @@ else:
     jsonschema = lazy("jsonschema")
 
 OWN_MACHINES = "webhook"
+BID_MARGIN = Decimal("0.1")
 Spec = t.Mapping[str, t.Any]
 
 
@@ -58,6 +60,8 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine]) ->
         min_disk_gib=None if disk is None else -(-disk // 1024),
         regions=tuple(needs.get("regions", ())),
         spot_allowed=needs.get("spotAllowed", False),
+        spot_discount_min=share(needs.get("spotDiscountMin"), f"{path}.spotDiscountMin", reader, most=100),
+        quality=quality(needs, reader, path),
         max_nodes=limits.get("maxNodes"),
         max_hourly_cost=cost,
         resources=dict(limits.get("resources", {})),
@@ -114,6 +118,10 @@ def _choices(providers: t.Sequence[Spec], reader: Reader, machines: t.Sequence[M
             continue
         if cloud in found:
             reader.fault(path, f"{cloud} is listed twice.")
+        for field in ("bidMargin", "spotDiscountMin"):
+            if field in entry and not CAPABILITIES[cloud].spot:
+                reader.fault(f"{path}.{field}", f"{cloud} rents no interruptible machines. Remove it.")
+        margin = share(entry.get("bidMargin"), f"{path}.bidMargin", reader, most=900)
         found[cloud] = CloudChoice(
             cloud=cloud,
             priority=entry.get("priority", 0),
@@ -121,6 +129,8 @@ def _choices(providers: t.Sequence[Spec], reader: Reader, machines: t.Sequence[M
             credentials=secret_ref(entry.get("credentialsRef")),
             machines=_machines(cloud, entry, path, reader, machines),
             settings=_settings(cloud, entry.get("settings", {}), f"{path}.settings", reader),
+            bid_margin=BID_MARGIN if margin is None else margin,
+            spot_discount_min=share(entry.get("spotDiscountMin"), f"{path}.spotDiscountMin", reader, most=100),
         )
     if found and not any(choice.enabled for choice in found.values()):
         reader.fault("spec.providers", "none is enabled.")

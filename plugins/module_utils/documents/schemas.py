@@ -57,6 +57,7 @@ _DURATION_OR_NEVER: Schema = {
     "description": 'a duration like 90s, 10m or 1h30m, seconds, or "Never"',
 }
 _AMOUNT: Schema = {"type": ["string", "integer"], "description": "GiB, or text with a unit like 24Gi or 24576Mi"}
+_SHARE: Schema = {"type": ["string", "integer"], "minimum": 0, "description": 'a share like "10%", or a whole number of per cent'}
 _STRINGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 _NAME: Schema = {
     "type": "string",
@@ -101,6 +102,8 @@ _PROVIDER = _object(
         "name": _said(_TEXT, "a cloud: lambda, webhook ...; usual other spellings are understood"),
         "priority": _said(_COUNT, "lower is tried first; how strictly depends on strategy"),
         "enabled": _YES_NO,
+        "bidMargin": _said(_SHARE, "by how much a bid for an interruptible machine is above the lowest that would win"),
+        "spotDiscountMin": _said(_SHARE, "by how much interruptible machines must be cheaper than firm ones; before the class's"),
         "credentialsRef": _SECRET_REF,
         "settings": {"type": "object", "description": "the cloud's own options"},
         "machines": _list(_MACHINE, description="own machines (webhook)"),
@@ -184,6 +187,14 @@ NODE_CLASS = _document(
                     "minDisk": _AMOUNT,
                     "regions": _list(_TEXT),
                     "spotAllowed": _YES_NO,
+                    "spotDiscountMin": _said(_SHARE, "by how much interruptible machines must be cheaper than firm ones"),
+                    "minReliability": _said(_SHARE, 'share of time a host is there, for example "95%"'),
+                    "verified": _said(_YES_NO, "hosts that their marketplace has verified"),
+                    "minCuda": {"type": "string", "pattern": r"^\d+(\.\d+)?$", "description": 'a CUDA version in quotes, for example "12.8"'},
+                    "minBandwidth": _said(_POSITIVE, "Mbit/s towards the machine"),
+                    "staticIp": _said(_YES_NO, "hosts whose address stays"),
+                    "minPorts": _said(_POSITIVE, "ports of the host that can be reached from outside"),
+                    "minDuration": _said(_DURATION, "for so long the host must still be on offer"),
                 }
             ),
             "limits": _object({"maxNodes": _COUNT, "maxHourlyCost": _MONEY, "resources": _GPU_COUNTS}),

@@ -15,11 +15,12 @@ from decimal import Decimal, InvalidOperation
 
 from ..errors import InvalidInput
 from .durations import parse_time, print_time
-from .model import Claim, Offer
+from .model import Attempt, Claim, Offer
 
 VERSION = 1
 _NOT_STORED = frozenset({"version"})  # the store's own resourceVersion
 _ADDED: dict[type, frozenset[str]] = {
+    Attempt: frozenset({"instance_id"}),
     Claim: frozenset({"running_since", "interrupted_at"}),
     Offer: frozenset({"min_bid", "price_estimated", "traits"}),
 }

@@ -17,7 +17,7 @@ from .draft import Draft
 from .facts import Settled
 from .model import Action, Attempt, Claim, NodeClass, Offer, Phase, Pool, Shortfall
 from .names import draw, free_index
-from .offers import Selection, lane_of, offer_key, select
+from .offers import Selection, lane_of, lanes_refused, no_lane, offer_key, select
 from .orphans import Orphan
 from .phases import LIVE
 from .registration import overdue
@@ -111,7 +111,12 @@ class Market:
 
     def _why_none(self, pool: Pool, node_class: NodeClass) -> str:
         unread = [self.unread[choice.cloud] for choice in node_class.clouds if choice.enabled and choice.cloud in self.unread]
-        return self.selection(pool, node_class).nearest() or (unread[0] if unread else "no offers")
+        selection = self.selection(pool, node_class)
+        nearest = selection.nearest()
+        if nearest == "no accepted lane":
+            clouds = sorted({key.partition("/")[0] for key, reason in selection.rejected.items() if reason == nearest})
+            return "; ".join(no_lane(cloud, pool, self.situation.capabilities.get(cloud)) for cloud in clouds)
+        return nearest or (unread[0] if unread else "no offers")
 
     def counts(self, pool: Pool, node_class: NodeClass) -> dict[str, int]:
         """How many offers each reason excluded; a cloud that could not be read counts once."""
@@ -249,6 +254,9 @@ def _launch_pool(draft: Draft, market: Market, pool: Pool, count: int, later: in
 def _refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
     """What forbids any launch in the pool, whatever is on offer."""
     situation = draft.situation
+    refused = lanes_refused(pool, node_class, situation.capabilities)
+    if refused:
+        return refused
     if situation.nodes is None:
         return "nodes unknown"
     if node_class.mesh.backend not in ("", "none") and situation.devices is None:

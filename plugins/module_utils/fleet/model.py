@@ -357,13 +357,15 @@ class Deletion:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attempt:
-    """One create call of a claim: what was tried and how it ended (result: ok, refused, unknown)."""
+    """One create call of a claim: what was tried and how it ended (result: ok, refused, unknown). ``instance_id``: a machine that a
+    refusal left behind; it is billed, is never the claim's own, and has to be destroyed."""
 
     time: datetime
     offer: str
     result: str
     error_class: str = ""
     message: str = ""
+    instance_id: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -420,17 +422,24 @@ class Claim:
         """Dollars per hour that count against limits."""
         return self.reserved_price if self.price_paid is None else self.price_paid
 
+    @property
+    def rejects(self) -> frozenset[str]:
+        """Ids of machines that refused create calls left behind."""
+        return frozenset(one.instance_id for one in self.attempts if one.result == "refused" and one.instance_id)
+
 
 # ---- one look at the world -----------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CloudView:
-    """What one cloud answered in this run. ``instances`` or ``offers`` None = that read failed, ``problem`` says how."""
+    """What one cloud answered in this run. ``instances``, ``offers`` or ``extras`` None = that read failed or was not made, ``problem``
+    says how."""
 
     instances: tuple[Instance, ...] | None = None
     offers: tuple[Offer, ...] | None = None
     problem: str = ""
+    extras: tuple[Extra, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -499,9 +508,26 @@ class Machine:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Quality:
+    """What is asked of the host of a machine, beside its size. None = not asked; what is not known of an offer meets no wish.
+
+    ``min_reliability``: a share of time, 0 to 1. ``min_cuda``: the newest CUDA its driver must support, like "12.8". ``min_bandwidth``:
+    Mbit/s towards the machine. ``min_ports``: ports reachable from outside. ``min_duration``: seconds that its host still offers it."""
+
+    min_reliability: Decimal | None = None
+    verified: bool = False
+    min_cuda: str = ""
+    min_bandwidth: int | None = None
+    static_ip: bool = False
+    min_ports: int | None = None
+    min_duration: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class CloudChoice:
     """One entry of a class's ``providers``. ``settings`` are the cloud's own options (image, ssh key ...). ``implicit``: nobody named the
-    cloud, so that it is passed over in silence when there is no credential for it."""
+    cloud, so that it is passed over in silence when there is no credential for it. ``bid_margin``: by which share a bid is above the
+    lowest that would win. ``spot_discount_min``: see :class:`NodeClass`; None = as there."""
 
     cloud: str
     priority: int = 0
@@ -510,6 +536,8 @@ class CloudChoice:
     machines: tuple[Machine, ...] = ()
     settings: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     implicit: bool = False
+    bid_margin: Decimal = Decimal("0.1")
+    spot_discount_min: Decimal | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -525,7 +553,8 @@ class MeshChoice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeClass:
-    """GPUNodeClass: infrastructure, credentials, limits."""
+    """GPUNodeClass: infrastructure, credentials, limits. ``spot_discount_min``: the share by which spot has to be cheaper than the best
+    firm offer; None = the run's setting."""
 
     name: str
     clouds: tuple[CloudChoice, ...]
@@ -541,6 +570,8 @@ class NodeClass:
     min_disk_gib: int | None = None
     regions: tuple[str, ...] = ()
     spot_allowed: bool = False
+    quality: Quality = Quality()
+    spot_discount_min: Decimal | None = None
     max_nodes: int | None = None
     max_hourly_cost: Decimal | None = None
     resources: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -628,7 +659,8 @@ class Action:
 
     ``kind``: launch (new claim to be written and launched), resume (a claim of an earlier run goes on), update (claim facts to be
     written), annotate (node annotation idle-since set or removed), destroy (claim gets its deletion; drain, then teardown),
-    delete_node, delete_device, delete_key (leftovers without a claim), delete_instance (a second machine under the name of a claim
+    delete_node, delete_device, delete_key, delete_extra (leftovers without a claim; of an extra ``target`` is its id, ``uid`` its kind,
+    ``value`` its cloud), delete_instance (a second machine under the name of a claim
     that goes on: ``target`` its id, ``value`` its cloud), report (nothing is done). ``claim`` is the claim as it shall be written, in at
     most one action per claim (a delete_instance comes after an update or resume of its claim); ``target`` the node name, device id or
     key id for leftovers; ``price_hour`` what it adds (+) or saves (-).

@@ -11,9 +11,10 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from . import bids, requirements
 from . import blocks as blocklist
-from . import requirements
 from .model import Capability, CloudChoice, Lane, NodeClass, Offer, Pool, Requirement
+from .quality import good_enough
 from .regions import region_matches
 from .settings import Settings
 
@@ -84,6 +85,25 @@ def lane_of(offer: Offer, pool: Pool, capability: Capability) -> Lane | None:
     return next((lane for lane in accepted_lanes(pool) if lane in possible and lane in capability.lanes), None)
 
 
+def no_lane(cloud: str, pool: Pool, capability: Capability | None) -> str:
+    """Why a cloud's machines serve no lane that the pool accepts, and the way out, as one sentence for people."""
+    asked = ", ".join(lane.value for lane in accepted_lanes(pool))
+    if capability is None:
+        return f"{cloud}: there is no such cloud"
+    why = capability.lane_reason or f"its machines cannot serve lane {asked}"
+    others = [lane.value for lane in capability.lanes if lane not in accepted_lanes(pool)]
+    instead = f"accept lane {' or '.join(others)}, or leave the cloud out" if others else "leave the cloud out"
+    return f"{cloud}: {why}; {instead}"
+
+
+def lanes_refused(pool: Pool, node_class: NodeClass, capabilities: t.Mapping[str, Capability]) -> str:
+    """Why no cloud of the class can ever serve the pool, whatever it has on offer; empty when one may."""
+    clouds = [one.cloud for one in node_class.clouds if one.enabled and pool.cloud in ("", one.cloud)]
+    if not clouds or any(set(accepted_lanes(pool)) & set(capabilities[one].lanes) for one in clouds if one in capabilities):
+        return ""
+    return "; ".join(no_lane(cloud, pool, capabilities.get(cloud)) for cloud in clouds)
+
+
 def select(
     offers: t.Iterable[Offer],
     pool: Pool,
@@ -93,17 +113,19 @@ def select(
     now: datetime,
     blocks: t.Mapping[str, datetime] | None = None,
 ) -> Selection:
-    """Filter and sort. Limits (L-16) are not asked here: they depend on what else is launched. ``blocks``: key → until."""
+    """Filter and sort. Limits (L-16) are not asked here: they depend on what else is launched. ``blocks``: key → until.
+
+    An auction's offer is judged, sorted and returned at the price of our bid (fleet/bids.py)."""
     filters = _Filters(pool, node_class, capabilities, settings, now, {} if settings.ignore_blocklist else blocks or {})
     rejected: dict[str, str] = {}
     passed: list[Offer] = []
-    for offer in offers:
+    for offer in map(filters.priced, offers):
         reason = filters.first_reason(offer)
         if reason:
             rejected[offer_key(offer)] = reason
         else:
             passed.append(offer)
-    passed = _drop_dear_spot(passed, settings.spot_discount_min, rejected)
+    passed = _drop_dear_spot(passed, filters.discount, rejected)
     priorities = {choice.cloud: choice.priority for choice in node_class.clouds}
     strategy = settings.strategy or node_class.strategy
     passed.sort(key=lambda offer: _sort_key(offer, strategy, priorities.get(offer.cloud, 0), capabilities[offer.cloud].rented))
@@ -126,15 +148,16 @@ def _sort_key(offer: Offer, strategy: str, priority: int, rented: bool) -> tuple
     return (*score(total, priority, strategy), size, -reliability, offer.cloud, offer.region, offer.id)
 
 
-def _drop_dear_spot(offers: list[Offer], discount: Decimal, rejected: dict[str, str]) -> list[Offer]:
+def _drop_dear_spot(offers: list[Offer], discount: t.Callable[[Offer], Decimal], rejected: dict[str, str]) -> list[Offer]:
     """Spot is taken only when it is cheaper than the best on-demand offer by the share ``discount`` (0 = always)."""
     firm = [offer.price_hour for offer in offers if not offer.spot and offer.price_hour is not None]
-    if discount <= 0 or not firm:
+    if not firm:
         return offers
-    bound = min(firm) * (1 - discount)
+    best = min(firm)
     kept = []
     for offer in offers:
-        if offer.spot and offer.price_hour is not None and offer.price_hour > bound:
+        share = discount(offer) if offer.spot else Decimal(0)
+        if share > 0 and offer.price_hour is not None and offer.price_hour > best * (1 - share):
             rejected[offer_key(offer)] = "spot discount"
         else:
             kept.append(offer)
@@ -158,12 +181,24 @@ class _Filters:
         self.capabilities = capabilities
         self.blocks = blocks
         self.now = now
+        self.settings = settings
         self.oldest = now - timedelta(seconds=settings.price_ttl)
         self.choices: dict[str, CloudChoice] = {choice.cloud: choice for choice in node_class.clouds if choice.enabled}
         self.by_stage: dict[str, list[Requirement]] = collections.defaultdict(list)
         for requirement in pool.requirements:
             self.by_stage[_STAGE_OF_KEY.get(requirement.key, "requirements")].append(requirement)
         self.checks = tuple(zip(REASONS, self._checks(), strict=False))
+
+    def priced(self, offer: Offer) -> Offer:
+        """At our bid, where it is an auction's."""
+        choice = self.choices.get(offer.cloud)
+        return offer if choice is None else bids.priced(offer, choice.bid_margin, self.pool.max_hourly_price)
+
+    def discount(self, offer: Offer) -> Decimal:
+        """What the cloud's entry says, else the class, else the run."""
+        choice = self.choices.get(offer.cloud)
+        said = (choice.spot_discount_min if choice else None, self.node_class.spot_discount_min)
+        return next((share for share in said if share is not None), self.settings.spot_discount_min)
 
     def first_reason(self, offer: Offer) -> str:
         for reason, passes in self.checks:
@@ -190,7 +225,7 @@ class _Filters:
             ),
             lambda offer: wanted.spot_allowed or not offer.spot,
             lambda offer: True,
-            lambda offer: True,
+            lambda offer: good_enough(offer, wanted.quality),
             lambda offer: offer.available is None or offer.available > 0,
             lambda offer: blocklist.blocked(offer, self.blocks, self.now) is None,
             lambda offer: offer.price_hour is not None,

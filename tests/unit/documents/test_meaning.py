@@ -27,7 +27,7 @@ MACHINE = {
 REF = {"name": "keys", "key": "lambda"}
 BASE: dict[str, Json] = {
     "GPUNodeClass": {
-        "providers": [{"name": "lambda", "credentialsRef": REF}, {"name": "webhook", "machines": [MACHINE]}],
+        "providers": [{"name": "lambda", "credentialsRef": REF}, {"name": "webhook", "machines": [MACHINE]}, {"name": "vast"}],
         "tailscaleConfig": {"tags": ["tag:gpu"]},
         "limits": {"maxNodes": 3, "maxHourlyCost": "9"},
     },
@@ -88,13 +88,15 @@ OTHER: dict[str, Json] = {
     "GPUNodeClass": {
         **TALOS,
         **MESH,
-        "providers.0.name": "vast",
+        "providers.0.name": "paperspace",
         "providers.0.priority": 3,
         "providers.0.enabled": False,
         "providers.0.credentialsRef.name": "others",
         "providers.0.credentialsRef.key": "other",
         "providers.0.credentialsRef.namespace": "elsewhere",
         "providers.0.settings": {"sshKey": "mine"},
+        "providers.2.bidMargin": "20%",
+        "providers.2.spotDiscountMin": 30,
         "providers.1.nodeGroups": [{**MACHINE, "name": "rack-2"}],
         "providers.1.machines.0.name": "rack-9",
         "providers.1.machines.0.gpuCount": 2,
@@ -115,6 +117,14 @@ OTHER: dict[str, Json] = {
         "instanceRequirements.minDisk": 100,
         "instanceRequirements.regions": ["us-west"],
         "instanceRequirements.spotAllowed": True,
+        "instanceRequirements.spotDiscountMin": "12.5%",
+        "instanceRequirements.minReliability": "95%",
+        "instanceRequirements.verified": True,
+        "instanceRequirements.minCuda": "12.8",
+        "instanceRequirements.minBandwidth": 200,
+        "instanceRequirements.staticIp": True,
+        "instanceRequirements.minPorts": 4,
+        "instanceRequirements.minDuration": "24h",
         "limits.maxNodes": 4,
         "limits.maxHourlyCost": "10",
         "limits.resources": {"nvidia.com/gpu": 4},
@@ -360,3 +370,25 @@ def test_nodes_from_containers_only_are_refused_with_the_reason_and_the_way_out(
     assert "lanes [service]" in said
     with pytest.raises(InvalidInput, match="spec.provider: no cloud of class request-base serves lane talos, kubelet"):
         parse([document("GPURequest", {"gpuType": "A40", "provider": "runpod"})])
+
+
+def node_class_of(spec: Json) -> t.Any:
+    return parse([document("GPUNodeClass", changed(BASE["GPUNodeClass"], "strategy", "cheapest") | spec)])[0].classes["base"]
+
+
+def test_L13_shares_are_per_cent() -> None:
+    made = node_class_of({"instanceRequirements": {"minReliability": "99.5%", "spotDiscountMin": 30}})
+    assert (made.quality.min_reliability, made.spot_discount_min) == (Decimal("0.995"), Decimal("0.3"))
+    vast = next(one for one in made.clouds if one.cloud == "vast")
+    assert (vast.bid_margin, vast.spot_discount_min) == (Decimal("0.1"), None)
+
+
+@pytest.mark.parametrize("value", ["0.95", "101%", "much", "-5%"])
+def test_L13_a_share_that_could_be_misread_is_refused(value: str) -> None:
+    with pytest.raises(InvalidInput, match="minReliability.*per cent"):
+        node_class_of({"instanceRequirements": {"minReliability": value}})
+
+
+def test_L13_a_bid_is_refused_where_nothing_is_auctioned() -> None:
+    with pytest.raises(InvalidInput, match=r"providers\[0\].bidMargin: lambda rents no interruptible machines"):
+        node_class_of({"providers": [{"name": "lambda", "bidMargin": "5%"}]})

@@ -37,8 +37,13 @@ CLUSTER = "a1b2c3d4"
 DAY = datetime(2026, 8, 20, tzinfo=timezone.utc)
 CAPABILITIES = {
     "lambda": Capability("lambda", (Lane.KUBELET,), registration_timeout=1800, tags=True, created_time=True),
-    "vast": Capability("vast", (Lane.KUBELET, Lane.SERVICE), registration_timeout=1200, spot=True, created_time=True),
-    "runpod": Capability("runpod", (Lane.SERVICE,), registration_timeout=1200),
+    "vast": Capability("vast", (Lane.KUBELET, Lane.SERVICE), registration_timeout=1200, spot=True, created_time=True, bills_boot=False),
+    "runpod": Capability(
+        "runpod",
+        (Lane.SERVICE,),
+        registration_timeout=1200,
+        lane_reason="pods are unprivileged containers and cannot be Kubernetes nodes",
+    ),
     "webhook": Capability("webhook", (Lane.TALOS, Lane.KUBELET), registration_timeout=900, rented=False),
 }
 

@@ -12,8 +12,17 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import blocks
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudChoice, Lane, NodeClass, Offer, Pool, Requirement
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import blocks, quality
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.bids import bid, priced
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+    CloudChoice,
+    Lane,
+    NodeClass,
+    Offer,
+    Pool,
+    Quality,
+    Requirement,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.offers import REASONS, Selection, price_verdict, select
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.requirements import met
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
@@ -30,8 +39,10 @@ GOOD = offer(
     seen=NOON,
     reliability=Decimal("0.99"),
     available=1,
+    traits={"verified": "true"},
 )
 STRICT = node_class(
+    quality=Quality(min_reliability=Decimal("0.98"), verified=True),
     gpu_types=("A10",),
     gpu_count=1,
     gpu_memory_mib=24576,
@@ -190,7 +201,21 @@ def test_L13_a_cloud_without_the_lane_is_said_so_before_a_cent_is_spent() -> Non
     from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView
 
     found = decide(seen(clouds={"runpod": CloudView((), (offer(cloud="runpod"),))}), wishes(classes=(made,), p=1), "provision")
-    assert not of(found, "launch") and found.shortfall[0].reason == "no accepted lane"
+    sentence = (
+        "runpod: pods are unprivileged containers and cannot be Kubernetes nodes; accept lane service, or leave the cloud out"
+    )
+    assert not of(found, "launch") and found.shortfall[0].reason == sentence
+    assert found.shortfall[0].rejected == {"no accepted lane": 1}
+    nothing = decide(seen(clouds={"runpod": CloudView((), ())}), wishes(classes=(made,), p=1), "provision")
+    assert nothing.shortfall[0].reason == sentence  # whatever is on offer
+
+
+def test_L13_offers_without_the_lane_say_so_where_others_of_the_cloud_have_it() -> None:
+    from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView
+
+    container = offer(cloud="vast", lanes=(Lane.SERVICE,))
+    found = decide(seen(clouds={"vast": CloudView((), (container,))}), wishes(classes=(node_class(clouds=("vast",)),), p=1), "provision")
+    assert "accept lane service" in found.shortfall[0].reason and found.shortfall[0].reason.startswith("vast: ")
 
 
 def test_L13_counts_and_nearest_reason() -> None:
@@ -203,3 +228,106 @@ def test_L13_blocked_offers_come_back_for_manual_runs() -> None:
     key = {blocks.key_of(offer()): NOON + timedelta(minutes=5)}
     assert not of(decide(seen(offers=(offer(),), blocks=key), wishes(p=1), "provision"), "launch")
     assert of(decide(seen(offers=(offer(),), blocks=key), wishes(p=1), "provision", ignore_blocklist=True), "launch")
+
+
+HOST = {"verified": "true", "cuda": "12.8", "inet-down": "910.4", "static-ip": "true", "ports": "40", "duration": "2500000"}
+
+
+@pytest.mark.parametrize(
+    ("wish", "known", "enough", "too_little"),
+    [
+        ("minReliability", {"min_reliability": Decimal("0.95")}, {"reliability": Decimal("0.95")}, {"reliability": Decimal("0.949")}),
+        ("verified", {"verified": True}, {"verified": "true"}, {"verified": "false"}),
+        ("minCuda", {"min_cuda": "12.8"}, {"cuda": "12.10"}, {"cuda": "12.4"}),
+        ("minBandwidth", {"min_bandwidth": 200}, {"inet-down": "200"}, {"inet-down": "199.9"}),
+        ("staticIp", {"static_ip": True}, {"static-ip": "true"}, {"static-ip": "false"}),
+        ("minPorts", {"min_ports": 2}, {"ports": "2"}, {"ports": "1"}),
+        ("minDuration", {"min_duration": 3600}, {"duration": "3600"}, {"duration": "3599"}),
+    ],
+)
+def test_L13_quality_of_the_host(wish: str, known: t.Any, enough: t.Any, too_little: t.Any) -> None:
+    """Each wish alone: met, not met, and not said; what is not said meets no wish."""
+
+    def host(facts: dict[str, t.Any]) -> Offer:
+        rest = {key: value for key, value in facts.items() if key != "reliability"}
+        return offer(traits=rest, reliability=facts.get("reliability"))
+
+    wanted = Quality(**known)
+    assert quality.unmet(host(enough), wanted) == ""
+    assert quality.unmet(host(too_little), wanted) == wish
+    assert quality.unmet(host({}), wanted) == wish
+    assert quality.unmet(host({next(iter(enough)): "often"} if wish != "minReliability" else {}), wanted) == wish
+    assert choose(host({}), made=node_class(quality=wanted)).rejected == {"lambda/g-0.42": "quality"}
+
+
+def test_L13_without_wishes_nothing_is_asked_of_a_host() -> None:
+    assert choose(offer()).candidates and quality.unmet(offer(traits=HOST), Quality()) == ""
+
+
+@pytest.mark.parametrize(
+    ("lowest", "margin", "cap", "expected"),
+    [
+        ("0.20", "0.1", None, "0.220"),
+        ("0.20", "0.1", "0.21", "0.21"),
+        ("0.20", "0.1", "0.20", "0.20"),
+        ("0.20", "0", "1", "0.20"),
+        ("0.20", "0.1", "0.19", "0.20"),
+    ],
+)
+def test_L13_bid_is_capped(lowest: str, margin: str, cap: str | None, expected: str) -> None:
+    assert bid(Decimal(lowest), Decimal(margin), None if cap is None else Decimal(cap)) == Decimal(expected)
+
+
+def auction(lowest: str = "0.20", disk: str = "0", **facts: t.Any) -> Offer:
+    usual: dict[str, t.Any] = {"cloud": "vast", "id": f"bid-{lowest}", "spot": True, "min_bid": Decimal(lowest)}
+    return offer("9.99", storage_price_hour=Decimal(disk), **{**usual, **facts})
+
+
+AUCTIONS = node_class(clouds=("vast",), spot_allowed=True)
+
+
+def test_L13_the_bid_and_the_disk_are_the_price() -> None:
+    found = choose(auction(disk="0.01"), made=AUCTIONS)
+    assert [one.price_hour for one in found.candidates] == [Decimal("0.230")]
+    capped = choose(auction(disk="0.01"), made=AUCTIONS, wanted=pool(max_hourly_price=Decimal("0.225")))
+    (one,) = capped.candidates
+    assert one.price_hour == Decimal("0.225") and one.price_hour - one.storage_price_hour == Decimal("0.215")
+
+
+def test_L13_a_lowest_bid_above_the_limit_leaves_for_its_price() -> None:
+    wanted = pool(max_hourly_price=Decimal("0.21"))
+    found = choose(auction("0.20", "0.01"), auction("0.20", "0.0101", id="dear"), made=AUCTIONS, wanted=wanted)
+    assert [one.price_hour for one in found.candidates] == [Decimal("0.21")]
+    assert found.rejected == {"vast/dear": "maxHourlyPrice"}
+
+
+def test_L13_margin_and_discount_of_the_provider() -> None:
+    made = node_class(clouds=(CloudChoice("vast", bid_margin=Decimal("0.5")), CloudChoice("lambda")), spot_allowed=True)
+    assert choose(auction(), made=made).candidates[0].price_hour == Decimal("0.30")
+    firm = offer("0.40", id="firm")
+    picky = dataclasses.replace(made, spot_discount_min=Decimal("0.3"))
+    assert choose(firm, auction(), made=picky).rejected == {"vast/bid-0.20": "spot discount"}
+    own = dataclasses.replace(picky.clouds[0], spot_discount_min=Decimal("0.25"))
+    both = dataclasses.replace(picky, clouds=(own, picky.clouds[1]))
+    assert [one.id for one in choose(firm, auction(), made=both).candidates] == ["bid-0.20", "firm"]
+
+
+def test_L13_a_firm_offer_keeps_its_price() -> None:
+    firm = offer("0.40", min_bid=Decimal("0.10"))
+    assert priced(firm, Decimal("0.1"), None) is firm
+
+
+def test_L13_an_estimated_price_selects_and_the_paid_one_decides() -> None:
+    estimated = offer("0.45", price_estimated=True)
+    wanted = wishes(pool(max_hourly_price=Decimal("0.50")), p=1)
+    assert one(decide(seen(offers=(estimated,)), wanted, "provision"), "launch").price_hour == Decimal("0.45")
+    launched = a_claim(offer=estimated)
+    observed = seen(claims=(launched,), nodes=(node(),), instances=(instance(price_hour=Decimal("0.60")),))
+    assert one(decide(observed, wanted), "destroy").reason == "PriceJump"
+
+
+def test_L13_total_price_of_a_disk_by_the_month() -> None:
+    """0.30 + 80 GB at 0.15 $ per GB and month."""
+    disk = 80 * Decimal("0.15") / 720
+    assert (Decimal("0.30") + disk).quantize(Decimal("0.000001")) == Decimal("0.316667")
+    assert priced(auction("0.30", str(disk)), Decimal(0), None).price_hour == Decimal("0.30") + disk
