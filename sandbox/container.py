@@ -93,14 +93,13 @@ class Container(Life):
     def _loop(self) -> None:
         details, pause = self._machine.details, _AGAIN
         while (code := self._run()) is not None:
-            details.update(exit_code=code, started=None, serving_since=None)
+            self._phase("restarting", exit_code=code, started=None, serving_since=None)
             self._silent_client()
             self._say("system", f"container exited with code {code}")
             if not details.get("restart", self._machine.cloud != "vast"):
                 self._phase("exited")
                 self._note("exit", f"exit code {code}")
                 return
-            self._phase("restarting")
             self._tell("restart", f"exit code {code}")
             details["restarts"] += 1
             self._pause(max(pause, 0.1 * self._world.clock.speed), stretched=False)
@@ -114,8 +113,7 @@ class Container(Life):
         found = plan(
             str(details.get("image") or ""), str(details.get("command") or ""), environment, machine.hostname or machine.id
         )
-        self._phase("running")
-        details["started"] = self._world.clock.seconds()
+        self._phase("running", started=self._world.clock.seconds())
         self._say("system", "start container")
         if found.fault:
             self._say("container", found.fault)
@@ -187,11 +185,11 @@ class Container(Life):
 
     # ---- words
 
-    def _phase(self, phase: str) -> None:
+    def _phase(self, phase: str, **more: t.Any) -> None:
         with self._world.lock:
-            if self._machine.boots != self._boots:
+            if not self._lives():
                 raise Over
-            self._machine.details["phase"] = phase
+            self._machine.details.update(phase=phase, **more)
 
     def _silent_client(self) -> None:
         device = self._machine.details.get("device")

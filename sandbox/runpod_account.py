@@ -102,6 +102,7 @@ class Account:
     volumes: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     templates: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     ports: int = 10340
+    addresses: int = 0
     windows: Windows = dataclasses.field(default_factory=Windows)
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
@@ -114,24 +115,6 @@ class Account:
                 account = world.__dict__["runpod_account"] = cls()
             return t.cast(Account, account)
 
-    def configure(self, settings: t.Mapping[str, t.Any]) -> None:
-        """Settings from a scenario: page_size, shy_seconds, balance, spend_limit, forbidden, ports_after. ValueError for others."""
-        kinds: dict[str, t.Callable[[t.Any], t.Any]] = {
-            "page_size": int,
-            "shy_seconds": float,
-            "balance": lambda value: Decimal(str(value)),
-            "spend_limit": lambda value: Decimal(str(value)),
-            "forbidden": tuple,
-            "ports_after": float,
-        }
-        if unknown := sorted(str(key) for key in settings if key not in kinds):
-            raise ValueError(f"unknown key {', '.join(unknown)}; known are {', '.join(sorted(kinds))}")
-        for key, value in settings.items():
-            try:
-                setattr(self, key, kinds[key](value))
-            except (TypeError, ValueError, ArithmeticError):
-                raise ValueError(f"{key}: cannot be {value!r}") from None
-
     def admit(self, world: World) -> None:
         """Count a call; 429 when a window is full."""
         if not world.rate_limits:
@@ -143,9 +126,24 @@ class Account:
                 _left, seconds = self.windows.left(now, full)
                 raise Problem(429, f"rate limit exceeded for the {full} window", headers={"Retry-After": str(seconds)})
 
+    def left(self, world: World) -> Decimal | None:
+        """What is left of the balance, never below 0; None = no end."""
+        if self.balance is None:
+            return None
+        now = world.clock.now()
+        spent = sum((one.cost(now) for one in world.machines.values() if one.cloud == "runpod"), Decimal(0))
+        return max(Decimal(0), self.balance - spent)
+
     def next_port(self) -> int:
+        """A public port nobody had before."""
         self.ports += 1
         return self.ports
+
+    def next_addresses(self) -> tuple[str, str]:
+        """A public address, shared by several pods, and a private one."""
+        self.addresses += 1
+        high, low = divmod(self.addresses, 250)
+        return f"203.0.113.{self.addresses // 4 % 250 + 1}", f"10.65.{high}.{low + 1}"
 
 
 def new_id(world: World) -> str:

@@ -15,7 +15,7 @@ import typing as t
 import flask
 from werkzeug.exceptions import HTTPException
 
-from . import runpod_catalog
+from . import runpod_catalog, runpod_more, runpod_pods
 from .runpod_account import Account, Problem, check_key
 from .runpod_stock import SCENARIO_KEYS, runpod_offer
 from .world import World
@@ -54,6 +54,7 @@ def app(world: World) -> flask.Flask:
         if path.startswith("/v2/") and path not in _PUBLIC:
             check_key(world, flask.request.headers.get("Authorization", ""), flask.request.method)
             account.admit(world)
+            runpod_pods.settle(world, account)
 
     @service.after_request
     def limits(answer: flask.Response) -> flask.Response:
@@ -62,4 +63,6 @@ def app(world: World) -> flask.Flask:
         return answer
 
     runpod_catalog.routes(service, world)
+    runpod_pods.routes(service, world, account)
+    runpod_more.routes(service, world, account)
     return service

@@ -100,7 +100,7 @@ def shelves(world: World, kind: str = "", tier: str = "") -> list[Offer]:
 def pods(world: World) -> list[Machine]:
     """The pods that the account's list shows."""
     found = [one for one in world.machines.values() if one.cloud == CLOUD and one.destroyed is None and one.state not in GONE]
-    return sorted(found, key=lambda one: t.cast(t.Any, one.details["created_at"]))
+    return sorted(found, key=lambda one: (one.created, one.id))
 
 
 def free(world: World, shelf: Offer) -> int:

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bodies RunPod's API v2 takes, as JSON schemas; what does not fit is a 422 that names the place."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import flask
+import jsonschema
+
+from .runpod_account import Problem, invalid
+
+Schema = dict[str, t.Any]
+
+_TEXT: Schema = {"type": "string"}
+_NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 191}
+_CUDA: Schema = {"type": "string", "pattern": r"^\d+\.\d+$"}
+_PORTS: Schema = {"type": "array", "items": {"type": "string", "pattern": r"^[1-9]\d{0,4}/(tcp|http)$"}}
+_ENV: Schema = {"type": "object", "additionalProperties": _TEXT}
+_REGISTRY: Schema = {"type": ["string", "null"]}
+_PATH: Schema = {"type": "string", "pattern": "^/"}
+
+
+def _object(required: t.Sequence[str] = (), **properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+CREATE_POD = _object(
+    ("name",),
+    name=_NAME,
+    image={"type": "string", "minLength": 1},
+    args=_TEXT,
+    disk={"type": "integer", "minimum": 1},
+    env=_ENV,
+    ports=_PORTS,
+    registry=_REGISTRY,
+    gpu=_object(
+        ("id",),
+        id={"type": "string", "minLength": 1},
+        count={"type": "integer", "minimum": 1},
+        allowedCudaVersions={"type": "array", "items": _CUDA},
+        minCudaVersion=_CUDA,
+        minRamPerGpu={"type": "integer", "minimum": 1},
+        minVcpuCountPerGpu={"type": "integer", "minimum": 1},
+    ),
+    cpu=_object(("id", "vcpuCount"), id=_TEXT, vcpuCount={"type": "integer", "minimum": 1}),
+    cloud={"enum": ["SECURE", "COMMUNITY"]},
+    dataCenterIds={"type": "array", "items": _TEXT},
+    globalNetworking={"type": "boolean"},
+    mounts=_object(
+        persistent=_object(("size", "path"), size={"type": "integer", "minimum": 10}, path=_PATH),
+        network={
+            "type": "array",
+            "maxItems": 1,
+            "items": _object(("volumeId", "path"), volumeId=_TEXT, path=_PATH),
+        },
+    ),
+    startSsh={"type": "boolean"},
+    startJupyter={"type": "boolean"},
+    templateId={"type": "string", "minLength": 1},
+)
+CHANGE_POD = _object(
+    name=_NAME,
+    image={"type": "string", "minLength": 1},
+    args=_TEXT,
+    disk={"type": "integer", "minimum": 1},
+    ports=_PORTS,
+    env=_ENV,
+    registry=_REGISTRY,
+    mounts=_object(("path",), path=_PATH),
+    locked={"type": "boolean"},
+    globalNetworking={"type": "boolean"},
+)
+ACT = _object(("action",), action={"enum": ["start", "stop", "restart", "terminate"]})
+SSH_KEYS = _object(("keys",), keys={"type": "array", "items": {"type": "string", "minLength": 1}})
+CREATE_REGISTRY = _object(("name", "username", "password"), name=_NAME, username=_TEXT, password=_TEXT)
+CREATE_VOLUME = _object(
+    ("name", "size", "dataCenter"),
+    name=_NAME,
+    size={"type": "integer", "minimum": 10, "maximum": 4096},
+    dataCenter=_TEXT,
+    type={"enum": ["STANDARD", "HIGH_PERFORMANCE"]},
+)
+CHANGE_VOLUME = _object(name=_NAME, size={"type": "integer", "minimum": 10, "maximum": 4096})
+
+
+def body(schema: Schema) -> dict[str, t.Any]:
+    """The request's JSON, checked."""
+    if flask.request.mimetype != "application/json":
+        raise Problem(422, "validation failed", ["content type should be application/json"])
+    try:
+        content = json.loads(flask.request.get_data() or b"")
+    except ValueError:
+        raise invalid("$: the body is not valid JSON") from None
+    faults = sorted(
+        jsonschema.Draft202012Validator(schema).iter_errors(content), key=lambda fault: list(map(str, fault.absolute_path))
+    )
+    if faults:
+        raise invalid(*(text for fault in faults for text in _words(fault)))
+    return t.cast("dict[str, t.Any]", content)
+
+
+def _words(fault: jsonschema.ValidationError) -> list[str]:
+    place = "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault.absolute_path)
+    if fault.validator == "additionalProperties" and isinstance(fault.instance, dict) and isinstance(fault.schema, dict):
+        known = fault.schema.get("properties") or {}
+        return [f"{place}: additional properties '{name}' not allowed" for name in fault.instance if name not in known]
+    if fault.validator == "required" and isinstance(fault.instance, dict):
+        return [f"{place}: missing property '{fault.message.split(chr(39))[1]}'"]
+    return [f"{place}: does not meet {fault.validator} {json.dumps(fault.validator_value)}"]  # never the value: it may be a secret

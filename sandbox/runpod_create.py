@@ -1,0 +1,200 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What RunPod checks before it makes a pod, where it puts it, and the making."""
+
+from __future__ import annotations
+
+import typing as t
+from decimal import Decimal
+
+from .container import CONTAINER
+from .runpod_account import NO_CAPACITY, NONE_AVAILABLE, Account, Problem, new_id
+from .runpod_stock import CLOUD, fitting, pod_offer, pods, version
+from .runpod_types import COMMUNITY, CPUS, DATA_CENTERS, GPUS, SECURE
+from .world import Machine, Offer, World
+
+_RAM_PER_GPU, _VCPUS_PER_GPU = 48, 8  # what a host has, unless its shelf says otherwise
+_VOLUME_STOPPED = Decimal("0.20") / 730  # dollars per hour of one GB of a stopped pod's persistent volume
+
+
+def create(world: World, account: Account, request: dict[str, t.Any]) -> Machine:
+    """Make a pod of a body that fits the schema; nothing is made when anything is wrong."""
+    with world.lock:
+        request = _with_template(account, request)
+        _check(account, request)
+        if "gpu" in request:
+            shelf, offer = _place(world, account, request)
+        else:
+            shelf, offer = None, _processor(request["cpu"])
+        _check_money(world, account, offer)
+        machine = _machine(world, account, request, shelf, offer)
+        return world.rent(machine)
+
+
+def stopped_rate(machine: Machine) -> Decimal:
+    """Dollars per hour of a stopped pod: its persistent volume."""
+    size = (machine.details["mount_form"].get("persistent") or {}).get("size", 0)
+    return _VOLUME_STOPPED * size
+
+
+def set_environment(account: Account, machine: Machine) -> None:
+    """The variables inside a pod: what was ordered, and what RunPod adds."""
+    facts = machine.details
+    added = {
+        "RUNPOD_POD_ID": machine.id,
+        "RUNPOD_POD_HOSTNAME": f"{machine.id}-{facts['host']}",
+        "RUNPOD_PUBLIC_IP": facts["addresses"][0],
+        "RUNPOD_DC_ID": facts["data_center"] or "",
+        "RUNPOD_GPU_COUNT": str(machine.offer.gpu_count),
+    }
+    for text in facts["port_form"]:
+        port, _slash, kind = text.partition("/")
+        if kind == "tcp":
+            added[f"RUNPOD_TCP_PORT_{port}"] = str(facts["public_ports"][text])
+    if facts["start_ssh"] and account.ssh_keys:
+        added["PUBLIC_KEY"] = "\n".join(account.ssh_keys)
+    if facts["start_jupyter"]:
+        added["JUPYTER_PASSWORD"] = facts["jupyter_password"]
+    facts["environment"] = {**added, **facts["env_form"]}
+
+
+def set_addresses(account: Account, machine: Machine) -> None:
+    """A public address and ports, new ones with each start."""
+    facts = machine.details
+    facts["addresses"] = account.next_addresses()
+    facts["ports"] = [int(text.partition("/")[0]) for text in facts["port_form"]]
+    facts["public_ports"] = {text: account.next_port() for text in facts["port_form"]}
+    machine.ip, machine.private_ip = None, None
+
+
+def _with_template(account: Account, request: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The template's settings, copied once; the body wins, variables are merged."""
+    if "templateId" not in request:
+        return request
+    template = account.templates.get(request["templateId"])
+    if template is None:
+        raise Problem(404, "template not found")
+    settings: dict[str, t.Any] = {key: template[key] for key in ("image", "args", "disk", "ports", "registry") if key in template}
+    return {**settings, **request, "env": {**template.get("env", {}), **request.get("env", {})}}
+
+
+def _check(account: Account, request: dict[str, t.Any]) -> None:
+    """The rules that concern several fields, and names of what must exist."""
+    gpu, mounts = request.get("gpu"), request.get("mounts") or {}
+    if ("gpu" in request) == ("cpu" in request):
+        raise Problem(400, "exactly one of gpu and cpu is required")
+    if "image" not in request:
+        raise Problem(400, "image is required without templateId")
+    if "persistent" in mounts and mounts.get("network"):
+        raise Problem(400, "mounts.persistent and mounts.network are mutually exclusive")
+    if gpu is None and "persistent" in mounts:
+        raise Problem(400, "mounts.persistent is not available for CPU pods")
+    if gpu is not None and "allowedCudaVersions" in gpu and "minCudaVersion" in gpu:
+        raise Problem(400, "gpu.allowedCudaVersions and gpu.minCudaVersion are mutually exclusive")
+    if request.get("registry") is not None and request["registry"] not in account.registries:
+        raise Problem(404, "registry not found")
+    for place in request.get("dataCenterIds", []):
+        if place not in DATA_CENTERS:
+            raise Problem(400, f"data center {place} does not exist")
+        if place in account.forbidden:
+            raise Problem(403, f"your account is not allowed to use data center {place}")
+    for mount in mounts.get("network", []):
+        if mount["volumeId"] not in account.volumes:
+            raise Problem(404, "network volume not found")
+    if gpu is not None:
+        if gpu["id"] not in GPUS:
+            raise Problem(400, f"gpu type {gpu['id']} does not exist")
+        if gpu["id"] in account.forbidden:
+            raise Problem(403, f"your account is not allowed to use {gpu['id']}")
+        if request.get("globalNetworking") and GPUS[gpu["id"]].manufacturer != "NVIDIA":
+            raise Problem(400, "global networking requires an NVIDIA GPU")
+        if "count" not in gpu:  # the real answer says nothing of the missing field either
+            raise Problem(400, NONE_AVAILABLE)
+    elif request["cpu"]["id"] not in CPUS:
+        raise Problem(400, f"cpu flavor {request['cpu']['id']} does not exist")
+
+
+def _place(world: World, account: Account, request: dict[str, t.Any]) -> tuple[Offer, Offer]:
+    """The shelf the pod's GPUs come from, and what the pod costs."""
+    gpu, tier = request["gpu"], request.get("cloud", SECURE)
+    wanted = list(request.get("dataCenterIds", []))
+    for mount in (request.get("mounts") or {}).get("network", []):
+        place = account.volumes[mount["volumeId"]]["dataCenter"]
+        if wanted and place not in wanted:
+            raise Problem(400, f"network volume is in data center {place}")
+        wanted = [place]
+    if tier == COMMUNITY and wanted:  # the stock of the catalogue does not help here
+        raise Problem(400, NO_CAPACITY)
+    allowed, least = gpu.get("allowedCudaVersions"), gpu.get("minCudaVersion")
+
+    def cuda(host: str) -> bool:
+        return host in allowed if allowed else not least or version(host) >= version(least)
+
+    found = [
+        shelf
+        for shelf in fitting(world, gpu["id"], tier, gpu["count"], cuda)
+        if (not wanted or shelf.region in wanted)
+        and (not request.get("globalNetworking") or DATA_CENTERS[shelf.region].global_network)
+        and shelf.region not in account.forbidden
+        and gpu.get("minRamPerGpu", 0) <= shelf.details.get("ram_per_gpu", _RAM_PER_GPU)
+        and gpu.get("minVcpuCountPerGpu", 0) <= shelf.details.get("vcpus_per_gpu", _VCPUS_PER_GPU)
+    ]
+    if not found:
+        raise Problem(400, NO_CAPACITY if wanted or gpu["count"] > 1 else f"{NONE_AVAILABLE} for {gpu['id']}")
+    shelf = min(found, key=lambda one: wanted.index(one.region)) if wanted else found[0]
+    return shelf, pod_offer(shelf, gpu["count"])
+
+
+def _processor(cpu: dict[str, t.Any]) -> Offer:
+    price = CPUS[cpu["id"]][1] * cpu["vcpuCount"]
+    return Offer(CLOUD, cpu["id"], "US-KS-2", price, 0, "", 0, 1, 60.0, {"tier": SECURE})
+
+
+def _check_money(world: World, account: Account, offer: Offer) -> None:
+    """Credit for an hour, and the limit of what all pods cost per hour."""
+    left = account.left(world)
+    if left is not None and left < offer.price_hour:
+        raise Problem(402, "your balance is too low to start this pod: credit for at least one hour is required")
+    spending = sum((one.rate() for one in pods(world)), Decimal(0))
+    if spending + offer.price_hour > account.spend_limit:
+        raise Problem(402, f"this pod would exceed your spend limit of ${account.spend_limit} per hour")
+
+
+def _machine(world: World, account: Account, request: dict[str, t.Any], shelf: Offer | None, offer: Offer) -> Machine:
+    identity, count = new_id(world), offer.gpu_count
+    mounts = request.get("mounts") or {}
+    gpu = None
+    if shelf is not None:
+        ram, vcpus = shelf.details.get("ram_per_gpu", _RAM_PER_GPU), shelf.details.get("vcpus_per_gpu", _VCPUS_PER_GPU)
+        gpu = {"id": offer.type, "count": count, "memory": ram * count, "vcpuCount": vcpus * count}
+    tier = request.get("cloud", SECURE)
+    paths = [mount["path"] for mount in [mounts.get("persistent"), *mounts.get("network", [])] if mount]
+    facts: dict[str, t.Any] = {
+        "system": CONTAINER,
+        "image": request["image"],
+        "command": request.get("args", ""),
+        "mounts": paths,
+        "shelf": shelf,
+        "gpu": gpu,
+        "cpu": None if shelf is not None else {**request["cpu"], "memory": request["cpu"]["vcpuCount"] * 2},
+        "tier": tier,
+        "data_center": offer.region if tier == SECURE else None,
+        "cuda": shelf.details.get("cuda", "12.8") if shelf is not None else None,
+        "disk": request.get("disk", 20),
+        "mount_form": mounts,
+        "port_form": request.get("ports", []),
+        "env_form": request.get("env", {}),
+        "registry": request.get("registry"),
+        "template": request.get("templateId"),
+        "global_network": request.get("globalNetworking", False),
+        "start_ssh": request.get("startSsh", False),
+        "start_jupyter": request.get("startJupyter", False),
+        "jupyter_password": f"{world.random.getrandbits(96):024x}",
+        "host": f"{world.random.getrandbits(32):08x}",
+        "locked": False,
+    }
+    machine = Machine(identity, CLOUD, request["name"], identity, offer, world.clock.now(), details=facts)
+    set_addresses(account, machine)
+    set_environment(account, machine)
+    return machine

@@ -1,0 +1,231 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rest of RunPod's API v2: keys, registries, volumes, templates, clusters, bills, and its own description."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+
+import flask
+
+from . import runpod_bodies as bodies
+from .runpod_account import Account, Problem, invalid, new_id
+from .runpod_forms import moment
+from .runpod_stock import CLOUD, pods
+from .runpod_types import DATA_CENTERS
+from .world import Machine, World
+
+_BUCKETS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1), "month": timedelta(days=30)}
+_MOST_BUCKETS = 1000
+_BODIES = {
+    ("post", "/v2/pods"): bodies.CREATE_POD,
+    ("patch", "/v2/pods/{podId}"): bodies.CHANGE_POD,
+    ("post", "/v2/pods/{podId}/action"): bodies.ACT,
+    ("put", "/v2/account/ssh-keys"): bodies.SSH_KEYS,
+    ("post", "/v2/registries"): bodies.CREATE_REGISTRY,
+    ("post", "/v2/network-volumes"): bodies.CREATE_VOLUME,
+    ("patch", "/v2/network-volumes/{volumeId}"): bodies.CHANGE_VOLUME,
+}
+
+
+def routes(service: flask.Flask, world: World, account: Account) -> None:
+    _account_routes(service, world, account)
+    _volume_routes(service, world, account)
+
+    @service.get("/v2/templates")
+    def templates() -> t.Any:
+        return flask.jsonify({"templates": [{"id": key, **value} for key, value in account.templates.items()]})
+
+    @service.get("/v2/clusters")
+    def clusters() -> t.Any:
+        return flask.jsonify({"clusters": []})
+
+    @service.get("/v2/billing/pods")
+    def billing() -> t.Any:
+        with world.lock:
+            return flask.jsonify(_billing(world))
+
+    @service.get("/v2/openapi.json")
+    def openapi() -> t.Any:
+        return flask.jsonify(_description(service))
+
+
+def _account_routes(service: flask.Flask, world: World, account: Account) -> None:
+    @service.get("/v2/account/ssh-keys")
+    def keys() -> t.Any:
+        return flask.jsonify({"keys": account.ssh_keys})
+
+    @service.put("/v2/account/ssh-keys")
+    def replace_keys() -> t.Any:
+        account.ssh_keys = bodies.body(bodies.SSH_KEYS)["keys"]
+        return keys()
+
+    def registry(identity: str) -> dict[str, t.Any]:
+        if identity not in account.registries:
+            raise Problem(404, "registry not found")
+        return {key: value for key, value in account.registries[identity].items() if key in ("id", "name")}
+
+    @service.get("/v2/registries")
+    def registries() -> t.Any:
+        return flask.jsonify({"registries": [registry(identity) for identity in account.registries]})
+
+    @service.post("/v2/registries")
+    def new_registry() -> t.Any:
+        request = bodies.body(bodies.CREATE_REGISTRY)
+        if any(one["name"] == request["name"] for one in account.registries.values()):
+            raise Problem(409, "a registry of this name exists")
+        identity = new_id(world)
+        account.registries[identity] = {"id": identity, **request}
+        return flask.jsonify(registry(identity)), 201
+
+    @service.get("/v2/registries/<identity>")
+    def one_registry(identity: str) -> t.Any:
+        return flask.jsonify(registry(identity))
+
+    @service.delete("/v2/registries/<identity>")
+    def drop_registry(identity: str) -> t.Any:
+        registry(identity)
+        del account.registries[identity]
+        return "", 204
+
+
+def _volume_routes(service: flask.Flask, world: World, account: Account) -> None:
+    def volume(identity: str) -> dict[str, t.Any]:
+        if identity not in account.volumes:
+            raise Problem(404, "network volume not found")
+        return account.volumes[identity]
+
+    @service.get("/v2/network-volumes")
+    def volumes() -> t.Any:
+        return flask.jsonify({"networkVolumes": list(account.volumes.values())})
+
+    @service.post("/v2/network-volumes")
+    def new_volume() -> t.Any:
+        request = bodies.body(bodies.CREATE_VOLUME)
+        kind, place = request.get("type", "STANDARD"), request["dataCenter"]
+        if place not in DATA_CENTERS or kind not in DATA_CENTERS[place].volumes:
+            raise Problem(400, f"data center {place} has no {kind} network volumes")
+        identity = new_id(world)[:10]
+        account.volumes[identity] = {"id": identity, **request, "type": kind}
+        return flask.jsonify(account.volumes[identity]), 201
+
+    @service.get("/v2/network-volumes/<identity>")
+    def one_volume(identity: str) -> t.Any:
+        return flask.jsonify(volume(identity))
+
+    @service.patch("/v2/network-volumes/<identity>")
+    def change_volume(identity: str) -> t.Any:
+        request, found = bodies.body(bodies.CHANGE_VOLUME), volume(identity)
+        if request.get("size", found["size"]) < found["size"]:
+            raise Problem(400, "a network volume cannot shrink")
+        found.update(request)
+        return flask.jsonify(found)
+
+    @service.delete("/v2/network-volumes/<identity>")
+    def drop_volume(identity: str) -> t.Any:
+        volume(identity)
+        with world.lock:
+            used = [mount for one in pods(world) for mount in one.details["mount_form"].get("network", [])]
+        if any(mount["volumeId"] == identity for mount in used):
+            raise Problem(409, "the network volume is mounted by a pod")
+        del account.volumes[identity]
+        return "", 204
+
+
+# ---- bills
+
+
+def cost_until(machine: Machine, when: datetime) -> Decimal:
+    """Dollars a machine had cost at a moment."""
+    if when <= machine.created:
+        return Decimal(0)
+    return dataclasses.replace(machine, ended=min(machine.ended or when, when)).cost(when)
+
+
+def _billing(world: World) -> dict[str, t.Any]:
+    """One record per pod and bucket in which it cost something."""
+    query, now = flask.request.args, world.clock.now()
+    size = query.get("bucketSize", "day")
+    last = query.get("lastN", "")
+    if size not in _BUCKETS:
+        raise invalid(f"query.bucketSize: should be one of {', '.join(_BUCKETS)}")
+    if last and not last.isdecimal():
+        raise invalid("query.lastN: should be a number")
+    span = _BUCKETS[size]
+    machines = [one for one in world.machines.values() if one.cloud == CLOUD and query.get("podId") in (None, one.id)]
+    first = min([one.created for one in machines], default=now)
+    end = _moment("endTime", now)
+    start = end - span * int(last) if last else _moment("startTime", first)
+    begin = datetime.fromtimestamp(start.timestamp() // span.total_seconds() * span.total_seconds(), timezone.utc)
+    records: list[dict[str, t.Any]] = []
+    for number in range(_MOST_BUCKETS):
+        low, high = max(start, begin + span * number), min(end, begin + span * (number + 1))
+        if low >= end:
+            break
+        for machine in machines:
+            amount = cost_until(machine, high) - cost_until(machine, low)
+            if amount:
+                records.append(_record(machine, begin + span * number, amount))
+    total = sum(record["totalAmount"] for record in records)
+    return {
+        "records": records,
+        "metadata": {"bucketSize": size, "startTime": moment(start), "endTime": moment(end), "totalAmount": total},
+    }
+
+
+def _record(machine: Machine, begin: datetime, amount: Decimal) -> dict[str, t.Any]:
+    gpu = float(amount) if machine.offer.gpu_count else 0.0
+    return {
+        "podId": machine.id,
+        "time": moment(begin),
+        "totalAmount": float(amount),
+        "gpuAmount": gpu,
+        "cpuAmount": float(amount) - gpu,
+        "diskAmount": 0.0,
+    }
+
+
+def _moment(name: str, default: datetime) -> datetime:
+    text = flask.request.args.get(name)
+    if text is None:
+        return default
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise invalid(f"query.{name}: should be a moment such as 2026-11-21T10:00:00Z") from None
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+# ---- the description
+
+
+def _description(service: flask.Flask) -> dict[str, t.Any]:
+    """An OpenAPI document of what is served here."""
+    paths: dict[str, t.Any] = {}
+    for rule in service.url_map.iter_rules():
+        if not rule.rule.startswith("/v2/"):
+            continue
+        names = {"pods": "podId", "network-volumes": "volumeId", "registries": "registryId", "gpus": "id"}
+        resource = next((part for part in rule.rule.split("/")[2:] if part in names), "")
+        path = re.sub(r"<[^>]+>", f"{{{names.get(resource, 'id')}}}", rule.rule)
+        for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
+            operation: dict[str, t.Any] = {
+                "operationId": rule.endpoint,
+                "responses": {"default": {"description": "see the vendor's pages"}},
+            }
+            if schema := _BODIES.get((method.lower(), path)):
+                operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+            paths.setdefault(path.removeprefix("/v2"), {})[method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Runpod API (sandbox)", "version": "2.0.0"},
+        "servers": [{"url": "/v2"}],
+        "paths": paths,
+        "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"bearer": []}],
+    }

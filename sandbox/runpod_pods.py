@@ -1,0 +1,225 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""/v2/pods: list, get, create, change, act on, end, and read the log of pods."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from datetime import datetime, timezone
+from decimal import Decimal
+
+import flask
+
+from . import runpod_bodies as bodies
+from .runpod_account import NO_CAPACITY, Account, Problem, invalid
+from .runpod_create import create, set_addresses, set_environment, stopped_rate
+from .runpod_forms import ACTIONS, pod, status
+from .runpod_stock import free, pods
+from .world import Machine, World
+
+_RESETTING = frozenset({"image", "args", "disk", "ports", "env", "registry", "mounts", "globalNetworking"})
+_TAIL = 5000
+GONE = "pod not found"
+
+
+def routes(service: flask.Flask, world: World, account: Account) -> None:
+    def find(identity: str) -> Machine:
+        machine = next((one for one in pods(world) if one.id == identity), None)
+        if machine is None or world.clock.seconds() < machine.created.timestamp() + account.shy_seconds:
+            raise Problem(404, GONE)
+        return machine
+
+    def form(machine: Machine) -> dict[str, t.Any]:
+        return pod(world, account, machine)
+
+    @service.get("/v2/pods")
+    def listed() -> t.Any:
+        if flask.request.args.get("includeClusterPods", "false") not in ("true", "false"):
+            raise invalid("query.includeClusterPods: should be true or false")
+        with world.lock:
+            found, pagination = _page(account, pods(world))
+            return flask.jsonify({"pods": [form(machine) for machine in found], **pagination})
+
+    @service.post("/v2/pods")
+    def made() -> t.Any:
+        machine = create(world, account, bodies.body(bodies.CREATE_POD))
+        with world.lock:
+            return flask.jsonify(form(machine)), 201
+
+    @service.get("/v2/pods/<identity>")
+    def one(identity: str) -> t.Any:
+        with world.lock:
+            return flask.jsonify(form(find(identity)))
+
+    @service.patch("/v2/pods/<identity>")
+    def changed(identity: str) -> t.Any:
+        request = bodies.body(bodies.CHANGE_POD)
+        with world.lock:
+            machine = find(identity)
+            resets = bool(_RESETTING & set(request))
+            if resets and machine.details["locked"] and request.get("locked", True):
+                raise Problem(409, "pod is locked")
+            _change(account, machine, request)
+            running = resets and machine.state not in ("stopped", "unhealthy")
+        if running:
+            _restart(world, account, machine)
+        with world.lock:
+            return flask.jsonify(form(machine))
+
+    @service.post("/v2/pods/<identity>/action")
+    def act(identity: str) -> t.Any:
+        action = bodies.body(bodies.ACT)["action"]
+        with world.lock:
+            machine = find(identity)
+            word = status(machine)
+            if action not in ACTIONS[word]:
+                raise Problem(409, f"pod cannot {action} while it is {word}")
+            if action in ("stop", "restart") and machine.details["locked"]:
+                raise Problem(409, "pod is locked")
+        if action == "terminate":
+            end(world, machine)
+            return "", 204
+        {"stop": stop, "restart": lambda w, m: _restart(w, account, m), "start": lambda w, m: _start(w, account, m)}[action](
+            world, machine
+        )
+        with world.lock:
+            return flask.jsonify(form(machine))
+
+    @service.delete("/v2/pods/<identity>")
+    def ended(identity: str) -> t.Any:
+        with world.lock:
+            machine = find(identity)
+        end(world, machine)
+        return "", 204
+
+    @service.get("/v2/pods/<identity>/logs")
+    def logs(identity: str) -> t.Any:
+        with world.lock:
+            machine = find(identity)
+            lines = _lines(list(machine.details.get("log") or []))
+        text = "".join(f"id: {number}\ndata: {json.dumps(line)}\n\n" for number, line in lines)
+        return flask.Response(text, mimetype="text/event-stream", headers={"Cache-Control": "no-cache"})
+
+
+def stop(world: World, machine: Machine) -> None:
+    """EXITED: nothing runs, the GPUs are free for others, a persistent volume is billed on."""
+    world.halt(machine, stopped_rate(machine))
+    with world.lock:
+        machine.details.update(phase="stopped", started=None, serving_since=None)
+
+
+def end(world: World, machine: Machine) -> None:
+    """The pod is gone at once, and from every list."""
+    with world.lock:
+        machine.state = "terminated"
+        machine.destroyed = world.clock.now()
+    world.release(machine)
+
+
+def settle(world: World, account: Account) -> None:
+    """Without money every pod is stopped."""
+    if account.balance is None:
+        return
+    with world.lock:
+        broke = [one for one in pods(world) if one.state != "stopped"] if account.left(world) == 0 else []
+    for machine in broke:
+        stop(world, machine)
+
+
+def _page(account: Account, found: list[Machine]) -> tuple[list[Machine], dict[str, t.Any]]:
+    """One page, and the object that leads to the next."""
+    if account.page_size is None:
+        return found, {}
+    cursor = flask.request.args.get("cursor")
+    if cursor is not None:
+        stamp = re.fullmatch(r"c(\d+)-(\w+)", cursor)
+        if stamp is None:
+            raise invalid("query.cursor: is not a cursor of this list")
+        found = [one for one in found if (int(one.created.timestamp() * 1e6), one.id) > (int(stamp[1]), stamp[2])]
+    shown, more = found[: account.page_size], len(found) > account.page_size
+    after = f"c{int(shown[-1].created.timestamp() * 1e6)}-{shown[-1].id}" if more else None
+    return shown, {"pagination": {"hasNextPage": more, "nextCursor": after}}
+
+
+def _change(account: Account, machine: Machine, request: dict[str, t.Any]) -> None:
+    facts = machine.details
+    names = {"image": "image", "args": "command", "disk": "disk", "env": "env_form", "registry": "registry", "ports": "port_form"}
+    if request.get("registry") is not None and request["registry"] not in account.registries:
+        raise Problem(404, "registry not found")
+    if "mounts" in request and not facts["mounts"]:
+        raise Problem(400, "the pod has no mount")
+    for name, key in {**names, "locked": "locked", "globalNetworking": "global_network"}.items():
+        if name in request:
+            facts[key] = request[name]
+    machine.name = request.get("name", machine.name)
+    if "mounts" in request:
+        facts["mounts"] = [request["mounts"]["path"]]
+        for mount in [facts["mount_form"].get("persistent"), *facts["mount_form"].get("network", [])]:
+            if mount:
+                mount["path"] = request["mounts"]["path"]
+    set_environment(account, _ported(account, machine))
+
+
+def _ported(account: Account, machine: Machine) -> Machine:
+    """Public ports for those that have none yet."""
+    facts = machine.details
+    facts["ports"] = [int(text.partition("/")[0]) for text in facts["port_form"]]
+    facts["public_ports"] = {text: facts["public_ports"].get(text) or account.next_port() for text in facts["port_form"]}
+    return machine
+
+
+def _restart(world: World, account: Account, machine: Machine) -> None:
+    """The container begins anew, with new addresses; the bill goes on."""
+    with world.lock:
+        machine.state = "booting"
+        machine.details.update(phase="starting", started=None, serving_since=None)
+        set_addresses(account, machine)
+        set_environment(account, machine)
+        machine.boots += 1  # whatever runs now is over
+    world.clock.wake()
+    world.on_end(machine)
+    world.boot(machine)
+
+
+def _start(world: World, account: Account, machine: Machine) -> None:
+    """Back on the host it was on, if its GPUs are still free there."""
+    if machine.state == "unhealthy":
+        _restart(world, account, machine)
+        return
+    with world.lock:
+        shelf = machine.details["shelf"]
+        if shelf is not None and free(world, shelf) < machine.offer.gpu_count:
+            raise Problem(400, f"not enough free GPUs on the host machine to start this pod. {NO_CAPACITY}")
+        if account.left(world) is not None and (account.left(world) or Decimal(0)) < machine.offer.price_hour:
+            raise Problem(402, "your balance is too low to start this pod: credit for at least one hour is required")
+        machine.details.update(phase="starting")
+        set_addresses(account, machine)
+        set_environment(account, machine)
+    world.resume(machine, machine.offer.price_hour)
+
+
+def _lines(log: list[tuple[datetime, str, str]]) -> list[tuple[int, dict[str, str]]]:
+    """The asked-for end of a log, numbered for Last-Event-ID."""
+    query = flask.request.args
+    source, tail, since = query.get("source"), query.get("tail", str(_TAIL)), query.get("since")
+    if source not in (None, "container", "system"):
+        raise invalid("query.source: should be container or system")
+    if not tail.isdecimal() or not 1 <= int(tail) <= _TAIL:
+        raise invalid(f"query.tail: should be a number from 1 to {_TAIL}")
+    after = flask.request.headers.get("Last-Event-ID", "")
+    begin = datetime.min.replace(tzinfo=timezone.utc)
+    if since is not None:
+        try:
+            begin = datetime.fromisoformat(since.replace("Z", "+00:00"))
+            begin = begin if begin.tzinfo else begin.replace(tzinfo=timezone.utc)
+        except ValueError:
+            raise invalid("query.since: should be a moment such as 2026-11-21T10:00:00Z") from None
+    found = [
+        (number, {"source": kind, "line": line, "ts": when.astimezone(timezone.utc).isoformat(timespec="milliseconds")})
+        for number, (when, kind, line) in enumerate(log, 1)
+        if source in (None, kind) and when >= begin and (not after.isdecimal() or number > int(after))
+    ]
+    return found[-int(tail) :]
