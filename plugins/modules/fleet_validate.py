@@ -8,8 +8,12 @@ DOCUMENTATION = r"""
 module: fleet_validate
 short_description: Check documents, credentials, rights and templates before anything is rented
 description:
-  - Checks the documents and the Talos templates, proves each cloud's and the mesh's credential by a cheap read, and asks the cluster whether
-    the rights are there. Changes nothing. Fails with everything that is wrong, one sentence each.
+  - Checks the documents and the Talos templates, proves each cloud's and the mesh's credential by cheap reads, looks at balance, quota and
+    SSH keys as far as the cloud's API tells, and asks the cluster whether the rights are there.
+  - Checked are the clouds that the documents name, and those whose key is given by option or environment. A GPURequest without provider
+    names none; of all clouds those with a credential are checked.
+  - Prints one table. What will hurt later (a low balance, say) is a warning and does not fail. Changes nothing. Fails with everything
+    that is wrong, one sentence each. When the cluster does not answer, mesh and clouds are checked all the same.
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
@@ -31,10 +35,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 checks:
-  description: One entry per check, with C(what), C(ok) and C(message).
+  description: One entry per check, also when the module fails.
   type: list
   elements: dict
   returned: always
+  contains:
+    what: {description: What was checked., type: str, returned: always, sample: cloud lambda}
+    ok: {description: Whether machines can be rented with it., type: bool, returned: always, sample: true}
+    status: {description: "V(ok), V(warn) or V(NO).", type: str, returned: always, sample: ok}
+    message: {description: What was found., type: str, returned: always, sample: "lambda: the API key is accepted"}
+    warnings: {description: What will hurt later., type: list, elements: str, returned: always, sample: []}
 """
 
 from ..module_utils.act.validation import validate

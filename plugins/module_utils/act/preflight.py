@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from ..clock import SystemClock
+from ..clouds.registry import ENTRIES
 from ..cluster.rights import Right, missing_rights
 from ..errors import InvalidInput, TgpError
 from ..fleet.model import NodeClass
 from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
+from ..observe.credentials import unused
 from ..observe.templates import template_of
 from ..talos.validate import template_problems
 from .payload import needs_payload
@@ -36,6 +38,7 @@ def check_before_renting(context: Context) -> None:
     classes = _used_classes(context)
     for node_class in classes:
         problems += [f"GPUNodeClass {node_class.name}: {text}" for text in template_faults(context, node_class)]
+        problems += _no_cloud(context, node_class)
     if any(_configures(node_class) for node_class in classes):
         try:
             cluster_facts(context)
@@ -84,6 +87,17 @@ def template_faults(context: Context, node_class: NodeClass) -> list[str]:
     if not _configures(node_class):
         return []
     return template_problems(template_of(context, node_class), node_class.talos_image)
+
+
+def _no_cloud(context: Context, node_class: NodeClass) -> list[str]:
+    """A class that would take any cloud needs one that is configured."""
+    choices = [one for one in node_class.clouds if one.enabled]
+    if not all(one.implicit for one in choices):
+        return []
+    if not all(unused(context.task, context.kube, one.cloud, context.wishes) for one in choices):
+        return []
+    variables = [entry.variables(entry.key)[0] for name in (one.cloud for one in choices) if (entry := ENTRIES[name]).key]
+    return [f"{node_class.name}: no provider is named and no cloud is configured. Set one of {', '.join(variables)}."]
 
 
 def _configures(node_class: NodeClass) -> bool:

@@ -8,27 +8,44 @@ from __future__ import annotations
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
+from ..clouds.base import CloudCheck
+from ..clouds.registry import ENTRIES
+from ..clouds.registry import connect as connect_cloud
 from ..errors import InvalidInput, TgpError
+from ..fleet.model import CloudChoice, NodeClass, Wishes
+from ..mesh.connect import connect as connect_mesh
 from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
+from ..observe.credentials import unused
+from ..observe.documents import load
 from ..observe.open import open_context
 from ..table import render
 from ..task import Task
 from .preflight import check_clock, check_mesh, check_rights, template_faults
 
+OK, WARN, NO = "ok", "warn", "NO"
 _COLUMNS = {"mark": "", "what": "check", "message": "finding"}
+_Check = tuple[str, t.Callable[[], str | CloudCheck]]
 
 
 def validate(task: Task) -> dict[str, t.Any]:
     """The result of fleet_validate. InvalidInput lists everything that is wrong; the documents come first and end it at once."""
-    context = open_context(task)
     try:
-        checks = _checks(context)
+        context = open_context(task)
+    except TgpError as error:
+        return _verdict(task, _run(_without_cluster(task, error)))
+    try:
+        return _verdict(task, _run(_checks(context)))
     finally:
         context.close()
-    rows = [{**one, "mark": "ok" if one["ok"] else "NO"} for one in checks]
-    for line in render(rows, _COLUMNS):
+
+
+def _verdict(task: Task, checks: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+    for line in render([row for one in checks for row in _rows(one)], _COLUMNS):
         task.progress(line)
+    for one in checks:
+        for text in one["warnings"]:
+            task.warn(f"{one['what']}: {text}")
     wrong = [f"{one['what']}: {one['message']}" for one in checks if not one["ok"]]
     if wrong:
         error = InvalidInput("The set-up is not complete:", problems=wrong)
@@ -37,31 +54,74 @@ def validate(task: Task) -> dict[str, t.Any]:
     return {"changed": False, "checks": checks}
 
 
-def _checks(context: Context) -> list[dict[str, t.Any]]:
+def _rows(check: dict[str, t.Any]) -> list[dict[str, str]]:
+    """One row for the check, and one for each further line of what was found."""
+    lines = [*check["message"].splitlines(), *check["warnings"]] or [""]
+    first = {"mark": check["status"], "what": check["what"], "message": lines[0]}
+    return [first, *({"mark": "", "what": "", "message": line} for line in lines[1:])]
+
+
+def _run(checks: t.Sequence[_Check]) -> list[dict[str, t.Any]]:
+    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="check") as pool:
+        return list(pool.map(lambda pair: _one(*pair), checks))
+
+
+def _one(what: str, check: t.Callable[[], str | CloudCheck]) -> dict[str, t.Any]:
+    try:
+        found = check()
+    except TgpError as error:
+        return {"what": what, "ok": False, "status": NO, "message": str(error), "warnings": []}
+    if isinstance(found, str):
+        found = CloudCheck(found)
+    status = WARN if found.warnings else OK
+    return {"what": what, "ok": True, "status": status, "message": found.sentence, "warnings": list(found.warnings)}
+
+
+# ---- with a cluster
+
+
+def _checks(context: Context) -> list[_Check]:
     classes = list(context.wishes.classes.values())
-    named = sorted({one.cloud for node_class in classes for one in node_class.clouds if one.enabled})
-    tasks: list[tuple[str, t.Callable[[], str]]] = [
-        ("documents", lambda: f"{len(classes)} classes, {len(context.wishes.pools)} pools"),
+    checks: list[_Check] = [
+        ("documents", lambda: _documents(context.wishes)),
         ("cluster", lambda: f"{context.kube.source}, id {context.cluster_id}, version {context.kube.get('/version')['gitVersion']}"),
         ("rights", lambda: check_rights(context)),
         ("clock", lambda: check_clock(context)),
         ("Talos secrets", lambda: f"endpoint {cluster_facts(context).endpoint}, kubelet {cluster_facts(context).kubernetes_version}"),
         ("mesh", lambda: check_mesh(context, classes)),
     ]
-    tasks += [(f"template of {one.name}", _template_check(context, one)) for one in classes]
-    tasks += [(f"cloud {name}", _cloud_check(context, name)) for name in named]
-    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="check") as pool:
-        return list(pool.map(lambda pair: _one(*pair), tasks))
+    checks += [(f"template of {one.name}", _template_check(context, one)) for one in classes]
+    names = [name for name in _named(context.wishes) if not unused(context.task, context.kube, name, context.wishes)]
+    checks += [(f"cloud {name}", lambda name=name: context.cloud(name).check()) for name in names]  # type: ignore[misc]
+    checks += [(f"cloud {name}", _beside(context.task, name)) for name in _unnamed(context.task, context.wishes)]
+    return checks if names else [*checks, ("clouds", _no_cloud)]
 
 
-def _one(what: str, check: t.Callable[[], str]) -> dict[str, t.Any]:
-    try:
-        return {"what": what, "ok": True, "message": check()}
-    except TgpError as error:
-        return {"what": what, "ok": False, "message": str(error)}
+def _documents(wishes: Wishes) -> str:
+    return f"{len(wishes.classes)} class(es), {len(wishes.pools)} pool(s)"
 
 
-def _template_check(context: Context, node_class: t.Any) -> t.Callable[[], str]:
+def _named(wishes: Wishes) -> list[str]:
+    """Clouds that a document may rent from."""
+    return sorted({one.cloud for node_class in wishes.classes.values() for one in node_class.clouds if one.enabled})
+
+
+def _unnamed(task: Task, wishes: Wishes) -> list[str]:
+    """Clouds whose key is given by option or environment although no document speaks of them: a wrong key is found here, not later."""
+    named = _named(wishes)
+    return [
+        name for name, entry in ENTRIES.items() if name not in named and entry.facts.rented and entry.is_configured(task)
+    ]
+
+
+def _no_cloud() -> str:
+    variables = [entry.variables(entry.key)[0] for entry in ENTRIES.values() if entry.facts.rented]
+    raise InvalidInput(
+        "No cloud is named by a document and none is configured.", remedy=f"Set one of {', '.join(variables)}, or name a provider."
+    )
+
+
+def _template_check(context: Context, node_class: NodeClass) -> t.Callable[[], str]:
     def check() -> str:
         faults = template_faults(context, node_class)
         if faults:
@@ -71,9 +131,58 @@ def _template_check(context: Context, node_class: t.Any) -> t.Callable[[], str]:
     return check
 
 
-def _cloud_check(context: Context, name: str) -> t.Callable[[], str]:
-    def check() -> str:
-        found = context.cloud(name).check()
-        return " ".join((found.sentence, *found.warnings))
+def _beside(task: Task, name: str) -> t.Callable[[], CloudCheck]:
+    """A cloud that no document names: its key has to work, but nothing is going to be launched there."""
+    alone = _cloud_alone(task, name, None)
+
+    def check() -> CloudCheck:
+        try:
+            return alone()
+        except InvalidInput as error:
+            return CloudCheck(f"{name}: no document names it.", (str(error),))
+
+    return check
+
+
+# ---- without one
+
+
+def _without_cluster(task: Task, problem: TgpError) -> list[_Check]:
+    """What can be tried although the cluster cannot; documents that are wrong end it at once."""
+    try:
+        wishes = load(task, None)
+    except TgpError:
+        raise problem from None
+    if not wishes.pools:
+        raise problem
+
+    def cluster() -> str:
+        raise InvalidInput(f"{problem} Rights, clock, Talos secrets and templates were not tried.")
+
+    checks: list[_Check] = [("documents", lambda: _documents(wishes)), ("cluster", cluster)]
+    if any(one.mesh.backend == "tailscale" for one in wishes.classes.values()):
+        checks.append(("mesh", lambda: _mesh_alone(task, wishes)))
+    for name in _named(wishes):
+        choices = [one for node_class in wishes.classes.values() for one in node_class.clouds if one.cloud == name and one.enabled]
+        if not all(one.implicit for one in choices) or ENTRIES[name].is_configured(task):
+            checks.append((f"cloud {name}", _cloud_alone(task, name, choices[0])))
+    return checks + [(f"cloud {name}", _beside(task, name)) for name in _unnamed(task, wishes)]
+
+
+def _mesh_alone(task: Task, wishes: Wishes) -> str:
+    mesh = connect_mesh(task)
+    try:
+        return mesh.check(sorted({tag for one in wishes.classes.values() for tag in one.mesh.tags}))
+    finally:
+        mesh.close()
+
+
+def _cloud_alone(task: Task, name: str, choice: CloudChoice | None) -> t.Callable[[], CloudCheck]:
+    def check() -> CloudCheck:
+        cloud = connect_cloud(name, task, choice=choice)
+        try:
+            return cloud.check()
+        finally:
+            cloud.close()
 
     return check
