@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from decimal import Decimal
 
-from . import gpus
+from . import gpus, service
 from .model import Claim, Instance, Lane, Node, Offer, Phase
 from .names import pool_of
 from .phases import advance
@@ -64,6 +64,8 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
         registered=node.created if node else None,
         history=((situation.now, Phase.JOINING.value, "adopted: the machine had no claim"),),
     )
+    if node is None and pool is not None and pool.service is not None:
+        return service.adopted(claim, situation)
     return _ready(claim, node, situation)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 from datetime import datetime
 
-from . import age, guard
+from . import age, guard, service
 from .draft import Draft
 from .durations import print_time
 from .facts import Settled
@@ -46,7 +46,7 @@ def lost(draft: Draft) -> None:
         if one.recovery.what != "missing" or not claim.instance_id:
             continue
         node = one.node or one.stale_node
-        if node is not None and node.ready:
+        if (node is not None and node.ready) or service.lives(claim, situation):
             _still_ready(draft, one)
             continue
         started = claim.launch_started or claim.created
@@ -72,7 +72,8 @@ def lost(draft: Draft) -> None:
 def _still_ready(draft: Draft, one: Settled) -> None:
     """O5: warn, and fail loudly once three runs have seen it. Each run, at least a minute apart, leaves one finding."""
     settings, claim = draft.situation.settings, one.claim
-    text = f"{claim.name}: its Node is Ready, but {one.recovery.why}; nothing is deleted"
+    sign = "it is in the mesh" if service.is_service(claim) else "its Node is Ready"
+    text = f"{claim.name}: {sign}, but {one.recovery.why}; nothing is deleted"
     draft.warnings.append(text)
     runs = 0
     while (key := f"O5|{claim.cloud}|{claim.name}|{runs + 1}") in draft.situation.seen.findings:
@@ -103,12 +104,30 @@ def failed_joins(draft: Draft) -> None:
         if one.stale_node is not None and one.stale_node.ready:
             draft.destroy(claim, "FailedJoin", f"stale_node: a Node of this name is older than the machine ({one.stale_node.uid})")
         elif overdue(claim, pool, capability, draft.now, one.node):
+            if service.is_service(claim):
+                _failed_service(draft, one)
+                continue
             cause = failure_class(claim, one.recovery.instance, one.node, situation.node_class(claim))
             draft.destroy(claim, "FailedJoin", f"{cause}: not usable after {timeout(claim, pool, capability)} s")
 
 
+def _failed_service(draft: Draft, one: Settled) -> None:
+    """The same for a service. One that answers is in time, whatever the clock says; without the mesh nobody can tell."""
+    situation, claim = draft.situation, one.claim
+    found = service.health(claim, situation)
+    if found.well:
+        return
+    if situation.devices is None:
+        draft.warnings.append(f"{claim.name}: not usable in time, as far as one can see; {found.why}, so nothing is decided.")
+        return
+    cause = service.failure_class(claim, one.recovery.instance, situation.device(claim))
+    seconds = timeout(claim, situation.pool(claim), situation.capability(claim))
+    draft.destroy(claim, "FailedJoin", f"{cause}: not usable after {seconds} s: {found.why}")
+
+
 def unhealthy(draft: Draft) -> None:
-    """Machines that were usable and whose Node is not Ready, or gone, for long (L-20). Many at once in a pool speak against us."""
+    """Machines that were usable and whose Node is not Ready, or gone, for long (L-20); services that do not answer, or left the mesh.
+    Many at once in a pool speak against us."""
     settings = draft.situation.settings
     sick: dict[str, list[tuple[Settled, str]]] = {}
     sizes = collections.Counter(one.claim.pool for one in draft.settled.values() if one.claim.initialized is not None)
@@ -116,12 +135,16 @@ def unhealthy(draft: Draft) -> None:
         claim, machine = one.claim, one.recovery.instance
         if claim.phase is not Phase.READY or machine is None:
             continue
-        if one.node is None:
-            since: datetime | None = draft.sighted(f"NodeGone|{claim.cloud}|{claim.name}")
+        what = ""
+        if service.is_service(claim):
+            since, what = _service_down(draft, one)
+        elif one.node is None:
+            since = draft.sighted(f"NodeGone|{claim.cloud}|{claim.name}")
         else:
             since = None if one.node.ready else one.node.ready_since
         if since is not None and (draft.now - since).total_seconds() >= settings.unhealthy_timeout:
-            what = "its Node is gone" if one.node is None else f"its Node is not Ready: {one.node.ready_message}".rstrip(": ")
+            gone = "its Node is gone" if one.node is None else f"its Node is not Ready: {one.node.ready_message}".rstrip(": ")
+            what = what or gone
             if machine.state is InstanceState.UNKNOWN:  # unknown never deletes, and must not be billed in silence either
                 word = machine.raw_state or "nothing we know"
                 draft.problems.append(f"{claim.name}: {what}, and {claim.cloud} says of the machine: {word}. Look at it; nothing is deleted.")
@@ -136,6 +159,20 @@ def unhealthy(draft: Draft) -> None:
             continue
         for one, detail in sick[pool]:
             draft.destroy(one.claim, "Unhealthy", detail)
+
+
+def _service_down(draft: Draft, one: Settled) -> tuple[datetime | None, str]:
+    """Since when a service is seen not to work. A run that cannot tell neither begins this time nor ends it."""
+    found = service.health(one.claim, draft.situation)
+    key = f"ServiceDown|{one.claim.cloud}|{one.claim.name}"
+    if found.well is False:
+        return draft.sighted(key), f"it does not work: {found.why}"
+    first = draft.situation.seen.findings.get(key)
+    if found.well is None:
+        draft.warnings.append(f"{one.claim.name}: whether it works is unknown: {found.why}")
+        if first is not None:
+            draft.findings[key] = first
+    return None, ""
 
 
 def prices(draft: Draft, *, destroy: bool) -> None:

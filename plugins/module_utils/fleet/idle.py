@@ -123,13 +123,14 @@ def _verdict(
     warnings: tuple[str, ...],
 ) -> Idle:
     hold = node_hold(node, now)
-    why = _against(claim, pool, now, since) or (f"held by {hold.why}" if hold.why else "")
+    why = against(claim, pool, now, since) or (f"held by {hold.why}" if hold.why else "")
     idle_for = f"idle for {print_duration((now - since).total_seconds())}"
     text = f"{idle_for}; {why}" if why else idle_for
     return Idle(False, since, write, not why, text, (*warnings, *hold.warnings))
 
 
-def _against(claim: Claim, pool: Pool, now: datetime, since: datetime) -> str:
+def against(claim: Claim, pool: Pool, now: datetime, since: datetime) -> str:
+    """What keeps a machine that is idle since ``since``; empty = nothing."""
     if pool.consolidation_policy == "Never" or pool.consolidate_after is None:
         return "consolidation is Never"
     if (now - since).total_seconds() < pool.consolidate_after:

@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import typing as t
 
-from . import idle, removal
+from . import idle, removal, service, service_idle
 from .draft import Draft
 from .durations import latest, print_duration
 from .facts import Settled
@@ -22,11 +22,11 @@ Shape = tuple[str, int]
 def judge(draft: Draft) -> None:
     """Record idle times of all usable nodes, then choose per pool which of the idle ones go."""
     situation = draft.situation
-    if situation.seen.pods is None:
+    if situation.seen.pods is None and any(not service.is_service(one.claim) for one in draft.settled.values()):
         draft.warnings.append("The pods could not be read: no node counts as idle in this run.")
     usable: dict[str, list[Settled]] = collections.defaultdict(list)
     for one in draft.undecided():
-        if one.claim.phase is Phase.READY and one.node is not None and one.node.ready:
+        if one.claim.phase is Phase.READY and _is_usable(draft, one):
             usable[one.claim.pool].append(one)
     for key in sorted(usable):
         pool = situation.pool_by_key.get(key)
@@ -39,16 +39,30 @@ def judge(draft: Draft) -> None:
         _pool(draft, pool, usable[key])
 
 
+def _is_usable(draft: Draft, one: Settled) -> bool:
+    """A Ready Node; a service whose cloud lists it and that is not seen to be broken."""
+    if service.is_service(one.claim):
+        return one.recovery.instance is not None and service.health(one.claim, draft.situation).well is not False
+    return one.node is not None and bool(one.node.ready)
+
+
+def _verdict(draft: Draft, one: Settled, pool: Pool) -> idle.Idle | None:
+    if service.is_service(one.claim):
+        return service_idle.judge(one.claim, service.probe_of(one.claim, draft.situation), pool, draft.now)
+    if one.node is None:
+        return None
+    return idle.judge(one.claim, one.node, draft.situation.pods(one.node), pool, draft.situation.settings, draft.now)
+
+
 def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
     growing = _growth(draft, pool)
     candidates: list[removal.Candidate] = []
     for one in usable:
-        node = one.node
-        if node is None:
+        found = _verdict(draft, one, pool)
+        if found is None:
             continue
-        found = idle.judge(one.claim, node, draft.situation.pods(node), pool, draft.situation.settings, draft.now)
         draft.warnings.extend(found.warnings)
-        claim = _note(draft, one.claim, node, found)
+        claim = _note(draft, one.claim, one.node, found)
         against = growing(claim) if found.eligible else found.why
         if against or found.since is None:
             _keep(draft, claim, against)
@@ -65,9 +79,9 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         _keep(draft, claim, "idle, goes in a later run (max_remove_per_run)")
 
 
-def _note(draft: Draft, claim: Claim, node: Node, found: idle.Idle) -> Claim:
-    """Remember since when the node is idle: on the Node, which wins, and in the claim."""
-    if found.write:
+def _note(draft: Draft, claim: Claim, node: Node | None, found: idle.Idle) -> Claim:
+    """Remember since when the machine is idle: on the Node, which wins, and in the claim."""
+    if found.write and node is not None:
         action = Action("annotate", claim.name, "Idle" if found.since else "Busy", found.why, pool=claim.pool)
         draft.others.append(dataclasses.replace(action, target=node.name, uid=node.uid, value=found.value))
     if found.busy is not None and claim.idle_since != found.since:

@@ -11,7 +11,7 @@ import hashlib
 import typing as t
 
 from . import blocks as blocklist
-from . import limits
+from . import limits, service
 from .adoption import adopt
 from .draft import Draft
 from .facts import Settled
@@ -183,7 +183,8 @@ def _resume(draft: Draft, market: Market) -> collections.Counter[str]:
         if claim.phase is Phase.READY:
             live[claim.pool] += 1
             continue
-        if overdue(claim, pool, situation.capability(claim), draft.now, one.node) and one.recovery.what not in RETRY:
+        late = overdue(claim, pool, situation.capability(claim), draft.now, one.node) and not service.answers(claim, situation)
+        if late and one.recovery.what not in RETRY:
             draft.report(claim.name, "FailedJoin", "was not usable in time; reap.yml gives it back", pool=claim.pool)
             continue
         live[claim.pool] += 1

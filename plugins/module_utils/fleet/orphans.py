@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime
 
-from . import guard
+from . import guard, service
 from .adoption import adopt
 from .draft import Draft
 from .model import Action, Device, Instance, InstanceState, MeshKey, Node
@@ -22,8 +22,8 @@ PROVIDER = "tgp.io/provider"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Orphan:
-    """A machine of ours without a claim. ``case``: O1 (no Node), O2 (its own Node is Ready), O3 (a Node that is not surely its own is
-    Ready), O4 (its Node is not Ready). ``others`` are more machines of the same name at the same cloud."""
+    """A machine of ours without a claim. ``case``: O1 (no Node), O2 (its own Node is Ready, or it answers as a service), O3 (a Node that is
+    not surely its own is Ready), O4 (its Node is not Ready). ``others`` are more machines of the same name at the same cloud."""
 
     case: str
     instance: Instance
@@ -51,7 +51,8 @@ def _orphan(same: list[Instance], situation: Situation) -> Orphan:
     first, *others = sorted(
         here, key=lambda one: (label_value(one.id) != its_own, one.created is None, one.created or situation.now, one.id)
     )
-    return Orphan(_case(first, node), first, node, tuple(others))
+    case = "O2" if service.works(first, node, situation) else _case(first, node)
+    return Orphan(case, first, node, tuple(others))
 
 
 def _is_ours(instance: Instance, situation: Situation) -> bool:
@@ -74,7 +75,7 @@ def _case(instance: Instance, node: Node | None) -> str:
 
 
 def adopt_running(draft: Draft, orphans: list[Orphan]) -> None:
-    """O2: a machine that works as our node gets its claim back."""
+    """O2: a machine that works as our node, or as a service of ours, gets its claim back."""
     for orphan in orphans:
         if orphan.case == "O2":
             claim = adopt(orphan.instance, orphan.node, draft.situation)
