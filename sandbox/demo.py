@@ -20,6 +20,8 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
+import httpx
+
 from .running import ROOT, Running
 
 DOCUMENTS = ROOT / "examples" / "demo"
@@ -33,7 +35,11 @@ class Demo:
         self.started = time.monotonic()
         self.sandbox = Running(folder, speed=SPEED)
         self.environment = self.sandbox.environment
-        self.world, self.kube, self.close = self.sandbox.world, self.sandbox.kube, self.sandbox.close
+        self.world, self.close = self.sandbox.world, self.sandbox.close
+
+    def kube(self, method: str, path: str, body: t.Any = None) -> httpx.Response:
+        """A call to the sandbox's Kubernetes as its administrator."""
+        return self.sandbox.kube.request(method, path, json=body).raise_for_status()
 
     def playbook(self, name: str, *arguments: str) -> None:
         """Run a playbook as a user would; any failure ends the demo."""

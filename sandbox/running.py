@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -16,6 +17,9 @@ import httpx
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+_START_SECONDS = 60.0
+_OTHERS = ("ANSIBLE_", "TGP_", "TS_", "TAILSCALE_", "LAMBDA_", "VAST_", "RUNPOD_", "PAPERSPACE_", "WEBHOOK_")
 _QUIET = {
     "ANSIBLE_LOCALHOST_WARNING": "False",
     "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
@@ -24,21 +28,39 @@ _QUIET = {
 
 
 class Running:
-    """``environment`` holds the addresses and credentials; ``close`` ends it. RuntimeError with its log when it does not start."""
+    """A running ``python -m sandbox up``.
 
-    def __init__(self, folder: Path, *, speed: float, scenario: str = "", seed: int = 0) -> None:
+    ``variables`` are the addresses and credentials, ``environment`` is this process's environment with them in the place of all others of
+    their kind. ``kube`` is its Kubernetes as administrator. ``kubeconfig``: its machines join that cluster. ``close`` ends it.
+    RuntimeError with its log when it does not start.
+    """
+
+    def __init__(
+        self, folder: Path, *, speed: float, scenario: str | Path = "default", seed: int = 0, kubeconfig: Path | None = None
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.speed = folder, speed
         env_file, log = folder / "env", folder / "sandbox.log"
-        command = [sys.executable, "-m", "sandbox", "up", "--env-file", str(env_file), "--speed", str(speed), "--seed", str(seed)]
-        command += ["--state-dir", str(folder), *(["--scenario", scenario] if scenario else [])]
+        command = [sys.executable, "-m", "sandbox", "up", "--env-file", str(env_file), "--state-dir", str(folder / "state")]
+        command += ["--speed", str(speed), "--scenario", str(scenario), "--seed", str(seed)]
+        command += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
         with log.open("w") as output:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        end = time.monotonic() + _START_SECONDS
         while not env_file.exists():
-            if self._process.poll() is not None:
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.close()
                 raise RuntimeError(f"the sandbox did not start:\n{log.read_text()}")
-            time.sleep(0.05)
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        self.environment = {**os.environ, **_QUIET, **_variables(env_file.read_text()), "PATH": path}
-        self.url = self.environment["SANDBOX_URL"]
+            time.sleep(0.02)
+        self.variables = _variables(env_file.read_text())
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(_OTHERS)},
+            **_QUIET,
+            **self.variables,
+            "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
+        }
+        self.control = httpx.Client(base_url=self.variables["SANDBOX_URL"], timeout=60)
+        self.kube = _administrator(Path(self.variables["KUBECONFIG"]))
 
     def close(self) -> None:
         self._process.terminate()
@@ -46,25 +68,27 @@ class Running:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
             self._process.kill()
+            self._process.wait()
 
     def world(self) -> dict[str, t.Any]:
         """The truth: machines, devices, keys, nodes, totals and the bill."""
-        return t.cast("dict[str, t.Any]", httpx.get(f"{self.url}/world", timeout=60).json())
+        return t.cast("dict[str, t.Any]", self.control.get("/world").raise_for_status().json())
 
     def advance(self, seconds: float) -> None:
         """Move the world's clock forward."""
-        httpx.post(f"{self.url}/clock", json={"advance": seconds}, timeout=60).raise_for_status()
-
-    def kube(self, method: str, path: str, body: t.Any = None) -> httpx.Response:
-        """A call to the sandbox's Kubernetes as its administrator."""
-        config = yaml.safe_load(Path(self.environment["KUBECONFIG"]).read_text())
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        headers = {"authorization": f"Bearer {user['token']}"}
-        answer = httpx.request(method, cluster["server"] + path, json=body, headers=headers, verify=False, timeout=60)
-        answer.raise_for_status()
-        return answer
+        self.control.post("/clock", json={"advance": seconds}).raise_for_status()
 
 
 def _variables(text: str) -> dict[str, str]:
     pairs = (line.partition("=") for line in text.splitlines() if line and not line.startswith("#"))
-    return {name: value.strip("'\"") for name, _sep, value in pairs}
+    return {name: "".join(shlex.split(value)) for name, _sep, value in pairs}
+
+
+def _administrator(kubeconfig: Path) -> httpx.Client:
+    config = yaml.safe_load(kubeconfig.read_text())
+    return httpx.Client(
+        base_url=config["clusters"][0]["cluster"]["server"],
+        headers={"authorization": f"Bearer {config['users'][0]['user']['token']}"},
+        verify=False,
+        timeout=60,
+    )

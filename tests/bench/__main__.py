@@ -104,7 +104,7 @@ def _seconds(start: str, end: str) -> float:
 
 
 def _claims(sandbox: Running) -> list[dict[str, t.Any]]:
-    items = sandbox.kube("GET", "/api/v1/namespaces/tgp-system/configmaps?labelSelector=tgp.io/claim=true").json()["items"]
+    items = sandbox.kube.get("/api/v1/namespaces/tgp-system/configmaps?labelSelector=tgp.io/claim=true").json()["items"]
     return [json.loads(one["data"]["claim.json"]) for one in items]
 
 

@@ -12,17 +12,15 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import typing as t
 from decimal import Decimal
 from pathlib import Path
 
-import httpx
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
+from sandbox.running import ROOT, Running
+
 DEMO = ROOT / "examples" / "demo"
 _PATIENCE = 120.0  # real seconds after which a playbook run counts as hanging
 _RECAP = re.compile(r"^localhost\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)\s+skipped=(\d+)", re.MULTILINE)
@@ -67,61 +65,17 @@ class Result:
         return self
 
 
-class Sandbox:
-    """A running ``python -m sandbox up`` and the environment that points everything at it. ``kubeconfig``: its machines join that cluster."""
+class Sandbox(Running):
+    """A running sandbox, what to ask of it, and the commands that are run against it."""
 
     def __init__(
         self, folder: Path, *, speed: float = 60, scenario: str | Path = "default", seed: int = 0, kubeconfig: Path | None = None
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.speed = folder, speed
-        env_file = folder / "env"
-        log = (folder / "sandbox.log").open("w")
-        arguments = ["--speed", str(speed), "--scenario", str(scenario), "--seed", str(seed), "--state-dir", str(folder / "state")]
-        arguments += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "sandbox", "up", "--env-file", str(env_file), *arguments], cwd=ROOT, stdout=log, stderr=log
-        )
-        log.close()
-        end = time.monotonic() + 60
-        while not env_file.exists():
-            if self._process.poll() is not None or time.monotonic() > end:
-                self.close()
-                raise AssertionError(f"the sandbox did not start:\n{(folder / 'sandbox.log').read_text()}")
-            time.sleep(0.02)
-        pairs = (line.partition("=") for line in env_file.read_text().splitlines() if line)
-        self.variables = {name: value.strip("'") for name, _sep, value in pairs}
-        self.env = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "TGP_", "TS_", "TAILSCALE_"))},
-            **self.variables,
-            "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
-            "ANSIBLE_LOCALHOST_WARNING": "False",
-            "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_LOG_PATH": str(folder / "ansible.log"),
-        }
+        super().__init__(folder, speed=speed, scenario=scenario, seed=seed, kubeconfig=kubeconfig)
+        self.environment |= {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOG_PATH": str(folder / "ansible.log")}
         self.state = Path(self.variables["TGP_STATE_DIR"])
-        self._control = httpx.Client(base_url=self.variables["SANDBOX_URL"], timeout=30)
-        config = yaml.safe_load(Path(self.variables["KUBECONFIG"]).read_text())
-        self.kube = httpx.Client(
-            base_url=config["clusters"][0]["cluster"]["server"],
-            headers={"authorization": f"Bearer {config['users'][0]['user']['token']}"},
-            verify=False,
-            timeout=30,
-        )
-
-    def close(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
     # ---- the truth
-
-    def world(self) -> dict[str, t.Any]:
-        return t.cast("dict[str, t.Any]", self._control.get("/world").raise_for_status().json())
 
     def totals(self) -> dict[str, t.Any]:
         return t.cast("dict[str, t.Any]", self.world()["totals"])
@@ -150,25 +104,22 @@ class Sandbox:
 
     # ---- levers
 
-    def advance(self, seconds: float) -> None:
-        self._control.post("/clock", json={"advance": seconds}).raise_for_status()
-
     def pass_time(self, seconds: float) -> None:
         """Let that much of the world's time pass as it is lived, at the sandbox's speed."""
         time.sleep(seconds / self.speed)
 
     def faults(self, *rules: t.Mapping[str, t.Any]) -> None:
-        self._control.post("/faults", json=list(rules)).raise_for_status()
+        self.control.post("/faults", json=list(rules)).raise_for_status()
 
     def hits(self) -> int:
         """How often a rule has struck."""
-        return sum(one["hits"] for one in self._control.get("/faults").raise_for_status().json()["faults"])
+        return sum(one["hits"] for one in self.control.get("/faults").raise_for_status().json()["faults"])
 
     def clear_faults(self) -> None:
-        self._control.delete("/faults").raise_for_status()
+        self.control.delete("/faults").raise_for_status()
 
     def behave(self, *rules: t.Mapping[str, t.Any]) -> None:
-        self._control.post("/behaviours", json=list(rules)).raise_for_status()
+        self.control.post("/behaviours", json=list(rules)).raise_for_status()
 
     # ---- Kubernetes, as its administrator
 
@@ -236,7 +187,7 @@ class Sandbox:
             run.kill()
 
     def begin(self, *command: str, env: t.Mapping[str, str | None] | None = None) -> Run:
-        merged: dict[str, str | None] = {**self.env, **(env or {})}
+        merged: dict[str, str | None] = {**self.environment, **(env or {})}
         return Run(command, {name: value for name, value in merged.items() if value is not None})
 
     def arguments(
