@@ -110,6 +110,8 @@ def container_for(
         "TGP_CLUSTER": cluster_id,
         "TGP_NODE": claim.name,
         "TGP_POOL": claim.pool,
+        "TGP_PORTS": ",".join(str(port) for port in dict.fromkeys((*service.ports, service.health_port))),
+        "TGP_HEALTH_PATH": service.health_path,
         "TS_AUTHKEY": mesh_key,
         "TS_HOSTNAME": claim.name,
     }

@@ -47,6 +47,8 @@ def test_its_environment_is_the_users_the_secrets_and_our_stamps() -> None:
         "TGP_CLUSTER": "a1b2c3d4",
         "TGP_NODE": NAME,
         "TGP_POOL": "default/llm",
+        "TGP_PORTS": "8000,9000",
+        "TGP_HEALTH_PATH": "/health",
         "TS_AUTHKEY": KEY,
         "TS_HOSTNAME": NAME,
     }
