@@ -17,22 +17,23 @@ from .container_script import Script
 from .container_words import ShellFault
 
 _PART = re.compile(r"TGP_PAYLOAD_(\d+)")
+_DEPTH = 3
 _PACKED = re.compile(r"\bbase64\s+(-\w*[dD]|--decode)")
 
 
-def unpack(text: str, environment: t.Mapping[str, str]) -> str:
+def unpack(text: str, environment: t.Mapping[str, str], depth: int = 0) -> str:
     """The script that ``text`` unpacks and starts; ``text`` itself when it does no such thing. Raises payload.Refused."""
-    if not _PACKED.search(text):
+    if depth >= _DEPTH or not _PACKED.search(text):
         return text
     collects = "TGP_PAYLOAD" in text
     joined = "".join(environment[name] for name in sorted(environment, key=_number) if _PART.fullmatch(name)) if collects else None
     known = {name: str(value) for name, value in environment.items()}
     try:
-        script = Script(known, joined.encode() if joined is not None else None).read(text)
+        script = Script(known, joined.encode() if joined is not None else None, dive=False).read(text)
     except ShellFault as fault:
         raise p.Refused("config", f"start script: {fault}") from fault
     if script.inner:
-        return script.inner[-1]
+        return unpack(script.inner[0], environment, depth + 1)
     written = [path for path, content in script.files.items() if content.startswith(b"#!")]
     if written and "/etc/tgp/" not in text:
         raise p.Refused("config", f"start script is done; nothing starts {written[-1]}")

@@ -50,7 +50,8 @@ class Container(Life):
         with self._world.lock:
             machine.console.clear()
             machine.steps.clear()
-            machine.details.update(phase="allocating", started=None, serving_since=None, restarts=0, exit_code=None)
+            first = "pulling" if machine.details.get("allocated") else "allocating"
+            machine.details.update(phase=first, started=None, serving_since=None, restarts=0, exit_code=None)
             machine.details.setdefault("log", [])
         self._note("boot", f"{machine.offer.type}, {machine.offer.gpu_count} GPUs")
         if self._start():
@@ -65,8 +66,9 @@ class Container(Life):
         machine, details, boot = self._machine, self._machine.details, self._machine.offer.boot_seconds
         image = str(details.get("image") or "")
         here = details.get("pulled") == image
-        self._pause(0.0 if here else boot * _ALLOCATION)
-        self._phase("pulling")
+        if not details.get("allocated"):  # later starts are on the same host
+            self._pause(boot * _ALLOCATION)
+        self._phase("pulling", allocated=True)
         if "never_boots" in self._parts:
             self._say("system", f"pulling {image}: waiting")
             self._pause(_FOR_EVER, stretched=False)

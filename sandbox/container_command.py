@@ -46,16 +46,24 @@ class Plan:
 
 
 def plan(image: str, command: str, environment: t.Mapping[str, str], hostname: str) -> Plan:
-    """Read a container's ``command``; empty: the image's own entry point, which stays."""
-    if not command.strip():
-        if re.search(r"(^|/)tailscale/tailscale(:|@|$)", image):
-            command = "containerboot"
-        else:
-            return Plan(command=f"(entry point of {image})")
+    """Read a container's ``command``; empty: the image's own entry point, which stays.
+
+    An image may bring the client in its entry point, steered by variables: it is taken to, when TS_AUTHKEY and TS_USERSPACE are given
+    and the command itself starts none.
+    """
     script = Script(environment)
     try:
-        script.read(command)
-        return _of(script, hostname)
+        if command.strip():
+            script.read(command)
+        elif re.search(r"(^|/)tailscale/tailscale(:|@|$)", image):
+            script.read("containerboot")
+        found = _of(script, hostname) if script.commands else Plan(command="" if command.strip() else f"(entry point of {image})")
+        if command.strip() and not script.commands:
+            found = dataclasses.replace(found, lasts=0.0)
+        if not found.client and environment.get("TS_AUTHKEY") and "TS_USERSPACE" in environment:
+            client = _containerboot(script, Plan(), hostname)
+            found = dataclasses.replace(client, command=found.command, lasts=found.lasts, code=found.code)
+        return found
     except ShellFault as fault:
         return Plan(fault=f"/bin/sh: {fault}", lasts=0.0, code=2)
 

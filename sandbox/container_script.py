@@ -44,17 +44,18 @@ class Started:
 
 class Script:
     """``Script(environment).read(text)``; then ``commands``, ``files`` (path to content) and ``inner`` (texts of the scripts that it
-    made and started). ``joined`` stands for what a script collects from variables named TGP_PAYLOAD_nn, which takes a loop to do."""
+    made and started; with ``dive`` False they are not read any further). ``joined`` stands for what a script collects from variables
+    named TGP_PAYLOAD_nn, which takes a loop to do."""
 
-    def __init__(self, environment: t.Mapping[str, str], joined: bytes | None = None) -> None:
+    def __init__(self, environment: t.Mapping[str, str], joined: bytes | None = None, *, dive: bool = True) -> None:
         self.variables = dict(environment)
         self.files: dict[str, bytes] = {}
         self.commands: list[Started] = []
         self.inner: list[str] = []
-        self._joined = joined
+        self._joined, self._dive = joined, dive
         self._functions: set[str] = set()
         self._errexit = False
-        self._level = 0
+        self._level = self._cases = 0
 
     def read(self, text: str, *, background: bool = False, conditional: bool = False) -> Script:
         if self._level >= _DEPTH:
@@ -69,6 +70,9 @@ class Script:
                 self._functions.add(simple.words[0])
                 simple.words = []
             depth = max(0, depth + self._strip(simple))
+            if self._cases > 0 and simple.operator == ")":  # a pattern
+                pipeline = []
+                continue
             pipeline.append(simple)
             if simple.operator != "|":
                 held = conditional or before == "||" or depth > 0
@@ -98,13 +102,13 @@ class Script:
 
     # ---- inside
 
-    @staticmethod
-    def _strip(simple: Simple) -> int:
+    def _strip(self, simple: Simple) -> int:
         """Take the words of the grammar off a command; how much deeper it leads."""
         change = 0
         while simple.words and simple.words[0] in _OPEN | _CLOSE | _PASSED:
             word = simple.words.pop(0)
             change += 1 if word in _OPEN else -1 if word in _CLOSE else 0
+            self._cases += {"case": 1, "esac": -1}.get(word, 0)
             if word in ("for", "case", "select"):
                 simple.words = []
             elif word in ("done", "fi", "esac", "}") and simple.operator == "|":
@@ -163,8 +167,12 @@ class Script:
 
     def _own(self, content: bytes, background: bool, conditional: bool) -> None:
         """A script that this script made itself."""
+        if b"\0" in content[:1000]:
+            raise ShellFault("cannot execute binary file")
         text = content.decode(errors="replace")
         self.inner.append(text)
+        if not self._dive:
+            return
         self.read(text, background=background, conditional=conditional)
 
     def _flow(self, pipeline: list[Simple], *, background: bool = False, conditional: bool = False) -> bytes | None:

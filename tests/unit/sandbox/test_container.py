@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import threading
 import typing as t
 
+import httpx
 import pytest
+from cheroot import wsgi
 
+from sandbox import mesh_proxy
 from sandbox.mesh_proxy import set_busy
 
 from .runpod_stand import SERVICE, Stand
@@ -141,3 +145,22 @@ def test_never_boots_and_comes_up_broken(stand: t.Any) -> None:
     one.until(lambda: never.details.get("phase") == "pulling")
     assert one.show(never)["status"] == "STARTING" and one.show(broken)["status"] == "ERROR"
     assert one.call("DELETE", f"/v2/pods/{never.id}").status_code == 204
+
+
+def test_the_proxy_on_a_socket_takes_absolute_addresses(stand: t.Any) -> None:
+    one = stand()
+    pod = one.pod(one.service())
+    one.step(pod, "done")
+    server = wsgi.Server(("127.0.0.1", 0), mesh_proxy.app(one.world), numthreads=1, shutdown_timeout=1)
+    server.ConnectionClass = mesh_proxy.ProxyConnection
+    server.prepare()
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    try:
+        with httpx.Client(proxy=f"http://127.0.0.1:{server.bind_addr[1]}", trust_env=False) as client:
+            address = one.tailnet.devices()[0].ipv4
+            assert client.get(f"http://{address}:8000/a%20b?c=d").json() == {"name": "tgp-a-1", "path": "/a b"}
+            assert client.get("http://100.99.0.1/").status_code == 502
+    finally:
+        server.stop()
+        thread.join(5)

@@ -11,6 +11,8 @@ import math
 import shlex
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import ServiceSpec
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes.container import start_script
 
 from sandbox.container_command import plan
 
@@ -83,6 +85,7 @@ def test_which_client_it_starts(command: str, client: str) -> None:
         ("tail -f /dev/null", math.inf, 0),
         ("if [ -f /x ]; then exit 1; fi; ./serve", math.inf, 0),
         ("test -f /x || exit 1; ./serve", math.inf, 0),
+        ("case $(uname -m) in x86_64 | amd64) a=1 ;; *) exit 1 ;; esac; ./serve", math.inf, 0),
         ("run() { echo; }; run", 0, 0),
         ("", math.inf, 0),
         ("python3 -m http.server 80", math.inf, 0),
@@ -108,6 +111,27 @@ def test_how_long_it_lasts(command: str, seconds: float, code: int) -> None:
 def test_what_a_shell_refuses_ends_the_container(command: str, says: str) -> None:
     found = plan("image:1", command, ENVIRONMENT, "host")
     assert says in found.fault and found.code == 2 and found.lasts == 0
+
+
+@pytest.mark.parametrize("command", ["", "exec ./serve --port 80"])
+def test_an_image_may_bring_the_client_itself(command: str) -> None:
+    found = plan("mine:1", command, {"TS_AUTHKEY": KEY, "TS_HOSTNAME": "svc-1", "TS_USERSPACE": "true"}, "h")
+    assert found.client == "userspace" and found.mesh is not None and found.mesh.hostname == "svc-1"
+    assert found.command == (command.removeprefix("exec ") or "(entry point of mine:1)")
+    assert plan("mine:1", command, {"TS_AUTHKEY": KEY}, "h").client == ""
+    assert plan("tailscale/tailscale:stable", "", {"TS_AUTHKEY": KEY}, "h").client == "userspace"
+
+
+@pytest.mark.parametrize("words", [("vllm", "serve", "model"), ("python3", "-c", "print('x' * 10)" + "#" * 6000)])
+def test_the_start_script_of_our_services_is_understood(words: tuple[str, ...]) -> None:
+    service = ServiceSpec("mine:1", (8000,), "/health", 8000, command=words[:1], args=words[1:])
+    script = start_script(service, ("--accept-dns=false", "--accept-routes=false", "--login-server=https://hs.example"))
+    for command in (script, f"/bin/sh -c {shlex.quote(script)}"):
+        found = plan("mine:1", command, {"TS_AUTHKEY": KEY, "TS_HOSTNAME": "svc-1"}, "h")
+        assert found.client == "userspace" and found.strict and not found.fault and not found.mesh_fault
+        assert found.mesh is not None and (found.mesh.key, found.mesh.hostname) == (KEY, "svc-1")
+        assert found.mesh.login_server == "https://hs.example"
+        assert found.command == shlex.join(words) and found.lasts == math.inf
 
 
 def test_a_login_needs_a_client_and_flags_it_knows() -> None:

@@ -1,0 +1,221 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RunPod's pods over HTTP: the whole life, the shape of the object, lists, logs and money."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from decimal import Decimal
+
+import httpx
+import pytest
+
+from sandbox import runpod_cloud
+
+from .runpod_stand import H100, RTX4090, Stand
+
+KEYS = {
+    "id", "name", "status", "actions", "image", "args", "disk", "mounts", "ports", "env", "registry", "gpu", "cloud", "dataCenterId",
+    "cudaVersion", "ssh", "template", "cost", "locked", "globalNetworking", "runtime", "createdAt", "startedAt",
+}  # fmt: skip
+
+
+@pytest.fixture
+def stand() -> t.Iterator[Stand]:
+    one = Stand()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def still() -> t.Iterator[Stand]:
+    """Time moves only when it is told to."""
+    one = Stand(speed=0.001)
+    yield one
+    one.close()
+
+
+def test_the_life_of_a_pod(stand: Stand) -> None:
+    order = stand.order(ports=["22/tcp", "8888/http"], env={"TGP_OWNER": "prod"}, gpu={"id": RTX4090, "count": 2})
+    answer = stand.call("POST", "/v2/pods", order)
+    made = answer.json()
+    assert answer.status_code == 201 and set(made) == KEYS
+    assert made["status"] in ("PROVISIONING", "STARTING") and made["runtime"] is None and made["ssh"]["direct"] is None
+    assert made["cost"] == 1.18 and made["dataCenterId"] == "EU-RO-1" and made["cudaVersion"] == "12.8"
+    assert made["env"] == {"TGP_OWNER": "prod"} and made["gpu"]["count"] == 2
+    machine = stand.world.machines[made["id"]]
+    stand.until(lambda: (stand.show(machine)["ssh"]["direct"] or {}).get("port"))
+    shown = stand.show(machine)
+    assert shown["status"] == "RUNNING" and shown["actions"] == ["stop", "restart", "terminate"]
+    assert {port["type"] for port in shown["runtime"]["ports"]} == {"tcp", "http"}
+    assert all(port["public"] and port["ip"] for port in shown["runtime"]["ports"])
+    assert shown["ssh"]["direct"]["command"] == f"ssh root@{machine.ip} -p {shown['ssh']['direct']['port']}"
+    assert machine.details["environment"]["RUNPOD_POD_ID"] == machine.id
+    gone = stand.call("DELETE", f"/v2/pods/{machine.id}")
+    assert (gone.status_code, gone.content) == (204, b"")
+    again = stand.call("DELETE", f"/v2/pods/{machine.id}")
+    assert again.status_code == 404 and again.json()["detail"] == "pod not found"
+    assert again.headers["content-type"] == "application/problem+json"
+    assert stand.call("GET", "/v2/pods").json() == {"pods": []}
+    assert machine.ended is not None
+
+
+def test_states_come_one_after_the_other_and_ports_come_late(still: Stand) -> None:
+    machine = still.pod(still.order(ports=["22/tcp"]))
+    still.until(lambda: machine.steps)
+    assert still.show(machine)["status"] == "PROVISIONING"
+    still.world.clock.advance(11)
+    still.until(lambda: still.show(machine)["status"] == "STARTING")
+    still.world.clock.advance(81)
+    still.world.clock.advance(10)
+    still.until(lambda: (still.show(machine)["runtime"] or {}).get("ports"))
+    assert still.show(machine)["runtime"]["ports"][0] == {"private": 22, "public": None, "type": "tcp", "ip": None}
+    still.world.clock.advance(still.account.ports_after)
+    assert still.show(machine)["runtime"]["ports"][0]["public"]
+
+
+def test_a_stopped_pod_frees_its_gpus_and_bills_its_volume(still: Stand) -> None:
+    machine = still.pod(still.order(gpu={"id": RTX4090, "count": 8}, mounts={"persistent": {"size": 100, "path": "/data"}}))
+    still.world.clock.advance(3600)
+    answer = still.call("POST", f"/v2/pods/{machine.id}/action", {"action": "stop"})
+    assert answer.json()["status"] == "EXITED" and answer.json()["cost"] == 0 and answer.json()["actions"] == ["start", "terminate"]
+    still.world.clock.advance(730 * 3600)
+    assert round(machine.cost(still.world.clock.now()), 2) == Decimal("24.72")  # 8 x 0.59 for an hour, then 100 GB x 0.20 a month
+    records = still.call("GET", f"/v2/billing/pods?podId={machine.id}").json()["records"]
+    assert round(sum(record["totalAmount"] for record in records), 2) == 24.72
+    other = still.pod(still.order("tgp-b", gpu={"id": RTX4090, "count": 4}))
+    refused = still.call("POST", f"/v2/pods/{machine.id}/action", {"action": "start"})
+    assert refused.status_code == 400 and "not enough free GPUs" in refused.json()["detail"]
+    still.call("DELETE", f"/v2/pods/{other.id}")
+    assert still.call("POST", f"/v2/pods/{machine.id}/action", {"action": "start"}).json()["status"] in ("PROVISIONING", "STARTING")
+    assert still.call("POST", f"/v2/pods/{machine.id}/action", {"action": "start"}).status_code == 409
+    assert still.call("POST", f"/v2/pods/{machine.id}/action", {"action": "terminate"}).status_code == 204
+
+
+def test_a_change_resets_a_running_pod_and_a_lock_forbids_it(stand: Stand) -> None:
+    machine = stand.pod(stand.order())
+    stand.step(machine, "done")
+    path = f"/v2/pods/{machine.id}"
+    assert stand.call("PATCH", path, {"name": "other", "locked": True}).json()["name"] == "other"
+    assert stand.show(machine)["status"] == "RUNNING" and "stop" not in stand.show(machine)["actions"]
+    assert stand.call("PATCH", path, {"image": "x:2"}).status_code == 409
+    assert stand.call("POST", f"{path}/action", {"action": "stop"}).status_code == 409
+    changed = stand.call("PATCH", path, {"locked": False, "image": "x:2", "env": {"A": "b"}}).json()
+    assert changed["status"] == "STARTING" and changed["image"] == "x:2" and changed["env"] == {"A": "b"}
+    stand.until(lambda: "pulling x:2" in machine.console)
+
+
+def test_lists_come_whole_or_in_pages(still: Stand) -> None:
+    names = [f"tgp-{number}" for number in range(5)]
+    for name in names:
+        still.pod(still.order(name))
+    assert "pagination" not in still.call("GET", "/v2/pods").json()
+    still.account.page_size = 2
+    found, cursor = [], None
+    for size in (2, 2, 1):
+        page = still.call("GET", "/v2/pods", params={"cursor": cursor} if cursor else {}).json()
+        assert len(page["pods"]) == size
+        found += [pod["name"] for pod in page["pods"]]
+        cursor = page["pagination"]["nextCursor"]
+    assert sorted(found) == names and cursor is None and page["pagination"]["hasNextPage"] is False
+    assert still.call("GET", "/v2/pods?cursor=nonsense").status_code == 422
+
+
+def test_a_new_pod_may_not_be_found_for_a_while(still: Stand) -> None:
+    still.account.shy_seconds = 30.0
+    machine = still.pod(still.order())
+    assert still.call("GET", f"/v2/pods/{machine.id}").status_code == 404
+    assert still.call("DELETE", f"/v2/pods/{machine.id}").status_code == 404
+    assert [pod["id"] for pod in still.call("GET", "/v2/pods").json()["pods"]] == [machine.id]
+    still.world.clock.advance(31)
+    assert still.call("DELETE", f"/v2/pods/{machine.id}").status_code == 204
+
+
+def test_the_log_is_a_stream_of_events(stand: Stand) -> None:
+    machine = stand.pod(stand.order(args='sh -c "echo \'open"'))
+    stand.step(machine, "restart")
+    answer = stand.call("GET", f"/v2/pods/{machine.id}/logs")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+    assert {event["source"] for event in events} == {"system", "container"} and set(events[0]) == {"source", "line", "ts"}
+    mine = stand.call("GET", f"/v2/pods/{machine.id}/logs?source=container&tail=1").text
+    assert mine.count("data: ") == 1 and "unexpected EOF" in mine
+    rest = stand.call("GET", f"/v2/pods/{machine.id}/logs", headers={"Last-Event-ID": "1"}).text
+    assert rest.startswith("id: 2\n")
+    for query in ("tail=0", "tail=5001", "source=other", "since=then"):
+        assert stand.call("GET", f"/v2/pods/{machine.id}/logs?{query}").status_code == 422
+
+
+def test_without_money_there_is_no_pod_and_none_stays(still: Stand) -> None:
+    still.account.balance = Decimal("1.00")
+    assert still.call("POST", "/v2/pods", still.order(gpu={"id": RTX4090, "count": 2})).status_code == 402
+    machine = still.pod(still.order())
+    still.world.clock.advance(7200)
+    assert still.show(machine)["status"] == "EXITED"
+    still.account.balance = None
+    still.account.spend_limit = Decimal("0.10")
+    assert "spend limit" in still.call("POST", "/v2/pods", still.order()).json()["detail"]
+
+
+def test_keys_registries_and_volumes(still: Stand) -> None:
+    assert still.call("PUT", "/v2/account/ssh-keys", {"keys": ["ssh-ed25519 AAAA me"]}).json() == {"keys": ["ssh-ed25519 AAAA me"]}
+    machine = still.pod(still.order(startSsh=True))
+    assert machine.details["environment"]["PUBLIC_KEY"] == "ssh-ed25519 AAAA me"
+    registry = still.call("POST", "/v2/registries", {"name": "r", "username": "u", "password": "hidden-hidden-hidden"})
+    assert registry.status_code == 201 and "hidden" not in registry.text
+    identity = registry.json()["id"]
+    assert still.call("POST", "/v2/pods", still.order("b", registry=identity)).status_code == 201
+    assert still.call("POST", "/v2/pods", still.order("b", registry="none")).status_code == 404
+    assert still.call("DELETE", f"/v2/registries/{identity}").status_code == 204
+    volume = {"name": "v", "size": 20, "dataCenter": "US-KS-2"}
+    made = still.call("POST", "/v2/network-volumes", volume).json()
+    assert still.call("POST", "/v2/network-volumes", {**volume, "dataCenter": "us-ks-2"}).status_code == 400
+    assert still.call("PATCH", f"/v2/network-volumes/{made['id']}", {"size": 10}).status_code == 400
+    mounts = {"network": [{"volumeId": made["id"], "path": "/data"}]}
+    assert still.call("POST", "/v2/pods", still.order("c", mounts=mounts)).json()["dataCenterId"] == "US-KS-2"
+    assert still.call("DELETE", f"/v2/network-volumes/{made['id']}").status_code == 409
+
+
+def test_the_limits_ride_on_every_answer_and_hold() -> None:
+    one = Stand(speed=0.001, rate_limits=True)
+    answers = [one.call("GET", "/v2/pods") for _ in range(61)]
+    assert answers[0].headers["RateLimit"].startswith('"minute";r=59;t=')
+    assert answers[0].headers["RateLimit-Policy"] == '"minute";q=60;w=60, "hour";q=3000;w=3600, "day";q=50000;w=86400'
+    last = answers[-1]
+    assert last.status_code == 429 and last.json()["detail"] == "rate limit exceeded for the minute window"
+    assert 1 <= int(last.headers["Retry-After"]) <= 60 and '"minute";r=0' in last.headers["RateLimit"]
+    one.world.clock.advance(61)
+    assert one.call("GET", "/v2/pods").status_code == 200
+    one.close()
+
+
+def test_keys_and_retired_interfaces(still: Stand) -> None:
+    app = httpx.WSGITransport(app=runpod_cloud.app(still.world))
+    still.world.secrets.update(RUNPOD_READ_ONLY_KEY="rpa_READONLY_0123456789", RUNPOD_RESTRICTED_KEY="rpa_RESTRICTED_0123456789")
+    with httpx.Client(transport=app, base_url="http://runpod") as client:
+        assert client.get("/v2/pods").status_code == 401
+        assert client.get("/v2/pods", headers={"authorization": "Bearer rpa_wrong"}).status_code == 401
+        reader = {"authorization": "Bearer rpa_READONLY_0123456789"}
+        assert client.get("/v2/pods", headers=reader).status_code == 200
+        assert client.post("/v2/pods", headers=reader, json=still.order()).status_code == 403
+        assert client.get("/v2/pods", headers={"authorization": "Bearer rpa_RESTRICTED_0123456789"}).status_code == 403
+        assert client.get("/v1/pods").status_code == client.post("/graphql", json={"query": "{}"}).status_code == 410
+        described = client.get("/v2/openapi.json").json()
+    assert described["info"]["version"] == "2.0.0"
+    schema = described["paths"]["/pods"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert schema["additionalProperties"] is False and "gpu" in schema["properties"]
+    assert still.call("DELETE", "/v2/pods").status_code == 405 and still.call("GET", "/v2/tags").status_code == 404
+
+
+def test_processor_pods(still: Stand) -> None:
+    assert {one["id"] for one in still.call("GET", "/v2/catalog/cpus").json()["cpus"]} >= {"cpu3c"}
+    made = still.call("POST", "/v2/pods", {"name": "c", "image": "i", "cpu": {"id": "cpu3c", "vcpuCount": 2}}).json()
+    assert made["cost"] == 0.06 and "gpu" not in made and made["cpu"]["vcpuCount"] == 2
+
+
+def test_no_stock_of_a_type_is_no_capacity(still: Stand) -> None:
+    answer = still.call("POST", "/v2/pods", still.order(gpu={"id": H100, "count": 1}))
+    assert answer.status_code == 400 and "no instances available" in answer.json()["detail"]
+    assert not still.world.machines
