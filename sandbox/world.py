@@ -23,7 +23,8 @@ class Offer:
     """A machine type in a region: ``stock`` machines are left. ``price_hour`` is what is really billed.
 
     ``boot_seconds`` until the machine is up. ``details`` may hold timings of the later steps (see machine.py) and what the cloud's
-    emulator needs besides (description, vcpus ...). Clouds that bill the disk apart keep ``storage_price_hour`` there (dollars, Decimal).
+    emulator needs besides (description, vcpus ...). Clouds that bill the disk apart keep ``storage_price_hour`` there (Decimal dollars per
+    GB and hour).
     """
 
     cloud: str
@@ -49,6 +50,7 @@ class Machine:
     ``billed_before`` are seconds of earlier power-ons. ``destroyed`` = it left the cloud's lists. ``boots`` counts power-ons: a story
     of an earlier one must not go on. ``rates`` are (since when, dollars per hour) of a machine whose price changes while it exists,
     oldest first; without any it is ``offer.price_hour`` all the time. ``placed`` = when it ends, its offer's stock gets a place back.
+    ``watch`` is called each time ``state`` was set: clouds whose bill depends on it change the rate there.
     """
 
     id: str
@@ -71,6 +73,12 @@ class Machine:
     boots: int = 0
     rates: list[tuple[datetime, Decimal]] = dataclasses.field(default_factory=list)
     placed: bool = True
+    watch: t.Callable[[Machine], None] | None = None
+
+    def __setattr__(self, name: str, value: t.Any) -> None:
+        super().__setattr__(name, value)
+        if name == "state" and (watch := self.__dict__.get("watch")):
+            watch(self)
 
     def set_rate(self, now: datetime, dollars: Decimal) -> None:
         """From ``now`` on an hour costs so much, 0 = nothing. Until the first call it costs ``offer.price_hour``.

@@ -1,0 +1,184 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What surrounds the instances of the sandbox's Vast: the user, SSH keys, charges and invoices."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from decimal import Decimal
+
+import flask
+
+from .vast_account import Account, contracts
+from .vast_errors import Refused, body, invalid
+from .vast_instances import find
+from .world import Machine, World
+
+_MOST_CHARGES, _DAY = 500, 86400
+_KEY_TYPES = ("ssh-rsa ", "ssh-ed25519 ", "ecdsa-sha2-", "sk-ssh-ed25519@", "sk-ecdsa-sha2-")
+
+
+def routes(service: flask.Flask, world: World) -> None:
+    account = Account.of(world)
+    _key_routes(service, world, account)
+
+    @service.get("/api/v0/users/current/", strict_slashes=False)
+    def user() -> t.Any:
+        with world.lock:
+            left, keys = account.left(world), account.keys()
+        return flask.jsonify(
+            {
+                "id": 100123,
+                "email": "gpu@example.org",
+                "username": "gpu",
+                "balance": float(min(left, Decimal(0))),
+                "credit": float(max(left, Decimal(0))),
+                "can_pay": True,
+                "has_billing": True,
+                "balance_threshold": 5.0,
+                "ssh_key": keys[0]["public_key"] if keys else None,
+                "sid": "sandbox",
+                "key_id": 77,
+            }
+        )
+
+    @service.get("/api/v0/charges/")
+    def charges() -> t.Any:
+        filters = _argument("select_filters", {})
+        day = filters.get("day") if isinstance(filters, dict) else None
+        if not isinstance(day, dict):
+            raise Refused(400, "invalid_request", "select_filters must contain day")
+        bounds = [day.get("gte", day.get("gt", 0)), day.get("lte", day.get("lt", world.clock.seconds()))]
+        if not all(isinstance(one, (int, float)) for one in bounds):
+            raise Refused(400, "invalid_request", "select_filters: day must be compared with seconds")
+        begin, end = (float(t.cast(float, one)) for one in bounds)
+        with world.lock:
+            rows = [row for machine in contracts(world) if (row := _charge(world, machine, begin, end)) is not None]
+        return flask.jsonify(_page(rows, _MOST_CHARGES))
+
+    @service.get("/api/v1/invoices/")
+    def invoices() -> t.Any:
+        paid = float(account.switches.credit)
+        row = {"type": "invoice", "source": "invoice-1", "service": "stripe_payments", "description": "credit", "amount": paid}
+        return flask.jsonify(_page([{**row, "amount_usd": paid, "end": int(world.clock.seconds()), "items": []}], 100))
+
+
+def _key_routes(service: flask.Flask, world: World, account: Account) -> None:
+    @service.get("/api/v0/ssh/")
+    def keys() -> t.Any:
+        with world.lock:
+            return flask.jsonify(account.keys())
+
+    @service.post("/api/v0/ssh/")
+    def add() -> t.Any:
+        public = _public_key()
+        with world.lock:
+            if not account.switches.ssh_key:
+                account.ssh_keys.clear()
+                account.switches.ssh_key = True
+            if any(key["public_key"] == public for key in account.ssh_keys):
+                raise invalid("This SSH key exists already.")
+            return flask.jsonify({"success": True, "key": account.add_key(public)})
+
+    @service.put("/api/v0/ssh/<int:number>/")
+    def replace(number: int) -> t.Any:
+        public = _public_key()
+        with world.lock:
+            _key(account, number)["public_key"] = public
+        return flask.jsonify({"success": True})
+
+    @service.delete("/api/v0/ssh/<int:number>/")
+    def remove(number: int) -> t.Any:
+        with world.lock:
+            account.ssh_keys.remove(_key(account, number))
+        return flask.jsonify({"success": True})
+
+    @service.get("/api/v0/instances/<int:number>/ssh/")
+    def attached(number: int) -> t.Any:
+        with world.lock:
+            return flask.jsonify({"success": True, "ssh_keys": find(world, number).details["ssh_keys"]})
+
+    @service.post("/api/v0/instances/<int:number>/ssh/")
+    def attach(number: int) -> t.Any:
+        public = _public_key()
+        with world.lock:
+            machine = find(world, number)
+            if machine.details["system"] == "ubuntu":
+                raise invalid("The SSH keys of a virtual machine cannot be changed while it exists.")
+            held = machine.details["ssh_keys"]
+            held.append({"id": max((key["id"] for key in held), default=900) + 1, "public_key": public})
+        return flask.jsonify({"success": True, "msg": "SSH key added to instance."})
+
+    @service.delete("/api/v0/instances/<int:number>/ssh/<int:key_number>/")
+    def detach(number: int, key_number: int) -> t.Any:
+        with world.lock:
+            held = find(world, number).details["ssh_keys"]
+            if not any(key["id"] == key_number for key in held):
+                raise Refused(404, "not_found", "This instance has no such SSH key.")
+            held[:] = [key for key in held if key["id"] != key_number]
+        return flask.jsonify({"success": True})
+
+
+def _key(account: Account, number: int) -> dict[str, t.Any]:
+    for key in account.keys():
+        if key["id"] == number:
+            return key
+    raise Refused(404, "not_found", "There is no such SSH key.")
+
+
+def _public_key() -> str:
+    public = body().get("ssh_key")
+    if not isinstance(public, str) or not public.startswith(_KEY_TYPES):
+        raise invalid("ssh_key must be an OpenSSH public key")
+    return public.strip()
+
+
+def _argument(name: str, default: t.Any) -> t.Any:
+    text = flask.request.args.get(name)
+    if not text:
+        return default
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise Refused(400, "invalid_request", f"{name} is not JSON") from None
+
+
+def _page(rows: list[dict[str, t.Any]], most: int) -> dict[str, t.Any]:
+    """A page of rows; the token is where the next one begins."""
+    limit, token = _argument("limit", 20), flask.request.args.get("after_token") or "0"
+    if not isinstance(limit, int) or not 1 <= limit <= most:
+        raise Refused(400, "invalid_request", f"limit must be 1 to {most}")
+    if not token.isdecimal():
+        raise Refused(400, "invalid_token", "after_token is not valid")
+    begin = int(token)
+    if _argument("latest_first", False):
+        rows = rows[::-1]
+    more = begin + limit < len(rows)
+    page = rows[begin : begin + limit]
+    return {
+        "success": True,
+        "count": len(page),
+        "total": len(rows),
+        "results": page,
+        "next_token": str(begin + limit) if more else None,
+    }
+
+
+def _charge(world: World, machine: Machine, begin: float, end: float) -> dict[str, t.Any] | None:
+    """What an instance cost, when any of that time lies between the two moments."""
+    now = world.clock.now()
+    first, last = machine.created.timestamp(), (machine.ended or now).timestamp()
+    if first > end + _DAY or last < begin:
+        return None
+    return {
+        "type": "instance",
+        "source": f"instance-{machine.id}",
+        "description": f"Instance {machine.id}: {machine.offer.gpu_count}x {machine.offer.details['row']['gpu_name']}",
+        "amount": float(machine.cost(now)),
+        "start": int(first),
+        "end": int(last),
+        "metadata": {"instance_id": int(machine.id), "label": machine.details["label"]},
+        "items": [],
+    }
