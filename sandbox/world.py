@@ -153,7 +153,7 @@ class World:
     def store(self, machine: Machine, price_hour: Decimal) -> Machine:
         """A machine comes into being ``stopped``: it takes no stock, and costs that much an hour from the start."""
         with self.lock:
-            machine.state = "stopped"
+            machine.state, machine.placed = "stopped", False
             machine.set_rate(machine.created, price_hour)
             self.machines[machine.id] = machine
         return machine

@@ -65,9 +65,10 @@ def test_a_bill_is_the_sum_of_its_rates() -> None:
     assert abs(machine.cost(end) - sum(expected)) < Decimal("1e-9")
     assert abs(machine.cost(start + timedelta(minutes=40)) - expected[0] - expected[1] / 2) < Decimal("1e-20")
     assert machine.billed_seconds(end) == 130 * 60
+    before = machine.cost(end)
     machine.set_rate(end, Decimal("0.03"))
     machine.ended = end + timedelta(hours=1)
-    assert round(machine.cost(end + timedelta(days=1)) - machine.cost(end), 9) == Decimal("0.03") and machine.rate() == 0
+    assert round(machine.cost(end + timedelta(days=1)) - before, 9) == Decimal("0.03") and machine.rate() == 0
 
 
 def test_a_price_set_later_leaves_the_time_before_at_the_offers_price() -> None:
