@@ -1,16 +1,34 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Vast.ai, a marketplace of other people's machines."""
+"""Vast.ai, a marketplace of other people's machines (https://docs.vast.ai; list of instances on API v1, everything else on v0).
+
+What is peculiar: a failure may come as 200; a bad key may come as 404; a bid that is too low fails and leaves a machine behind whose
+disk is billed; a stopped machine is billed; only offers with KVM can become nodes, all others are unprivileged containers.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+import threading
 import typing as t
 
-from ..errors import InvalidInput
-from ..fleet.model import Capability, Carrier, InstanceState, Lane, StateFacts
-from .base import Cloud
+from .. import errors, redact
+from ..clock import Clock, SystemClock
+from ..fleet.model import Capability, Carrier, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
+from .base import EVERYTHING, Cloud, CloudCheck, NothingBeside
 from .entry import Entry, Wanted, text_option
+from .vast_account import examine
+from .vast_api import GONE, VastApi
+from .vast_launch import VM_IMAGE, body_of, outcome, refused
+from .vast_logs import boot_log
+from .vast_places import PLACES
+from .vast_records import BID, to_instance, to_offer
+from .vast_search import PATH, Market, Pages, filters, fits
+
+if t.TYPE_CHECKING:
+    import httpx
 
 URL = "https://console.vast.ai"
 
@@ -41,13 +59,164 @@ FACTS = Capability(
     credential_env=("VAST_API_KEY",),
     lane_reason="only its KVM machines (vms_enabled) can become nodes; everything else is an unprivileged container",
 )
+SETTINGS: dict[str, dict[str, t.Any]] = {
+    "vmImage": {
+        "type": "string",
+        "pattern": r"^docker\.io/vastai/kvm:.+$",
+        "description": f"image of virtual machines, one of docker.io/vastai/kvm; default {VM_IMAGE}",
+    },
+    "unverified": {"type": "boolean", "description": "also take machines that Vast.ai has not verified"},
+    "datacenter": {"type": "boolean", "description": "take machines in data centres only"},
+}
+
+_INSTANCES, _INSTANCE, _ASK = "/api/v1/instances/", "/api/v0/instances/{}/", "/api/v0/asks/{}/"
+_PAGE = 25
+_CREATE_TIMEOUT = 120.0
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+class VastCloud(NothingBeside):
+    """One account (API key). ``market`` says whose machines it looks at."""
+
+    facts = FACTS
+
+    def __init__(
+        self,
+        key: str,
+        *,
+        url: str = URL,
+        transport: httpx.BaseTransport | None = None,
+        clock: Clock | None = None,
+        market: Market = Market(),
+    ) -> None:
+        redact.register(key)
+        self._clock = clock or SystemClock()
+        self._transport = transport
+        self._market = market
+        self._turn = threading.local()
+        self._api = VastApi(key, url, transport=transport, clock=self._clock)
+
+    def check(self) -> CloudCheck:
+        return examine(self._api, len(self.instances()))
+
+    def close(self) -> None:
+        self._api.close()
+
+    # ---- reading
+
+    def offers(self, query: OfferQuery = EVERYTHING) -> list[Offer]:
+        found = []
+        for bid in (False, True) if query.spot is None else (query.spot,):
+            asked = filters(query, self._market, bid=bid)
+            for row in Pages(self._api, asked).rows() if asked is not None else ():
+                offer = to_offer(self._api.http, row, f"POST {PATH}", query.disk_gib, self._clock.now(), bid=bid)
+                if fits(offer, row, query, self._market, bid=bid):
+                    found.append(offer)
+        return found
+
+    def instances(self) -> list[Instance]:
+        try:
+            rows = self._rows()
+        except errors.ApiError as error:
+            if error.code != "invalid_token":
+                raise
+            rows = self._rows()  # the list changed under its own page token: once more from the beginning
+        now = self._clock.now()
+        return [to_instance(self._api.http, row, f"GET {_INSTANCES}", FACTS, now) for row in rows]
+
+    def _rows(self) -> list[t.Any]:
+        """All pages. A page may repeat a machine when the list grows meanwhile; a repeated token is an endless list."""
+        http, what = self._api.http, f"GET {_INSTANCES}"
+        params = {"limit": _PAGE, "order_by": json.dumps([{"col": "id", "dir": "asc"}]), "select_cols": json.dumps(["*"])}
+        rows: dict[t.Any, t.Any] = {}
+        tokens: list[str] = []
+        while True:
+            page = self._api.read(_INSTANCES, pace="list", params={**params, **({"after_token": tokens[-1]} if tokens else {})})
+            for row in http.expect(page.get("instances"), list, what, "instances"):
+                rows[http.expect(http.expect(row, dict, what, "an instance").get("id"), int, what, "id of an instance")] = row
+            token = page.get("next_token")
+            if token is None or token == "":
+                return list(rows.values())
+            if not isinstance(token, (str, int)) or str(token) in tokens:
+                raise http.bad_shape(what, "its page token leads back to a page that was read")
+            tokens.append(str(token))
+
+    def instance(self, instance_id: str) -> Instance | None:
+        if not _NUMBER.fullmatch(instance_id):
+            return None  # no machine of Vast.ai can have it
+        http, path = self._api.http, _INSTANCE.format(instance_id)
+        try:
+            body = self._api.read(path, pace="get")
+        except errors.NotFound as error:
+            if error.code in GONE:
+                return None
+            raise
+        if "instances" not in body:
+            raise http.bad_shape(f"GET {path}", "it has no instances")
+        row = body["instances"]
+        if row is None:
+            return None
+        if isinstance(row, list) and len(row) == 1:
+            row = row[0]
+        found = to_instance(http, row, f"GET {path}", FACTS, self._clock.now())
+        if found.id != instance_id:
+            raise http.bad_shape(f"GET {path}", f"it is about instance {found.id}")
+        return found
+
+    def console(self, instance_id: str) -> str | None:
+        if not _NUMBER.fullmatch(instance_id):
+            return None
+        return boot_log(self._api, instance_id, self._transport, self._clock)
+
+    # ---- writing
+
+    def queue(self) -> None:
+        self._api.http.take_turn("create")
+        self._turn.taken = True
+
+    def launch(self, request: LaunchRequest) -> str:
+        if unknown := sorted(set(request.settings) - set(SETTINGS)):
+            raise refused(f"unknown setting {', '.join(unknown)}", remedy=f"Vast.ai knows {', '.join(sorted(SETTINGS))}.")
+        ask = request.offer.id.removesuffix(BID)
+        if not _NUMBER.fullmatch(ask):
+            raise refused(f"{request.offer.id!r} is no offer of Vast.ai")
+        body = body_of(request)
+        bucket = "queued" if getattr(self._turn, "taken", False) else "create"
+        self._turn.taken = False
+        path = _ASK.format(ask)
+        try:
+            answer = self._api.once("PUT", path, json=body, pace=bucket, timeout=_CREATE_TIMEOUT)
+            redact.register(*(value for value in (answer.get("instance_api_key"),) if isinstance(value, str)))
+            made = self._api.http.expect(answer.get("new_contract"), int, f"PUT {path}", "new_contract")
+            if answer.get("success") is not True:
+                raise errors.ApiError(
+                    f"vast: PUT {path} does not say that it succeeded.", service="vast", status=200, body={"new_contract": made}
+                )
+        except errors.ApiError as error:
+            raise outcome(error, request.name) from error
+        return str(made)
+
+    def terminate(self, instance_id: str) -> None:
+        if not _NUMBER.fullmatch(instance_id):
+            raise errors.InvalidInput(f"vast: {instance_id!r} is no id of an instance.")
+        path = _INSTANCE.format(instance_id)
+        try:
+            answer = self._api.repeat("DELETE", path, json={}, pace="destroy")
+        except errors.NotFound as error:
+            if error.code in GONE:
+                return
+            raise
+        self._api.http.expect(answer.get("success"), bool, f"DELETE {path}", "success")
 
 
 def _connect(wanted: Wanted) -> Cloud:
-    raise InvalidInput("vast: this version has no client for it.", remedy="Leave it out of the class's providers.")
+    url = ENTRY.option(wanted.task, "vast_api_url") or URL
+    market = Market(unverified=bool(wanted.setting("unverified")), datacenter=bool(wanted.setting("datacenter")))
+    return VastCloud(
+        ENTRY.credential(wanted), url=url, transport=wanted.task.transport(url), clock=wanted.task.clock, market=market
+    )
 
 
-SETTINGS: dict[str, dict[str, t.Any]] = {}
 ENTRY = Entry(
     facts=FACTS,
     connect=_connect,
@@ -58,4 +227,5 @@ ENTRY = Entry(
     key="vast_api_key",
     aliases=("vastai",),
     settings=SETTINGS,
+    regions=PLACES,
 )

@@ -1,0 +1,182 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Vast.ai's JSON read into our records: the only place that knows its words. Nearly every field may be null at some time."""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from datetime import datetime, timedelta, timezone
+from decimal import ROUND_HALF_UP, Decimal
+
+from .. import redact
+from ..fleet.model import Capability, Instance, InstanceState, Lane, Offer
+from ..fleet.regions import standard_region
+from ..http import Api
+from .vast_names import memory_mib, model_of
+from .vast_places import PLACES
+
+BID = "-bid"
+MARKS = "TGP_MARKS"
+_MONTH_HOURS = 30 * 24  # storage_cost is dollars per GB and month of 30 days
+_BOOTING = frozenset({"created", "loading", "scheduling"})
+_FAILED_WORDS = ("oci runtime create failed", "manifest unknown", "pull access denied", "no space left")
+_EXACT = Decimal("0.000001")
+Row = dict[str, t.Any]
+
+
+def storage_price(disk_gib: t.Any, storage_cost: t.Any) -> Decimal:
+    """Dollars per hour for a disk; 0 where the cost is not told."""
+    size, cost = decimal(disk_gib), decimal(storage_cost)
+    return (size * cost / _MONTH_HOURS).quantize(_EXACT, ROUND_HALF_UP) if size is not None and cost is not None else Decimal(0)
+
+
+def decimal(value: t.Any) -> Decimal | None:
+    """A JSON number as it was written; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return Decimal(str(value))
+
+
+def to_offer(api: Api, row: Row, what: str, disk_gib: int, now: datetime, *, bid: bool) -> Offer:
+    """One row of a search (its ``id`` was looked at), priced with a disk of ``disk_gib``. A bid costs ``min_bid`` and the disk."""
+    name = api.expect(row.get("gpu_name"), str, what, f"gpu_name of offer {row['id']}")
+    count = api.expect(row.get("num_gpus"), int, what, f"num_gpus of offer {row['id']}")
+    model, memory = model_of(name), decimal(row.get("gpu_ram"))
+    disk, lowest = storage_price(disk_gib, row.get("storage_cost")), decimal(row.get("min_bid"))
+    machine, total = lowest if bid else decimal(row.get("dph_base")), decimal(row.get("dph_total"))
+    price = machine + disk if machine is not None else None if bid else total
+    place = _text(row.get("geolocation")) or _text(row.get("country_code"))
+    return Offer(
+        cloud="vast",
+        id=f"{row['id']}{BID if bid else ''}",
+        instance_type=f"{count}x {name}",
+        model=model,
+        gpu_count=count,
+        price_hour=price,
+        region=standard_region(place, PLACES),
+        cloud_region=place,
+        gpu_memory_mib=memory_mib(model, float(memory)) if memory is not None else None,
+        vcpus=None if (cores := decimal(row.get("cpu_cores_effective"))) is None else int(cores),
+        memory_mib=_share_of_memory(row),
+        disk_gib=disk_gib,
+        spot=bid,
+        storage_price_hour=disk,
+        available=1,
+        reliability=decimal(row.get("reliability2")) or decimal(row.get("reliability")),
+        host_id=str(row.get("machine_id") or ""),
+        lanes=(Lane.KUBELET, Lane.SERVICE) if row.get("vms_enabled") is True else (Lane.SERVICE,),
+        seen=now,
+        min_bid=lowest if bid else None,
+        traits=_traits(row),
+    )
+
+
+def _share_of_memory(row: Row) -> int | None:
+    """``cpu_ram`` is the whole host's; an offer gets the share of its cores."""
+    ram, cores, all_cores = (decimal(row.get(key)) for key in ("cpu_ram", "cpu_cores_effective", "cpu_cores"))
+    return int(ram * cores / all_cores) if ram is not None and cores and all_cores else None
+
+
+def _traits(row: Row) -> dict[str, str]:
+    """Facts about the host, as fleet/model.py names them. What is not told is not there."""
+    verified = row.get("verification") or {True: "verified", False: "unverified"}.get(row.get("verified"))  # type: ignore[arg-type]
+    static = row.get("static_ip")
+    found = {
+        "verified": None if verified is None else str(verified == "verified").lower(),
+        "cuda": _plain(row.get("cuda_max_good")),
+        "inet-down": _plain(row.get("inet_down")),
+        "ports": _plain(row.get("direct_port_count")),
+        "static-ip": str(static).lower() if isinstance(static, bool) else None,
+        "duration": None if (left := decimal(row.get("duration"))) is None else str(int(left)),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _plain(value: t.Any) -> str | None:
+    number = decimal(value)
+    return None if number is None else str(number)
+
+
+def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetime) -> Instance:
+    """One machine. Only ``id`` must be there."""
+    api.expect(row, dict, what, "an instance")
+    identity = str(api.expect(row.get("id"), int, what, "id of an instance"))
+    redact.register(*(row[key] for key in ("jupyter_token", "instance_api_key") if isinstance(row.get(key), str)))
+    word, message = _text(row.get("actual_status")) or "created", _text(row.get("status_msg"))
+    state, interrupted, failed = _state(row, word, message, facts)
+    name, count, address = _text(row.get("gpu_name")), row.get("num_gpus"), _text(row.get("public_ipaddr"))
+    started, uptime = decimal(row.get("start_date")), decimal(row.get("uptime_mins"))
+    total, base, spot = decimal(row.get("dph_total")), decimal(row.get("dph_base")), row.get("is_bid")
+    disk = storage_price(row.get("disk_space"), row.get("storage_cost"))
+    if not disk and total is not None and base is not None:
+        disk = max(total - base, Decimal(0))
+    inside = row.get("local_ipaddrs")
+    return Instance(
+        cloud="vast",
+        id=identity,
+        name=_text(row.get("label")),
+        state=state,
+        raw_state=word,
+        created=None if started is None else datetime.fromtimestamp(float(started), timezone.utc),
+        price_hour=total if total is not None else None if base is None else base + disk,
+        ip=address,
+        private_ip=inside.split()[0] if isinstance(inside, str) and inside.split() else "",
+        region=_text(row.get("geolocation")),
+        instance_type=f"{count}x {name}" if name and isinstance(count, int) else "",
+        model=model_of(name) if name else "",
+        gpu_count=count if isinstance(count, int) else None,
+        host_id=str(row.get("machine_id") or ""),
+        marks=_marks(row.get("extra_env")),
+        problem=redact.redact(message[:300]) if failed or state in (InstanceState.FAILED, InstanceState.UNKNOWN) else "",
+        interrupted=interrupted,
+        spot=spot if isinstance(spot, bool) else None,
+        running_since=now - timedelta(minutes=float(uptime)) if word == "running" and uptime is not None else None,
+        storage_price_hour=disk,
+        ports=_ports(row.get("ports"), address),
+    )
+
+
+def _state(row: Row, word: str, message: str, facts: Capability) -> tuple[InstanceState, bool, bool]:
+    """Our state; whether its GPUs were taken away; whether its boot failed.
+
+    All three states "stopped" is what an outbid, unpaid or expired machine looks like: it would come back when the bid wins again."""
+    if all(row.get(key) == "stopped" for key in ("cur_state", "intended_status", "next_state")):
+        return InstanceState.STOPPED, True, False
+    low = message.lower()
+    if word in _BOOTING and (low.startswith("error") or any(words in low for words in _FAILED_WORDS)):
+        return InstanceState.FAILED, False, True
+    state = facts.read_state(word)
+    if state is InstanceState.RUNNING and row.get("intended_status") not in (None, "running"):
+        return InstanceState.UNKNOWN, False, False  # on its way to something else
+    return state, False, False
+
+
+def _marks(pairs: t.Any) -> dict[str, str]:
+    """Our marks out of the variables it was made with. Others are left alone: some are secrets."""
+    known = (
+        {str(pair[0]): str(pair[1]) for pair in pairs if isinstance(pair, list) and len(pair) == 2}
+        if isinstance(pairs, list)
+        else {}
+    )
+    return {key: known[variable(key)] for key in known.get(MARKS, "").split() if variable(key) in known}
+
+
+def variable(mark: str) -> str:
+    """The environment variable of a mark."""
+    return "TGP_" + "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in mark.upper())
+
+
+def _ports(value: t.Any, address: str) -> dict[str, str]:
+    """{"22/tcp": [{"HostPort": "40112"}]} as {"22/tcp": "203.0.113.9:40112"}; entries are null while the machine is young."""
+    found = {}
+    for port, places in value.items() if isinstance(value, dict) and address else ():
+        first = places[0] if isinstance(places, list) and places else None
+        if isinstance(first, dict) and first.get("HostPort"):
+            found[str(port)] = f"{address}:{first['HostPort']}"
+    return found
+
+
+def _text(value: t.Any) -> str:
+    return value.strip() if isinstance(value, str) else ""
