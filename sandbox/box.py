@@ -17,7 +17,7 @@ import typing as t
 import httpx
 import yaml
 
-from . import image_factory, lambda_cloud, mesh_proxy, paperspace_cloud, runpod_cloud, tailscale, webhook
+from . import image_factory, lambda_cloud, mesh_proxy, paperspace_cloud, runpod_cloud, tailscale, vast_cloud, webhook
 from .clock import SimClock
 from .cluster import Cluster, KubeError
 from .faults import Faults, FaultyApp
@@ -34,6 +34,7 @@ from .wsgi import MACHINE_AGENT, App, CountingApp
 
 EMULATORS: dict[str, t.Callable[[World], t.Any]] = {
     "lambda": lambda_cloud.app,
+    "vast": vast_cloud.app,
     "runpod": runpod_cloud.app,
     "paperspace": paperspace_cloud.app,
     "tailscale": tailscale.app,

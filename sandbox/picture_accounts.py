@@ -13,12 +13,13 @@ from . import paperspace_forms as forms
 from .lambda_account import Account as LambdaAccount
 from .paperspace_account import Account as PaperspaceAccount
 from .runpod_account import Account as RunpodAccount
+from .vast_account import Account as VastAccount
 from .world import World
 
 
 def account_pictures(world: World) -> dict[str, dict[str, t.Any]]:
     """Cloud to what its account holds. The caller holds the world's lock."""
-    return {"lambda": _lambda(world), "runpod": _runpod(world), "paperspace": _paperspace(world)}
+    return {"lambda": _lambda(world), "vast": _vast(world), "runpod": _runpod(world), "paperspace": _paperspace(world)}
 
 
 def paperspace_extras(world: World, now: datetime) -> tuple[Decimal, Decimal]:
@@ -34,6 +35,11 @@ def _lambda(world: World) -> dict[str, t.Any]:
         "file_systems": [one["name"] for one in account.file_systems],
         "firewall_rulesets": [one["name"] for one in account.rulesets],
     }
+
+
+def _vast(world: World) -> dict[str, t.Any]:
+    account = VastAccount.of(world)
+    return {"ssh_keys": [key["id"] for key in account.keys()], "credit_left": str(round(account.left(world), 6))}
 
 
 def _runpod(world: World) -> dict[str, t.Any]:

@@ -15,6 +15,9 @@ from .paperspace_cloud import paperspace_offer
 from .runpod_account import Account as RunpodAccount
 from .runpod_cloud import runpod_offer
 from .scenario_reader import Reader, ScenarioError
+from .vast_account import Account as VastAccount
+from .vast_account import Switches as VastSwitches
+from .vast_offers import vast_offer
 from .world import Offer, World
 
 Switches = dict[str, t.Any]
@@ -31,6 +34,10 @@ class Part(t.NamedTuple):
 
 def _defaults(switches: t.Any) -> Switches:
     return {field.name: getattr(switches, field.name) for field in dataclasses.fields(switches)}
+
+
+def _turn_vast(world: World | None, chosen: Switches) -> None:
+    (VastAccount.of(world).switches if world else VastSwitches()).turn(chosen)
 
 
 def _turn_paperspace(world: World | None, chosen: Switches) -> None:
@@ -52,6 +59,7 @@ _RUNPOD = {
     "ports_after": 0.0,
 }
 PARTS: dict[str, Part] = {
+    "vast": Part(vast_offer, _defaults(VastSwitches()), _turn_vast),
     "runpod": Part(runpod_offer, _RUNPOD, _turn_runpod),
     "paperspace": Part(paperspace_offer, _defaults(PaperspaceSwitches()), _turn_paperspace),
 }

@@ -29,6 +29,7 @@ from .wsgi import App
 _THREADS = 24
 _CREDENTIALS = (
     "LAMBDA_API_KEY",
+    "VAST_API_KEY",
     "RUNPOD_API_KEY",
     "PAPERSPACE_API_KEY",
     "TS_OAUTH_CLIENT_ID",

@@ -11,9 +11,11 @@ import typing as t
 from decimal import Decimal
 
 import pytest
+import yaml
 
 from sandbox import scenario
 from sandbox.scenario import ScenarioError
+from sandbox.scenario_clouds import PARTS
 from sandbox.world import World
 
 
@@ -68,6 +70,21 @@ A10 = {"type": "gpu_1x_a10", "region": "us-east-1"}
         ({"behaviours": [{"kind": "slow", "name": "("}]}, "regular expression"),
         ({"behaviours": [{"kind": "slow", "times": 1.5}]}, "whole number"),
         ({"faults": [{"kind": "meteor"}]}, "faults[0]"),
+        ({"vast": []}, "scenario.vast: cannot be []"),
+        ({"vast": {"offers": [{"gpu": "Voodoo 2"}]}}, "vast.offers[0]: gpu: 'Voodoo 2'"),
+        ({"vast": {"auth_status": 403}}, "vast.auth_status: 403"),
+        ({"vast": {"two_factor": 1}}, "vast.two_factor: cannot be 1"),
+        ({"runpod": {"offers": [{"type": "NVIDIA L4", "region": "MOON-1"}]}}, "runpod.offers[0]: region"),
+        ({"runpod": {"shy_second": 3}}, "runpod: unknown key shy_second"),
+        ({"runpod": {"page_size": 1.5}}, "whole number"),
+        (
+            {"paperspace": {"offers": [{"type": "A4000", "region": "mars"}]}},
+            "paperspace.offers[0]: offer: Paperspace has no A4000 in 'mars'",
+        ),
+        ({"paperspace": {"offers": [{"type": "A100", "region": "ny2"}]}}, "offer.bills: is missing"),
+        ({"paperspace": {"limit_status": 500}}, "paperspace.limit_status: 500"),
+        ({"paperspace": {"needs_approval": ["A1"]}}, "no type 'A1'"),
+        ({"paperspace": {"static_ip_hour": "free"}}, "is no price"),
     ],
 )
 def test_what_is_wrong_is_named(content: t.Any, says: str) -> None:
@@ -76,6 +93,36 @@ def test_what_is_wrong_is_named(content: t.Any, says: str) -> None:
     assert says in str(caught.value)
 
 
+def test_switches_are_turned_in_the_world() -> None:
+    content = {"vast": {"list_after": 5, "auth_status": 404}, "runpod": {"page_size": 2, "forbidden": ["NVIDIA B200"]}}
+    world = World()
+    scenario.parse({**content, "paperspace": {"availability": False, "max_machines": 3}}).furnish(world)
+    accounts = {cloud: world.__dict__[f"{cloud}_account"] for cloud in ("vast", "runpod", "paperspace")}
+    assert (accounts["vast"].switches.list_after, accounts["vast"].switches.auth_status) == (5.0, 404)
+    assert (accounts["runpod"].page_size, accounts["runpod"].forbidden) == (2, ("NVIDIA B200",))
+    assert (accounts["paperspace"].switches.availability, accounts["paperspace"].switches.max_machines) == (False, 3)
+
+
+def test_a_scenario_can_furnish_many_worlds() -> None:
+    once, first, second = scenario.load("four-clouds"), World(), World()
+    once.furnish(first)
+    first.offers[0].stock = 0
+    once.furnish(second)
+    assert second.offers[0].stock > 0
+    assert {offer.cloud for offer in second.offers} == {"lambda", "vast", "runpod", "paperspace"}
+
+
 def test_a_scenario_that_is_nowhere() -> None:
-    with pytest.raises(ScenarioError, match="neither a file nor one of default, seed-s0"):
+    with pytest.raises(ScenarioError, match="neither a file nor one of default, four-clouds, seed-s0"):
         scenario.load("/nowhere/at/all.yaml")
+
+
+def test_every_switch_is_described() -> None:
+    text = (pathlib.Path(__file__).resolve().parents[3] / "docs" / "sandbox.md").read_text(encoding="utf-8")
+    assert [(cloud, name) for cloud, part in PARTS.items() for name in part.switches if f"`{name}`" not in text] == []
+
+
+def test_the_example_of_the_readme_is_a_scenario() -> None:
+    text = (pathlib.Path(scenario.__file__).parent / "README.md").read_text(encoding="utf-8")
+    example = yaml.safe_load(text.rpartition("```yaml")[2].partition("```")[0])
+    assert {offer.cloud for offer in scenario.parse(example).offers} == {"lambda", "vast", "runpod", "paperspace"}
