@@ -7,20 +7,24 @@ import pathlib
 import typing as t
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import ENTRIES
 
-from .stands import LambdaStand, WebhookStand
+from .stands import LambdaStand, Stand, WebhookStand
+from .stands_paperspace import PaperspaceStand
+from .stands_runpod import RunpodStand
 
 
 @pytest.fixture(autouse=True)
 def own_pace(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test waits for calls that another one made, and none sees the developer's credentials."""
     monkeypatch.setenv("TGP_RUNTIME_DIR", str(tmp_path))
-    for name in ("LAMBDA_API_KEY", "LAMBDA_LABS_API_KEY", "LAMBDA_API_URL", "WEBHOOK_URL", "WEBHOOK_AUTH_VALUE"):
-        monkeypatch.delenv(name, raising=False)
+    for entry in ENTRIES.values():
+        for name in (one for option in entry.spec for one in entry.variables(option)):
+            monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture(params=[LambdaStand, WebhookStand], ids=["lambda", "webhook"])
-def stand(request: pytest.FixtureRequest) -> t.Iterator[LambdaStand | WebhookStand]:
+@pytest.fixture(params=[LambdaStand, PaperspaceStand, RunpodStand, WebhookStand], ids=lambda kind: kind.service)
+def stand(request: pytest.FixtureRequest) -> t.Iterator[Stand]:
     """Every cloud in turn."""
     made = request.param()
     yield made
@@ -37,5 +41,19 @@ def lambda_stand() -> t.Iterator[LambdaStand]:
 @pytest.fixture
 def webhook_stand() -> t.Iterator[WebhookStand]:
     made = WebhookStand()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def runpod_stand() -> t.Iterator[RunpodStand]:
+    made = RunpodStand()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def paperspace_stand() -> t.Iterator[PaperspaceStand]:
+    made = PaperspaceStand()
     yield made
     made.close()

@@ -52,6 +52,8 @@ class Stand:
 
     service: str
     base: str
+    list_path: str
+    create_path: str
 
     def __init__(self) -> None:
         self.world = World(SimClock(speed=SPEED))
@@ -69,19 +71,29 @@ class Stand:
     def cloud(self, **changes: t.Any) -> Cloud:
         raise NotImplementedError
 
+    def request(self, **changes: t.Any) -> LaunchRequest:
+        raise NotImplementedError
+
     def transport(self, _url: str = "") -> httpx.WSGITransport:
         return httpx.WSGITransport(app=self.app)  # type: ignore[arg-type]
 
     def _boot(self, machine: Machine) -> None:
         """The least a machine does: it comes up after its time, unless it ended before."""
-        boots, up = machine.boots, "on" if machine.cloud == "webhook" else "active"
+        boots = machine.boots
         try:
             self.world.clock.sleep(machine.offer.boot_seconds)
         except ClockClosed:
             return
         with self.world.lock:
             if machine.ended is None and machine.boots == boots and machine.state in ("booting", "starting"):
-                machine.state = up
+                self.up(machine)
+
+    def up(self, machine: Machine) -> None:
+        """What a machine that is up shows."""
+        machine.state = "active"
+
+    def billed(self) -> int:
+        return sum(1 for one in self.world.machines.values() if one.ended is None)
 
     def close(self) -> None:
         self.world.clock.close()
@@ -127,9 +139,6 @@ class LambdaStand(Stand):
         offer = next(one for one in self.cloud().offers() if one.id == wanted)
         return LaunchRequest(name=name, offer=offer, marks=changes.pop("marks", {"cluster": "a1b2c3d4"}), **changes)
 
-    def billed(self) -> int:
-        return sum(1 for one in self.world.machines.values() if one.ended is None)
-
 
 class WebhookStand(Stand):
     service, base = "webhook", "http://power.test"
@@ -146,6 +155,9 @@ class WebhookStand(Stand):
 
     def make_app(self) -> t.Any:
         return webhook.app(self.world)
+
+    def up(self, machine: Machine) -> None:
+        machine.state = "on"
 
     def groups(self, *, status: bool = True) -> list[dict[str, t.Any]]:
         groups = []
@@ -164,6 +176,3 @@ class WebhookStand(Stand):
     def request(self, name: str = "rack-1", **changes: t.Any) -> LaunchRequest:
         offer = next(one for one in self.cloud().offers() if one.id == name)
         return LaunchRequest(name=name, offer=offer, **changes)
-
-    def billed(self) -> int:
-        return sum(1 for one in self.world.machines.values() if one.ended is None)

@@ -11,9 +11,8 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState
 
-from .stands import LambdaStand, WebhookStand
+from .stands import Stand
 
-Stand = LambdaStand | WebhookStand
 GONE = {None, InstanceState.TERMINATED}
 
 
@@ -52,7 +51,7 @@ def test_offers_name_price_region_model_and_lanes(stand: Stand) -> None:
     for offer in stand.cloud().offers():
         assert offer.cloud == stand.service
         assert offer.id and offer.instance_type and offer.lanes == stand.cloud().facts.lanes
-        assert offer.price_hour is not None
+        assert offer.price_hour is not None or offer.price_estimated
         assert offer.seen is not None
 
 
@@ -73,9 +72,9 @@ def test_a_wrong_key_is_unauthorized_and_not_printed(stand: Stand) -> None:
 def test_an_odd_answer_is_never_nothing(stand: Stand, body: t.Any) -> None:
     """D-16 and O15: a list that is not understood must not look like "no machines"."""
     stand.cloud().launch(stand.request())
-    stand.faults.add({"kind": "body", "path": stand.list_path, "body": body, "times": None})
+    stand.faults.add({"kind": "body", "method": "GET", "path": stand.list_path, "body": body, "times": None})
     cloud = stand.cloud()
-    if stand.service == "lambda":
+    if stand.service != "webhook":
         with pytest.raises(errors.BadShape):
             cloud.instances()
         return
@@ -87,7 +86,7 @@ def test_an_odd_answer_is_never_nothing(stand: Stand, body: t.Any) -> None:
 @pytest.mark.parametrize("kind", ["lost_before", "lost_after", "status_after", "truncate"])
 def test_L2_a_lost_answer_to_a_create_call_is_unknown(stand: Stand, kind: str) -> None:
     request = stand.request()
-    stand.faults.add({"kind": kind, "path": stand.create_path, "status": 502, "times": None})
+    stand.faults.add({"kind": kind, "method": "POST", "path": stand.create_path, "status": 502, "times": None})
     cloud = stand.cloud()
     if kind == "truncate" and stand.service == "webhook":
         cloud.launch(request)  # its 2xx says all there is to say

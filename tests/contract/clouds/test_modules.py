@@ -311,7 +311,7 @@ def test_one_cloud_that_fails_is_named_beside_the_answers_of_the_others(lambda_s
 
 @pytest.mark.parametrize(
     ("clouds", "words"),
-    [(["lamda"], "lambda"), (["runpod"], "no client"), ([], "configured")],
+    [(["lamda"], "lambda"), (["runpod"], "RUNPOD_API_KEY"), ([], "configured")],
 )
 def test_clouds_that_cannot_be_asked(lambda_stand: LambdaStand, clouds: list[str], words: str) -> None:
     refused = call(offer_info, lambda_stand, clouds=clouds)

@@ -1,0 +1,228 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RunPod's JSON read into our records: the only place that knows its words."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from .. import redact
+from ..clock import from_text
+from ..fleet import gpus
+from ..fleet.model import Capability, Instance, Offer
+from ..fleet.regions import standard_region
+from ..http import Api
+
+SECURE, COMMUNITY = "SECURE", "COMMUNITY"
+USUAL_COUNTS = (1, 2, 4, 8)
+STAMP = "TGP_NODE"  # names the pod in its own environment; without it nothing is a mark
+_MARKS = ("cluster", "pool", "nonce", "created")
+_TAG = "TGP_TAG_"
+_KIND = re.compile(r"(?P<gpu>.+) x(?P<number>\d+) (?P<tier>secure|community)")
+_COMES_UP_WITHIN = timedelta(minutes=5)
+_PROBLEMS = {
+    "ERROR": "RunPod calls it broken; its log may say why",
+    "EXITED": "it stands still: its program ended, somebody stopped it, or the balance is used up",
+}
+# A data centre's name begins with the place; centres of one place are numbered.
+_PLACES = {
+    **dict.fromkeys(("us-ca", "us-wa", "us-or", "us-nv", "us-az", "us-ut"), "us-west"),
+    **dict.fromkeys(("us-ks", "us-tx", "us-il", "us-mo", "us-ia", "us-oh", "us-ne"), "us-central"),
+    **dict.fromkeys(("us-ga", "us-nc", "us-de", "us-va", "us-ny", "us-nj", "us-pa", "us-md", "us-fl"), "us-east"),
+    **dict.fromkeys(("eu-cz", "eu-de", "eu-pl", "eu-at", "eu-ch"), "eu-central"),
+    **dict.fromkeys(("eu-nl", "eu-fr", "eu-be", "eu-gb", "eu-ie", "eur-is"), "eu-west"),
+    **dict.fromkeys(("eu-se", "eu-fi", "eu-dk", "eur-no"), "eu-north"),
+    **dict.fromkeys(("eu-ro", "eu-bg", "eu-hu"), "eu-east"),
+    **dict.fromkeys(("ap-jp", "ap-kr"), "asia-northeast"),
+    "ap-in": "asia-south",
+    "sea-sg": "asia-southeast",
+    "oc-au": "australia-southeast",
+}
+REGIONS = {f"{place}-{number}": region for place, region in _PLACES.items() for number in range(1, 10)}
+
+
+class Kind(t.NamedTuple):
+    """What is rented: RunPod's id of the GPU, how many, and whose house it stands in (SECURE or COMMUNITY)."""
+
+    gpu: str
+    number: int
+    tier: str
+
+    def __str__(self) -> str:
+        return f"{self.gpu} x{self.number} {self.tier.lower()}"
+
+    @classmethod
+    def read(cls, text: str) -> Kind | None:
+        """The reverse of str()."""
+        found = _KIND.fullmatch(text)
+        return cls(found["gpu"], int(found["number"]), found["tier"].upper()) if found else None
+
+
+def to_offers(
+    api: Api,
+    entry: t.Any,
+    what: str,
+    tier: str,
+    counts: t.Sequence[int],
+    *,
+    disk_gib: int,
+    facts: Capability,
+    now: datetime,
+) -> t.Iterator[Offer]:
+    """Offers of one GPU type in one tier: for each count one per data centre, or one for any place where none is named (always so in the
+    community tier, which cannot be pinned). The catalogue's price is for one GPU."""
+    api.expect(entry, dict, what, "an entry")
+    gpu = api.expect(entry.get("id"), str, what, "id of a GPU")
+    price = api.expect(entry.get("price"), dict, what, f"{gpu}: price").get(tier.lower())
+    if gpu == "unknown" or not price:
+        return
+    if isinstance(price, bool) or not isinstance(price, (int, float)):
+        raise api.bad_shape(what, f"{gpu}: price.{tier.lower()} is no number")
+    ceiling = api.expect(entry.get("maxCount"), dict, what, f"{gpu}: maxCount").get(tier.lower())
+    most = ceiling if isinstance(ceiling, int) else 1
+    model, memory = gpu_of(gpu, str(entry.get("name") or ""), entry.get("memory"))
+    places: list[tuple[str, t.Any]] = [("", entry.get("availability"))]
+    if tier == SECURE and (centres := entry.get("dataCenters")):
+        listed = [api.expect(one, dict, what, f"{gpu}: a data centre") for one in api.expect(centres, list, what, "dataCenters")]
+        places = [(api.expect(one.get("id"), str, what, f"{gpu}: id of a data centre"), one.get("availability")) for one in listed]
+    for count in counts:
+        if not 0 < count <= most:
+            continue
+        kind = Kind(gpu, count, tier)
+        for centre, stock in places:
+            yield Offer(
+                cloud="runpod",
+                id=f"{kind}@{centre or 'any'}",
+                instance_type=str(kind),
+                model=model,
+                gpu_count=count,
+                price_hour=Decimal(str(price)) * count,
+                region=standard_region(centre, REGIONS),
+                cloud_region=centre,
+                gpu_memory_mib=memory,
+                disk_gib=disk_gib,
+                available=0 if stock == "NONE" else None,
+                lanes=facts.lanes,
+                seen=now,
+                traits=_traits(entry, tier, stock),
+            )
+
+
+def _traits(entry: dict[str, t.Any], tier: str, stock: t.Any) -> dict[str, str]:
+    traits = {"tier": tier.lower(), "verified": "true" if tier == SECURE else "false"}
+    if isinstance(stock, str):
+        traits["stock"] = stock.lower()
+    versions = [one for one in entry.get("cudaVersions") or [] if isinstance(one, dict) and one.get("available")]
+    if known := [str(one["version"]) for one in versions if re.fullmatch(r"\d+\.\d+", str(one.get("version")))]:
+        traits["cuda"] = max(known, key=lambda text: [int(part) for part in text.split(".")])
+    return traits
+
+
+def gpu_of(gpu: str, name: str = "", gigabytes: t.Any = None) -> tuple[str, int | None]:
+    """Canonical model and memory per GPU in MiB. Clouds round a card's memory differently: the model's own size wins where it is near."""
+    found = gpus.parse(gpu) or gpus.parse(name)
+    model = found.model if found else (name or gpu)
+    if not isinstance(gigabytes, int) or gigabytes <= 0:
+        return model, (found.memory_mib if found else None) or gpus.memory_mib(model)
+    told = gigabytes * 1024
+    near = [size for size in gpus.memory_sizes_mib(model) if abs(size - told) * 20 <= told]
+    return model, near[0] if near else told
+
+
+def to_instance(api: Api, entry: t.Any, what: str, facts: Capability, now: datetime) -> Instance:
+    """One pod. ``id`` and ``status`` must be there, all else may be null."""
+    api.expect(entry, dict, what, "a pod")
+    identity = api.expect(entry.get("id"), str, what, "id of a pod")
+    status = api.expect(entry.get("status"), str, what, f"status of {identity}")
+    environment = _part(entry, "env")
+    redact.register(*(value for key, value in environment.items() if _is_secret(key) and isinstance(value, str)))
+    gpu = _part(entry, "gpu")
+    kind = None
+    if isinstance(gpu.get("id"), str) and isinstance(gpu.get("count"), int):
+        kind = Kind(gpu["id"], gpu["count"], str(entry.get("cloud") or SECURE))
+    name, running = str(entry.get("name") or ""), status == "RUNNING"
+    cost = entry.get("cost")
+    address, ports = _ports(identity, entry) if running else ("", {})
+    return Instance(
+        cloud="runpod",
+        id=identity,
+        name=name,
+        state=facts.read_state(status),
+        raw_state=status,
+        created=_moment(entry.get("createdAt")),
+        price_hour=Decimal(str(cost)) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None,
+        ip=address,
+        private_ip=str(_part(entry, "globalNetworking").get("ip") or ""),
+        region=str(entry.get("dataCenterId") or ""),
+        instance_type=str(kind) if kind else "",
+        model=gpu_of(kind.gpu)[0] if kind else "",
+        gpu_count=kind.number if kind else None,
+        marks=marks_of(environment, name),
+        problem=_PROBLEMS.get(status, "") or _silent(entry, running, now),
+        spot=False,
+        ports=ports,
+    )
+
+
+def stamp(name: str, marks: t.Mapping[str, str]) -> dict[str, str]:
+    """The environment variables that say whose a pod is; RunPod has no tags."""
+    variables = {STAMP: name}
+    for key, value in marks.items():
+        word = re.sub(r"[^A-Z0-9_]", "_", key.upper())
+        variables[f"TGP_{word}" if key in _MARKS else f"{_TAG}{word}"] = str(value)
+    return variables
+
+
+def marks_of(environment: t.Mapping[str, t.Any], name: str) -> dict[str, str]:
+    """The stamp as marks; none when the pod has another name than its stamp says (a copy somebody made by hand)."""
+    if not name or environment.get(STAMP) != name:
+        return {}
+    marks = {word: str(environment[key]) for word in _MARKS if (key := f"TGP_{word.upper()}") in environment}
+    tags = {key.removeprefix(_TAG).lower(): str(value) for key, value in environment.items() if key.startswith(_TAG)}
+    return {**tags, **marks, "node": name}
+
+
+def _silent(entry: dict[str, t.Any], running: bool, now: datetime) -> str:
+    """RUNNING is said by the platform; a container that really runs has a runtime after a while."""
+    started = _moment(entry.get("startedAt")) or _moment(entry.get("createdAt"))
+    if not running or entry.get("runtime") is not None or started is None or now - started < _COMES_UP_WITHIN:
+        return ""
+    return (
+        "its container does not come up: the disk may be too small for the image, or the image needs a newer CUDA than the host has"
+    )
+
+
+def _ports(identity: str, entry: dict[str, t.Any]) -> tuple[str, dict[str, str]]:
+    """The public address, and where each opened port is reached. TCP ports come minutes after RUNNING, null at first."""
+    ports = {}
+    for text in entry.get("ports") or []:
+        number, _slash, kind = str(text).partition("/")
+        if kind == "http":
+            ports[number] = f"{identity}-{number}.proxy.runpod.net:443"
+    address = ""
+    for one in _part(entry, "runtime").get("ports") or []:
+        if isinstance(one, dict) and one.get("type") == "tcp" and one.get("ip") and one.get("public"):
+            address = address or str(one["ip"])
+            ports[str(one.get("private"))] = f"{one['ip']}:{one['public']}"
+    return address, ports
+
+
+def _is_secret(variable: str) -> bool:
+    return any(word in variable.upper() for word in ("KEY", "TOKEN", "SECRET", "PASSWORD"))
+
+
+def _part(entry: dict[str, t.Any], key: str) -> dict[str, t.Any]:
+    """An object inside an entry, empty while it is not there."""
+    value = entry.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _moment(text: t.Any) -> datetime | None:
+    try:
+        return from_text(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
