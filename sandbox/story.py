@@ -65,8 +65,9 @@ class Story(Life):
     def _become_node(self) -> None:
         """The machine's own part: what it was given decides."""
         machine, state = self._machine, self._machine.details
-        if machine.payload:
-            intent = payload.read(machine.payload, self._system, machine.details.get("environment"))
+        given = machine.payload or state.get("payload")  # what it became earlier is on its disk
+        if given:
+            intent = payload.read(given, self._system, machine.details.get("environment"))
         elif state.get("installed") and self._all.installed is not None:
             intent = self._all.installed(machine)
         else:
@@ -79,11 +80,11 @@ class Story(Life):
             digest = hashlib.sha256(machine.id.encode()).hexdigest()
             intent = dataclasses.replace(intent, node_name=f"talos-{digest[:3]}-{digest[3:6]}")
         self._note("config", f"{intent.lane}: node {intent.node_name}")
-        known = state.get("payload") == machine.payload and state.get("node") == intent.node_name
+        known = state.get("payload") == given and state.get("node") == intent.node_name
         if not known:  # a new configuration: whatever it was before is wiped
             for key in ("device", "certificate"):
                 state.pop(key, None)
-            state.update(payload=machine.payload, node=intent.node_name)
+            state.update(payload=given, node=intent.node_name)
         self._image(intent)
         if intent.lane == "kubelet" and not known:
             self._packages(intent)

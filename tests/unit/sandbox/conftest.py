@@ -88,9 +88,9 @@ class Hand:
             "taints": (Taint("gpu-node", "true", "NoSchedule"),),
             "labels": {"tgp.io/nodepool": "training"},
             "mesh": MeshChoice(tags=("tag:gpu",)),
-            **fields,
+            **{key: value for key, value in fields.items() if key != "capability"},
         }
-        return payload(NodeSpec(name=name, lane=Lane(lane), **settings)).text
+        return payload(NodeSpec(name=name, lane=Lane(lane), **settings), capability=fields.get("capability")).text
 
     def rent(self, name: str, user_data: str | None = None, kind: str = "gpu_1x_a10", region: str = "us-east-1") -> Machine:
         """A machine of the sandbox's Lambda, by its API."""

@@ -10,7 +10,9 @@ import typing as t
 from decimal import Decimal
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.paperspace_cloud import FACTS
 
+from .conftest import Hand
 from .paperspace_team import Team
 
 
@@ -253,3 +255,23 @@ def test_content_types_do_not_matter(team: Team) -> None:
     identity = team.ready()
     for headers in ({}, {"content-type": "application/json"}, {"content-type": "text/plain"}):
         assert team.call("PATCH", f"/machines/{identity}/start", content=b"", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_machine_becomes_a_node_by_its_script_and_stays_one(make: t.Callable[..., Hand], once: bool) -> None:
+    hand = make(paperspace={"offers": [{"type": "A4000", "region": "ny2", "stock": 1, "boot": 30}]})
+    spec = hand.payload("tgp-p-1", capability=FACTS, model="A4000")
+    cloud = hand.client("paperspace", authorization=f"Bearer {hand.box.world.secrets['PAPERSPACE_API_KEY']}")
+    script = cloud.post("/v1/startup-scripts", json={"name": "tgp-p-1", "script": spec, "isRunOnce": once})
+    assert script.status_code == 200, script.text
+    body = {"name": "tgp-p-1", "machineType": "A4000", "templateId": "t0nspur5", "region": "ny2", "diskSize": 100}
+    made = cloud.post("/v1/machines", json={**body, "startupScriptId": script.json()["id"], "startOnCreate": True})
+    machine = hand.box.world.machines[made.json()["data"]["id"]]
+    hand.story(machine, "done")
+    assert hand.ready("tgp-p-1") == "True"
+    cloud.patch(f"/v1/machines/{machine.id}/stop")
+    hand.until(lambda: hand.ready("tgp-p-1") != "True" and machine.state == "stopped")
+    cloud.patch(f"/v1/machines/{machine.id}/start")
+    hand.until(lambda: any(step == "done" for _time, step, _text in machine.steps) and hand.ready("tgp-p-1") == "True")
+    assert [one["metadata"]["name"] for one in hand.box.nodes()] == ["tgp-p-1"]
+    assert not any(step == "packages" for _time, step, _text in machine.steps)
