@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from ..clouds.registry import CAPABILITIES
@@ -20,12 +20,12 @@ from ..cluster import tokens
 from ..errors import ApiError, LaunchRefused, LaunchUnknown, LockLost, TgpError
 from ..fleet import blocks
 from ..fleet.limits import may_switch
-from ..fleet.model import Attempt, Claim, Deletion, Instance, LaunchRequest, Offer, Phase
+from ..fleet.model import Attempt, Claim, Deletion, Instance, Lane, LaunchRequest, Offer, Phase
 from ..fleet.offers import offer_key
 from ..fleet.phases import advance
 from ..mesh.base import Mesh, description_of
 from ..observe.context import Context
-from .duplicates import give_back
+from .duplicates import give_back, give_back_rejected
 from .payload import Enrolment, needs_payload, payload_for
 
 _LOOK_UPS = 3
@@ -35,13 +35,18 @@ _WORKERS = 32
 _KEY_LIFE = 3600
 _TOKEN_LIFE = 3600
 _GIVE_UP_CLOUD = frozenset({"quota", "balance", "auth", "rate"})
+_FOR_THIS_RUN = frozenset({"quota", "balance", "auth"})  # what would be said to every other claim, too
+_ALARM = {
+    "auth": "does not take our key: nothing more is rented there in this run. Check the key and its rights.",
+    "balance": "has no money left for us: nothing more is rented there for an hour. Add money to the account.",
+}
 _PATIENCE = (5.0, 10.0, 20.0, 40.0, 60.0)  # pauses when the cloud asks for one and does not say how long
 _LONGEST_PAUSE = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Launched:
-    """How one claim ended in this step: ``result`` is launched, adopted, waiting (unknown outcome) or failed."""
+    """How one claim ended in this step: ``result`` is launched, adopted, waiting (unknown outcome, or no fresh prices) or failed."""
 
     claim: Claim
     result: str
@@ -52,14 +57,24 @@ def launch_all(context: Context, claims: t.Sequence[Claim]) -> list[Launched]:
     """Launch every claim side by side; one failing claim never stops the others. LockLost ends the whole step."""
     if not claims:
         return []
+    shared = Shared(context.clock.now() - timedelta(seconds=context.settings.price_ttl))
     with ThreadPoolExecutor(max_workers=min(_WORKERS, len(claims)), thread_name_prefix="launch") as pool:
-        outcomes = list(pool.map(lambda claim: _guarded(context, claim), claims))
+        outcomes = list(pool.map(lambda claim: _guarded(context, claim, shared), claims))
     return outcomes
 
 
-def _guarded(context: Context, claim: Claim) -> Launched:
+@dataclasses.dataclass
+class Shared:
+    """What all claims of one step go by: offers seen before ``oldest`` are not rented (a claim that only queues for the cloud's pacing
+    may be older: the price paid is checked), and clouds that are left alone by now, with the reason."""
+
+    oldest: datetime
+    left_alone: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def _guarded(context: Context, claim: Claim, shared: Shared) -> Launched:
     try:
-        return _Launch(context, claim).run()
+        return _Launch(context, claim, shared).run()
     except LockLost:
         raise
     except TgpError as error:
@@ -68,25 +83,43 @@ def _guarded(context: Context, claim: Claim) -> Launched:
         return Launched(current, "failed", str(error))
 
 
+class _LeftAlone(Exception):
+    """While this claim queued, the cloud told another one what holds for all."""
+
+
 class _Launch:
     """The launch of one claim. ``claim`` is always the record as last written."""
 
-    def __init__(self, context: Context, claim: Claim) -> None:
+    def __init__(self, context: Context, claim: Claim, shared: Shared) -> None:
         self.context = context
         self.claim = claim
+        self.shared = shared
         self.pool = context.pool_of(claim)
         self.node_class = context.class_of(claim)
 
     def run(self) -> Launched:
+        problem = self._give_back_rejected()  # of a run that was killed before it could
+        if problem:
+            return self._fail(problem)
+        offers = [one for one in (self.claim.offer, *self.claim.candidates)[:_MAX_OFFERS] if self._is_fresh(one)]
+        if not offers:
+            text = f"its prices are older than {self.context.settings.price_ttl} s; the next provision run looks at new ones"
+            self.context.progress.step(self.claim.name, "waiting", text)
+            return Launched(self.claim, "waiting", text)
         enrolment = self._enrol() if needs_payload(self.node_class, self.claim.cloud) else Enrolment()
         given_up: set[str] = set()
-        for offer in (self.claim.offer, *self.claim.candidates)[:_MAX_OFFERS]:
-            if offer.cloud in given_up or not self._affordable(offer):
+        for offer in offers:
+            if offer.cloud in given_up or offer.cloud in self.shared.left_alone or not self._affordable(offer):
                 continue
             try:
                 return self._patiently(offer, enrolment)
+            except _LeftAlone:
+                continue
             except LaunchRefused as refusal:
                 self._refused(offer, refusal)
+                problem = self._give_back_rejected()
+                if problem:
+                    return self._fail(problem)
                 if refusal.reason == "invalid":
                     break
                 if refusal.reason in _GIVE_UP_CLOUD:
@@ -94,6 +127,9 @@ class _Launch:
             except LaunchUnknown as unknown:
                 return self._unknown(offer, unknown)
         return self._fail("no offer could be rented")
+
+    def _is_fresh(self, offer: Offer) -> bool:
+        return offer.seen is None or offer.seen >= self.shared.oldest
 
     # ---- before the create call
 
@@ -111,6 +147,8 @@ class _Launch:
             self._forget_lost_keys(mesh)
             key = mesh.create_key(claim.name, tags=choice.tags, ephemeral=choice.ephemeral, expiry_seconds=_KEY_LIFE)
             self._write(mesh_backend=choice.backend, mesh_key_id=key.id)
+        if claim.lane is Lane.SERVICE:  # a container is no Node: there is nothing that it could bootstrap
+            return Enrolment(mesh_key=key.secret if key else "")
         token = tokens.create(context.kube, claim.name, now=context.clock.now(), life_seconds=_TOKEN_LIFE)
         self._write(token_id=token.id)
         return Enrolment(mesh_key=key.secret if key else "", token=f"{token.id}.{token.secret}")
@@ -149,7 +187,7 @@ class _Launch:
             try:
                 return self._try(offer, enrolment)
             except LaunchRefused as refusal:
-                if refusal.details.get("status") != 429:
+                if refusal.reason != "rate" and refusal.details.get("status") != 429:
                     raise
                 asked = refusal.details.get("retry_after")
                 pause = pause if asked is None else min(max(asked, 1.0), _LONGEST_PAUSE)
@@ -162,6 +200,8 @@ class _Launch:
         cloud = context.cloud(offer.cloud)
         payload = payload_for(context, self.claim, offer, self.pool, self.node_class, enrolment)
         cloud.queue()
+        if offer.cloud in self.shared.left_alone:
+            raise _LeftAlone
         now = context.clock.now()
         provisioning = self.claim if self.claim.phase is Phase.PROVISIONING else advance(
             self.claim, Phase.PROVISIONING, now, f"create call to {offer.cloud}"
@@ -188,12 +228,15 @@ class _Launch:
             name=self.claim.name,
             offer=offer,
             user_data=payload.text,
+            environment=payload.environment,
+            container=payload.container,
             marks=self._marks(now),
             max_price_hour=self.pool.max_hourly_price if self.pool else None,
             settings=context.cloud_settings(self.node_class, offer.cloud),
         )
         instance_id = cloud.launch(request)
         self._write(instance_id=instance_id, ids_seen=_with(self.claim.ids_seen, instance_id), attempts=self._attempt(offer, "ok"))
+        self._went_well(offer)
         context.progress.step(
             self.claim.name,
             "rented",
@@ -214,16 +257,47 @@ class _Launch:
 
     # ---- after it
 
+    def _went_well(self, offer: Offer) -> None:
+        """A success ends the doubling of the offer's blocks (L-14). That it cannot be noted must not hide the machine."""
+        key = blocks.key_of(offer)
+        try:
+            with self.context.money:
+                known = self.context.blocks()
+                if key in known or key in known.get(blocks.HISTORY, {}):
+                    self.context.store.write_state("blocklist", blocks.after_success(known, key))
+        except ApiError as error:
+            self.context.progress.step(self.claim.name, "record", f"block list not written: {error}", quiet=True)
+
     def _refused(self, offer: Offer, refusal: LaunchRefused) -> None:
-        context = self.context
-        started = self.claim.launch_started if refusal.instance_id else None  # nothing was made: nothing is billed or waited for
-        self._write(attempts=self._attempt(offer, "refused", refusal.reason, refusal.message), launch_started=started)
+        """Note it, and give back what it left behind: its id is on record before the destroy call, apart from the claim's own."""
+        context, left = self.context, refusal.instance_id or ""
+        attempts = self._attempt(offer, "refused", refusal.reason, refusal.message, left)
+        if left:
+            self._write(attempts=attempts, ids_seen=_with(self.claim.ids_seen, left))
+        else:
+            self._write(attempts=attempts, launch_started=None)  # nothing was made: nothing is billed or waited for
         context.progress.step(self.claim.name, "refused", f"{offer.cloud} {offer.id}: {refusal.reason}: {refusal.message}")
         for key in blocks.keys_after(offer, refusal.reason):
             context.block(key, refusal.reason)
-        if refusal.instance_id:
-            self._write(ids_seen=_with(self.claim.ids_seen, refusal.instance_id))
-            context.cloud(offer.cloud).terminate(refusal.instance_id)
+        if refusal.reason in _FOR_THIS_RUN:
+            with context.money:
+                first = offer.cloud not in self.shared.left_alone
+                self.shared.left_alone.setdefault(offer.cloud, refusal.reason)
+            if first and refusal.reason in _ALARM:
+                context.warn(f"ALARM: {offer.cloud} {_ALARM[refusal.reason]} {refusal.message}")
+
+    def _give_back_rejected(self) -> str:
+        """What was in the way of giving back what refused calls left behind; the claim then has to be torn down with all its ids."""
+        if not self.claim.rejects:
+            return ""
+        try:
+            give_back_rejected(self.context, self.claim)
+        except LockLost:
+            raise
+        except TgpError as error:
+            return f"what a refused create call left behind could not be given back: {error}"
+        self._write(launch_started=None)
+        return ""
 
     def _unknown(self, offer: Offer, unknown: LaunchUnknown) -> Launched:
         """The answer was lost. Look for the machine by its name; never send the create again (L-2 step 7)."""
@@ -240,12 +314,14 @@ class _Launch:
                 continue
             if found is not None:
                 return self._adopt(found)
+        for key in blocks.keys_after(offer, "unknown"):
+            self.context.block(key, "unknown")
         return Launched(self.claim, "waiting", f"{unknown.message} Not found by name yet; no second create call is sent.")
 
     def _find(self) -> list[Instance] | None:
-        """The machines of this claim's name, oldest first; None when none is listed."""
-        cloud = self.context.cloud(self.claim.cloud)
-        found = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone]
+        """The machines of this claim's name, oldest first; None when none is listed. What a refused call left behind is not meant."""
+        cloud, rejects = self.context.cloud(self.claim.cloud), self.claim.rejects
+        found = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone and one.id not in rejects]
         return sorted(found, key=lambda one: (one.created or self.context.clock.now(), one.id)) or None
 
     def _adopt(self, found: list[Instance]) -> Launched:
@@ -254,6 +330,7 @@ class _Launch:
         for one in found:
             ids = _with(ids, one.id)
         self._write(instance_id=keep.id, ids_seen=ids, unknown_since=None, price_paid=keep.price_hour, ip=keep.ip)
+        self._went_well(self.claim.offer)
         for one in duplicates:
             self.context.progress.step(self.claim.name, "duplicate", f"{one.cloud} id {one.id} has the same name and is given back")
             give_back(self.context, self.claim, one)
@@ -262,7 +339,8 @@ class _Launch:
 
     def _fail(self, why: str) -> Launched:
         now = self.context.clock.now()
-        last = self.claim.attempts[-1].message if self.claim.attempts else "every offer was beyond the limits"
+        left = "; ".join(f"{cloud} is left alone in this run ({reason})" for cloud, reason in sorted(self.shared.left_alone.items()))
+        last = self.claim.attempts[-1].message if self.claim.attempts else left or "every offer was beyond the limits"
         message = f"{why}: {last}"
         failed = advance(self.claim, Phase.FAILED, now, message)
         self._write(failed, deletion=Deletion(reason="LaunchFailed", requested=now))
@@ -271,8 +349,10 @@ class _Launch:
 
     # ---- the record
 
-    def _attempt(self, offer: Offer, result: str, error_class: str = "", message: str = "") -> tuple[Attempt, ...]:
-        attempt = Attempt(self.context.clock.now(), offer_key(offer), result, error_class, message)
+    def _attempt(
+        self, offer: Offer, result: str, error_class: str = "", message: str = "", left: str = ""
+    ) -> tuple[Attempt, ...]:
+        attempt = Attempt(self.context.clock.now(), offer_key(offer), result, error_class, message, left)
         return (*self.claim.attempts, attempt)
 
     def _write(self, base: Claim | None = None, **changes: t.Any) -> None:

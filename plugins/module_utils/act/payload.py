@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 
 from ..clouds.registry import CAPABILITIES
+from ..cluster.secrets import read_secret
 from ..errors import InvalidInput
 from ..fleet import marks
-from ..fleet.model import Claim, Lane, NodeClass, Offer, Pool
+from ..fleet.model import Claim, Container, Lane, NodeClass, Offer, Pool
+from ..lanes.container import container_for
 from ..lanes.payload import payload
 from ..observe.cluster_facts import ClusterFacts, cluster_facts
 from ..observe.context import Context
@@ -28,10 +31,13 @@ class Enrolment:
 
 @dataclasses.dataclass(frozen=True)
 class Rendered:
-    """What goes into the create call: ``text`` (a secret; None = the machine needs nothing from us) and the lane it is for."""
+    """What goes into the create call: ``text`` (a secret; None = the machine needs nothing from us) and the lane it is for.
+    ``environment`` goes with it where the carrier is the environment; ``container`` stands instead of both on lane service."""
 
     text: str | None = dataclasses.field(repr=False)
     lane: Lane
+    environment: t.Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    container: Container | None = None
 
 
 def needs_payload(node_class: NodeClass, cloud: str) -> bool:
@@ -49,11 +55,39 @@ def lane_for(offer: Offer, pool: Pool | None) -> Lane:
     raise InvalidInput(f"{offer.cloud} {offer.id} serves none of the pool's lanes ({', '.join(one.value for one in wanted)}).")
 
 
+def container(
+    context: Context, claim: Claim, cloud: str, pool: Pool | None, node_class: NodeClass, enrolment: Enrolment
+) -> Container:
+    """The container of one machine of lane service, the values of its Secrets read. InvalidInput when it cannot be made."""
+    if pool is None or pool.service is None:
+        raise InvalidInput(
+            f"{claim.name}: no document says any more what the services of {claim.pool} run.",
+            remedy="Give the pool's document back, or let reap.yml take the machine down.",
+        )
+    refs = pool.service.environment_from
+    secrets = {
+        name: context.once(("secret", ref), lambda ref=ref: read_secret(context.kube, ref.namespace, ref.name, ref.key))  # type: ignore[misc]
+        for name, ref in refs.items()
+    }
+    return container_for(
+        claim,
+        pool.service,
+        node_class.mesh,
+        cluster_id=context.cluster_id,
+        mesh_key=enrolment.mesh_key,
+        login_server=context.task.params.get("mesh_login_server") or "",
+        secrets=secrets,
+        capability=CAPABILITIES[cloud],
+    )
+
+
 def payload_for(
     context: Context, claim: Claim, offer: Offer, pool: Pool | None, node_class: NodeClass, enrolment: Enrolment
 ) -> Rendered:
     """The payload of one machine. InvalidInput, before anything is rented, when it would not boot."""
     lane = lane_for(offer, pool)
+    if lane is Lane.SERVICE:
+        return Rendered(None, lane, container=container(context, claim, offer.cloud, pool, node_class, enrolment))
     if not needs_payload(node_class, offer.cloud):
         return Rendered(None, lane)
     facts: ClusterFacts = cluster_facts(context)
@@ -86,4 +120,4 @@ def payload_for(
     made = payload(spec, template_of(context, node_class), capability=CAPABILITIES[offer.cloud])
     for warning in made.warnings:
         context.warn(f"{claim.name}: {warning}")
-    return Rendered(made.text, lane)
+    return Rendered(made.text, lane, made.environment)

@@ -1,7 +1,11 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a claim costs (L-16): price times lived time, whole billing units, never negative, never rounded."""
+"""What a claim costs (L-16): price times lived time, whole billing units, never negative, never rounded.
+
+Where a cloud bills disk and GPUs apart (``bills_boot`` False), the disk counts as long as the machine exists, and the rest of its price
+only while it runs.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +27,19 @@ def cost(price_hour: Decimal, start: datetime, end: datetime, granularity: int =
     return price_hour * units * granularity / Decimal(3600)
 
 
-def claim_cost(claim: Claim, end: datetime, granularity: int = 1) -> Decimal:
-    """Dollars of a claim until ``end``, the last time its machine was possibly alive. Nothing before a create call was sent."""
+def claim_cost(claim: Claim, end: datetime, granularity: int = 1, *, bills_boot: bool = True) -> Decimal:
+    """Dollars of a claim until ``end``, the last time its machine was possibly alive. Nothing before a create call was sent.
+
+    ``bills_boot`` False: the GPUs count from ``running_since`` to ``interrupted_at``, the disk all the time."""
     if claim.launch_started is None:
         return Decimal(0)
-    return cost(claim.price, claim.launch_started, end, granularity)
+    if bills_boot:
+        return cost(claim.price, claim.launch_started, end, granularity)
+    disk = min(claim.offer.storage_price_hour, claim.price)
+    total = cost(disk, claim.launch_started, end, granularity)
+    if claim.running_since is not None:
+        total += cost(claim.price - disk, claim.running_since, min(claim.interrupted_at or end, end), granularity)
+    return total
 
 
 def per_day(price_hour: Decimal) -> Decimal:
@@ -35,8 +47,9 @@ def per_day(price_hour: Decimal) -> Decimal:
     return price_hour * HOURS_PER_DAY
 
 
-def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1) -> dict[str, t.Any]:
-    """The closing record of a claim, JSON-safe; amounts are exact text. ``joined`` tells whether it ever became usable."""
+def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot: bool = True) -> dict[str, t.Any]:
+    """The closing record of a claim, JSON-safe; amounts are exact text. ``joined`` tells whether it ever became usable.
+    ``running_since`` and ``interrupted_at`` say between which times the GPUs were billed, where that is not all the time."""
     started = claim.launch_started
     return {
         "name": claim.name,
@@ -53,7 +66,10 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1) -> dict[st
         "start": print_time(started) if started else None,
         "end": print_time(end),
         "seconds": max(0, int((end - started).total_seconds())) if started else 0,
-        "cost": str(claim_cost(claim, end, granularity)),
+        "storage_price_hour": str(claim.offer.storage_price_hour),
+        "running_since": print_time(claim.running_since) if claim.running_since else None,
+        "interrupted_at": print_time(claim.interrupted_at) if claim.interrupted_at else None,
+        "cost": str(claim_cost(claim, end, granularity, bills_boot=bills_boot)),
         "reason": claim.deletion.reason if claim.deletion else "",
         "joined": claim.initialized is not None,
     }

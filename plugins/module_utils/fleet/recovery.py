@@ -21,7 +21,7 @@ class Recovery:
     (the machine is there, its id is not in the claim yet), go_on (known and there), missing (known, but not listed), teardown (being
     deleted or failed), unknown (the cloud's list could not be read).
 
-    ``instance`` is the claim's machine; ``duplicates`` are others of its name, to be destroyed.
+    ``instance`` is the claim's machine; ``duplicates`` are others of its name, or left behind by refused calls, to be destroyed.
     """
 
     what: str
@@ -56,15 +56,19 @@ def recovery(claim: Claim, instances: Instances | t.Sequence[Instance] | None, n
     if instances is None:
         return Recovery("teardown" if ending else "unknown", f"the machines of {claim.cloud} could not be listed")
     listed = instances if isinstance(instances, Instances) else Instances(instances)
-    found = listed.of(claim)
+    everything = listed.of(claim)
+    found = tuple(one for one in everything if one.id not in claim.rejects)
+    left = tuple(one for one in everything if one.id in claim.rejects)
     if ending:
-        return Recovery("teardown", reason, found[0] if found else None, found[1:])
+        return Recovery("teardown", reason, found[0] if found else None, (*found[1:], *left))
     if found:
-        return _found(claim, found)
+        return _found(claim, found, left)
     if claim.instance_id:
         return Recovery("missing", f"{claim.cloud} does not list {claim.instance_id}")
     if claim.launch_started is None:
-        return Recovery("launch", "no create call was sent")
+        return Recovery("launch", "no create call was sent", duplicates=left)
+    if claim.attempts and claim.attempts[-1].result == "refused" and claim.attempts[-1].instance_id:
+        return Recovery("launch", f"the refused call left {claim.attempts[-1].instance_id}, which goes first", duplicates=left)
     since = claim.unknown_since or claim.launch_started
     until = since + timedelta(seconds=settings.unknown_window)
     if now < until:
@@ -72,8 +76,8 @@ def recovery(claim: Claim, instances: Instances | t.Sequence[Instance] | None, n
     return Recovery("next_offer", f"no machine appeared since {print_time(since)}")
 
 
-def _found(claim: Claim, found: tuple[Instance, ...]) -> Recovery:
-    keep, *others = found
+def _found(claim: Claim, found: tuple[Instance, ...], left: tuple[Instance, ...]) -> Recovery:
+    keep, *others = (*found, *left)
     if keep.id == claim.instance_id:
         return Recovery("go_on", f"{claim.cloud} says {keep.state.value}", keep, tuple(others))
     return Recovery("adopt", f"{claim.cloud} lists {keep.id} under this name", keep, tuple(others))

@@ -12,11 +12,13 @@ from datetime import timedelta
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import LockLost
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.lambda_cloud import LambdaCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import LaunchRefused, LockLost
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import LaunchRequest
 
 from sandbox.world import Machine
 
-from .rig import CREATE, Rig, moment
+from .rig import CREATE, DESTROY, Killed, Rig, moment
 
 SOLD_OUT = {"error": {"code": "instance-operations/launch/insufficient-capacity", "message": "Not enough capacity."}}
 NO_QUOTA = {"error": {"code": "global/quota-exceeded", "message": "Quota exceeded."}}
@@ -119,6 +121,127 @@ def test_L14_patience_ends_after_five_times(rig: Rig) -> None:
     assert results(rig.rent()) == ["failed"]
     assert rig.creates() == 6
     assert (rig.machines(), rig.blocks()) == ([], {})
+
+
+def test_L14_a_success_ends_the_doubling(rig: Rig) -> None:
+    refuse(rig, SOLD_OUT)
+    rig.rent()
+    assert rig.state("blocklist")["history"]
+    rig.destroy()
+    rig.advance(601)  # the block is over, its memory is not
+    rig.rent()
+    assert rig.machine().offer.type == "gpu_1x_rtx6000"
+    assert (rig.blocks(), rig.state("blocklist")["history"]) == ({}, {})
+
+
+@pytest.mark.parametrize(("body", "status", "words"), [(NO_KEY, 401, "does not take our key"), (NO_QUOTA, 400, "")])
+def test_L14_what_one_claim_is_told_is_not_asked_by_the_others(rig: Rig, body: t.Any, status: int, words: str) -> None:
+    """Three claims, one bad key: the cloud is left alone from the first refusal on, and the alarm is raised once."""
+    rig.world.rate_limits = True  # one create call at a time, as the cloud paces them
+    refuse(rig, body, status, times=None)
+    assert results(rig.rent(nodes=3)) == ["failed"] * 3
+    assert rig.creates() == 1
+    assert len([text for text in rig.warnings if "ALARM" in text]) == (1 if words else 0)
+    assert all(words in text for text in rig.warnings if "ALARM" in text)
+
+
+def test_L14_old_prices_are_not_rented_by(rig: Rig) -> None:
+    """A plan that waited for more than five minutes: nothing is rented by its prices; the next plan looks at new ones."""
+    plan = rig.plan("provision", pools=["training"], nodes=1)
+    rig.advance(301)
+    done = rig.run("launch", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    assert (results(done), rig.creates(), rig.tokens()) == (["waiting"], 0, [])
+    assert results(rig.rent()) == ["launched"]
+
+
+# ---- a refusal that leaves a machine behind
+
+
+@pytest.fixture
+def leaving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first create call is refused and leaves a billed machine, as one of Vast does whose bid is too low."""
+    real, left = LambdaCloud.launch, []
+
+    def launch(self: LambdaCloud, request: LaunchRequest) -> str:
+        made = real(self, request)
+        if left:
+            return made
+        left.append(made)
+        raise LaunchRefused("The bid is too low.", reason="capacity", instance_id=made, cloud="lambda")
+
+    monkeypatch.setattr(LambdaCloud, "launch", launch)
+
+
+@pytest.mark.usefixtures("leaving")
+def test_L14_what_a_refusal_leaves_behind_is_recorded_then_destroyed(rig: Rig) -> None:
+    seen: list[tuple[list[str], str]] = []
+
+    def watch(request: httpx.Request) -> None:
+        if request.url.path.endswith(DESTROY):
+            seen.append((rig.claim()["ids_seen"], rig.claim()["attempts"][-1]["instance_id"]))
+
+    rig.watcher = watch
+    assert results(rig.rent()) == ["launched"]
+    left, machine = rig.machines(living=False)
+    assert seen == [([left.id], left.id)]  # on record before the call
+    assert left.ended and not machine.ended
+    claim = rig.claim()
+    assert (claim["instance_id"], claim["ids_seen"]) == (machine.id, [left.id, machine.id])
+    assert [(one["result"], one["instance_id"]) for one in claim["attempts"]] == [("refused", left.id), ("ok", "")]
+    assert rig.join()["machines"][0]["result"] == "ready"
+    rig.destroy()
+    assert rig.left() == {}
+    assert sorted(line["reason"] for line in rig.ledger()) == ["LaunchRefused", "Manual"]
+    assert sorted(one for line in rig.ledger() for one in line["ids"]) == sorted([left.id, machine.id])
+    rig.check_bill()
+
+
+@pytest.mark.usefixtures("leaving")
+def test_L14_what_cannot_be_given_back_is_torn_down_and_never_adopted(rig: Rig) -> None:
+    broken = rig.fault("status", "lambda", "POST", DESTROY, status=500, times=None)
+    assert results(rig.rent()) == ["failed"]
+    (left,) = rig.machines()
+    claim = rig.claim()
+    assert (claim["phase"], claim["instance_id"], claim["ids_seen"]) == ("Failed", "", [left.id])
+    broken.times = 0
+    assert results(rig.rent()) == ["launched"]  # another claim; this one is not taken for its machine
+    assert {one["instance_id"] for one in rig.claims().values()} == {"", next(one.id for one in rig.machines() if one is not left)}
+    rig.reap()
+    assert left.ended and len(rig.machines()) == 1
+    rig.destroy()
+    assert rig.left() == {}
+    rig.check_bill()
+
+
+@pytest.mark.usefixtures("leaving")
+@pytest.mark.parametrize("mode", ["provision", "reap"])
+def test_L14_a_run_killed_between_record_and_destroy_is_continued(rig: Rig, mode: str) -> None:
+    """The machine is on record as left behind: a next run gives it back, and does not adopt it by its name."""
+    plan = rig.plan("provision", pools=["training"], nodes=1)
+    before = [one["name"] for one in rig.claims().values()]
+
+    def die(request: httpx.Request) -> None:
+        if request.url.path.endswith(DESTROY):
+            raise Killed(request.url.path)
+
+    rig.watcher = die
+    with pytest.raises(Killed):
+        rig.run("launch", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    rig.watcher = lambda _request: None
+    (left,) = rig.machines()
+    assert (rig.claim()["instance_id"], rig.claim()["ids_seen"]) == ("", [left.id])
+    if mode == "reap":
+        assert results(rig.reap()) == ["gone"]
+        assert rig.left() == {}
+    else:
+        assert results(rig.rent()) == ["launched"]
+        assert left.ended and [one["name"] for one in rig.claims().values()] == before
+        assert rig.claim()["instance_id"] == rig.machine().id != left.id
+        rig.destroy()
+        assert rig.left() == {}
+    rig.check_bill()
 
 
 # ---- no answer

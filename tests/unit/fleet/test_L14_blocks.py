@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import blocks
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.claim_record import from_record, to_record
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Attempt, Claim, Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.recovery import recovery
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
-from .build import at, offer
+from .build import CAPABILITIES, at, claim, decide, instance, of, offer, one, seen, wishes
 
 KEY = blocks.key_of(offer())
 
@@ -71,3 +76,59 @@ def test_L14_scope() -> None:
 def test_L14_shorter_block_never_replaces_a_longer_one() -> None:
     state = blocks.after_failure(blocks.after_failure({}, KEY, "join", at("12:00")), KEY, "conflict", at("12:10"))
     assert minutes(state, "12:10") == 50
+
+
+# ---- a refusal that leaves a machine behind
+
+
+def refused(**facts: object) -> Claim:
+    """A create call of 11:00 was refused and left machine r-1; nobody has destroyed it yet."""
+    attempt = Attempt(at("11:00"), "lambda/g-0.42", "refused", "capacity", "bid too low", "r-1")
+    phase = t.cast(Phase, facts.pop("phase", Phase.PROVISIONING))
+    usual = {"attempts": (attempt,), "ids_seen": ("r-1",), "launch_started": at("11:00")}
+    return claim(phase=phase, **{**usual, **facts})  # type: ignore[arg-type]
+
+
+def test_L14_what_a_refusal_left_behind_is_never_adopted() -> None:
+    left = instance(id="r-1")
+    found = recovery(refused(), [left], at("11:01"), Settings())
+    assert (found.what, found.instance, found.duplicates) == ("launch", None, (left,))
+    assert recovery(refused(), [], at("11:01"), Settings()).what == "launch"  # a definite refusal: nothing is waited for
+    own = instance(id="i-2")
+    both = recovery(refused(), [left, own], at("11:01"), Settings())
+    assert (both.what, both.instance, both.duplicates) == ("adopt", own, (left,))
+    ending = recovery(refused(phase=Phase.FAILED), [left], at("11:01"), Settings())
+    assert (ending.what, ending.instance, ending.duplicates) == ("teardown", None, (left,))
+
+
+def test_L14_a_claim_with_something_left_behind_goes_on_or_is_torn_down() -> None:
+    world = seen(claims=(refused(),), instances=(instance(id="r-1"),), offers=(offer("0.42"), offer("0.50")))
+    again = one(decide(world, wishes(p=1), "provision"), "resume").claim
+    assert again is not None and again.offer.id == "g-0.50" and again.rejects == {"r-1"} and again.ids_seen == ("r-1",)
+    ended = one(decide(world), "destroy")
+    assert ended.reason == "LaunchFailed" and ended.claim is not None and ended.claim.ids_seen == ("r-1",)
+    assert not of(decide(world), "update")
+
+
+def test_L14_an_attempt_remembers_what_it_left_behind_and_old_records_are_read() -> None:
+    record = to_record(refused())
+    assert from_record(record) == refused()
+    for attempt in record["attempts"]:
+        del attempt["instance_id"]
+    assert from_record(record).rejects == frozenset()
+    assert CAPABILITIES["lambda"].bills_boot
+
+
+def test_L14_what_is_unknown_and_what_is_left_behind_count_until_they_are_gone() -> None:
+    """Two offers, one refused with capacity, one without an answer: the claim counts all the time (the worked example)."""
+    waiting = claim(
+        phase=Phase.PROVISIONING,
+        launch_started=at("11:00"),
+        unknown_since=at("11:00:30"),
+        attempts=(Attempt(at("11:00"), "lambda/a", "refused", "capacity"), Attempt(at("11:00:30"), "lambda/b", "unknown", "unknown")),
+    )
+    offers = (offer("0.40", id="a"), offer("0.41", id="b"), offer("0.42", id="c"))
+    during = decide(seen(at("11:09"), claims=(waiting,), offers=offers), wishes(p=1), "provision")
+    assert [action.reason for action in during.actions] == ["Waiting"]
+    after = one(decide(seen(at("11:11"), claims=(waiting,), offers=offers), wishes(p=1), "provision"), "resume").claim
+    assert after is not None and after.offer.id == "c"
