@@ -27,22 +27,30 @@ _POLL = 10.0
 _PRICE_TOLERANCE = Decimal("1.05")
 _ENDING = (InstanceState.TERMINATING, InstanceState.TERMINATED)
 _NEVER = datetime.max.replace(tzinfo=timezone.utc)
+_NEXT_OFFER = ("capacity", "conflict")  # refusals after which another offer may do
+Wish = LaunchRequest | t.Sequence[LaunchRequest]
+
+
+def has_address(instance: Instance) -> bool:
+    """What most machines are awaited for."""
+    return instance.state is InstanceState.RUNNING and bool(instance.ip)
 
 
 @dataclasses.dataclass
 class ByName:
-    """The machines named ``name`` of ``cloud``. ``wait_timeout`` in seconds, None = do not wait."""
+    """The machines named ``name`` of ``cloud``. ``wait_timeout`` in seconds, None = do not wait. ``ready``: what is waited for."""
 
     task: Task
     cloud: Cloud
     name: str
     wait_timeout: float | None
+    ready: t.Callable[[Instance], bool] = has_address
 
     # ---- present
 
-    def present(self, request: t.Callable[[], LaunchRequest], same: t.Callable[[Instance], str]) -> dict[str, t.Any]:
-        """One machine of the name. ``request`` says what to rent when there is none; ``same`` why an existing one is not what is
-        wanted (empty = it is)."""
+    def present(self, request: t.Callable[[], Wish], same: t.Callable[[Instance], str]) -> dict[str, t.Any]:
+        """One machine of the name. ``request`` says what to rent when there is none (several: the next where one is sold out); ``same``
+        why an existing one is not what is wanted (empty = it is)."""
         found = self._alive()
         if found:
             kept, extra = found[0], self._ours(found[1:])
@@ -54,16 +62,33 @@ class ByName:
             if not extra or self.task.check_mode:
                 kept = self._running(kept)
             return self._result(found, [kept], changed=bool(extra))
-        wanted = request()
+        wish = request()
+        wanted = [wish] if isinstance(wish, LaunchRequest) else list(wish)
         if self.task.check_mode:
-            return self._result([], [_planned(wanted)], changed=True)
+            return self._result([], [_planned(wanted[0])], changed=True)
         made = self._make(wanted)
         return self._result([], [self._running(made)], changed=True)
 
-    def _make(self, request: LaunchRequest) -> Instance:
+    def _make(self, requests: t.Sequence[LaunchRequest]) -> Instance:
+        """The first of them that the cloud does not refuse for want of the thing itself; the last refusal is the failure."""
+        *others, last = requests
+        for request in others:
+            try:
+                return self._rent(request)
+            except errors.LaunchRefused as refusal:
+                if refusal.reason not in _NEXT_OFFER:
+                    raise
+                self.task.progress(f"{self.name}: {refusal.message} Trying the next offer.")
+        return self._rent(last)
+
+    def _rent(self, request: LaunchRequest) -> Instance:
         self.task.progress(f"{self.name}: renting {request.offer.id}")
         try:
             self.cloud.launch(request)
+        except errors.LaunchRefused as refusal:
+            if refusal.instance_id:
+                self.cloud.terminate(refusal.instance_id)  # refused, and there all the same
+            raise
         except errors.LaunchUnknown as unknown:
             self.task.progress(f"{self.name}: {unknown.message} Looking for it by name.")
             found = self._look_up()
@@ -110,10 +135,11 @@ class ByName:
             return instance
         started, last = self.task.clock.now(), instance
         while True:
-            if last.state is InstanceState.RUNNING and last.ip:
+            if self.ready(last):
                 return last
             if last.state in (InstanceState.FAILED, InstanceState.TERMINATED) or last.state is InstanceState.TERMINATING:
-                raise _with_result(errors.TgpError(f"{self.name} ended while it was awaited: {last.raw_state}."), last)
+                why = f"{last.raw_state} {last.problem}".strip()
+                raise _with_result(errors.TgpError(f"{self.name} ended while it was awaited: {why}."), last)
             self._pause(started, f"run and have an address (last state: {last.raw_state})", last)
             last = self.cloud.instance(instance.id) or dataclasses.replace(last, state=InstanceState.TERMINATED, raw_state="gone")
 
