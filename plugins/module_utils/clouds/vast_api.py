@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
 # Seconds between two calls of one kind and account, as documented; "queued": its turn was waited for already.
 LIMITS = {
     "": Bucket(1.0),
-    "search": Bucket(6.0),
+    "search": Bucket(8.0, burst=3),  # ten in any minute, and a usual question is answered at once
     "list": Bucket(1.0),
     "get": Bucket(2.0),
     "create": Bucket(4.5),

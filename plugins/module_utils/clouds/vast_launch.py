@@ -177,8 +177,8 @@ def _reason(error: errors.ApiError, body: t.Mapping[str, t.Any]) -> str | None:
     told = bool(body) and (status == 200 or 400 <= status < 500)
     if not told or isinstance(error, errors.BadShape):
         return None
+    if isinstance(error, errors.Forbidden):
+        return "auth"  # a right is missing; its code is that of a wrong request
     if found := _CODES.get(_code(error)):
         return found
-    if isinstance(error, errors.Forbidden):
-        return "auth"
     return "capacity" if status == 410 else "invalid"

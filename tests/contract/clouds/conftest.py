@@ -12,6 +12,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import ENT
 from .stands import LambdaStand, Stand, WebhookStand
 from .stands_paperspace import PaperspaceStand
 from .stands_runpod import RunpodStand
+from .stands_vast import VastStand
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +24,7 @@ def own_pace(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture(params=[LambdaStand, PaperspaceStand, RunpodStand, WebhookStand], ids=lambda kind: kind.service)
+@pytest.fixture(params=[LambdaStand, PaperspaceStand, RunpodStand, VastStand, WebhookStand], ids=lambda kind: kind.service)
 def stand(request: pytest.FixtureRequest) -> t.Iterator[Stand]:
     """Every cloud in turn."""
     made = request.param()
@@ -55,5 +56,12 @@ def runpod_stand() -> t.Iterator[RunpodStand]:
 @pytest.fixture
 def paperspace_stand() -> t.Iterator[PaperspaceStand]:
     made = PaperspaceStand()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def vast_stand() -> t.Iterator[VastStand]:
+    made = VastStand()
     yield made
     made.close()

@@ -54,6 +54,7 @@ class Stand:
     base: str
     list_path: str
     create_path: str
+    create_method = "POST"
 
     def __init__(self) -> None:
         self.world = World(SimClock(speed=SPEED))
