@@ -13,8 +13,9 @@
 ``exit_code``      of the command that ended last
 ``log``            (moment, "system" or "container", line)
 
-A container whose command ends is started again for ever, and billed for it (``restart`` False, as on Vast: it stays exited). Its disk is
-wiped with each start: a mesh client logs in anew unless it keeps its state below one of ``mounts``.
+A container whose command ends is started again for ever, and billed for it. ``when_done`` says otherwise: "exit" (it stays exited), "stay"
+(the cloud's own processes keep it running, and what the command left in the background). Its disk is wiped with each start: a mesh client
+logs in anew unless it keeps its state below one of ``mounts``.
 """
 
 from __future__ import annotations
@@ -95,11 +96,15 @@ class Container(Life):
     def _loop(self) -> None:
         details, pause = self._machine.details, _AGAIN
         while (code := self._run()) is not None:
-            self._phase("restarting", exit_code=code, started=None, serving_since=None)
+            when_done = details.get("when_done", "restart")
+            if when_done == "stay":
+                self._phase("running", exit_code=code, serving_since=None)
+                self._note("exit", f"exit code {code}; the container stays")
+                return
+            self._phase("exited" if when_done == "exit" else "restarting", exit_code=code, started=None, serving_since=None)
             self._silent_client()
             self._say("system", f"container exited with code {code}")
-            if not details.get("restart", self._machine.cloud != "vast"):
-                self._phase("exited")
+            if when_done == "exit":
                 self._note("exit", f"exit code {code}")
                 return
             self._tell("restart", f"exit code {code}")

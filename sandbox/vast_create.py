@@ -236,6 +236,7 @@ def _machine(world: World, account: Account, offer: Offer, wish: Wish) -> Machin
         details["environment"] = dict(wish.variables)
     else:
         details["command"] = _command(wish)
+        details["when_done"] = "exit" if wish.runtype == "args" else "stay"  # Vast's own start-up goes on after onstart
         details["ports"] = [int(port.split("/")[0]) for port in wish.ports]
         given = {f"VAST_{port.split('/')[1].upper()}_PORT_{port.split('/')[0]}": outside for port, outside in mapped.items()}
         given |= {"PUBLIC_IPADDR": public, "CONTAINER_ID": str(number), "VAST_CONTAINERLABEL": f"C.{number}"}

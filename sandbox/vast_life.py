@@ -148,6 +148,8 @@ def words(world: World, machine: Machine) -> tuple[str | None, str, str, str, st
         if facts["queued"]:
             return "scheduling", "running", "stopped", "running", UNAVAILABLE
         return "stopped", intended, "stopped", intended, "" if not facts["outbid"] else "outbid"
+    if state == "active" and facts.get("phase") == "exited":
+        return "exited", intended, "running", intended, ""
     if state == "active":
         return "running", intended, "running", intended, f"success, running {image}"
     if state == "unhealthy" and facts["up"] is None:

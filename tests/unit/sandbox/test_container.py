@@ -93,10 +93,20 @@ def test_a_command_that_ends_loops_and_its_uptime_begins_anew(stand: t.Any) -> N
     assert shown["status"] == "RUNNING" and shown["cost"] == 0.59
     assert shown["runtime"] is None or shown["runtime"]["uptime"] <= 60
     assert "container exited with code 0" in pod.console
-    on_another_cloud = one.pod(one.order("tgp-a-2", args="false"))
-    on_another_cloud.details["restart"] = False
-    assert one.step(on_another_cloud, "exit") == "exit code 1"
-    assert on_another_cloud.details["phase"] == "exited"
+
+
+@pytest.mark.parametrize(
+    ("when_done", "text", "phase"), [("exit", "exit code 1", "exited"), ("stay", "exit code 1; the container stays", "running")]
+)
+def test_on_other_clouds_a_command_that_ends_does_not_loop(stand: t.Any, when_done: str, text: str, phase: str) -> None:
+    one = stand(speed=0.001)
+    pod = one.pod(one.order(args="false"))
+    pod.details["when_done"] = when_done
+    one.until(lambda: pod.steps)
+    for _ in range(3):
+        one.world.clock.advance(100)
+    assert one.step(pod, "exit") == text
+    assert pod.details["phase"] == phase and pod.details["exit_code"] == 1 and pod.state == "active"
 
 
 def test_a_restarted_container_has_lost_its_login(stand: t.Any) -> None:
