@@ -231,4 +231,4 @@ def machines(world: World) -> list[Machine]:
 
 
 def visible(machine: Machine) -> bool:
-    return machine.cloud == "paperspace" and machine.destroyed is None and machine.state != "preempted"
+    return machine.cloud == "paperspace" and machine.destroyed is None

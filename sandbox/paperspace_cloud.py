@@ -28,6 +28,7 @@ from .world import World
 
 __all__ = ["SCENARIO_KEYS", "app", "paperspace_offer"]
 
+LONGEST_BODY = 1_000_000  # bytes; the real limit is not published
 _SESSION, _HEALTH = "/v1/auth/session", "/v1/health"
 
 
@@ -35,6 +36,7 @@ def app(world: World) -> flask.Flask:
     """The WSGI application."""
     account = Account.of(world)
     power = Power(world, account)
+    world.on_taken["paperspace"] = power.taken
     with world.lock:
         key = world.secrets.setdefault("PAPERSPACE_API_KEY", f"sandbox{world.random.getrandbits(128):032x}")
     service = flask.Flask("paperspace")
@@ -66,6 +68,8 @@ def app(world: World) -> flask.Flask:
         if not path.startswith("/v1/") or path == _HEALTH:
             return None
         account.check_pace(world)
+        if len(flask.request.get_data()) > LONGEST_BODY:
+            raise Refused("PAYLOAD_TOO_LARGE", "Request entity too large")
         if path != _SESSION and not authorised():
             raise Refused("UNAUTHORIZED", "Invalid or missing API key")
         return None

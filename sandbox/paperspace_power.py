@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import typing as t
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from . import paperspace_forms as forms
@@ -176,16 +176,34 @@ class Power:
         """Accepted, and nothing comes of it."""
         return self.note(machine, "deactivate", "The machine could not be deleted. Please try again later.")
 
+    def taken(self, machine: Machine) -> None:
+        """The provider loses the machine: it is gone at once, and what was queued for it fails."""
+        with self._world.lock:
+            self.settle()
+            machine.state = "preempted"
+            machine.details["turn"] += 1
+            now = self._world.clock.now()
+            for event in self._account.events.values():
+                if event.machine_id == machine.id and event.open:
+                    event.end(now, "error", "The machine was lost.")
+            self._leave(machine, now)
+        self._world.release(machine)
+
     def _gone(self, machine: Machine, event: Event) -> None:
         now = self._world.clock.now()
-        machine.state, machine.destroyed = "terminated", now
+        machine.state = "terminated"
+        self._leave(machine, now)
+        event.end(now)
+
+    def _leave(self, machine: Machine, now: datetime) -> None:
+        """The machine leaves the lists; scripts and addresses stay, assigned to nobody."""
+        machine.destroyed = now
         for script in self._account.scripts.values():
             if machine.id in script.machines:
                 script.machines.remove(machine.id)
         for ip in self._account.static_ips:
             if ip.machine_id == machine.id:
                 ip.machine_id = None
-        event.end(now)
 
     # ---- what does not touch the power; the caller holds the lock
 
@@ -251,9 +269,7 @@ class Power:
                 event.state, event.started = "in progress", event.created + timedelta(seconds=forms.QUEUE_SECONDS)
             if event.name in _VERBS and event.turn == machine.details["turn"]:
                 up = forms.came_up(machine)
-                if machine.state == "preempted":
-                    event.end(machine.ended or now, "error", "The machine was lost.")
-                elif up is not None or machine.state == "active":
+                if up is not None or machine.state == "active":
                     event.end(up or now)
                 elif machine.state == "unhealthy":
                     event.end(now, "error", "The machine did not come up. Please contact support.")

@@ -215,3 +215,20 @@ def test_times_are_those_of_the_world(team: Team) -> None:
     begin = team.world.clock.now()
     made = team.create()["data"]["dtCreated"]
     assert made.endswith("Z") and made >= (begin - timedelta(seconds=1)).isoformat()[:19]
+
+
+def test_a_lost_machine_is_gone_at_once(team: Team) -> None:
+    script = team.call("POST", "/startup-scripts", {"name": "a", "script": "true"}).json()["id"]
+    answer = team.create(startupScriptId=script)
+    machine = team.world.machines[answer["data"]["id"]]
+    stock = machine.offer.stock
+    team.box.machines.strike(machine, "vanish")
+    assert team.call("GET", f"/machines/{machine.id}").status_code == 404 and team.get("/machines")["items"] == []
+    assert team.event(answer["event"]["id"])["error"] == "The machine was lost."
+    assert team.get(f"/startup-scripts/{script}")["assignedMachineIds"] == []
+    assert machine.rate() == 0 and machine.offer.stock == stock + 1
+
+
+def test_a_body_that_is_too_large(team: Team) -> None:
+    answer = team.call("POST", "/startup-scripts", {"name": "a", "script": "x" * 1_100_000})
+    assert answer.status_code == 413 and answer.json()["code"] == "PAYLOAD_TOO_LARGE"
