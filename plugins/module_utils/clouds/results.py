@@ -39,8 +39,17 @@ def instance_result(instance: Instance) -> dict[str, t.Any]:
     }
 
 
+def exact(amount: Decimal | None) -> str | None:
+    """An amount with every digit it has, at least two after the point."""
+    if amount is None:
+        return None
+    whole, _point, digits = f"{amount:f}".partition(".")
+    return f"{whole}.{digits.rstrip('0').ljust(2, '0')}"
+
+
 def offer_result(offer: Offer) -> dict[str, t.Any]:
-    """Something for rent. ``available`` None = the cloud does not count, 0 = sold out."""
+    """Something for rent. ``available`` None = the cloud does not count, 0 = sold out. ``price_hour`` has all its digits."""
+    per_gpu = offer.price_hour / offer.gpu_count if offer.price_hour is not None and offer.gpu_count else None
     return {
         "cloud": offer.cloud,
         "id": offer.id,
@@ -48,7 +57,9 @@ def offer_result(offer: Offer) -> dict[str, t.Any]:
         "model": offer.model,
         "gpu_count": offer.gpu_count,
         "gpu_memory_mib": offer.gpu_memory_mib,
-        "price_hour": _money(offer.price_hour),
+        "price_hour": exact(offer.price_hour),
+        "price_gpu_hour": _money(per_gpu),
+        "price_estimated": offer.price_estimated,
         "region": offer.region,
         "cloud_region": offer.cloud_region,
         "available": offer.available,
@@ -58,4 +69,6 @@ def offer_result(offer: Offer) -> dict[str, t.Any]:
         "disk_gib": offer.disk_gib,
         "arch": offer.arch,
         "lanes": [lane.value for lane in offer.lanes],
+        "reliability": None if offer.reliability is None else str(offer.reliability),
+        "traits": dict(offer.traits),
     }

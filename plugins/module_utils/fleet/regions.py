@@ -4,7 +4,8 @@
 """Standard regions: one word for a part of the world, so that a wish can name a region without naming a cloud.
 
 Form: ``<area>-<part>``, areas us, eu, asia, me, australia; parts are compass points. A cloud's region without a
-standard word keeps its own.
+standard word keeps its own. A wish may also
+say ``asia-pacific`` for Asia's east and south with Australia.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from types import MappingProxyType
 
 _AREAS = {"us": "us", "eu": "eu", "europe": "eu", "asia": "asia", "me": "me", "australia": "australia"}
 _PARTS = "north|south|east|west|central|northeast|northwest|southeast|southwest"
+_PACIFIC = ("asia-east", "asia-northeast", "asia-southeast", "asia-south", "australia")
 _NUMBERED = re.compile(rf"({'|'.join(_AREAS)})-({_PARTS})-?\d*")
 
 
@@ -32,4 +34,6 @@ def region_matches(wish: str, region: str, cloud_region: str) -> bool:
     """Whether an offer in ``region`` (standard) and ``cloud_region`` (the cloud's word) is in the region ``wish``;
     case is ignored."""
     wanted = wish.strip().lower()
+    if wanted == "asia-pacific" and region.lower().startswith(_PACIFIC):
+        return True
     return bool(wanted) and wanted in (region.lower(), cloud_region.strip().lower())

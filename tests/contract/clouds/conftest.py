@@ -19,6 +19,7 @@ from .stands_vast import VastStand
 def own_pace(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test waits for calls that another one made, and none sees the developer's credentials."""
     monkeypatch.setenv("TGP_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("TGP_STATE_DIR", str(tmp_path / "state"))  # remembered offers and prices, too
     for entry in ENTRIES.values():
         for name in (one for option in entry.spec for one in entry.variables(option)):
             monkeypatch.delenv(name, raising=False)

@@ -1,0 +1,168 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run of offer_info: asks all clouds at once, filters, keeps what was read, and says it in the wished form."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from datetime import datetime
+
+from ..claims.store import state_dir
+from ..clouds.survey import each, failures
+from ..cluster.connect import connect as connect_cluster
+from ..cluster.kube import Kube
+from ..errors import InvalidInput, TgpError
+from ..fleet.model import Offer
+from ..fleet.prices import trends
+from ..offers.files import replace
+from ..offers.history import ConfigMapHistory, FolderHistory, History, lines_of, oldest_needed
+from ..offers.listing import as_csv, as_json, history_csv, rejections, row, table, trend_row, trend_table
+from ..offers.market import Market, Quote, open_cache
+from ..task import Task
+from .purchase import purchase_of
+from .shopping import Shopping
+
+
+def offers_run(task: Task) -> dict[str, t.Any]:
+    """The result of offer_info."""
+    shopping = Shopping.of(task, _cluster(task))
+    try:
+        return _Run(task, shopping).result()
+    finally:
+        shopping.close()
+
+
+def _cluster(task: Task) -> Kube | None:
+    """The cluster where one is needed for certain, or may hold the key of a cloud; None when there is none to speak of."""
+    params = task.params
+    needed = "cluster" in (params["cache"], params["history"]) or params["documents_from_cluster"]
+    if not needed and not params["pool"]:
+        return None
+    try:
+        return connect_cluster(task)
+    except InvalidInput:
+        if needed:
+            raise
+        return None
+
+
+class _Run:
+    def __init__(self, task: Task, shopping: Shopping) -> None:
+        self.task, self.params, self.shopping = task, task.params, shopping
+        keep = not task.check_mode
+        cache = open_cache(task, self.params["cache"], shopping.kube)
+        self.market = Market(task, cache, ttl=self.params["cache_ttl"], refresh=self.params["refresh"], keep=keep)
+
+    def result(self) -> dict[str, t.Any]:
+        answers = each(self.shopping.clouds, self._quote)
+        failed = failures(self.task, answers)
+        quotes = [answer for answer in answers.values() if not isinstance(answer, TgpError)]
+        now = self.task.clock.now()
+        found = [offer for quote in quotes for offer in quote.offers if self.shopping.asked_for(offer)]
+        chosen, rejected, reasons = self.shopping.judge(found, now)
+        rows = [row(offer, now, lane, place) for offer, lane, place in sorted(chosen, key=_cheapest_first)]
+        data = {
+            "offers": rows,
+            "rejected": rejected,
+            "reasons": reasons,
+            "failed": failed,
+            "cache": _hits(quotes, now),
+            **self._history(quotes, [one[0] for one in chosen], now),
+            **purchase_of(self.params, rows),
+        }
+        return {"changed": self._publish(data), **data, "table": self._table(data)}
+
+    def _quote(self, name: str) -> Quote:
+        return self.market.offers(name, self.shopping.query(name), lambda: self.shopping.ask(name))
+
+    # ---- prices over time
+
+    def _history(self, quotes: t.Sequence[Quote], shown: t.Sequence[Offer], now: datetime) -> dict[str, t.Any]:
+        history = _open_history(self.task, self.params["history"], self.shopping.kube)
+        if history is None:
+            return {"trend": []}
+        current = lines_of(shown, now)
+        fresh = lines_of((offer for quote in quotes if not quote.hit for offer in quote.offers), now)
+        try:
+            found = trends(current, history.lines(oldest_needed(now)), now) if self.params["trend"] else []
+            if not self.task.check_mode:
+                history.append(fresh)
+            if self.params["history_path"]:
+                self._export = history_csv(history.lines())
+        except TgpError as error:
+            if self.params["history_path"]:
+                raise
+            self.task.warn(f"Prices over time are not known or were not kept: {error}")
+            found = []
+        self._trends = found
+        return {"trend": [trend_row(one) for one in found]}
+
+    # ---- saying it
+
+    def _table(self, data: dict[str, t.Any]) -> list[str]:
+        limit = self.params["limit"]
+        lines = table(data["offers"], data["failed"], limit)
+        lines += _remembered(data["cache"])
+        lines += rejections(data["rejected"], data["reasons"], limit)
+        lines += trend_table(getattr(self, "_trends", ()), limit)
+        if data.get("purchase"):
+            lines.append(f"  {data['purchase']['sentence']}")
+        return lines
+
+    def _publish(self, data: dict[str, t.Any]) -> bool:
+        """Write the files that were asked for, or print; returns whether a file changed."""
+        form, changed = self.params["format"], False
+        text = ""
+        if form == "json":
+            text = as_json(data)
+        elif form == "csv":
+            text = as_csv(data["offers"])
+        else:
+            text = "".join(f"{line}\n" for line in self._table(data))
+        if self.params["path"]:
+            changed = self._write(self.params["path"], text)
+        else:
+            for line in text.splitlines():
+                self.task.progress(line)
+        if self.params["history_path"]:
+            changed = self._write(self.params["history_path"], getattr(self, "_export", history_csv(()))) or changed
+        return changed
+
+    def _write(self, path: str, text: str) -> bool:
+        full = os.path.expanduser(path)
+        try:
+            with open(full, encoding="utf-8") as file:
+                if file.read() == text:
+                    return False
+        except (OSError, UnicodeDecodeError):
+            pass  # not there, or something else: it is written anew, and an error of that says why not
+        if not self.task.check_mode:
+            replace(full, text.encode(), mode=0o644)
+        return True
+
+
+def _cheapest_first(one: tuple[Offer, str | None, int | None]) -> tuple[t.Any, ...]:
+    offer = one[0]
+    return (offer.price_hour is None, offer.price_hour or 0, offer.cloud, offer.id)
+
+
+def _hits(quotes: t.Sequence[Quote], now: datetime) -> dict[str, t.Any]:
+    """How much was remembered, and how old each cloud's answer is."""
+    hits = sum(quote.hit for quote in quotes)
+    return {"hits": hits, "misses": len(quotes) - hits, "age_seconds": {quote.cloud: quote.age(now) for quote in quotes}}
+
+
+def _remembered(cache: t.Mapping[str, t.Any]) -> list[str]:
+    """One line about the age of what is shown."""
+    if not cache["hits"]:
+        return []
+    ages = ", ".join(f"{cloud} {age} s" for cloud, age in cache["age_seconds"].items() if age)
+    return [f"  {cache['hits']} of {cache['hits'] + cache['misses']} answers were remembered; age: {ages or '0 s'}"]
+
+
+def _open_history(task: Task, place: str, kube: Kube | None) -> History | None:
+    if place == "cluster" and kube is not None:
+        return ConfigMapHistory(kube)
+    return FolderHistory(os.path.join(state_dir(task), "prices")) if place == "file" else None

@@ -1,0 +1,188 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What offer_info is asked for: by its own options, and by the rules of a pool when one is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+from datetime import datetime
+
+from ..claims.store import open_store
+from ..clouds.registry import CAPABILITIES, ENTRIES, canonical_cloud
+from ..clouds.registry import connect as connect_cloud
+from ..clouds.survey import chosen
+from ..cluster.kube import Kube
+from ..errors import InvalidInput, TgpError
+from ..fleet import blocks, gpus
+from ..fleet.model import CloudChoice, Lane, NodeClass, Offer, OfferQuery, Pool, Wishes
+from ..fleet.money import parse_money
+from ..fleet.offers import lane_of, offer_key, select
+from ..fleet.query import query_of
+from ..fleet.regions import region_matches
+from ..fleet.requirements import is_model
+from ..fleet.settings import Settings
+from ..observe.credentials import cloud_credential, unused
+from ..observe.documents import load
+from ..offers.listing import gib, row
+from ..task import Task
+
+_MEMORY = re.compile(r"(?i)\s*(\d+)\s*(?:g(?:i?b?)?|(m(?:i?b?)?))?\s*")
+Chosen = tuple[Offer, "str | None", "int | None"]
+
+
+@dataclasses.dataclass
+class Shopping:
+    """One question. ``wishes`` holds the named pool alone, or nothing."""
+
+    task: Task
+    kube: Kube | None
+    clouds: list[str]
+    pool: Pool | None = None
+    node_class: NodeClass | None = None
+    wishes: Wishes = dataclasses.field(default_factory=lambda: Wishes({}, ()))
+
+    @classmethod
+    def of(cls, task: Task, kube: Kube | None) -> Shopping:
+        """The question of a call's options. InvalidInput for a GPU, an amount or a pool that is none."""
+        params = task.params
+        for text in params["gpu_type"]:
+            if gpus.canonical(text) is None:
+                near = gpus.suggestions(text)
+                raise InvalidInput(f"{text!r} is no GPU we know.", remedy=f"Did you mean {' or '.join(near)}?" if near else "")
+        params["_memory"] = _memory(params["min_gpu_memory"])
+        params["_limit"] = parse_money(params["max_price"]) if params["max_price"] else None
+        if not params["pool"]:
+            if params["documents"] or params["documents_from_cluster"]:
+                raise InvalidInput("documents are given and no pool.", remedy="Name the pool whose rules shall be applied.")
+            return cls(task, kube, chosen(task, params["clouds"]))
+        wishes = load(task, kube)
+        pool = _pool(wishes, params["pool"])
+        node_class = wishes.classes[pool.node_class]
+        alone = Wishes({node_class.name: node_class}, (pool,))
+        return cls(task, kube, _clouds(task, kube, alone), pool, node_class, alone)
+
+    # ---- asking
+
+    def query(self, cloud: str) -> OfferQuery:
+        """What a cloud that can search is asked for. Of a pool only models and disk narrow the search, so that its other rules can be
+        seen at work; the options narrow in everything."""
+        params = self.task.params
+        of_pool = query_of(self.wishes, cloud)
+        wanted = tuple(name for name in gpus.known() if any(is_model(wish, name, None) for wish in params["gpu_type"]))
+        memory = params["_memory"]
+        return OfferQuery(
+            models=wanted or of_pool.models,
+            gpu_counts=() if params["gpu_count"] is None else (params["gpu_count"],),
+            min_gpu_memory_mib=None if memory is None else memory * 1000,  # cards show a little less than their nominal size
+            max_price_hour=params["_limit"],
+            disk_gib=params["disk"] or of_pool.disk_gib,
+            spot=params["spot"],
+            lanes=tuple(Lane(word) for word in params["lanes"]),
+        )
+
+    def ask(self, name: str) -> list[Offer]:
+        """The cloud's own answer."""
+        choice = self._choice(name)
+        credential = None
+        if self.pool is not None and self.kube is not None and name in ENTRIES:
+            credential = cloud_credential(self.task, self.kube, name, choice)
+        cloud = connect_cloud(name, self.task, credential=credential, choice=choice)
+        try:
+            return cloud.offers(self.query(name))
+        finally:
+            cloud.close()
+
+    def _choice(self, name: str) -> CloudChoice | None:
+        choices = self.node_class.clouds if self.node_class is not None else ()
+        return next((one for one in choices if one.cloud == name and one.enabled), None)
+
+    # ---- judging
+
+    def asked_for(self, offer: Offer) -> bool:
+        """Whether the options let the offer pass. What is sold out passes only on request, or to be shown as a pool's rejection."""
+        params = self.task.params
+        models, regions, lanes, memory = params["gpu_type"], params["region"], params["lanes"], params["_memory"]
+        return (
+            (params["sold_out"] or self.pool is not None or offer.available != 0)
+            and (not models or any(is_model(wish, offer.model, offer.gpu_memory_mib) for wish in models))
+            and params["gpu_count"] in (None, offer.gpu_count)
+            and (memory is None or (offer.gpu_memory_mib is not None and gib(offer.gpu_memory_mib) >= memory))
+            and (not regions or any(region_matches(wish, offer.region, offer.cloud_region) for wish in regions))
+            and (params["_limit"] is None or (offer.price_hour is not None and offer.price_hour <= params["_limit"]))
+            and params["spot"] in (None, offer.spot)
+            and (not lanes or any(lane.value in lanes for lane in offer.lanes))
+        )
+
+    def judge(self, offers: t.Sequence[Offer], now: datetime) -> tuple[list[Chosen], list[dict[str, t.Any]], dict[str, int]]:
+        """What serves, with the lane and the place in the pool's order; what does not, with the first reason; the reasons counted."""
+        if self.pool is None or self.node_class is None:
+            return [(offer, None, None) for offer in offers], [], {}
+        pool = self.pool
+        settings = Settings(price_ttl=max(Settings().price_ttl, self.task.params["cache_ttl"]))
+        selection = select(offers, pool, self.node_class, CAPABILITIES, settings, now, self._blocks(now))
+        served: list[Chosen] = []
+        for place, offer in enumerate(selection.candidates, start=1):
+            lane = lane_of(offer, pool, CAPABILITIES[offer.cloud])
+            served.append((offer, lane.value if lane else None, place))
+        by_key = {offer_key(offer): offer for offer in offers}
+        rejected = [{**row(by_key[key], now), "reason": reason} for key, reason in selection.rejected.items()]
+        rejected.sort(key=lambda one: (one["price_hour"] is None, float(one["price_hour"] or 0), one["cloud"], one["id"]))
+        return served, rejected, selection.counts()
+
+    def _blocks(self, now: datetime) -> dict[str, datetime]:
+        """Offers that failed a short while ago; unknown when the records cannot be read."""
+        if self.kube is None and self.task.params["claim_store"] != "directory":
+            return {}
+        try:
+            return dict(blocks.active(open_store(self.task, self.kube).read_state("blocklist"), now))
+        except TgpError as error:
+            self.task.warn(f"Which offers are blocked is not known: {error}")
+            return {}
+
+    def close(self) -> None:
+        if self.kube is not None:
+            self.kube.close()
+
+
+def _memory(text: str | None) -> int | None:
+    """GiB of ``24``, ``24GiB`` or ``24576MiB``."""
+    if text in (None, ""):
+        return None
+    found = _MEMORY.fullmatch(str(text))
+    if found is None:
+        raise InvalidInput(f"min_gpu_memory {text!r} is no amount of memory.", remedy="Write GiB as a number, or 24GiB, or 24576MiB.")
+    return gib(int(found[1])) if found[2] else int(found[1])
+
+
+def _pool(wishes: Wishes, name: str) -> Pool:
+    found = [pool for pool in wishes.pools if name in (pool.key, pool.name)]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(sorted(pool.key for pool in wishes.pools)) or "none"
+    if found:
+        raise InvalidInput(f"There are {len(found)} pools {name}.", remedy=f"Say which: {', '.join(pool.key for pool in found)}.")
+    raise InvalidInput(f"There is no pool {name} among the documents.", remedy=f"Known pools: {known}.")
+
+
+def _clouds(task: Task, kube: Kube | None, wishes: Wishes) -> list[str]:
+    """The clouds of the pool's class, less those that nobody named or configured; by option fewer."""
+    (node_class,) = wishes.classes.values()
+    named = [one for one in node_class.clouds if one.enabled and one.cloud in ENTRIES]
+    asked = {canonical_cloud(name) or name for name in task.params["clouds"]}
+    if unknown := sorted(asked - {one.cloud for one in named}):
+        raise InvalidInput(f"{node_class.name} does not rent from {', '.join(unknown)}.", remedy="Leave it out of clouds, or add a provider.")
+    found = []
+    for choice in named:
+        if asked and choice.cloud not in asked:
+            continue
+        if kube is None:
+            idle = choice.implicit and not ENTRIES[choice.cloud].is_configured(task)
+        else:
+            idle = unused(task, kube, choice.cloud, wishes)
+        found += [] if idle else [choice.cloud]
+    if not found:
+        raise InvalidInput(f"{node_class.name}: no provider is named and no cloud is configured.", remedy="Give the key of one.")
+    return found

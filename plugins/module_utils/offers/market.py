@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cloud's offers, asked for or remembered."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+from datetime import datetime
+
+from ..claims.store import state_dir
+from ..clouds.registry import ENTRIES
+from ..cluster.kube import Kube
+from ..errors import InvalidInput
+from ..fleet.model import Offer, OfferQuery
+from ..fleet.settings import Settings
+from ..task import Task
+from .cache import Cache, ConfigMapCache, FolderCache, guarded
+from .record import Reading, key_of
+
+PLACES = ("none", "file", "cluster")
+TTL = Settings().price_ttl
+_FUTURE = 5.0  # seconds by which a reading may lie ahead of our clock
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Quote:
+    """``offers`` as read at the moment ``read``. ``hit``: they were remembered, nobody was asked."""
+
+    cloud: str
+    offers: tuple[Offer, ...]
+    read: datetime
+    hit: bool = False
+
+    def age(self, now: datetime) -> int:
+        """Whole seconds since they were read."""
+        return max(int((now - self.read).total_seconds()), 0)
+
+
+class Market:
+    """``cache`` None = always ask. ``ttl`` seconds for which a reading serves; ``refresh`` asks all the same and keeps the answer.
+    ``keep`` False (check mode) writes nothing. Safe for threads."""
+
+    def __init__(self, task: Task, cache: Cache | None, *, ttl: int = TTL, refresh: bool = False, keep: bool = True) -> None:
+        self._task = task
+        self._cache = cache
+        self._ttl = ttl
+        self._refresh = refresh
+        self._keep = keep
+
+    def offers(self, cloud: str, query: OfferQuery, ask: t.Callable[[], t.Sequence[Offer]]) -> Quote:
+        """The offers of ``cloud``; ``ask`` is called when no young enough reading is there. Own machines are always asked: they
+        cost nothing to ask, and what they offer is whether they are off."""
+        cache = self._cache if cloud in ENTRIES and ENTRIES[cloud].facts.rented else None
+        key = key_of(cloud, self._public(cloud), query) if cache is not None else ""
+        found: Reading | None = None
+        if cache is not None and not self._refresh:
+            found = guarded(self._task.warn, "read", lambda: cache.get(key))
+        now = self._task.clock.now()
+        if found is not None and -_FUTURE <= (now - found.read).total_seconds() < self._ttl:
+            return Quote(cloud, found.offers, found.read, hit=True)
+        offers = tuple(ask())
+        if cache is not None and self._keep:
+            guarded(self._task.warn, "written", lambda: cache.put(key, Reading(cloud, now, offers)))
+        return Quote(cloud, offers, now)
+
+    def _public(self, cloud: str) -> list[str]:
+        """The options of the cloud that are no secrets: another address is another market."""
+        entry = ENTRIES[cloud]
+        return sorted(f"{name}={entry.option(self._task, name) or ''}" for name, one in entry.spec.items() if not one.get("no_log"))
+
+
+def open_cache(task: Task, place: str, kube: Kube | None) -> Cache | None:
+    """The cache of the option: ``file`` lies in the state folder, ``cluster`` in a ConfigMap."""
+    if place == "file":
+        return FolderCache(os.path.join(state_dir(task), "offers"))
+    if place == "cluster":
+        if kube is None:
+            raise InvalidInput("The offer cache in the cluster needs a cluster.", remedy="Give a kubeconfig, or set cache to file.")
+        return ConfigMapCache(kube)
+    return None
