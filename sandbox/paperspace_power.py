@@ -7,30 +7,24 @@ from __future__ import annotations
 
 import threading
 import typing as t
-from datetime import datetime, timedelta
-from decimal import Decimal
+from datetime import datetime
 
-from . import paperspace_forms as forms
-from .clock import ClockClosed
-from .paperspace_account import Account, Event, StaticIP, machines
-from .paperspace_errors import Refused, missing, refused_with
+from .paperspace_account import Event, StaticIP
+from .paperspace_course import VERBS, Course
+from .paperspace_errors import Refused, refused_with
 from .paperspace_offers import find_offer
-from .paperspace_types import TYPES, storage_hour
-from .world import Machine, World
+from .paperspace_types import TYPES
+from .world import Machine
 
 STOP_SECONDS = 20.0
 DELETE_SECONDS = 8.0
 NO_CAPACITY = (
     "{type} machines cannot be started at this time: insufficient capacity in {region}, or demand is high. Please try again later."
 )
-_VERBS = {"create": "provisioning", "start": "starting", "restart": "restarting"}
 
 
-class Power:
+class Power(Course):
     """Acts on machines of one world. All methods take the world's lock themselves and return the event of the request."""
-
-    def __init__(self, world: World, account: Account) -> None:
-        self._world, self._account = world, account
 
     # ---- on
 
@@ -41,7 +35,7 @@ class Power:
             event = self._event(machine, "create")
             if start:
                 return self._begin(machine, event)
-            machine.state, machine.details["word"] = "booting", _VERBS["create"]
+            machine.state, machine.details["word"] = "booting", VERBS["create"]
             self._charge(machine, running=False)
         self._later(machine, machine.offer.boot_seconds, lambda: self._off(machine, event))
         return event
@@ -63,7 +57,7 @@ class Power:
             if word not in ("ready", "serviceready"):
                 raise Refused("CONFLICT", f"This machine is currently {word}.")
             event = self._event(machine, "restart")
-            machine.state, machine.details["word"] = "booting", _VERBS["restart"]
+            machine.state, machine.details["word"] = "booting", VERBS["restart"]
             machine.steps.clear()
         self._world.on_end(machine)
         with self._world.lock:
@@ -72,7 +66,7 @@ class Power:
     def _begin(self, machine: Machine, event: Event) -> Event:
         """The machine boots, if there is capacity for it; a restarting one has its own. The caller holds the lock."""
         facts, offer = machine.details, machine.offer
-        machine.state, facts["word"] = "booting", _VERBS[event.name]
+        machine.state, facts["word"] = "booting", VERBS[event.name]
         if not machine.placed and offer.stock <= 0:
             self._charge(machine, running=False)
             self._later(machine, self._account.switches.no_capacity_seconds, lambda: self._no_capacity(machine, event))
@@ -158,7 +152,7 @@ class Power:
             word = self.word(machine)
             if machine.state == "terminating":
                 return next(one for one in reversed(self._account.events.values()) if one.machine_id == machine.id)
-            refusal = switches.delete_while_starting if word in _VERBS.values() else 0
+            refusal = switches.delete_while_starting if word in VERBS.values() else 0
             if word not in ("off", "stopping"):
                 refusal = refusal or switches.delete_while_on
             if refusal:
@@ -205,15 +199,7 @@ class Power:
             if ip.machine_id == machine.id:
                 ip.machine_id = None
 
-    # ---- what does not touch the power; the caller holds the lock
-
-    def note(self, machine: Machine, name: str, error: str | None = None) -> Event:
-        """An event that is over at once. Requests that are open go on."""
-        now = self._world.clock.now()
-        made = Event(self._account.new_id(self._world, "ev"), machine.id, name, now, machine.details["turn"])
-        made.end(now, "error" if error else "done", error)
-        self._account.events[made.id] = made
-        return made
+    # ---- what is fixed to a machine; the caller holds the lock
 
     def rebuild(self, machine: Machine, fields: dict[str, t.Any]) -> None:
         """Another type, a larger disk or another kind of address for a machine that is off."""
@@ -243,65 +229,6 @@ class Power:
         held = (one.ip for one in self._account.static_ips if one.machine_id == machine.id and one.released is None)
         return next(held, None)
 
-    # ---- views
-
-    def word(self, machine: Machine) -> str:
-        return forms.state(machine, self._world.clock.now())
-
-    def find(self, identity: str, deleted: bool = False) -> Machine:
-        """The machine with this id. ``deleted``: also one that is gone, where the account shows those."""
-        for machine in machines(self._world):
-            if machine.id == identity:
-                return machine
-        gone = self._world.machines.get(identity)
-        if deleted and self._account.switches.deleted_shown and gone is not None and gone.cloud == "paperspace" and gone.destroyed:
-            return gone
-        raise missing("Machine")
-
-    def settle(self) -> None:
-        """Bring the events of power-ons up to date with what their machines did. The caller holds the lock."""
-        now = self._world.clock.now()
-        for event in self._account.events.values():
-            machine = self._world.machines.get(event.machine_id)
-            if not event.open or machine is None:
-                continue
-            if event.state == "new" and now >= event.created + timedelta(seconds=forms.QUEUE_SECONDS):
-                event.state, event.started = "in progress", event.created + timedelta(seconds=forms.QUEUE_SECONDS)
-            if event.name in _VERBS and event.turn == machine.details["turn"]:
-                up = forms.came_up(machine)
-                if up is not None or machine.state == "active":
-                    event.end(up or now)
-                elif machine.state == "unhealthy":
-                    event.end(now, "error", "The machine did not come up. Please contact support.")
-
-    # ---- how
-
-    def _event(self, machine: Machine, name: str) -> Event:
-        """The event of a new request; what the machine has done by now is noted first."""
-        self.settle()
-        return self._account.event(self._world, machine, name)
-
-    def _charge(self, machine: Machine, *, running: bool) -> None:
-        """The bill runs at this rate from now on: the disk always, the machine while it is not off."""
-        disk = storage_hour(machine.details["disk_gb"])
-        machine.set_rate(self._world.clock.now(), disk + (machine.details["usage_rate"] if running else Decimal(0)))
-
     def _silence(self, machine: Machine) -> None:
         self._world.clock.wake()
         self._world.on_end(machine)
-
-    def _later(self, machine: Machine, seconds: float, act: t.Callable[[], None]) -> None:
-        """Do it after that much of the world's time, unless another request overtook this one."""
-        turn = machine.details["turn"]
-
-        def wait() -> None:
-            try:
-                if self._world.clock.pause(seconds, lambda: machine.details["turn"] != turn):
-                    return
-            except ClockClosed:
-                return
-            with self._world.lock:
-                if machine.details["turn"] == turn:
-                    act()
-
-        threading.Thread(target=wait, name=f"paperspace-{machine.name}-{turn}", daemon=True).start()
