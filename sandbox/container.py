@@ -129,7 +129,7 @@ class Container(Life):
         if (found.client or found.mesh_fault) and not self._mesh(found) and found.strict:
             return 1
         if found.lasts == 0.0:
-            self._tell("command", f"{found.command} ended at once")
+            self._tell("command", f"{_program(found)} ended at once")
             return found.code
         self._pause(self._seconds("ready"))
         with self._world.lock:
@@ -138,8 +138,8 @@ class Container(Life):
             details["serving_since"] = now = self._world.clock.seconds()
             sick = self._parts.get("unhealthy_path")
             details["unhealthy_until"] = 0.0 if sick is None else math.inf if not sick.seconds else now + sick.seconds
-        self._say("container", f"running: {found.command}")
-        self._tell("command", found.command)
+        self._say("container", f"running: {_program(found)}")
+        self._tell("command", _program(found))
         if found.lasts == math.inf:
             self._tell("done", "")
             return None
@@ -217,3 +217,8 @@ class Container(Life):
             log.append((self._world.clock.now(), source, line))
             machine.console.append(line)
             del log[:-_LINES], machine.console[:-_LINES]
+
+
+def _program(found: Plan) -> str:
+    """The command's name alone: its arguments may hold a secret."""
+    return found.command if found.command.startswith("(") else found.command.split(" ", 1)[0].strip("'")

@@ -19,7 +19,7 @@ _TEXT: Schema = {"type": "string"}
 _NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 191}
 _CUDA: Schema = {"type": "string", "pattern": r"^\d+\.\d+$"}
 _PORTS: Schema = {"type": "array", "items": {"type": "string", "pattern": r"^[1-9]\d{0,4}/(tcp|http)$"}}
-_ENV: Schema = {"type": "object", "additionalProperties": _TEXT}
+_ENV: Schema = {"type": "object", "additionalProperties": _TEXT, "maxProperties": 50}
 _REGISTRY: Schema = {"type": ["string", "null"]}
 _PATH: Schema = {"type": "string", "pattern": "^/"}
 

@@ -105,7 +105,8 @@ def pods(world: World) -> list[Machine]:
 
 def free(world: World, shelf: Offer) -> int:
     """GPUs left on a shelf."""
-    taken = sum(one.offer.gpu_count for one in pods(world) if one.details.get("shelf") is shelf and one.state != "stopped")
+    living = (one for one in world.machines.values() if one.details.get("shelf") is shelf and one.ended is None)
+    taken = sum(one.offer.gpu_count for one in living if one.state != "stopped")
     return max(0, shelf.stock - taken)
 
 
