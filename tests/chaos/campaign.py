@@ -34,7 +34,7 @@ class Ground:
     scenario: dict[str, t.Any]
     settings: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     pool: dict[str, t.Any] = dataclasses.field(default_factory=dict)
-    unit: int = 60  # seconds: what may be billed more or less than known
+    unit: int = 60  # seconds that may be billed more or less than known; what takes 0.3 s here is a minute of the world's
 
 
 def rules(ground: Ground, dice: random.Random) -> list[dict[str, t.Any]]:
@@ -115,8 +115,9 @@ class Campaign:
         wanted = dice.choice((1, 1, 2))
         try:
             rig.rent(nodes=wanted)
-            if dice.random() < 0.2:
+            if dice.random() < 0.3:
                 rig.join()
+                rig.advance(3600)  # long enough for the bill to mean something
             if dice.random() < 0.5:
                 rig.destroy()
         except TgpError:

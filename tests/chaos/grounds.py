@@ -22,4 +22,38 @@ LAMBDA = Ground(
     settings={"sshKey": "tgp"},
 )
 
-GROUNDS = {one.cloud: one for one in (LAMBDA,)}
+PAPERSPACE = Ground(
+    cloud="paperspace",
+    create=("POST", "/v1/machines$"),
+    destroy=("DELETE", "/v1/machines/"),
+    lists=r"/v1/machines(\?|$)",
+    offers="/v1/os-templates",
+    scenario={
+        "paperspace": {
+            "offers": [
+                {"type": "A4000", "region": "ny2", "stock": 3, "boot": 20},
+                {"type": "A5000", "region": "ny2", "stock": 2, "boot": 20},
+                {"type": "A6000", "region": "ny2", "stock": 2, "boot": 20},
+            ]
+        }
+    },
+)
+VAST = Ground(
+    cloud="vast",
+    create=("PUT", "/api/v0/asks/"),
+    destroy=("DELETE", "/api/v0/instances/"),
+    lists="/api/v1/instances/",
+    offers="/api/v0/bundles/",
+    scenario={
+        "vast": {
+            "offers": [
+                {"gpu": "RTX 3090", "place": "Sweden, SE", "price": "0.20", "vm": True, "boot": 20},
+                {"gpu": "RTX 4090", "place": "Oregon, US", "price": "0.33", "vm": True, "boot": 20},
+                {"gpu": "RTX 4090", "place": "Texas, US", "price": "0.35", "vm": True, "boot": 20},
+                {"gpu": "RTX A6000", "place": "Norway, NO", "price": "0.42", "vm": True, "boot": 20},
+            ]
+        }
+    },
+)
+
+GROUNDS = {one.cloud: one for one in (LAMBDA, PAPERSPACE, VAST)}
