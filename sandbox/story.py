@@ -51,6 +51,8 @@ class Story(Life):
         self._pause(machine.offer.boot_seconds)
         broken = "boot_error" in self._parts
         with self._world.lock:
+            if not self._lives():  # ended or stopped in the very moment it came up
+                raise Over
             if own:
                 machine.state = "off" if broken else "on"
                 machine.ended = self._world.clock.now() if broken else None
