@@ -17,6 +17,7 @@ import pytest
 PACKAGE = "vastai==1.9.1"
 CACHE = pathlib.Path(__file__).resolve().parents[3] / ".cache" / "witness"
 _INSTALL_SECONDS = 600
+_tried: dict[str, str] = {}
 
 
 def folder() -> pathlib.Path:
@@ -27,8 +28,10 @@ def folder() -> pathlib.Path:
     with (CACHE / f"{home.name}.lock").open("w") as lock:  # test processes beside this one wait for it
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
-            shutil.rmtree(home, ignore_errors=True)
-            problem = _install(home)
+            problem = _tried.get(PACKAGE, "")  # once is enough for all tests of this process
+            if not problem:
+                shutil.rmtree(home, ignore_errors=True)
+                problem = _tried[PACKAGE] = _install(home)
             if problem and os.environ.get("CI"):
                 pytest.fail(problem, pytrace=False)
             if problem:
