@@ -96,7 +96,7 @@ def _brief(offer: Offer) -> dict[str, t.Any]:
 def _offer(brief: dict[str, t.Any], read: datetime) -> Offer:
     facts: dict[str, t.Any] = {**brief, "seen": read}
     for name in _MONEY & facts.keys():
-        facts[name] = Decimal(facts[name])
+        facts[name] = None if facts[name] is None else Decimal(facts[name])
     facts["lanes"] = tuple(Lane(word) for word in facts.get("lanes", ()))
     facts.setdefault("price_hour", None)
     return Offer(**facts)
