@@ -19,8 +19,9 @@ MACHINE_AGENT = "tgp-sandbox-machine"
 """User-Agent of the calls that the simulated machines make. They are part of the world, not of what is tested."""
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
-_READS_BY_POST = re.compile(
+_READS_BY_BODY = re.compile(
     r"/oauth/token(-exchange)?$|/acl/validate$|/(selfsubjectaccess|selfsubjectrules|subjectaccess|token)reviews$"
+    r"|^/api/v0/(bundles|search/asks|instances/request_logs/\d+)/$"
 )
 _DRY_RUN = re.compile(r"(^|&)dryRun=")
 
@@ -32,7 +33,7 @@ def is_machine(environ: Environ) -> bool:
 
 def is_write(method: str, path: str, query: str = "") -> bool:
     """Whether a request is meant to change something: asking for a token, a right or a rehearsal is not."""
-    return method not in _READS and not (method == "POST" and _READS_BY_POST.search(path)) and not _DRY_RUN.search(query)
+    return method not in _READS and not (method in ("POST", "PUT") and _READS_BY_BODY.search(path)) and not _DRY_RUN.search(query)
 
 
 class CountingApp:
