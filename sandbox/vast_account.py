@@ -92,6 +92,7 @@ class Account:
     searches: int = 0
     day: int = 0
     _free: dict[tuple[str, str], float] = dataclasses.field(default_factory=dict)
+    _punished: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     _recent: dict[str, list[float]] = dataclasses.field(default_factory=dict)
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
@@ -142,8 +143,11 @@ class Account:
         key = (endpoint, caller)
         free = self._free.get(key, 0.0)
         if now + slack < free:
-            self._free[key] = max(free, now + PENALTY.get(endpoint, 0.0))
+            if key not in self._punished:  # once: who goes on asking does not wait for ever
+                self._punished.add(key)
+                free = self._free[key] = max(free, now + PENALTY.get(endpoint, 0.0))
             return free - now
+        self._punished.discard(key)
         self._free[key] = max(free, now - slack) + INTERVALS[endpoint]
         return 0.0
 

@@ -94,6 +94,24 @@ def test_bids_are_priced_by_the_least_bid(market: VastStand) -> None:
     assert all(row["dph_base"] < row["discounted_dph_total"] / 0.7 for row in market.offers(type="reserved"))
 
 
+def test_fields_the_command_line_knows(market: VastStand) -> None:
+    text = {"cpu_arch": "amd64", "ubuntu_version": "22.04", "datacenter": "false", "has_avx": "1", "pci_gen": "4"}
+    assert market.offers(**{field: {"eq": value} for field, value in text.items()})
+    for field in (
+        "bw_nvlink",
+        "cpu_ghz",
+        "cpu_ram",
+        "disk_bw",
+        "dlperf",
+        "driver_vers",
+        "flops_per_dphtotal",
+        "gpu_frac",
+        "pcie_bw",
+    ):
+        assert market.offers(**{field: {"gte": 0}})
+    assert market.offers(cluster_id={"eq": None}) and not market.offers(cluster_id={"gt": 0})
+
+
 def test_order_and_the_other_form(market: VastStand) -> None:
     rows = market.offers(order=[["num_gpus", "desc"], ["dph_total", "asc"]])
     assert rows == sorted(rows, key=lambda row: (-row["num_gpus"], row["dph_total"]))
