@@ -158,6 +158,8 @@ def _change(world: World, account: Account, power: Power, machine: Machine, fiel
     facts["network"], facts["modified"] = network, world.clock.now()
     if any(name in fields for name in SHUTDOWN):
         facts["auto_shutdown"] = shutdown({**_brake(facts), **fields})
+        if machine.state in ("booting", "active"):
+            power.arm(machine)
     return power.note(machine, "vm-upgrade")
 
 

@@ -80,10 +80,14 @@ class Power(Course):
         self.hand_out(machine)
         self._charge(machine, running=True)
         self._world.boot(machine)
-        brake = facts["auto_shutdown"]
-        if brake["enabled"]:
-            self._later(machine, brake["timeout"] * 3600.0, lambda: self._stop_idle(machine))
+        self.arm(machine)
         return event
+
+    def arm(self, machine: Machine) -> None:
+        """The provider's own brake, if it is set: nobody is ever logged in to these machines. The caller holds the lock."""
+        brake = dict(machine.details["auto_shutdown"])
+        if brake["enabled"]:
+            self._later(machine, brake["timeout"] * 3600.0, lambda: self._stop_idle(machine, brake))
 
     def _address(self, machine: Machine) -> None:
         """The public address comes at power-on and is another one each time, unless it is static or none."""
@@ -131,9 +135,8 @@ class Power(Course):
         self._later(machine, STOP_SECONDS, lambda: self._off(machine, event))
         return event
 
-    def _stop_idle(self, machine: Machine) -> None:
-        """The provider's own brake: nobody was logged in for so long."""
-        if machine.state == "active":
+    def _stop_idle(self, machine: Machine, brake: dict[str, t.Any]) -> None:
+        if machine.state == "active" and machine.details["auto_shutdown"] == brake:  # it was not set anew meanwhile
             threading.Thread(target=self.stop, args=(machine,), name=f"auto-shutdown-{machine.name}", daemon=True).start()
 
     def _off(self, machine: Machine, event: Event) -> None:

@@ -187,8 +187,13 @@ def test_changes(team: Team) -> None:
 
 def test_the_providers_own_brake(team: Team) -> None:
     identity = team.ready(autoShutdownEnabled=True, autoShutdownTimeout=1)
+    other = team.ready()
+    assert team.call("PUT", f"/machines/{other}", {"autoShutdownEnabled": True, "autoShutdownTimeout": 2}).status_code == 200
     team.pass_time(3600)
     team.until(lambda: team.state(identity) in ("stopping", "off"))
+    assert team.state(other) == "ready"
+    team.pass_time(3600)
+    team.until(lambda: team.state(other) in ("stopping", "off"))
 
 
 def test_accounts_that_may_not_create() -> None:
