@@ -16,7 +16,8 @@ from .. import errors
 from ..fleet.model import Container, Lane, LaunchRequest
 from .vast_records import MARKS, variable
 
-VM_IMAGE = "docker.io/vastai/kvm:ubuntu_terminal"
+VM_IMAGES = "docker.io/vastai/kvm:"
+VM_IMAGE = f"{VM_IMAGES}ubuntu_terminal"
 MESH_PORT = "-p 41641:41641/udp"  # lets devices of the mesh find a direct path
 _SCRIPT_LIMIT = 4048  # characters of onstart and args together
 _VALUE_LIMIT, _ENVIRONMENT_LIMIT = 256, 32_768
@@ -81,7 +82,10 @@ def _virtual_machine(request: LaunchRequest) -> dict[str, t.Any]:
         raise refused("the start script does not begin with #!, so a virtual machine would not run it")
     ports = offer.traits.get("ports", "")
     own = {} if ports in ("0", "1") else {MESH_PORT: "1"}  # one port is taken by SSH
-    body: dict[str, t.Any] = {"vm": True, "image": request.settings.get("vmImage") or VM_IMAGE, "runtype": "ssh_direct"}
+    image = request.settings.get("vmImage") or VM_IMAGE
+    if not image.startswith(VM_IMAGES):
+        raise refused(f"vmImage {image!r} cannot be started as a virtual machine", remedy=f"Take one of {VM_IMAGES}*.")
+    body: dict[str, t.Any] = {"vm": True, "image": image, "runtype": "ssh_direct"}
     body["env"] = {**request.environment, **own}
     if script:
         body["onstart"] = script

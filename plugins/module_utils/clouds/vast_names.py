@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import typing as t
 
 from ..fleet import gpus
@@ -28,7 +29,7 @@ _SPELLED = (
 )
 # boards of one name with other memory (48 GB RTX 4090, 22 GB RTX 2080 Ti) exist: a size this near to a sold one is that one
 _TOLERANCE = 0.07
-_BLACKWELL = ("B200", "B300", "GB200", "GB300", "RTX50", "RTXPRO")
+_BLACKWELL = re.compile(r"G?B[23]00|RTX50[5-9]0|RTXPRO")  # RTX5000Ada is none
 
 
 @functools.cache
@@ -61,4 +62,4 @@ def memory_mib(model: str, reported: float) -> int:
 
 def least_cuda(model: str) -> tuple[int, int]:
     """The oldest CUDA with which a card of this model is of use."""
-    return (12, 8) if model.startswith(_BLACKWELL) else (0, 0)
+    return (12, 8) if _BLACKWELL.match(model) else (0, 0)
