@@ -93,14 +93,15 @@ def _for_people(one: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         "price": f"~{price}" if one["price_estimated"] else price,
         "each": one["price_gpu_hour"],
         "become": one["lane"] or " ".join(one["lanes"]),
-        "free": {None: "yes", 0: "no"}.get(one["available"], one["available"]),
+        "free": {None: "-", 0: "no"}.get(one["available"], one["available"]),
         "age": None if one["age_seconds"] is None else f"{one['age_seconds']}s",
         "note": "published price" if one["price_estimated"] else "",
     }
 
 
 def _where(region: str, own: str) -> str:
-    return region if region == own or not own else f"{region} ({own})"
+    """The standard region and the cloud's word; some clouds place a machine where they like."""
+    return (region or "any") if region == own or not own else f"{region} ({own})"
 
 
 def _quality(one: t.Mapping[str, t.Any]) -> str:
