@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removes things of ours that no claim stands for: second machines of one name, Nodes, mesh devices, keys (L-12)."""
+"""Removes things of ours that no claim stands for: second machines of one name, Nodes, mesh devices, keys, and what clouds keep beside
+machines (L-12)."""
 
 from __future__ import annotations
 
@@ -85,4 +86,22 @@ def _instance(context: Context, leftover: Leftover) -> str:
     return leftover["reason"]
 
 
-_REMOVERS: dict[str, t.Callable[[Context, Leftover], str]] = {"instance": _instance, "node": _node, "device": _device, "key": _key}
+def _extra(context: Context, leftover: Leftover) -> str:
+    """Something beside machines. While a claim or a machine has its name it is left alone: a launch makes it before its machine."""
+    cloud, target, kind, name = leftover["cloud"], leftover["target"], leftover["uid"], leftover["name"]
+    if context.store.claim(name) is not None or any(one.name == name and not one.gone for one in context.cloud(cloud).instances()):
+        return "left alone: it has a machine or a claim now"
+    found = next((one for one in context.cloud(cloud).extras() if (one.kind, one.id, one.name) == (kind, target, name)), None)
+    if found is None:
+        return "gone already"
+    context.cloud(cloud).discard(found)
+    return leftover["reason"]
+
+
+_REMOVERS: dict[str, t.Callable[[Context, Leftover], str]] = {
+    "instance": _instance,
+    "node": _node,
+    "device": _device,
+    "key": _key,
+    "extra": _extra,
+}

@@ -13,17 +13,18 @@ from ..cluster.namespace import ensure_namespace
 from ..errors import InvalidInput, Locked, TgpError
 from ..fleet.model import Action, Plan, Pool, Wishes
 from ..fleet.plan import plan
-from ..fleet.plan_view import rows, summary, table
+from ..fleet.plan_view import headings, rows, summary
 from ..fleet.settings import Destroy, Settings
 from ..observe.context import Context
 from ..observe.gather import gather
 from ..observe.open import open_context, settings_of
 from ..runlock.lock import take
+from ..table import render
 from ..task import Task
 from .preflight import check_before_renting
 from .record import record
 
-_LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key")
+_LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_extra")
 _BOOKKEEPING = ("update", "annotate")
 _CHANGES = ("launch", "destroy", "resume", *_LEFTOVERS)
 
@@ -62,7 +63,7 @@ def _locked(context: Context) -> dict[str, t.Any]:
 
 
 def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
-    observation = gather(context, offers=context.settings.mode == "provision")
+    observation = gather(context, offers=context.settings.mode == "provision", extras=context.settings.mode == "reap")
     decided = plan(observation, context.wishes, context.settings, CAPABILITIES, context.run_id)
     for warning in decided.warnings:
         context.warn(warning)
@@ -103,7 +104,7 @@ def _result(
 
 
 def _leftover(action: Action) -> dict[str, str]:
-    cloud = action.value or "" if action.kind == "delete_instance" else ""
+    cloud = action.value or "" if action.kind in ("delete_instance", "delete_extra") else ""
     return {
         "kind": action.kind, "name": action.name, "target": action.target, "uid": action.uid, "reason": action.reason, "cloud": cloud
     }  # fmt: skip
@@ -111,9 +112,9 @@ def _leftover(action: Action) -> dict[str, str]:
 
 def _show(context: Context, decided: Plan, outlook: dict[str, t.Any]) -> None:
     say = context.task.progress
-    shown = [one for one in decided.actions if one.kind not in _BOOKKEEPING]
-    for line in table(dataclasses.replace(decided, actions=tuple(shown))):
-        say(f"  {line}")
+    shown = rows(dataclasses.replace(decided, actions=tuple(one for one in decided.actions if one.kind not in _BOOKKEEPING)))
+    for line in render(shown, headings(shown), right=("price_hour", "price_day")) or ["  Nothing to do."]:
+        say(line)
     for one in decided.shortfall:
         say(f"  {one.pool}: {one.missing} of the wanted machines will not come: {one.reason} {_counts(one.rejected)}".rstrip())
     if shown:

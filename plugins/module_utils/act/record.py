@@ -9,10 +9,12 @@ import dataclasses
 
 from ..cluster.nodes import annotate
 from ..errors import Conflict, NotFound
+from ..fleet import blocks
 from ..fleet.model import Action, Claim, Plan
 from ..observe.context import Context
 
 IDLE_SINCE = "tgp.io/idle-since"
+_LEFT_ALONE = {"SpotLost": "spotlost", "FailedJoin": "join", "PriceJump": "price"}  # reason of a deletion to class of L-14
 
 
 @dataclasses.dataclass
@@ -26,9 +28,12 @@ class Recorded:
 def record(context: Context, plan: Plan) -> Recorded:
     """Write the plan's claims, node annotations and findings. Launch and destroy themselves come later, from the claims."""
     done = Recorded()
+    going = {claim.name for claim in context.known_claims() if claim.deletion is not None}
     for action in plan.actions:
         if action.claim is not None and action.kind in ("launch", "update", "destroy", "resume"):
             context.lock.renew_if_due()
+            if action.kind == "destroy" and action.name not in going:
+                _leave_alone(context, action.claim)
             done.claims[action.name] = context.store.write(action.claim)
             done.writes += 1
         elif action.kind == "annotate":
@@ -36,6 +41,13 @@ def record(context: Context, plan: Plan) -> Recorded:
     if dict(plan.findings) != context.read_times("findings"):
         context.write_times("findings", plan.findings)
     return done
+
+
+def _leave_alone(context: Context, claim: Claim) -> None:
+    """Block where a machine was lost or never joined, once, before the record that says so."""
+    reason = _LEFT_ALONE.get(claim.deletion.reason if claim.deletion else "", "")
+    for key in blocks.keys_after(claim.offer, reason):
+        context.block(key, reason)
 
 
 def _annotate(context: Context, action: Action) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from . import bill
 from .model import Claim, InstanceState, Node, Phase
 from .phases import LIVE, ORDER, advance
 from .recovery import Recovery, recovery
@@ -39,14 +40,23 @@ def settle(claim: Claim, situation: Situation) -> Settled:
     node, stale = situation.node(claim), None
     if node is not None and is_stale(claim, node, situation.capability(claim)):
         node, stale = None, node
-    found = _protected(claim, found, node, situation)
-    current = _instance_facts(claim, found, situation)
+    found = _protected(claim, _late(claim, found, situation), node, situation)
+    current = _instance_facts(claim, found, node, situation)
     known = current.instance_id or not situation.rented(claim.cloud)  # a name alone proves no machine: its bill is not known yet
     if current.phase in LIVE and known:
         current = _node_facts(_mesh_facts(current, situation), node, situation)
     if current.phase in LIVE:
         current = _phase(current, found, node, situation)
     return Settled(current, claim, found, node, stale)
+
+
+def _late(claim: Claim, found: Recovery, situation: Situation) -> Recovery:
+    """A new machine may be missing from its cloud's list for a while: that is no sign of anything."""
+    capability = situation.capability(claim)
+    started = claim.launch_started or claim.created
+    if found.what != "missing" or capability is None or (situation.now - started).total_seconds() >= capability.list_delay:
+        return found
+    return Recovery("wait", f"{found.why} yet", duplicates=found.duplicates)
 
 
 def _protected(claim: Claim, found: Recovery, node: Node | None, situation: Situation) -> Recovery:
@@ -61,7 +71,7 @@ def _replace(claim: Claim, **facts: t.Any) -> Claim:
     return dataclasses.replace(claim, **changes) if changes else claim
 
 
-def _instance_facts(claim: Claim, found: Recovery, situation: Situation) -> Claim:
+def _instance_facts(claim: Claim, found: Recovery, node: Node | None, situation: Situation) -> Claim:
     ids = list(claim.ids_seen)
     for one in (claim.instance_id, found.instance.id if found.instance else "", *(one.id for one in found.duplicates)):
         if one and one not in ids:
@@ -71,12 +81,12 @@ def _instance_facts(claim: Claim, found: Recovery, situation: Situation) -> Clai
         gone = claim.gone_since or situation.now if found.what == "missing" else claim.gone_since
         return _replace(claim, gone_since=gone)
     instance = found.instance
-    paid = claim.price_paid if instance.price_hour is None else instance.price_hour
     facts: dict[str, t.Any] = {"instance_id": claim.instance_id or instance.id, "gone_since": None, "unknown_since": None}
     if found.what == "adopt":
         facts["instance_id"] = instance.id
         facts["launch_started"] = claim.launch_started or instance.created or situation.now
-    return _replace(claim, price_paid=paid, ip=instance.ip or claim.ip, **facts)
+    claim = bill.noted(claim, instance, situation.capability(claim), situation.now, node)
+    return _replace(claim, ip=instance.ip or claim.ip, **facts)
 
 
 def _mesh_facts(claim: Claim, situation: Situation) -> Claim:

@@ -11,7 +11,7 @@ import hashlib
 import typing as t
 
 from . import blocks as blocklist
-from . import limits, service
+from . import limits, lost, service
 from .adoption import adopt
 from .draft import Draft
 from .facts import Settled
@@ -35,6 +35,7 @@ class Market:
         self.held = _reserve_unclaimed(self.held, draft, orphans)
         self.taken: collections.Counter[str] = collections.Counter()
         self.own_in_use = {one.claim.name for one in draft.settled.values()}
+        self.blocks = lost.merged(self.situation.seen.blocks, lost.blocked_by_loss(draft))
         self._selections: dict[str, Selection] = {}
         self.unread: dict[str, str] = {}
         self.offers: list[Offer] = []
@@ -53,7 +54,7 @@ class Market:
         if pool.key not in self._selections:
             situation = self.situation
             self._selections[pool.key] = select(
-                self.offers, pool, node_class, situation.capabilities, situation.settings, situation.now, situation.seen.blocks
+                self.offers, pool, node_class, situation.capabilities, situation.settings, situation.now, self.blocks
             )
         return self._selections[pool.key]
 

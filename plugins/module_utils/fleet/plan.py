@@ -8,9 +8,9 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InvalidInput
-from . import endings, idleness, launching, orphans
+from . import endings, extras, idleness, launching, lost, orphans
 from .draft import Draft
-from .facts import Settled, settle
+from .facts import settle
 from .model import Capability, Observation, Plan, Wishes
 from .settings import MODES, Settings
 from .situation import Situation
@@ -39,22 +39,16 @@ def plan(
     return draft.plan(writes=settings.mode != "status")
 
 
-def settle_all(
-    observation: Observation, wishes: Wishes, settings: Settings, capabilities: t.Mapping[str, Capability]
-) -> tuple[Settled, ...]:
-    """Every claim brought up to what was observed, without any decision: what to write after waiting for joins."""
-    return tuple(_draft(Situation(observation, wishes, settings, capabilities)).settled.values())
-
-
 def _draft(situation: Situation) -> Draft:
     return Draft(situation, {claim.name: settle(claim, situation) for claim in situation.claims})
 
 
 def _provision(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
-    """Launch what is missing. Nothing is given back but a second machine under one name."""
+    """Launch what is missing. Nothing is given back but a second machine under one name, and what was interrupted."""
     draft.findings.update(draft.situation.seen.findings)
     orphans.adopt_running(draft, unclaimed)
     if draft.situation.nodes is not None:
+        lost.spot_lost(draft)
         orphans.duplicates(draft)
     endings.prices(draft, destroy=False)
     launching.launch(draft, unclaimed, run_id)
@@ -81,8 +75,11 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
     orphans.remove_nodes(draft)
     orphans.remove_devices(draft)
     orphans.remove_keys(draft)
+    extras.remove(draft)
     orphans.report_foreign(draft)
+    lost.spot_lost(draft)
     endings.lost(draft)
+    lost.given_up(draft)
     endings.unhealthy(draft)
     endings.failed_joins(draft)
     endings.prices(draft, destroy=True)

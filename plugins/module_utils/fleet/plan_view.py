@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A plan as people and playbooks read it: rows, a summary, a text table, and a JSON-safe record."""
+"""A plan as people and playbooks read it: rows, what stands above their columns, and a summary."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import collections
 import typing as t
 from decimal import Decimal
 
-from .claim_record import encode, to_record
 from .cost import per_day
 from .limits import reserved
 from .model import Action, Observation, Plan
 from .money import print_money
 
-CHANGES = ("launch", "resume", "update", "annotate", "destroy", "delete_instance", "delete_node", "delete_device", "delete_key")
+CHANGES = ("launch", "resume", "update", "annotate", "destroy", "delete_instance", "delete_node", "delete_device", "delete_key", "delete_extra")
 COLUMNS = ("action", "name", "pool", "cloud", "type", "gpus", "region", "price_hour", "price_day", "reason", "detail")
 _SIGNED = {"launch": "+", "destroy": "-", "delete_instance": "-"}
 
@@ -51,29 +50,10 @@ def summary(plan: Plan, observation: Observation) -> dict[str, t.Any]:
     }
 
 
-def table(plan: Plan, *, reports: bool = True) -> list[str]:
-    """The rows as lines of text, columns aligned, empty columns left out."""
-    found = rows(plan, reports=reports)
-    if not found:
-        return ["Nothing to do."]
-    shown = [name for name in COLUMNS if any(row[name] not in ("", None) for row in found)]
-    cells = [[name.replace("_", "/") if name.startswith("price") else name for name in shown]]
-    cells += [["" if row[name] is None else str(row[name]) for name in shown] for row in found]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(shown))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-
-
-def plan_record(plan: Plan) -> dict[str, t.Any]:
-    """The whole plan as JSON-safe data; claims in their stored form."""
-    actions = []
-    for action in plan.actions:
-        content = {
-            name: encode(getattr(action, name)) for name in ("kind", "name", "reason", "detail", "pool", "target", "uid", "value")
-        }
-        price = str(action.price_hour)
-        actions.append({**content, "price_hour": price, "claim": to_record(action.claim) if action.claim else None})
-    rest = {name: encode(getattr(plan, name)) for name in ("shortfall", "warnings", "problems", "findings")}
-    return {"actions": actions, **rest}
+def headings(rows: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, str]:
+    """The columns in which any of the rows says something, in order, each with its heading."""
+    shown = (name for name in COLUMNS if any(row[name] not in ("", None) for row in rows))
+    return {name: name.replace("_", "/") if name.startswith("price") else name for name in shown}
 
 
 def _row(action: Action) -> dict[str, t.Any]:
@@ -85,7 +65,7 @@ def _row(action: Action) -> dict[str, t.Any]:
         "action": action.kind,
         "name": action.name,
         "pool": action.pool,
-        "cloud": claim.cloud if claim else action.value if action.kind == "delete_instance" else "",
+        "cloud": claim.cloud if claim else action.value if action.kind in ("delete_instance", "delete_extra") else "",
         "type": offer.instance_type if offer else "",
         "gpus": f"{offer.gpu_count} × {offer.model}" if offer else "",
         "region": (offer.cloud_region or offer.region) if offer else "",

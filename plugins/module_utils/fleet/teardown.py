@@ -9,11 +9,12 @@ import dataclasses
 import enum
 from datetime import datetime
 
+from .drain import MODES, Mode
 from .model import Claim, Phase
 
 VOLUME_WAIT = 120
 ALARM_AFTER = 900
-NO_DRAIN = frozenset({"FailedJoin", "LaunchFailed", "InstanceGone", "PriceJump", "SpotLost", "Duplicate"})
+NO_DRAIN = frozenset(reason for reason, mode in MODES.items() if mode is Mode.NONE)
 
 
 class Step(str, enum.Enum):
@@ -27,6 +28,7 @@ class Step(str, enum.Enum):
     DELETE_DEVICE = "delete the mesh device"
     DELETE_KEY = "delete the unused mesh key"
     DELETE_NODE = "delete the Node"
+    DISCARD_EXTRAS = "remove what stays beside the machine"
     REMOVE_CLAIM = "write the ledger line and remove the claim"
     WAIT = "wait for the next run"
 
@@ -37,6 +39,7 @@ class Facts:
 
     ``instance``: "present", "terminating" or "absent" (of all ids ever handed out). ``volumes``: VolumeAttachments left on the node,
     waited for since ``volumes_since``. ``node_ready`` is asked only while ``node`` exists. ``keeps_node``: own machines keep theirs.
+    ``extras``: whether the cloud keeps something beside machines under this name.
     """
 
     now: datetime
@@ -49,6 +52,7 @@ class Facts:
     device: bool | None = None
     key: bool | None = None
     keeps_node: bool = False
+    extras: bool | None = False
 
 
 def needs_drain(claim: Claim, facts: Facts) -> bool:
@@ -70,7 +74,7 @@ def next_step(claim: Claim, facts: Facts) -> Step:
         return Step.DESTROY
     leftovers = _leftovers(facts)
     if facts.instance == "absent":
-        return leftovers or Step.REMOVE_CLAIM
+        return leftovers or _beside(facts) or Step.REMOVE_CLAIM
     if facts.instance == "terminating" and facts.node_ready is not True and facts.node is not None:
         return leftovers if leftovers not in (None, Step.WAIT) else Step.CONFIRM
     return Step.CONFIRM
@@ -85,6 +89,12 @@ def _leftovers(facts: Facts) -> Step | None:
         return Step.DELETE_NODE
     unknown = (facts.device, facts.key, facts.node)
     return Step.WAIT if None in unknown else None
+
+
+def _beside(facts: Facts) -> Step | None:
+    if facts.extras:
+        return Step.DISCARD_EXTRAS
+    return Step.WAIT if facts.extras is None else None
 
 
 def _waited(facts: Facts) -> bool:

@@ -24,10 +24,11 @@ from .credentials import unused
 _T = t.TypeVar("_T")
 
 
-def gather(context: Context, *, offers: bool = True, pods: bool = True) -> Observation:
-    """One observation. Clouds and mesh may fail one by one; without the cluster there is nothing to decide, so that raises."""
+def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: bool = False) -> Observation:
+    """One observation. Clouds and mesh may fail one by one; without the cluster there is nothing to decide, so that raises.
+    ``extras``: also what clouds keep beside machines."""
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="observe") as pool:
-        views = {name: pool.submit(_look_at_cloud, context, name, offers) for name in _asked(context)}
+        views = {name: pool.submit(_look_at_cloud, context, name, offers, extras) for name in _asked(context)}
         clouds = {name: future.result() for name, future in views.items()}
         devices_read = pool.submit(_devices, context)
         keys_read = pool.submit(_keys, context)
@@ -57,9 +58,9 @@ def _asked(context: Context) -> list[str]:
     return [name for name in context.cloud_names() if name in needed or not unused(context.task, context.kube, name, context.wishes)]
 
 
-def _look_at_cloud(context: Context, name: str, offers: bool) -> CloudView:
-    """Instances, and offers when somebody may want to rent. One of the two may fail without the other."""
-    instances = offer_list = None
+def _look_at_cloud(context: Context, name: str, offers: bool, extras: bool) -> CloudView:
+    """Instances, offers when somebody may want to rent, extras when somebody may tidy up. One may fail without the others."""
+    instances = offer_list = extra_list = None
     problems = []
     try:
         cloud = context.cloud(name)
@@ -74,7 +75,12 @@ def _look_at_cloud(context: Context, name: str, offers: bool) -> CloudView:
             offer_list = tuple(cloud.offers(query_of(context.wishes, name)))
         except TgpError as error:
             problems.append(str(error))
-    return CloudView(instances=instances, offers=offer_list, problem=" ".join(problems))
+    if extras:
+        try:
+            extra_list = tuple(cloud.extras())
+        except TgpError as error:
+            problems.append(str(error))
+    return CloudView(instances=instances, offers=offer_list, problem=" ".join(problems), extras=extra_list)
 
 
 def _devices(context: Context) -> tuple[Device, ...] | None:

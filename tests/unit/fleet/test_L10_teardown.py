@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import Mode, mode_of
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Phase
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.teardown import Facts, Step, alarm, next_step
 
@@ -70,9 +71,24 @@ def test_L10_terminating_machine_may_be_cleaned_up_after_only_without_a_ready_no
     assert step(instance="terminating") is Step.CONFIRM  # everything else is gone, the claim stays
 
 
-@pytest.mark.parametrize("reason", ["FailedJoin", "InstanceGone", "PriceJump"])
+@pytest.mark.parametrize("reason", ["FailedJoin", "LaunchFailed", "PriceJump"])
 def test_L10_no_drain_where_nothing_can_be_drained(reason: str) -> None:
     assert step(reason, Phase.JOINING, node=True, instance="present") is Step.TERMINATE
+
+
+@pytest.mark.parametrize("reason", ["SpotLost", "InstanceGone"])
+def test_L15_pods_of_a_lost_machine_are_let_go_first(reason: str) -> None:
+    """That drain waits for nothing: it taints the Node, so that controllers put its pods elsewhere."""
+    assert step(reason, Phase.READY, node=True, instance="present") is Step.DRAIN
+    assert mode_of(reason) in (Mode.LOST, Mode.GONE)
+
+
+def test_L10_what_stays_beside_a_machine_goes_last() -> None:
+    assert step(extras=True, node=True) is Step.DELETE_NODE
+    assert step(extras=True) is Step.DISCARD_EXTRAS
+    assert step(extras=None) is Step.WAIT
+    assert step(extras=True, instance="terminating", node_ready=False, node=True) is Step.DELETE_NODE
+    assert step(extras=True, instance="terminating") is Step.CONFIRM  # its machine may still hold it
 
 
 def test_L10_unknown_is_never_gone() -> None:

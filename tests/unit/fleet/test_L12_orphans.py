@@ -16,6 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.guard import allowed
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     CloudView,
     Deletion,
+    Extra,
     Instance,
     MeshKey,
     Node,
@@ -284,3 +285,49 @@ def test_L12_status_only_reads() -> None:
     findings = decide(seen(at("11:50"), instances=(OLD,))).findings
     found = decide(seen(instances=(OLD,), nodes=(node("tgp-a1b2c3d4-p-zzzzz"),), findings=findings), mode="status")
     assert {action.kind for action in found.actions} <= {"report"} and "O8" in reports(found)
+
+
+# ---- what clouds keep beside machines
+
+
+SCRIPT = Extra("lambda", "startup script", "s-1", OLD.name, created=at("11:00"))
+
+
+def beside(*extras: Extra, instances: tuple[Instance, ...] | None = (), read: bool = True) -> dict[str, t.Any]:
+    return {"clouds": {"lambda": CloudView(instances, (), extras=extras if read else None)}}
+
+
+def test_L12_O13_an_extra_without_machine_and_claim_goes_in_the_second_run() -> None:
+    found = one(twice(**beside(SCRIPT)), "delete_extra")
+    assert (found.name, found.target, found.uid, found.value) == (OLD.name, "s-1", "startup script", "lambda")
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        beside(SCRIPT, instances=(dataclasses.replace(OLD, created=at("11:58")),)),
+        {**beside(SCRIPT), "claims": (claim(OLD.name, Phase.PROVISIONING, launch_started=at("11:58")),)},
+        beside(dataclasses.replace(SCRIPT, created=at("11:55"))),
+        beside(dataclasses.replace(SCRIPT, created=None)),
+        beside(dataclasses.replace(SCRIPT, name="tgp-ffffffff-p-00001")),
+        beside(dataclasses.replace(SCRIPT, name="my-script")),
+        beside(SCRIPT, instances=None),
+        beside(SCRIPT, read=False),
+    ],
+    ids=["has a machine", "has a claim", "young", "age unknown", "foreign", "not ours", "machines unknown", "extras unknown"],
+)
+def test_L12_O13_other_extras_stay(facts: dict[str, t.Any]) -> None:
+    assert not of(twice(**facts), "delete_extra")
+
+
+def test_L12_O13_an_extra_that_cannot_be_seen_now_is_not_forgotten() -> None:
+    first = decide(seen(at("11:59"), **beside(SCRIPT)))
+    blind = decide(seen(at("12:00"), **beside(read=False), findings=first.findings))
+    assert blind.findings == first.findings
+    assert one(decide(seen(at("12:01"), **beside(SCRIPT), findings=blind.findings)), "delete_extra")
+
+
+def test_L12_mass_guard_holds_for_extras() -> None:
+    many = tuple(dataclasses.replace(SCRIPT, id=f"s-{place}", name=f"tgp-a1b2c3d4-p-0000{place}") for place in range(5))
+    found = twice(**beside(*many))
+    assert not of(found, "delete_extra") and "things beside machines (lambda)" in found.problems[0]

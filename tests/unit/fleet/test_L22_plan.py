@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import plan_view
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView, Deletion, InstanceState, MeshChoice, Phase
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan, settle_all
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Destroy, Settings
 
 from .build import CAPABILITIES, at, claim, decide, instance, node, node_class, of, offer, one, pod, pool, seen, wishes
@@ -34,8 +34,10 @@ def test_L22_provision_launches_what_is_missing() -> None:
 
 def test_L22_provision_twice_changes_nothing() -> None:
     observed = seen(claims=(claim(),), nodes=(node(),), instances=(instance(),), offers=(offer(),), pods=None)
-    settled = settle_all(observed, wishes(p=1), Settings(), CAPABILITIES)
-    again = decide(dataclasses.replace(observed, claims=tuple(one.claim for one in settled)), wishes(p=1), "provision")
+    settled = {action.name: action.claim for action in of(decide(observed, wishes(p=1), "provision"), "update") if action.claim}
+    assert settled and observed.claims is not None
+    claims = tuple(settled.get(one.name, one) for one in observed.claims)
+    again = decide(dataclasses.replace(observed, claims=claims), wishes(p=1), "provision")
     assert again.actions == ()
 
 
@@ -152,11 +154,11 @@ def test_L22_view_shows_prices_and_is_json() -> None:
     assert summary["missing"] == 1 and summary["shortfall"][0]["reason"] == "limit:maxNodes"
     row = plan_view.rows(found)[-1]
     assert (row["action"], row["price_hour"], row["price_day"], row["gpus"]) == ("launch", "+0.345", "+8.28", "1 × A10")
-    lines = plan_view.table(found)
-    assert lines[0].startswith("action") and len(lines) == 1 + len(found.actions)
-    for content in (summary, plan_view.rows(found), plan_view.plan_record(found)):
+    headings = plan_view.headings(plan_view.rows(found))
+    assert list(headings.items())[0] == ("action", "action") and headings["price_hour"] == "price/hour"
+    assert set(headings) <= set(plan_view.COLUMNS) and plan_view.headings([]) == {}
+    for content in (summary, plan_view.rows(found)):
         json.dumps(content)
-    assert plan_view.table(decide(seen(), wishes(), "provision")) == ["Nothing to do."]
 
 
 def test_L22_destroy_and_duplicate_rows_have_a_minus() -> None:

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Machines that their cloud took away or gave up, by its own word (L-15, L-20): they come back by nobody's will and are billed on."""
+
+from __future__ import annotations
+
+import datetime as dt
+import typing as t
+
+from . import blocks, guard
+from .draft import Draft
+from .durations import print_time
+from .facts import Settled
+from .model import InstanceState
+from .phases import LIVE
+
+SPOT_LOST = "SpotLost"
+BLOCK = dt.timedelta(seconds=blocks.FIRST["spotlost"])
+
+
+def spot_lost(draft: Draft) -> None:
+    """Interrupted machines go in any run, whatever budgets, holds and minNodes say: nothing runs on them, and their disk is billed."""
+    for one in list(draft.undecided()):
+        claim, machine = one.claim, one.recovery.instance
+        if claim.phase not in LIVE:
+            continue
+        if machine is not None and machine.interrupted:
+            since = f", not running since {print_time(claim.interrupted_at)}" if claim.interrupted_at else ""
+            draft.destroy(claim, SPOT_LOST, f"{claim.cloud} took its GPUs away ({machine.raw_state or machine.state.value}){since}")
+        elif claim.deletion is not None and claim.deletion.reason == SPOT_LOST:
+            draft.destroy(claim, SPOT_LOST, "goes on")
+
+
+def blocked_by_loss(draft: Draft) -> dict[str, dt.datetime]:
+    """What this very run leaves alone because it lost a machine there: key → until (L-14)."""
+    lost = [one.claim for one in draft.decisions.values() if one.kind == "destroy" and one.reason == SPOT_LOST and one.claim]
+    return {key: draft.now + BLOCK for claim in lost for key in blocks.keys_after(claim.offer, "spotlost")}
+
+
+def given_up(draft: Draft) -> None:
+    """Rented machines that their cloud calls failed or stopped: none of them comes back by itself, and all are billed. A Ready Node
+    speaks against the cloud's word; many at once speak against it too. A word that nobody knows is waited for (``unhealthy``)."""
+    situation = draft.situation
+    due: list[tuple[Settled, str, str]] = []
+    for one in list(draft.undecided()):
+        claim, machine = one.claim, one.recovery.instance
+        if claim.phase not in LIVE or machine is None or not situation.rented(claim.cloud):
+            continue
+        if machine.state not in (InstanceState.FAILED, InstanceState.STOPPED):
+            continue
+        text = f"{claim.cloud} calls it {machine.raw_state or machine.state.value} {machine.problem}".strip()
+        node = one.node or one.stale_node
+        if node is not None and node.ready:
+            draft.warnings.append(f"{claim.name}: {text}, but its Node is Ready; nothing is deleted")
+        elif claim.initialized is None:
+            due.append((one, "FailedJoin", f"instance_not_running: {text}"))
+        else:
+            due.append((one, "InstanceGone", text))
+    known = sum(1 for claim in situation.claims if claim.instance_id)
+    if not guard.allowed(len(due), known, situation.settings):
+        draft.problems.append(guard.refusal("machines that their cloud gave up", len(due), known))
+        return
+    for one, reason, detail in due:
+        draft.destroy(one.claim, reason, detail)
+
+
+def merged(seen: t.Mapping[str, dt.datetime], lost: t.Mapping[str, dt.datetime]) -> dict[str, dt.datetime]:
+    """Two block lists as one: the later end counts."""
+    return {key: max(found) for key in {*seen, *lost} if (found := [one[key] for one in (seen, lost) if key in one])}
