@@ -140,7 +140,7 @@ import typing as t
 from ..module_utils.clouds.base import Cloud
 from ..module_utils.clouds.by_name import ByName, has_address
 from ..module_utils.clouds.paperspace_cloud import ENTRY
-from ..module_utils.clouds.paperspace_types import short_region
+from ..module_utils.clouds.paperspace_types import machine_type, short_region
 from ..module_utils.clouds.registry import connect
 from ..module_utils.errors import Conflict, InvalidInput, LaunchRefused
 from ..module_utils.fleet.model import CloudChoice, Extra, Instance, InstanceState, LaunchRequest, Offer, OfferQuery
@@ -180,7 +180,10 @@ def run(task: Task) -> dict[str, t.Any]:
         named = ByName(task, cloud, params["name"], timeout, ready=ready)
         if params["state"] == "absent":
             return _absent(task, cloud, named)
+        kind = machine_type(params["machine_type"])
         query = OfferQuery(disk_gib=params["disk_gib"])
+        if kind is not None:  # capacity is asked for what is asked about
+            query = OfferQuery((kind.model,) if kind.model else (), (kind.number,), disk_gib=params["disk_gib"])
         try:
             return named.present(lambda: _requests(task, cloud.offers(query)), lambda found: _differs(task, found))
         except LaunchRefused as refusal:

@@ -13,6 +13,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import LaunchR
 from sandbox import paperspace_cloud
 from sandbox.paperspace_account import Account
 from sandbox.paperspace_offers import paperspace_offer
+from sandbox.world import Machine
 
 from .stands import KEY, Stand
 
@@ -40,6 +41,10 @@ class PaperspaceStand(Stand):
 
     def make_app(self) -> t.Any:
         return paperspace_cloud.app(self.world)
+
+    def up(self, machine: Machine) -> None:
+        super().up(machine)
+        machine.ip = machine.details["addresses"][0]
 
     def cloud(self, key: str = KEY, **changes: t.Any) -> PaperspaceCloud:
         clock = changes.pop("clock", self.world.clock)
