@@ -69,7 +69,8 @@ _ALSO = {
 }
 DISK_STEPS = (50, 100, 250, 500, 1000, 2000, 4000, 8000, 12000, 16000)  # GB
 _DISK_GB_HOUR = Decimal("0.10") / 730  # $5 a month for 50 GB
-_PATTERN = re.compile(r"(?P<card>[A-Z]+[0-9]+)(-(?P<gib>\d+)G)?(x(?P<count>\d+))?")
+_PATTERN = re.compile(r"(?P<card>[A-Z][A-Z0-9]*)(-(?P<gib>\d+)G)?(x(?P<count>\d+))?")
+_PROCESSORS = re.compile(r"C\d+")
 _SHORT = re.compile(r"\((\w+)\)\s*$")
 
 
@@ -77,6 +78,8 @@ def machine_type(label: str) -> MachineType | None:
     """What a label stands for; one that is not in the table is read by its pattern. None when that names no GPU we know."""
     if label in TYPES:
         return TYPES[label]
+    if _PROCESSORS.fullmatch(label):
+        return MachineType("", 0, None, None)
     parts = _PATTERN.fullmatch(label)
     found = gpus.parse(parts["card"]) if parts else None
     if parts is None or found is None:
