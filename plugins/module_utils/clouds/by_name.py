@@ -137,7 +137,7 @@ class ByName:
         while True:
             if self.ready(last):
                 return last
-            if last.state in (InstanceState.FAILED, InstanceState.TERMINATED) or last.state is InstanceState.TERMINATING:
+            if last.interrupted or last.state in (InstanceState.FAILED, *_ENDING):
                 why = f"{last.raw_state} {last.problem}".strip()
                 raise _with_result(errors.TgpError(f"{self.name} ended while it was awaited: {why}."), last)
             self._pause(started, f"run and have an address (last state: {last.raw_state})", last)

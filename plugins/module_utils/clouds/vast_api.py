@@ -37,6 +37,7 @@ _TRIES = 6
 _DEADLINE = 180.0
 _LONGEST_PAUSE = 60.0
 _KEY_HINT = "Check VAST_API_KEY (or the option vast_api_key); keys are made on the account page of console.vast.ai."
+_RIGHTS_HINT = "Give the API key the rights misc, user_read, instance_read and instance_write."
 _TWO_FACTOR_HINT = "Log in with the second factor in the console, or use an API key that needs none."
 
 
@@ -157,6 +158,8 @@ def _understood(error: errors.ApiError) -> errors.ApiError:
         return _as(errors.Unauthorized, error, _KEY_HINT)
     if "two factor authentication" in words or (error.status == 404 and "session expired" in words):
         return _as(errors.Unauthorized, error, _TWO_FACTOR_HINT)
+    if isinstance(error, errors.Forbidden):
+        return _as(errors.Forbidden, error, _RIGHTS_HINT)
     if error.status == 200 and error.code in GONE:
         return _as(errors.NotFound, error, "")
     return error

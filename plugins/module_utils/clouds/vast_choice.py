@@ -107,6 +107,8 @@ class Wish:
 
     def differs(self, found: Instance) -> str:
         """Why an existing machine is not the wanted one, empty if it is."""
+        if found.interrupted:
+            return "was stopped by Vast.ai: outbid, out of money or at its end, and its disk is billed"
         if found.model and not gpus.matches(self.gpu_type, found.model):
             return f"has {found.model}, not {self.gpu_type}"
         if found.gpu_count is not None and found.gpu_count != self.gpu_count:

@@ -105,6 +105,8 @@ class VastCloud(NothingBeside):
     # ---- reading
 
     def offers(self, query: OfferQuery = EVERYTHING) -> list[Offer]:
+        if query.lanes and not set(query.lanes) & set(FACTS.lanes):
+            return []
         found = []
         for bid in (False, True) if query.spot is None else (query.spot,):
             asked = filters(query, self._market, bid=bid)

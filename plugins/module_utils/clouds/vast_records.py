@@ -22,6 +22,7 @@ MARKS = "TGP_MARKS"
 _MONTH_HOURS = 30 * 24  # storage_cost is dollars per GB and month of 30 days
 _BOOTING = frozenset({"created", "loading", "scheduling"})
 _FAILED_WORDS = ("oci runtime create failed", "manifest unknown", "pull access denied", "no space left")
+_LATEST, _LONGEST = 32_503_680_000, 60 * 24 * 3650  # the year 3000; ten years in minutes: beyond that a number means something else
 _EXACT = Decimal("0.000001")
 Row = dict[str, t.Any]
 
@@ -96,7 +97,7 @@ def _traits(row: Row) -> dict[str, str]:
 
 def _plain(value: t.Any) -> str | None:
     number = decimal(value)
-    return None if number is None else str(number)
+    return None if number is None else f"{number:f}"
 
 
 def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetime) -> Instance:
@@ -119,7 +120,7 @@ def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetim
         name=_text(row.get("label")),
         state=state,
         raw_state=word,
-        created=None if started is None else datetime.fromtimestamp(float(started), timezone.utc),
+        created=None if started is None or not 0 <= started < _LATEST else datetime.fromtimestamp(float(started), timezone.utc),
         price_hour=total if total is not None else None if base is None else base + disk,
         ip=address,
         private_ip=inside.split()[0] if isinstance(inside, str) and inside.split() else "",
@@ -132,7 +133,9 @@ def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetim
         problem=redact.redact(message[:300]) if failed or state in (InstanceState.FAILED, InstanceState.UNKNOWN) else "",
         interrupted=interrupted,
         spot=spot if isinstance(spot, bool) else None,
-        running_since=now - timedelta(minutes=float(uptime)) if word == "running" and uptime is not None else None,
+        running_since=now - timedelta(minutes=float(uptime))
+        if word == "running" and uptime is not None and 0 <= uptime < _LONGEST
+        else None,
         storage_price_hour=disk,
         ports=_ports(row.get("ports"), address),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import threading
 import typing as t
 from decimal import Decimal
 
@@ -115,6 +116,33 @@ def test_an_existing_machine_of_another_kind_is_not_taken_for_it(vast_stand: Vas
     ):
         failed = rent(vast_stand, **params)
         assert failed["failed"] and words in failed["msg"]
+    assert vast_stand.billed() == 1
+
+
+def test_L15_a_spot_machine_that_was_taken_away_is_not_waited_for(vast_stand: VastStand) -> None:
+    made = rent(vast_stand, spot=True)
+    machine = vast_stand.machine(made["instance"]["id"])
+    vast_stand.world.on_taken["vast"](machine)
+    failed = rent(vast_stand, spot=True)
+    assert failed["failed"] and "was stopped by Vast.ai" in failed["msg"]
+    rent(vast_stand, state="absent")
+    assert vast_stand.billed() == 0
+
+
+def test_L15_a_spot_machine_that_is_taken_away_while_it_is_awaited_is_returned(vast_stand: VastStand) -> None:
+    vast_stand.mood(ports_after=1e9)
+    vast_stand.world.offers[0].boot_seconds = 3.0
+
+    def take() -> None:
+        while not (found := [one for one in vast_stand.world.machines.values() if one.state == "active"]):
+            vast_stand.world.clock.sleep(5)
+        vast_stand.world.on_taken["vast"](found[0])
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    failed = rent(vast_stand, spot=True)
+    thread.join(5)
+    assert failed["failed"] and "ended while it was awaited" in failed["msg"] and failed["instance"]["state"] == "stopped"
     assert vast_stand.billed() == 1
 
 

@@ -1,0 +1,268 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Vast.ai's words as our records, also when they are strange."""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds import vast_names
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_api import explain
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_choice import port
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_cloud import ENTRY, FACTS
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_places import PLACES
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_records import storage_price, to_instance, to_offer
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_search import Market, filters, fits
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import gpus
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, Lane, OfferQuery
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.regions import standard_region
+from ansible_collections.tgp.gpu.plugins.module_utils.http import Api
+from hypothesis import given
+from hypothesis import strategies as st
+
+API = Api("vast", "http://vast.test")
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+ROW: dict[str, t.Any] = {
+    "id": 8100001,
+    "machine_id": 5511,
+    "gpu_name": "RTX 4090",
+    "num_gpus": 1,
+    "gpu_ram": 24564,
+    "cpu_ram": 257000,
+    "cpu_cores": 64,
+    "cpu_cores_effective": 16.0,
+    "disk_space": 420.5,
+    "storage_cost": 0.15,
+    "inet_down": 910.4,
+    "dph_base": 0.3,
+    "dph_total": 0.3166,
+    "min_bid": 0.18,
+    "is_bid": False,
+    "reliability2": 0.992,
+    "verification": "verified",
+    "geolocation": "Oregon, US",
+    "cuda_max_good": 12.8,
+    "direct_port_count": 40,
+    "static_ip": True,
+    "vms_enabled": True,
+    "duration": 2500000.0,
+    "rentable": True,
+    "rented": False,
+}
+STATES = ("running", "stopped", "created", "loading", "exited", None, "else", 3)
+
+
+def offer(*, bid: bool = False, disk: int = 80, **changes: t.Any) -> t.Any:
+    return to_offer(API, {**ROW, **changes}, "POST bundles", disk, NOW, bid=bid)
+
+
+def instance(**changes: t.Any) -> t.Any:
+    return to_instance(API, {"id": 20771845, **changes}, "GET instances", FACTS, NOW)
+
+
+# ---- money
+
+
+def test_L13_the_price_is_machine_and_disk() -> None:
+    assert offer().price_hour == Decimal("0.316667")  # 0.30 + 80 x 0.15 / 720
+    assert offer(bid=True).price_hour == Decimal("0.18") + Decimal("0.016667")
+    assert storage_price(80, 0.15) == Decimal("0.016667")
+
+
+def test_prices_that_are_not_told_are_unknown_and_never_zero() -> None:
+    assert offer(dph_base=None).price_hour == Decimal("0.3166")
+    assert offer(dph_base=None, dph_total=None).price_hour is None
+    assert offer(bid=True, min_bid=None).price_hour is None
+    assert offer(storage_cost=None).price_hour == Decimal("0.3")
+
+
+# ---- names, places
+
+
+@pytest.mark.parametrize("model", gpus.known())
+def test_every_spelling_is_read_as_the_model_it_is_asked_for(model: str) -> None:
+    assert [vast_names.model_of(name) for name in vast_names.spellings([model])] == [model] * len(vast_names.spellings([model]))
+
+
+def test_many_models_can_be_asked_for() -> None:
+    assert sum(1 for model in gpus.known() if vast_names.spellings([model])) > 130
+    assert vast_names.spellings(["RTX4070TiSUPER", "A100-SXM"]) == ["RTX 4070S Ti", "A100 SXM4", "A100 SXM"]
+    assert vast_names.spellings(["GB200"]) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "reported", "gib"),
+    [
+        ("RTX4090", 24564, 24),
+        ("RTX4090", 49140, 48),
+        ("RTX2080Ti", 22528, 22),
+        ("A100-PCIE", 40960, 40),
+        ("A100-PCIE", 81559, 80),
+        ("H200", 143771, 141),
+        ("B200", 183359, 180),
+        ("A10G", 23028, 24),
+        ("H100-NVL", 95830, 94),
+        ("of another world", 12000, 12),
+    ],
+)
+def test_memory_as_it_is_sold(model: str, reported: float, gib: int) -> None:
+    assert vast_names.memory_mib(model, reported) == gib * 1024
+
+
+def test_a_small_card_keeps_its_own_size() -> None:
+    assert vast_names.memory_mib("of another world", 512.0) == 512
+
+
+@pytest.mark.parametrize(
+    ("place", "region"),
+    [
+        ("Oregon, US", "us-west"),
+        ("North Carolina, US", "us-east"),
+        ("Texas, US", "us-south"),
+        ("Illinois, US", "us-central"),
+        ("Quebec, CA", "ca-east"),
+        ("Bavaria, DE", "eu-central"),
+        ("DE", "eu-central"),
+        (", SE", "eu-north"),
+        ("Netherlands, NL", "eu-west"),
+        ("South Korea, KR", "asia-northeast"),
+        ("Australia, AU", "australia-east"),
+        ("US", "us"),
+        ("Brazil, BR", "brazil, br"),
+        ("", ""),
+    ],
+)
+def test_places(place: str, region: str) -> None:
+    assert standard_region(place, PLACES) == region
+    assert standard_region(place, ENTRY.regions) == region and len(PLACES) == len(list(PLACES))
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("8000", "8000/tcp"), (" 53/UDP ", "53/udp"), ("22/tcp", "22/tcp")])
+def test_ports(text: str, wanted: str) -> None:
+    assert port(text) == wanted
+
+
+# ---- what is asked
+
+
+def test_a_search_says_every_default_itself() -> None:
+    asked = filters(OfferQuery(models=("RTX4090",), gpu_counts=(1,), disk_gib=64, lanes=(Lane.KUBELET,)), Market(), bid=False)
+    assert asked == {
+        "gpu_name": {"in": ["RTX 4090"]},
+        "num_gpus": {"eq": 1},
+        "rentable": {"eq": True},
+        "rented": {"eq": False},
+        "verified": {"eq": True},
+        "external": {"eq": False},
+        "disk_space": {"gte": 64},
+        "vms_enabled": {"eq": True},
+        "type": "on-demand",
+        "allocated_storage": 64,
+        "limit": 64,
+    }
+
+
+def test_a_bid_is_searched_by_what_it_would_cost() -> None:
+    asked = filters(OfferQuery(max_price_hour=Decimal("0.50"), rent_seconds=3600), Market(datacenter=True), bid=True)
+    assert asked is not None and asked["type"] == "bid" and "dph_total" not in asked
+    assert (asked["min_bid"], asked["duration"], asked["hosting_type"]) == ({"lte": 0.51}, {"gte": 3600}, {"eq": 1})
+
+
+def test_words_of_errors_in_their_order() -> None:
+    assert explain({"success": False, "error": "invalid_args", "msg": "no"}, "") == ("invalid_args", "no")
+    assert explain({"message": "m", "detail": "d"}, "") == (None, "m")
+    assert explain({"detail": "d"}, "") == (None, "d")
+    assert explain({"error": "gone"}, "") == ("gone", "gone")
+    assert explain(None, "API requests\n too   frequent") == (None, "API requests too frequent")
+    assert len(explain(None, "x" * 1000)[1]) == 300
+
+
+# ---- machines
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "actual_status": st.sampled_from(STATES),
+            "intended_status": st.sampled_from(STATES),
+            "cur_state": st.sampled_from(STATES),
+            "next_state": st.sampled_from(STATES),
+            **{
+                name: st.none() | st.text(max_size=5) | st.integers(-5, 5) | st.floats() | st.booleans() | st.lists(st.text(), max_size=2)
+                for name in ("label", "status_msg", "public_ipaddr", "ports", "extra_env", "gpu_name", "num_gpus", "machine_id",
+                             "dph_total", "dph_base", "is_bid", "start_date", "uptime_mins", "geolocation", "local_ipaddrs", "disk_space")
+            },
+        },
+    )
+)  # fmt: skip
+def test_any_field_may_be_anything_and_nothing_that_exists_is_gone(fields: dict[str, t.Any]) -> None:
+    found = instance(**fields)
+    assert not found.gone and found.id == "20771845"
+    assert found.interrupted == all(fields.get(key) == "stopped" for key in ("cur_state", "intended_status", "next_state"))
+    assert found.price_hour is None or isinstance(found.price_hour, Decimal)
+
+
+@pytest.mark.parametrize("row", [None, [], {}, {"id": "x"}, {"id": True}, {"id": None}])
+def test_a_machine_without_an_id_is_none(row: t.Any) -> None:
+    with pytest.raises(BadShape):
+        to_instance(API, row, "GET instances", FACTS, NOW)
+
+
+@pytest.mark.parametrize(
+    ("word", "message", "state"),
+    [
+        (None, "", InstanceState.PENDING),
+        ("created", "Error response from daemon: x", InstanceState.FAILED),
+        ("loading", "docker: pull access denied for x", InstanceState.FAILED),
+        ("loading", "manifest unknown: manifest unknown", InstanceState.FAILED),
+        ("loading", "write /x: no space left on device", InstanceState.FAILED),
+        ("loading", "Pulling image x", InstanceState.PENDING),
+        ("running", "Error of long ago", InstanceState.RUNNING),
+        ("frozen", "", InstanceState.STOPPED),
+        ("a new word", "", InstanceState.UNKNOWN),
+    ],
+)
+def test_states_and_what_they_say(word: str | None, message: str, state: InstanceState) -> None:
+    found = instance(actual_status=word, status_msg=message, intended_status="running", cur_state="running", next_state="running")
+    assert found.state is state
+    assert bool(found.problem) == (state is InstanceState.FAILED)
+
+
+def test_a_machine_on_its_way_to_stopped_is_not_ready() -> None:
+    assert instance(actual_status="running", intended_status="stopped", cur_state="running").state is InstanceState.UNKNOWN
+
+
+def test_when_its_gpus_began_to_be_billed() -> None:
+    assert instance(actual_status="running", uptime_mins=4.5).running_since == NOW - timedelta(minutes=4.5)
+    assert instance(actual_status="loading", uptime_mins=4.5).running_since is None
+
+
+def test_no_secret_of_its_environment_becomes_a_mark() -> None:
+    pairs = [
+        ["TGP_MARKS", "cluster pool"],
+        ["TGP_CLUSTER", "a1"],
+        ["TS_AUTHKEY", "tskey-auth-secret"],
+        ["TGP_PAYLOAD_00", "H4sI"],
+        ["x"],
+    ]
+    assert instance(extra_env=pairs).marks == {"cluster": "a1"}
+
+
+def test_five_thousand_offers_are_read_in_a_moment() -> None:
+    text = json.dumps({"offers": [{**ROW, "id": number, "geolocation": f"Place {number % 50}, DE"} for number in range(5000)]})
+    query = OfferQuery(models=("RTX4090",), gpu_counts=(1,), max_price_hour=Decimal(1), lanes=(Lane.KUBELET,), rent_seconds=3600)
+    best = 9.0
+    for _turn in range(3):
+        start = time.perf_counter()
+        rows = json.loads(text)["offers"]
+        kept = [one for row in rows if fits(one := to_offer(API, row, "", 64, NOW, bid=False), row, query, Market(), bid=False)]
+        best = min(best, time.perf_counter() - start)
+    assert len(kept) == 5000 and best < 0.6, best  # 0.3 s where nobody else is at work
