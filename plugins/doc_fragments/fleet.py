@@ -64,4 +64,11 @@ options:
   max_hourly_total:
     description: Upper limit of dollars per hour over all classes, as a decimal string.
     type: str
+  offer_cache:
+    description:
+      - Whether a plan may use offers that were read less than five minutes ago, and where they are remembered. V(none) asks the clouds every
+        time. V(file) and V(cluster) are the places of M(tgp.gpu.offer_info).
+    type: str
+    choices: [none, file, cluster]
+    default: none
 """

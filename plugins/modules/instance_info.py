@@ -9,7 +9,7 @@ module: instance_info
 short_description: The machines that exist in the clouds
 description:
   - Asks the clouds side by side for all machines of their accounts, whoever made them.
-  - A cloud that fails is a warning and an entry in RV(failed), never an empty list. When none answers, the module fails.
+  - A cloud that fails is a warning and an entry in RV(unanswered), never an empty list. When none answers, the module fails.
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
@@ -75,7 +75,7 @@ instances:
     created: {description: When it was made., type: str, returned: always, sample: "2026-11-20T12:00:00Z"}
     marks: {description: Marks of ours on it., type: dict, returned: always, sample: {cluster: a1b2c3d4}}
     problem: {description: What the cloud says is wrong with it., type: str, returned: always, sample: ""}
-failed:
+unanswered:
   description: Clouds that did not answer.
   returned: always
   type: list
@@ -114,7 +114,7 @@ def run(task: Task) -> dict[str, object]:
         raise InvalidInput(f"cluster_id {cluster!r} should be eight lower-case hexadecimal digits.")
     answers = survey(task, params["clouds"], lambda cloud: [one for one in cloud.instances() if _asked(task, one)])
     machines = sorted(answers.found, key=lambda one: (one.cloud, one.name, one.id))
-    return dict(changed=False, instances=[instance_result(one) for one in machines], failed=answers.failed)
+    return dict(changed=False, instances=[instance_result(one) for one in machines], unanswered=answers.unanswered)
 
 
 def _asked(task: Task, instance: Instance) -> bool:

@@ -10,7 +10,7 @@ short_description: What the clouds would rent now, for how much, and what it can
 description:
   - Asks the clouds side by side and returns their offers, cheapest first, as a table, JSON or CSV.
   - With O(pool) the offers are judged by the pool's rules, and every rejected one is returned with the first reason.
-  - A cloud that fails is a warning, an entry in RV(failed) and a row of the table; the offers of the others stand. When none answers, the
+  - A cloud that fails is a warning, an entry in RV(unanswered) and a row of the table; the offers of the others stand. When none answers, the
     module fails.
   - Answers are remembered for O(cache_ttl) seconds, and the lowest price of each kind of machine is kept so that trends can be shown.
     Neither holds secrets or anything of an account.
@@ -214,7 +214,7 @@ reasons:
   returned: always
   type: dict
   sample: {gpu type: 12, maxHourlyPrice: 3}
-failed:
+unanswered:
   description: Clouds that did not answer.
   returned: always
   type: list

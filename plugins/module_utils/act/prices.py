@@ -57,7 +57,7 @@ class _Run:
 
     def result(self) -> dict[str, t.Any]:
         answers = each(self.shopping.clouds, self._quote)
-        failed = failures(self.task, answers)
+        unanswered = failures(self.task, answers)
         quotes = [answer for answer in answers.values() if not isinstance(answer, TgpError)]
         now = self.task.clock.now()
         found = [offer for quote in quotes for offer in quote.offers if self.shopping.asked_for(offer)]
@@ -67,7 +67,7 @@ class _Run:
             "offers": rows,
             "rejected": rejected,
             "reasons": reasons,
-            "failed": failed,
+            "unanswered": unanswered,
             "cache": _hits(quotes, now),
             **self._history(quotes, [one[0] for one in chosen], now),
             **purchase_of(self.params, rows),
@@ -103,13 +103,17 @@ class _Run:
 
     def _table(self, data: dict[str, t.Any]) -> list[str]:
         limit = self.params["limit"]
-        lines = table(data["offers"], data["failed"], limit)
+        lines = table(self._of_interest(data["offers"]), data["unanswered"], limit)
         lines += _remembered(data["cache"])
         lines += rejections(data["rejected"], data["reasons"], limit)
         lines += trend_table(getattr(self, "_trends", ()), limit)
         if data.get("purchase"):
             lines.append(f"  {data['purchase']['sentence']}")
         return lines
+
+    def _of_interest(self, rows: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+        """People who look for GPUs do not look for machines without one, unless there is nothing else or they say so."""
+        return [one for one in rows if one["gpu_count"]] or rows if self.params["gpu_count"] is None else rows
 
     def _publish(self, data: dict[str, t.Any]) -> bool:
         """Write the files that were asked for, or print; returns whether a file changed."""

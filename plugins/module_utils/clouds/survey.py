@@ -18,10 +18,11 @@ _R = t.TypeVar("_R")
 
 
 class Survey(t.NamedTuple):
-    """``found`` of all clouds that answered, and ``failed`` as {cloud, msg, kind} for each that did not."""
+    """``found`` of all clouds that answered, and ``unanswered`` as {cloud, msg, kind} for each that did not
+    (``failed`` is Ansible's own word for a task that failed as a whole)."""
 
     found: list[t.Any]
-    failed: list[dict[str, str]]
+    unanswered: list[dict[str, str]]
 
 
 def survey(task: Task, names: t.Sequence[str], ask: t.Callable[[Cloud], t.Sequence[_T]]) -> Survey:

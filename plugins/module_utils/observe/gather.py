@@ -18,6 +18,7 @@ from ..errors import TgpError
 from ..fleet import blocks
 from ..fleet.model import CloudView, Device, MeshKey, Observation
 from ..fleet.query import query_of
+from ..offers.market import Market, open_cache
 from .context import Context
 from .credentials import unused
 
@@ -72,7 +73,8 @@ def _look_at_cloud(context: Context, name: str, offers: bool, extras: bool) -> C
         problems.append(str(error))
     if offers:
         try:
-            offer_list = tuple(cloud.offers(query_of(context.wishes, name)))
+            query = query_of(context.wishes, name)
+            offer_list = _market(context).offers(name, query, lambda: cloud.offers(query)).offers
         except TgpError as error:
             problems.append(str(error))
     if extras:
@@ -81,6 +83,16 @@ def _look_at_cloud(context: Context, name: str, offers: bool, extras: bool) -> C
         except TgpError as error:
             problems.append(str(error))
     return CloudView(instances=instances, offers=offer_list, problem=" ".join(problems), extras=extra_list)
+
+
+def _market(context: Context) -> Market:
+    """Remembered offers serve for as long as a plan may go by them; they carry the moment at which they were read."""
+
+    def opened() -> Market:
+        cache = open_cache(context.task, context.task.params.get("offer_cache") or "none", context.kube)
+        return Market(context.task, cache, ttl=context.settings.price_ttl, keep=not context.task.check_mode)
+
+    return context.once("market", opened)
 
 
 def _devices(context: Context) -> tuple[Device, ...] | None:

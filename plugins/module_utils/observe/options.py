@@ -35,6 +35,7 @@ RUN_SPEC: dict[str, t.Any] = dict(
     allow_mass_delete=dict(type="bool", default=False),
     max_nodes_total=dict(type="int"),
     max_hourly_total=dict(type="str"),
+    offer_cache=dict(type="str", choices=["none", "file", "cluster"], default="none"),
 )
 
 FLEET_SPEC: dict[str, t.Any] = dict(

@@ -68,10 +68,10 @@ def gib(mib: int) -> int:
     return -(-mib // 1024)
 
 
-def table(rows: t.Sequence[t.Mapping[str, t.Any]], failed: t.Sequence[t.Mapping[str, str]], limit: int | None = None) -> list[str]:
+def table(rows: t.Sequence[t.Mapping[str, t.Any]], unanswered: t.Sequence[t.Mapping[str, str]], limit: int | None = None) -> list[str]:
     """Lines for people. A cloud that did not answer has a row of its own, so that nobody takes its silence for "nothing to rent"."""
     shown = [_for_people(one) for one in (rows if limit is None else rows[:limit])]
-    shown += [{"cloud": one["cloud"], "note": f"NO ANSWER: {_first_line(one['msg'])}"} for one in failed]
+    shown += [{"cloud": one["cloud"], "note": f"NO ANSWER: {_first_line(one['msg'])}"} for one in unanswered]
     wanted = {key: name for key, name in _TABLE.items() if key != "note" and key != "place"}
     wanted = {key: name for key, name in _TABLE.items() if key in wanted or any(one.get(key) not in (None, "") for one in shown)}
     lines = render(shown, wanted, right=_RIGHT)
@@ -90,13 +90,19 @@ def _for_people(one: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         "where": _where(one["region"], one["cloud_region"]),
         "kind": "spot" if one["spot"] else "firm",
         "quality": _quality(one),
-        "price": f"~{price}" if one["price_estimated"] else price,
+        "price": f"~{price}" if one["price_estimated"] and one["price_hour"] else price,
         "each": one["price_gpu_hour"],
         "become": one["lane"] or " ".join(one["lanes"]),
         "free": {None: "-", 0: "no"}.get(one["available"], one["available"]),
         "age": None if one["age_seconds"] is None else f"{one['age_seconds']}s",
-        "note": "published price" if one["price_estimated"] else "",
+        "note": _note(one),
     }
+
+
+def _note(one: t.Mapping[str, t.Any]) -> str:
+    if one["price_hour"] is None:
+        return "price unknown until it exists"
+    return "published price" if one["price_estimated"] else ""
 
 
 def _where(region: str, own: str) -> str:

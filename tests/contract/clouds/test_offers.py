@@ -101,7 +101,7 @@ def ids(result: dict[str, t.Any]) -> list[str]:
 
 def test_S0_03_one_table_over_all_clouds_cheapest_first(bazaar: Bazaar) -> None:
     result = bazaar.ask()
-    assert clouds(result) == set(bazaar.stands) and result["failed"] == []
+    assert clouds(result) == set(bazaar.stands) and result["unanswered"] == []
     known = [one for one in result["offers"] if one["price_hour"] is not None]
     prices = [Decimal(one["price_hour"]) for one in known]
     assert prices == sorted(prices) and len(prices) > 10 and result["offers"][: len(known)] == known
@@ -150,7 +150,7 @@ def test_S1_28_filters_hold_for_every_cloud(bazaar: Bazaar, params: dict[str, t.
 def test_one_cloud_that_fails_is_a_row_and_a_warning(bazaar: Bazaar) -> None:
     bazaar.stands["vast"].faults.add({"kind": "body", "path": "bundles", "body": {"offers": None}, "times": None})
     result = bazaar.ask()
-    assert [(one["cloud"], one["kind"]) for one in result["failed"]] == [("vast", "bad_shape")]
+    assert [(one["cloud"], one["kind"]) for one in result["unanswered"]] == [("vast", "bad_shape")]
     assert clouds(result) == set(bazaar.stands) - {"vast"} and any("vast" in text for text in result["warnings"])
     (row,) = [line for line in result["table"] if line.strip().startswith("vast")]
     assert "NO ANSWER" in row
@@ -278,7 +278,7 @@ def test_a_request_for_any_cloud_asks_those_that_are_configured(bazaar: Bazaar) 
     }
     bazaar.accounts = {name: value for name, value in bazaar.accounts.items() if not name.startswith(("runpod", "paperspace"))}
     result = bazaar.ask(documents=[request], pool="one")
-    assert result["failed"] == [] and set(result["cache"]["age_seconds"]) == {"lambda", "vast"}
+    assert result["unanswered"] == [] and set(result["cache"]["age_seconds"]) == {"lambda", "vast"}
 
 
 # ---- forms
