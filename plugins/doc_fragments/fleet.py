@@ -47,6 +47,12 @@ options:
   mesh_login_server:
     description: URL of the coordination server for machines, where it is not Tailscale's (headscale).
     type: str
+  mesh_proxy:
+    description:
+      - URL of an HTTP proxy into the tailnet, through which services (lane C(service)) are asked whether they work and whether they are
+        idle, where this machine is not in the tailnet itself. C(tailscaled --outbound-http-proxy-listen) is one.
+      - Taken from E(TGP_MESH_PROXY) when not given.
+    type: str
   run_id:
     description: Names the run, so that several tasks of one play share its lock and its log. RV(tgp.gpu.fleet_plan#module:run_id) returns it.
     type: str

@@ -1,48 +1,44 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Follows rented machines until they are nodes (L-11): marks each one the moment it is complete, and ends those that never come."""
+"""Follows rented machines until they are usable (L-11): nodes here, services in serve.py, side by side. Marks each one the moment it is
+complete, and ends those that never come."""
 
 from __future__ import annotations
 
-import dataclasses
-import threading
 import typing as t
-from datetime import datetime, timedelta
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 from ..clouds.registry import CAPABILITIES
-from ..cluster import tokens
 from ..cluster.emptying import STARTED, undoing
 from ..cluster.nodes import change
-from ..cluster.wait import Evidence, Expected, Outcome, wait_for
-from ..errors import ApiError, TgpError
-from ..fleet import blocks, marks
-from ..fleet.model import Claim, Deletion, Device, Instance, InstanceState, Node, Phase
-from ..fleet.money import print_money
-from ..fleet.offers import price_verdict
+from ..cluster.wait import Evidence, Expected, wait_for
+from ..fleet import marks
+from ..fleet.model import Claim, InstanceState, Node, Phase
 from ..fleet.phases import advance
 from ..fleet.registration import not_initialized, timeout
-from ..mesh.find import find_device
+from ..fleet.service import is_service
 from ..observe.context import Context
-from ..observe.feed import Feed
-from .hope import Hope
+from .following import Following, Joined
 from .record import IDLE_SINCE
-from .teardown import teardown_all
+from .serve import serve_all
 
-
-@dataclasses.dataclass(frozen=True)
-class Joined:
-    """How one claim ended in this step: ``result`` is ready, failed (given back) or waiting (the run ended before it was decided)."""
-
-    claim: Claim
-    result: str
-    message: str = ""
+__all__ = ["Joined", "join_all"]
 
 
 def join_all(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
     """Wait for all at once; returns one outcome per claim. Those that are Ready already only lose what let them in."""
-    if not claims:
-        return []
+    nodes = [claim for claim in claims if not is_service(claim)]
+    services = [claim for claim in claims if is_service(claim)]
+    if not (nodes and services):
+        return _join_nodes(context, nodes) if nodes else serve_all(context, services)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="serve") as pool:
+        serving = pool.submit(serve_all, context, services)
+        return _join_nodes(context, nodes) + serving.result()
+
+
+def _join_nodes(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
     work = _Join(context, claims)
     done = [work.forget_secrets(claim) for claim in claims if claim.phase is Phase.READY]
     waiting = [claim for claim in claims if claim.phase is not Phase.READY]
@@ -57,16 +53,7 @@ def join_all(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
     return done + work.finish(outcomes)
 
 
-class _Join:
-    def __init__(self, context: Context, claims: t.Sequence[Claim]) -> None:
-        self.context = context
-        self.claims = {claim.name: claim for claim in claims}
-        self.order = [claim.name for claim in claims if claim.phase is not Phase.READY]
-        self._lock = threading.RLock()
-        self._devices: Feed[Device] = Feed(self._read_devices, context.clock)
-        self._hope = Hope()
-        self._ended: dict[str, str] = {}
-
+class _Join(Following):
     # ---- what is waited for
 
     def expected(self, claim: Claim) -> Expected:
@@ -99,73 +86,11 @@ class _Join:
             hopeless=hopeless,
         )
 
-    def _hold_lock(self) -> None:
-        """LockLost ends the wait. A renewal that fails is tried again: to wait does no harm meanwhile."""
-        try:
-            self.context.lock.renew_if_due()
-        except ApiError as error:
-            self.context.progress.step("", "lock", f"not renewed yet: {error}", quiet=True)
-
-    def _take_facts(self, name: str, since: datetime | None = None) -> tuple[Instance | None, Device | None]:
-        """What cloud and mesh list of a claim, noted in it. With ``since``, lists that lacked something are read again if older."""
-        claim = self.claims[name]
-        instance = self._instance(claim, since if claim.price_paid is None or not claim.ip else None)
-        if instance is not None:
-            self._take_instance(instance)
-        device = self._device(claim, None if claim.mesh_device_id else since) if claim.mesh_key_id else None
-        if device is not None and not claim.mesh_device_id:
-            self._note(name, mesh_device_id=device.id, mesh_seen=self.context.clock.now())
-        return instance, device
-
-    def _instance(self, claim: Claim, since: datetime | None) -> Instance | None:
-        listed = self.context.instances(claim.cloud, since)
-        return next((one for one in listed or () if one.id == claim.instance_id), None)
-
-    def _device(self, claim: Claim, since: datetime | None) -> Device | None:
-        listed = self._devices.items(since)
-        if listed is None:
-            return None
-        return find_device(
-            listed, hostname=claim.name, tags=self.context.mesh_tags(claim), created_after=claim.launch_started
-        ).device
-
-    def _read_devices(self) -> t.Sequence[Device]:
-        mesh = self.context.mesh()
-        return mesh.devices() if mesh is not None else ()
-
-    def _take_instance(self, instance: Instance) -> None:
-        """Facts of the instance into the claim, and the price really paid against the one shown (L-13)."""
-        with self._lock:
-            claim = self.claims[instance.name if instance.name in self.claims else self._name_of(instance)]
-            changes: dict[str, t.Any] = {}
-            if instance.price_hour is not None and instance.price_hour != claim.price_paid:
-                changes["price_paid"] = instance.price_hour
-            if instance.ip and instance.ip != claim.ip:
-                changes["ip"] = instance.ip
-            base = claim
-            if claim.phase is Phase.PROVISIONING and instance.state is InstanceState.RUNNING:
-                base = advance(claim, Phase.BOOTING, self.context.clock.now(), f"{claim.cloud} says it runs")
-            if changes or base is not claim:
-                self._note(claim.name, base, **changes)
-            pool = self.context.pool_of(claim)
-            if instance.price_hour is not None and pool is not None and price_verdict(instance.price_hour, pool.max_hourly_price) == "jump":
-                limit = print_money(pool.max_hourly_price) if pool.max_hourly_price is not None else "none"
-                self._ended[claim.name] = f"the price jumped to ${print_money(instance.price_hour)}/h, above maxHourlyPrice {limit}"
-
-    def _name_of(self, instance: Instance) -> str:
-        return next(name for name, claim in self.claims.items() if claim.instance_id == instance.id)
-
     # ---- while waiting
 
     def on_step(self, name: str, step: str, detail: str) -> None:
-        if step == "complete":
-            return  # on_ready has said so
-        with self._lock:
-            claim = self.claims[name]
-            if step in ("device", "csr", "node", "ready") and claim.phase in (Phase.PROVISIONING, Phase.BOOTING):
-                now = self.context.clock.now()
-                self._note(name, advance(claim, Phase.JOINING, now, step))
-        self.context.progress.step(name, step, detail, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
+        if step != "complete":  # on_ready has said so
+            self._reach(name, step, detail)
 
     def on_ready(self, name: str, node: Node) -> None:
         """The node is complete: assert our marks, let pods in, and take back what it does not need any more."""
@@ -197,75 +122,6 @@ class _Join:
                 token_id="", mesh_key_id="",
             )  # fmt: skip
         self.context.progress.step(name, "joined", "node is complete", since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
-
-    def _take_back(self, claim: Claim) -> None:
-        """The one-use key and the bootstrap token have done their work. A failure here leaves them to expire, and to the next reap."""
-        try:
-            mesh = self.context.mesh() if claim.mesh_key_id else None
-            if mesh is not None:
-                mesh.delete_key(claim.mesh_key_id)
-            if claim.token_id:
-                tokens.delete(self.context.kube, claim.token_id)
-        except TgpError as error:
-            self.context.warn(f"{claim.name}: its used key or token could not be removed and expires by itself: {error}")
-
-    def forget_secrets(self, claim: Claim) -> Joined:
-        """The end of a join that was interrupted when its node was complete."""
-        self._take_back(claim)
-        self._write(claim.name, token_id="", mesh_key_id="")
-        return Joined(self.claims[claim.name], "ready", "its used key and token were taken back")
-
-    def _note(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
-        """A fact for the record that is not lost when it cannot be written now: the next look, or the end of the wait, brings it again."""
-        try:
-            self._write(name, base, **changes)
-        except ApiError as error:
-            self.context.progress.step(name, "record", f"not written yet: {error}", quiet=True)
-
-    def _write(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
-        with self._lock:
-            claim = self.context.store.write(dataclasses.replace(base or self.claims[name], **changes))
-            self.claims[name] = claim
-            self.context.remember(claim)
-
-    # ---- the end
-
-    def finish(self, outcomes: t.Mapping[str, Outcome]) -> list[Joined]:
-        """Ready ones are done; the others are explained, booked as failed joins and given back in this very run."""
-        failed = [name for name in self.order if not outcomes[name].ready]
-        now = self.context.clock.now()
-        unwritten = {name: problem for name in failed if (problem := self._fail(name, outcomes[name], now))}
-        ending = [self.claims[name] for name in failed if name not in unwritten]
-        given_back = {one.claim.name: one for one in teardown_all(self.context, ending)}
-        results = []
-        for name in self.order:
-            outcome = outcomes[name]
-            if outcome.ready:
-                results.append(Joined(self.claims[name], "ready", f"after {outcome.seconds:.0f} s"))
-                continue
-            if name in unwritten:
-                results.append(Joined(self.claims[name], "failed", f"{outcome.step}: {outcome.message} ({unwritten[name]})"))
-                continue
-            end = given_back[name]
-            tail = "given back" if end.result == "gone" else f"not given back yet: {end.message}"
-            results.append(Joined(end.claim, "failed", f"{outcome.step}: {outcome.message} ({tail})"))
-        return results
-
-    def _fail(self, name: str, outcome: Outcome, now: datetime) -> str:
-        """Book a failed join; the problem when its record could not be written. Then reap.yml finds it overdue and gives it back."""
-        claim = self.claims[name]
-        why = f"{outcome.step}: {outcome.message}"
-        reason = "PriceJump" if name in self._ended else "FailedJoin"
-        failed = advance(claim, Phase.FAILED, now, why)
-        self.context.progress.step(name, "failed", why, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
-        try:
-            self._write(name, failed, deletion=Deletion(reason=reason, requested=now, last_error=why[:500]))
-            for key in blocks.keys_after(claim.offer, "price" if reason == "PriceJump" else "join"):
-                self.context.block(key, "price" if reason == "PriceJump" else "join")
-            self.context.failed_join(claim.pool)
-        except ApiError as error:
-            return f"not given back yet: {error}"
-        return ""
 
 
 def _opening(node: Node) -> dict[str, t.Any]:

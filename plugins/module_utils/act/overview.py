@@ -12,8 +12,10 @@ from decimal import Decimal
 
 from ..clock import to_text
 from ..fleet.cost import claim_cost
-from ..fleet.model import Claim, Device, Instance, MeshKey, Node, Observation
+from ..fleet.model import Claim, Device, Instance, MeshKey, Node, Observation, Probe
 from ..fleet.names import Verdict, verdict
+from ..fleet.published import address_of
+from ..fleet.service import Health, is_service, judge
 from ..observe.context import Context
 from ..observe.gather import gather
 from ..observe.open import open_context
@@ -22,7 +24,7 @@ from ..task import Task
 
 _COLUMNS = {
     "name": "node", "cloud": "cloud", "model": "model", "gpu_count": "gpus", "region": "region", "price_hour": "$/h", "joined": "joined after",
-    "state": "state", "age": "age", "cost": "cost $",
+    "endpoint": "endpoint", "state": "state", "age": "age", "cost": "cost $",
 }  # fmt: skip
 
 
@@ -47,7 +49,8 @@ def overview(task: Task) -> dict[str, t.Any]:
 
 def table(seen: Seen) -> list[str]:
     """What status prints."""
-    lines = render(seen.machines, _COLUMNS, right=("price_hour", "gpu_count", "age", "cost", "joined"))
+    columns = {key: text for key, text in _COLUMNS.items() if key != "endpoint" or any(one["endpoint"] for one in seen.machines)}
+    lines = render(seen.machines, columns, right=("price_hour", "gpu_count", "age", "cost", "joined"))
     totals = seen.totals
     counts = ", ".join(f"{_count(totals[key])} {key}" for key in ("instances", "devices", "keys", "nodes", "claims"))
     return [*lines, "", f"  now: {counts}; ${totals['price_hour']}/h, ${totals['cost']} so far (${totals['closed_cost']} of it closed)"]
@@ -79,7 +82,11 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     own_nodes = {one.name: one for one in observation.nodes or () if _ours(one.name, cluster) or one.name in claims}
     devices = {one.hostname: one for one in observation.devices or () if _ours(one.hostname, cluster) or one.hostname in claims}
     names = sorted({*claims, *instances})
-    machines = [_machine(context, name, claims.get(name), instances.get(name), devices.get(name), own_nodes.get(name), now) for name in names]
+    machines = [
+        _machine(context, name, claims.get(name), instances.get(name), devices.get(name), own_nodes.get(name), now)
+        | _service(context, claims.get(name), devices.get(name), observation)
+        for name in names
+    ]
     if pools:
         machines = [one for one in machines if one["pool"] in pools or one["pool"].partition("/")[2] in pools]
     ledger = context.store.ledger_lines()
@@ -131,7 +138,7 @@ def _machine(
         "region": offer.region if offer else (instance.region if instance else ""),
         "lane": claim.lane.value if claim else "",
         "phase": claim.phase.value if claim else "",
-        "state": _state(claim, instance, node),
+        "state": "" if claim and is_service(claim) else _state(claim, instance, node),
         "price_hour": "" if price is None else str(price),
         "cost": str(cost.quantize(Decimal("0.0001"))),
         "age": _duration((now - started).total_seconds()) if started else "",
@@ -144,6 +151,31 @@ def _machine(
         "node_ready": node.ready if node else None,
         "idle_since": to_text(claim.idle_since) if claim and claim.idle_since else "",
     }
+
+
+def _service(context: Context, claim: Claim | None, device: Device | None, observation: Observation) -> dict[str, t.Any]:
+    """Where a service is reached, and whether it works (None = unknown; for nodes both say nothing)."""
+    if claim is None or not is_service(claim):
+        return {"endpoint": "", "healthy": None}
+    found = judge(device, observation.probes.get(claim.name, Probe()), listed=observation.devices is not None)
+    pool = context.pool_of(claim)
+    address = address_of(device) if device else ""
+    port = pool.service.health_port if pool and pool.service else None
+    return {
+        "endpoint": f"{address}:{port}" if address and port else address,
+        "healthy": found.well,
+        "state": _service_state(claim, found),
+    }
+
+
+def _service_state(claim: Claim, found: Health) -> str:
+    if claim.deletion is not None or claim.phase.value != "Ready":
+        return f"{claim.phase.value} ({claim.deletion.reason})" if claim.deletion is not None else claim.phase.value
+    if found.well is False:
+        return f"Ready, {found.why}"
+    if found.well is None:
+        return "Ready, health unknown"
+    return "Ready, idle" if claim.idle_since else "Ready"
 
 
 def _state(claim: Claim | None, instance: Instance | None, node: Node | None) -> str:

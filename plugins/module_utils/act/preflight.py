@@ -9,13 +9,14 @@ from ..clock import SystemClock
 from ..clouds.registry import ENTRIES
 from ..cluster.rights import Right, missing_rights
 from ..errors import InvalidInput, TgpError
-from ..fleet.model import NodeClass
+from ..fleet.model import NodeClass, Wishes
 from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
 from ..observe.credentials import unused
 from ..observe.templates import template_of
 from ..talos.validate import template_problems
 from .payload import needs_payload
+from .serve_check import check_places, service_faults, service_rights
 
 _MAX_SKEW = 120.0
 RIGHTS = (
@@ -39,7 +40,8 @@ def check_before_renting(context: Context) -> None:
     for node_class in classes:
         problems += [f"GPUNodeClass {node_class.name}: {text}" for text in template_faults(context, node_class)]
         problems += _no_cloud(context, node_class)
-    if any(_configures(node_class) for node_class in classes):
+    problems += service_faults(context)
+    if any(makes_nodes(context.wishes, node_class) for node_class in classes):
         try:
             cluster_facts(context)
         except TgpError as error:
@@ -48,6 +50,7 @@ def check_before_renting(context: Context) -> None:
         raise InvalidInput("Nothing was rented, because a machine could not join:", problems=problems)
     if classes and not context.task.check_mode:  # who only rehearses needs no right to change anything
         check_rights(context)
+        check_places(context)
     check_clock(context)
     check_mesh(context, classes)
 
@@ -55,7 +58,7 @@ def check_before_renting(context: Context) -> None:
 def check_rights(context: Context) -> str:
     """Ask the API server for every right that giving a machine back will need, too; returns what was proven."""
     own_store = context.task.params.get("claim_store") == "directory"
-    needed = RIGHTS if own_store else (*RIGHTS, *CLAIM_RIGHTS)
+    needed = (*RIGHTS, *(() if own_store else CLAIM_RIGHTS), *service_rights(context.wishes))
     missing = missing_rights(context.kube, needed)
     if missing:
         raise InvalidInput("Rights are missing in the cluster:", problems=missing)
@@ -84,7 +87,7 @@ def check_mesh(context: Context, classes: list[NodeClass]) -> str:
 
 def template_faults(context: Context, node_class: NodeClass) -> list[str]:
     """Everything wrong with a class's template; none where its machines need no configuration from us."""
-    if not _configures(node_class):
+    if not makes_nodes(context.wishes, node_class):
         return []
     return template_problems(template_of(context, node_class), node_class.talos_image)
 
@@ -100,7 +103,11 @@ def _no_cloud(context: Context, node_class: NodeClass) -> list[str]:
     return [f"{node_class.name}: no provider is named and no cloud is configured. Set one of {', '.join(variables)}."]
 
 
-def _configures(node_class: NodeClass) -> bool:
+def makes_nodes(wishes: Wishes, node_class: NodeClass) -> bool:
+    """Whether machines of the class get a configuration from us. Services need none: a class that only they use needs no template."""
+    pools = [pool for pool in wishes.pools if pool.node_class == node_class.name]
+    if pools and all(pool.service is not None for pool in pools):
+        return False
     return any(one.enabled and needs_payload(node_class, one.cloud) for one in node_class.clouds)
 
 

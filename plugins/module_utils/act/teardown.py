@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Gives machines back in the order that leaks nothing (L-10), many side by side, each step recorded before the next.
 
-drain → Terminating → volumes detached → destroy every id ever handed out → confirmed gone → mesh device and key → Node → token →
+drain → Terminating → volumes detached → destroy every id ever handed out → confirmed gone → mesh device and key → Node (or Service) → token →
 ledger line → claim removed. Nothing is given up: what does not end in this run is continued by the next one.
 """
 
@@ -25,9 +25,12 @@ from ..fleet.cost import ledger_line
 from ..fleet.drain import backoff_after_block, is_voluntary
 from ..fleet.model import Claim, Node, Phase
 from ..fleet.phases import advance
+from ..fleet.service import is_service
 from ..mesh.find import find_device
 from ..observe.context import Context
 from .duplicates import without_booked
+from .publish import withdraw
+from .serve_idle import not_idle_any_more
 
 _WORKERS = 32
 _VOLUMES = 120.0
@@ -81,6 +84,8 @@ class _Teardown:
         if self.claim.phase is not Phase.TERMINATING:
             if node is not None and not self._drain(node):
                 return self._keep()
+            if is_service(self.claim) and (why := not_idle_any_more(self.context, self.claim)):
+                return self._keep_service(why)
             self._terminating()
         if node is not None:
             self._wait_for_volumes(node)
@@ -88,13 +93,18 @@ class _Teardown:
         if not gone:
             return self.pending("the cloud does not yet say that the machine is gone")
         self._leave_mesh()
-        self._delete_node(node)
+        if is_service(self.claim):
+            withdraw(self.context, self.claim)
+        else:
+            self._delete_node(node)
         tokens.delete(self.context.kube, self.claim.token_id) if self.claim.token_id else None
         return self._close()
 
     # ---- drain
 
     def _node(self) -> Node | None:
+        if is_service(self.claim):
+            return None
         node = get_node(self.context.kube, self.claim.node_name or self.claim.name)
         if node is None or (self.claim.node_uid and node.uid != self.claim.node_uid):
             return None
@@ -136,6 +146,12 @@ class _Teardown:
         )
         self.context.progress.step(self.claim.name, "kept", message, **self._money())
         return Ended(self.claim, "kept", message, self.drained)
+
+    def _keep_service(self, why: str) -> Ended:
+        """It was to go for being idle, and is not (or nobody can tell) any more: the claim goes on, and its idle time begins anew."""
+        self._write(deletion=None, idle_since=None)
+        self.context.progress.step(self.claim.name, "kept", why, **self._money())
+        return Ended(self.claim, "kept", f"kept: {why}")
 
     def _terminating(self) -> None:
         now = self.context.clock.now()

@@ -21,7 +21,8 @@ from ..observe.documents import load
 from ..observe.open import open_context
 from ..table import render
 from ..task import Task
-from .preflight import check_clock, check_mesh, check_rights, template_faults
+from .preflight import check_clock, check_mesh, check_rights, makes_nodes, template_faults
+from .serve_check import check_services, service_pools
 
 OK, WARN, NO = "ok", "warn", "NO"
 _COLUMNS = {"mark": "", "what": "check", "message": "finding"}
@@ -87,14 +88,24 @@ def _checks(context: Context) -> list[_Check]:
         ("cluster", lambda: f"{context.kube.source}, id {context.cluster_id}, version {context.kube.get('/version')['gitVersion']}"),
         ("rights", lambda: check_rights(context)),
         ("clock", lambda: check_clock(context)),
-        ("Talos secrets", lambda: f"endpoint {cluster_facts(context).endpoint}, kubelet {cluster_facts(context).kubernetes_version}"),
         ("mesh", lambda: check_mesh(context, classes)),
     ]
-    checks += [(f"template of {one.name}", _template_check(context, one)) for one in classes]
+    with_nodes = [one for one in classes if makes_nodes(context.wishes, one)]
+    if with_nodes or not service_pools(context.wishes):
+        checks.append(("Talos secrets", lambda: _talos(context)))
+    if service_pools(context.wishes):
+        checks.append(("services", lambda: check_services(context)))
+    only_services = {pool.node_class for pool in service_pools(context.wishes)} - {one.name for one in with_nodes}
+    checks += [(f"template of {one.name}", _template_check(context, one)) for one in classes if one.name not in only_services]
     names = [name for name in _named(context.wishes) if not unused(context.task, context.kube, name, context.wishes)]
     checks += [(f"cloud {name}", lambda name=name: context.cloud(name).check()) for name in names]  # type: ignore[misc]
     checks += [(f"cloud {name}", _beside(context.task, name)) for name in _unnamed(context.task, context.wishes)]
     return checks if names else [*checks, ("clouds", _no_cloud)]
+
+
+def _talos(context: Context) -> str:
+    facts = cluster_facts(context)
+    return f"endpoint {facts.endpoint}, kubelet {facts.kubernetes_version}"
 
 
 def _documents(wishes: Wishes) -> str:

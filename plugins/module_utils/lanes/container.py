@@ -46,7 +46,8 @@ step client
 if has tailscale && has tailscaled; then t=tailscale
 else
   has curl || has wget || has python3 || die "the image has neither curl nor wget nor python3"
-  case $(uname -m) in x86_64 | amd64) a=amd64 ;; aarch64 | arm64) a=arm64 ;; *) die "no client for $(uname -m)" ;; esac
+  a=$(uname -m)
+  if [ "$a" = x86_64 ]; then a=amd64; elif [ "$a" = aarch64 ]; then a=arm64; else die "no client for $a"; fi
   n=tailscale_@VERSION@_$a
   fetch "https://pkgs.tailscale.com/stable/$n.tgz.sha256" "$d/sum"
   fetch "https://pkgs.tailscale.com/stable/$n.tgz" "$d/tgz"

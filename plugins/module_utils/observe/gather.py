@@ -21,6 +21,7 @@ from ..fleet.query import query_of
 from ..offers.market import Market, open_cache
 from .context import Context
 from .credentials import unused
+from .services import look_at_services
 
 _T = t.TypeVar("_T")
 
@@ -39,6 +40,8 @@ def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: 
         nodes = tuple(nodes_read.result())
         all_pods = tuple(pods_read.result()) if pods_read is not None else None
     claims = tuple(context.store.claims())
+    mode = context.settings.mode
+    probes = {} if mode == "destroy" else look_at_services(context, clouds, devices, claims, idle=mode == "reap")
     return Observation(
         now=context.clock.now(),
         cluster_id=context.cluster_id,
@@ -50,6 +53,7 @@ def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: 
         claims=claims,
         findings=context.read_times("findings"),
         blocks=blocks.active(context.blocks(), context.clock.now()),
+        probes=probes,
     )
 
 

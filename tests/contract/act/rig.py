@@ -38,6 +38,7 @@ URLS = {
     "tailscale": "https://tailscale.test",
     "webhook": "https://power.test",
     "kubernetes": "https://kube.test:6443",
+    "mesh_proxy": "http://mesh.test:1056",
 }
 RENTED = ("lambda", "paperspace", "runpod", "vast")
 SCENARIO: dict[str, t.Any] = {
@@ -149,6 +150,7 @@ class Rig:
             **{f"{cloud}_api_url": URLS[cloud] for cloud in RENTED},
             **{f"{cloud}_api_key": self.world.secrets.get(f"{cloud.upper()}_API_KEY") for cloud in RENTED},
             "webhook_url": URLS["webhook"],
+            "mesh_proxy": URLS["mesh_proxy"],
             "tailscale_api_url": URLS["tailscale"],
             "tailscale_oauth_client_id": self.world.secrets["TS_OAUTH_CLIENT_ID"],
             "tailscale_oauth_client_secret": self.world.secrets["TS_OAUTH_CLIENT_SECRET"],

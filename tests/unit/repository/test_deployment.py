@@ -11,6 +11,7 @@ import typing as t
 
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.act.preflight import CLAIM_RIGHTS, RIGHTS
+from ansible_collections.tgp.gpu.plugins.module_utils.act.serve_check import rights_in
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.rights import Right
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import _KINDS
 
@@ -42,7 +43,7 @@ def granted() -> set[Right]:
 
 
 def test_the_shipped_rights_are_those_the_code_asks_for() -> None:
-    asked = {*RIGHTS, *CLAIM_RIGHTS}
+    asked = {*RIGHTS, *CLAIM_RIGHTS, *rights_in("default")}
     assert sorted(map(str, asked - granted())) == []
     assert sorted(map(str, granted() - asked - ASKED_BY_NOBODY)) == []
 

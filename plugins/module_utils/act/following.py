@@ -1,0 +1,191 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every wait for machines does, be they nodes or services: facts into the record, prices checked, secrets taken back, failures
+booked and given back."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import typing as t
+from datetime import datetime
+
+from ..clouds.registry import CAPABILITIES
+from ..cluster import tokens
+from ..errors import ApiError, TgpError
+from ..fleet import bill, blocks
+from ..fleet.model import Claim, Deletion, Device, Instance, InstanceState, Phase
+from ..fleet.money import print_money
+from ..fleet.offers import price_verdict
+from ..fleet.phases import advance
+from ..fleet.service import is_service
+from ..mesh.find import find_device
+from ..observe.context import Context
+from ..observe.feed import Feed
+from .hope import Hope
+from .teardown import teardown_all
+
+
+@dataclasses.dataclass(frozen=True)
+class Joined:
+    """How one claim ended in this step: ``result`` is ready, failed (given back) or waiting (the run ended before it was decided)."""
+
+    claim: Claim
+    result: str
+    message: str = ""
+
+
+class End(t.Protocol):
+    """How the wait for one machine ended: ``step`` is the last one reached, ``message`` why it is not further."""
+
+    ready: bool
+    step: str
+    message: str
+    seconds: float
+
+
+class Following:
+    """One wait for several claims. ``claims`` are the records as last written."""
+
+    def __init__(self, context: Context, claims: t.Sequence[Claim]) -> None:
+        self.context = context
+        self.claims = {claim.name: claim for claim in claims}
+        self.order = [claim.name for claim in claims if claim.phase is not Phase.READY]
+        self._lock = threading.RLock()
+        self._devices: Feed[Device] = Feed(self._read_devices, context.clock)
+        self._hope = Hope()
+        self._ended: dict[str, str] = {}
+
+    # ---- what is seen
+
+    def _hold_lock(self) -> None:
+        """LockLost ends the wait. A renewal that fails is tried again: to wait does no harm meanwhile."""
+        try:
+            self.context.lock.renew_if_due()
+        except ApiError as error:
+            self.context.progress.step("", "lock", f"not renewed yet: {error}", quiet=True)
+
+    def _take_facts(self, name: str, since: datetime | None = None) -> tuple[Instance | None, Device | None]:
+        """What cloud and mesh list of a claim, noted in it. With ``since``, lists that lacked something are read again if older."""
+        claim = self.claims[name]
+        instance = self._instance(claim, since if claim.price_paid is None or not claim.ip else None)
+        if instance is not None:
+            self._take_instance(instance)
+        device = self._device(claim, None if claim.mesh_device_id else since) if claim.mesh_key_id or is_service(claim) else None
+        if device is not None and not claim.mesh_device_id:
+            self._note(name, mesh_device_id=device.id, mesh_seen=self.context.clock.now())
+        return instance, device
+
+    def _instance(self, claim: Claim, since: datetime | None) -> Instance | None:
+        listed = self.context.instances(claim.cloud, since)
+        return next((one for one in listed or () if one.id == claim.instance_id), None)
+
+    def _device(self, claim: Claim, since: datetime | None) -> Device | None:
+        listed = self._devices.items(since)
+        if listed is None:
+            return None
+        return find_device(
+            listed, hostname=claim.name, tags=self.context.mesh_tags(claim), created_after=claim.launch_started
+        ).device
+
+    def _read_devices(self) -> t.Sequence[Device]:
+        mesh = self.context.mesh()
+        return mesh.devices() if mesh is not None else ()
+
+    def _take_instance(self, instance: Instance) -> None:
+        """Facts of the instance into the claim, and the price really paid against the one shown (L-13)."""
+        with self._lock:
+            claim = self.claims[instance.name if instance.name in self.claims else self._name_of(instance)]
+            changes: dict[str, t.Any] = {"ip": instance.ip} if instance.ip and instance.ip != claim.ip else {}
+            base = bill.noted(claim, instance, CAPABILITIES[claim.cloud], self.context.clock.now())
+            if claim.phase is Phase.PROVISIONING and instance.state is InstanceState.RUNNING:
+                base = advance(base, Phase.BOOTING, self.context.clock.now(), f"{claim.cloud} says it runs")
+            if changes or base is not claim:
+                self._note(claim.name, base, **changes)
+            pool = self.context.pool_of(claim)
+            if instance.price_hour is not None and pool is not None and price_verdict(instance.price_hour, pool.max_hourly_price) == "jump":
+                limit = print_money(pool.max_hourly_price) if pool.max_hourly_price is not None else "none"
+                self._ended[claim.name] = f"the price jumped to ${print_money(instance.price_hour)}/h, above maxHourlyPrice {limit}"
+
+    def _name_of(self, instance: Instance) -> str:
+        return next(name for name, claim in self.claims.items() if claim.instance_id == instance.id)
+
+    def _reach(self, name: str, step: str, detail: str) -> None:
+        """A step was reached: it is told, and a sign of life makes the claim Joining."""
+        with self._lock:
+            claim = self.claims[name]
+            if step in ("device", "csr", "node", "ready") and claim.phase in (Phase.PROVISIONING, Phase.BOOTING):
+                self._note(name, advance(claim, Phase.JOINING, self.context.clock.now(), step))
+        self.context.progress.step(name, step, detail, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
+
+    # ---- what is done
+
+    def _take_back(self, claim: Claim) -> None:
+        """The one-use key and the bootstrap token have done their work. A failure here leaves them to expire, and to the next reap."""
+        try:
+            mesh = self.context.mesh() if claim.mesh_key_id else None
+            if mesh is not None:
+                mesh.delete_key(claim.mesh_key_id)
+            if claim.token_id:
+                tokens.delete(self.context.kube, claim.token_id)
+        except TgpError as error:
+            self.context.warn(f"{claim.name}: its used key or token could not be removed and expires by itself: {error}")
+
+    def forget_secrets(self, claim: Claim) -> Joined:
+        """The end of a join that was interrupted when its node was complete."""
+        self._take_back(claim)
+        self._write(claim.name, token_id="", mesh_key_id="")
+        return Joined(self.claims[claim.name], "ready", "its used key and token were taken back")
+
+    def _note(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
+        """A fact for the record that is not lost when it cannot be written now: the next look, or the end of the wait, brings it again."""
+        try:
+            self._write(name, base, **changes)
+        except ApiError as error:
+            self.context.progress.step(name, "record", f"not written yet: {error}", quiet=True)
+
+    def _write(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
+        with self._lock:
+            claim = self.context.store.write(dataclasses.replace(base or self.claims[name], **changes))
+            self.claims[name] = claim
+            self.context.remember(claim)
+
+    # ---- the end
+
+    def finish(self, outcomes: t.Mapping[str, End]) -> list[Joined]:
+        """Ready ones are done; the others are explained, booked as failed joins and given back in this very run."""
+        failed = [name for name in self.order if not outcomes[name].ready]
+        now = self.context.clock.now()
+        unwritten = {name: problem for name in failed if (problem := self._fail(name, outcomes[name], now))}
+        ending = [self.claims[name] for name in failed if name not in unwritten]
+        given_back = {one.claim.name: one for one in teardown_all(self.context, ending)}
+        results = []
+        for name in self.order:
+            outcome = outcomes[name]
+            if outcome.ready:
+                results.append(Joined(self.claims[name], "ready", f"after {outcome.seconds:.0f} s"))
+                continue
+            if name in unwritten:
+                results.append(Joined(self.claims[name], "failed", f"{outcome.step}: {outcome.message} ({unwritten[name]})"))
+                continue
+            end = given_back[name]
+            tail = "given back" if end.result == "gone" else f"not given back yet: {end.message}"
+            results.append(Joined(end.claim, "failed", f"{outcome.step}: {outcome.message} ({tail})"))
+        return results
+
+    def _fail(self, name: str, outcome: End, now: datetime) -> str:
+        """Book a failed join; the problem when its record could not be written. Then reap.yml finds it overdue and gives it back."""
+        claim = self.claims[name]
+        why = f"{outcome.step}: {outcome.message}"
+        reason = "PriceJump" if name in self._ended else "FailedJoin"
+        failed = advance(claim, Phase.FAILED, now, why)
+        self.context.progress.step(name, "failed", why, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
+        try:
+            self._write(name, failed, deletion=Deletion(reason=reason, requested=now, last_error=why[:500]))
+            for key in blocks.keys_after(claim.offer, "price" if reason == "PriceJump" else "join"):
+                self.context.block(key, "price" if reason == "PriceJump" else "join")
+            self.context.failed_join(claim.pool)
+        except ApiError as error:
+            return f"not given back yet: {error}"
+        return ""

@@ -1,0 +1,27 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The last question before a service goes for being idle: is it still? The plan may be minutes old."""
+
+from __future__ import annotations
+
+from ..errors import ApiError
+from ..fleet.model import Claim
+from ..observe.context import Context
+from ..observe.probe import Prober
+
+
+def not_idle_any_more(context: Context, claim: Claim) -> str:
+    """Why a service that was to go for being idle must stay; empty when it goes, for that or for another reason."""
+    deletion, pool = claim.deletion, context.pool_of(claim)
+    if deletion is None or deletion.reason != "Empty" or deletion.force or pool is None or pool.service is None:
+        return ""
+    mesh = context.mesh()
+    try:
+        device = mesh.device(claim.mesh_device_id) if mesh is not None and claim.mesh_device_id else None
+    except ApiError as error:
+        return f"whether it is still idle cannot be asked: {error}"
+    if device is None or not device.online:
+        return "whether it is still idle cannot be asked: it is not in the mesh"
+    idle, detail = Prober(context.task).idle(pool, device)
+    return "" if idle else detail if idle is False else f"whether it is still idle is unknown: {detail}"

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Asks services through the tailnet: do they work, are they idle? What cannot be asked is unknown, never a no."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import typing as t
+
+from ..errors import ApiError, InvalidInput, Unreachable
+from ..fleet.model import Device, Pool, Probe, ServiceSpec
+from ..fleet.published import address_of
+from ..http import Answer, Api, Retry
+from ..libs import lazy
+from ..task import Task
+
+if t.TYPE_CHECKING:
+    import httpx
+else:
+    httpx = lazy("httpx")
+
+_PATIENCE = 5.0  # real seconds for one answer
+_COMMAND = 30.0  # real seconds for a command
+_ANY = range(200, 600)
+_WORDS = {"idle": True, "true": True, "busy": False, "false": False}
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")  # of our environment: the rest may hold credentials
+
+
+class Prober:
+    """Asks one service at a time; safe for several threads. ``mesh_proxy`` of the task is the way into the tailnet, else the direct one."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._proxy = str(task.params.get("mesh_proxy") or "").strip()
+        if self._proxy and not self._proxy.startswith(("http://", "https://")):
+            raise InvalidInput(f"mesh_proxy {self._proxy!r} is not an http(s) URL.", remedy="Write http://127.0.0.1:1056.")
+
+    def check_way(self) -> str:
+        """Prove that the proxy is there, if one is given; returns what is known. InvalidInput when it does not answer."""
+        if not self._proxy:
+            return "services are asked directly"
+        root = "http://tgp-check.invalid"
+        api = Api("mesh_proxy", root, transport=self._transport(root), timeout=_PATIENCE, retry=Retry(tries=1), clock=self._task.clock)
+        try:
+            api.call("GET", "/", ok=_ANY)
+        except Unreachable as error:
+            raise InvalidInput(
+                f"mesh_proxy {self._proxy} does not answer: {error.message}", remedy="Start it, or correct the address."
+            ) from error
+        except ApiError:
+            pass  # somebody is there; for this name it may say what it likes
+        finally:
+            api.close()
+        return f"services are asked through {self._proxy}"
+
+    def health(self, service: ServiceSpec, device: Device) -> Probe:
+        """Whether the health path is answered 2xx. A refused connection is a no; no way there is unknown."""
+        healthy, detail = self._ask(service, device, service.health_path, _is_well)
+        return Probe(healthy, detail)
+
+    def idle(self, pool: Pool, device: Device) -> tuple[bool | None, str]:
+        """The pool's idle probe; (None, why) is unknown."""
+        probe, service = pool.idle_probe, pool.service
+        if probe is None or service is None:
+            return None, "no idleProbe says when it is idle"
+        if probe.command:
+            return self._command(probe.command, service, device)
+        found, detail = self._ask(service, device, probe.url, _is_idle)
+        return (found if detail.startswith("it says") else None), detail  # who is not there is not busy, and not idle either
+
+    # ---- by HTTP
+
+    def _ask(
+        self, service: ServiceSpec, device: Device, path: str, read: t.Callable[[Answer], tuple[bool | None, str]]
+    ) -> tuple[bool | None, str]:
+        address = address_of(device)
+        if not address:
+            return None, "its mesh device has no address"
+        host = f"[{address}]" if ":" in address else address
+        root = f"http://{host}:{service.health_port}"
+        api = Api(device.hostname, root, transport=self._transport(root), timeout=_PATIENCE, retry=Retry(tries=1), clock=self._task.clock)
+        try:
+            return read(api.call("GET", path, ok=_ANY))
+        except Unreachable as error:
+            if _is_refused(error):
+                return False, f"nothing listens on port {service.health_port}"
+            way = f"mesh_proxy {self._proxy}" if self._proxy else "this machine, which may not be in the tailnet (see mesh_proxy)"
+            return None, f"{root} cannot be reached from {way}"
+        except ApiError as error:
+            return False, f"no answer on port {service.health_port}: {error.message}"
+        finally:
+            api.close()
+
+    def _transport(self, root: str) -> httpx.BaseTransport:
+        given = self._task.transport(self._proxy or root)
+        if given is not None:
+            return given
+        return httpx.HTTPTransport(proxy=self._proxy) if self._proxy else httpx.HTTPTransport()
+
+    # ---- by a command
+
+    def _command(self, command: t.Sequence[str], service: ServiceSpec, device: Device) -> tuple[bool | None, str]:
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment.update(
+            TGP_NAME=device.hostname,
+            TGP_ADDRESS=address_of(device),
+            TGP_PORT=str(service.health_port),
+            TGP_PORTS=",".join(str(port) for port in service.ports),
+            TGP_MESH_PROXY=self._proxy,
+        )
+        try:
+            done = subprocess.run(
+                list(command), env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMMAND, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return None, f"{command[0]} did not end within {_COMMAND:.0f} s"
+        except OSError as error:
+            return None, f"{command[0]} cannot be run: {error.strerror}"
+        if done.returncode in (0, 1):
+            return done.returncode == 0, f"it says: {command[0]} ended with {done.returncode}"
+        return None, f"{command[0]} ended with {done.returncode}, which says neither idle (0) nor busy (1)"
+
+
+def _is_well(answer: Answer) -> tuple[bool | None, str]:
+    well = 200 <= answer.status < 300
+    return well, "" if well else f"it answers {answer.status}"
+
+
+def _is_idle(answer: Answer) -> tuple[bool | None, str]:
+    """200 with {"idle": true|false}, or one of the words."""
+    if answer.status != 200:
+        return None, f"it answers {answer.status}"
+    said = answer.json.get("idle") if isinstance(answer.json, dict) else _WORDS.get(answer.text.strip().strip('"').lower())
+    if not isinstance(said, bool):
+        return None, "its answer says neither idle nor busy"
+    return said, f"it says {'idle' if said else 'busy'}"
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Whether somebody at that address refused the connection: the machine is there, the service is not."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
