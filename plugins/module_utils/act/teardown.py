@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Gives machines back in the order that leaks nothing (L-10), many side by side, each step recorded before the next.
 
-drain → Terminating → volumes detached → destroy every id ever handed out → confirmed gone → mesh device and key → Node (or Service) → token →
-ledger line → claim removed. Nothing is given up: what does not end in this run is continued by the next one.
+drain → Terminating → volumes detached → destroy every id ever handed out → confirmed gone → mesh device and key → Node → what the cloud
+keeps beside the machine → token → ledger line → claim removed. Which step is next is said by fleet/teardown.py; here each is done.
+Nothing is given up: what does not end in this run is continued by the next one.
 """
 
 from __future__ import annotations
@@ -21,22 +22,19 @@ from ..cluster.drain import Drained, drain
 from ..cluster.nodes import delete_node, get_node
 from ..cluster.volumes import attached_volumes
 from ..errors import ApiError, Conflict, Forbidden, LockLost, NotFound, RateLimited, TgpError, Unauthorized
+from ..fleet.bill import noted
 from ..fleet.cost import ledger_line
 from ..fleet.drain import backoff_after_block, is_voluntary
 from ..fleet.model import Claim, Node, Phase
 from ..fleet.phases import advance
-from ..fleet.service import is_service
-from ..mesh.find import find_device
+from ..fleet.teardown import VOLUME_WAIT, Facts, Step, alarm, next_step
 from ..observe.context import Context
 from .duplicates import without_booked
-from .publish import withdraw
-from .serve_idle import not_idle_any_more
+from .remains import delete_device, discard_extras, extras_of
 
 _WORKERS = 32
-_VOLUMES = 120.0
 _CONFIRM = 120.0
 _POLL = 5.0
-_ALARM = 900.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,45 +72,69 @@ class _Teardown:
         self.context = context
         self.claim = claim
         self.drained: Drained | None = None
+        self.node: Node | None = None
+        self.known = Facts(context.clock.now())
         self._accepted: datetime | None = None
+        self._attached: t.Sequence[str] = ()
         if claim.deletion is None:
             raise TgpError(f"{claim.name}: asked to take down a machine that nobody decided to give back.")
         self.deletion = claim.deletion
 
     def run(self) -> Ended:
-        node = self._node()
-        if self.claim.phase is not Phase.TERMINATING:
-            if node is not None and not self._drain(node):
-                return self._keep()
-            if is_service(self.claim) and (why := not_idle_any_more(self.context, self.claim)):
-                return self._keep_service(why)
-            self._terminating()
-        if node is not None:
-            self._wait_for_volumes(node)
-        gone = self._destroy()
-        if not gone:
-            return self.pending("the cloud does not yet say that the machine is gone")
-        self._leave_mesh()
-        if is_service(self.claim):
-            withdraw(self.context, self.claim)
-        else:
-            self._delete_node(node)
-        tokens.delete(self.context.kube, self.claim.token_id) if self.claim.token_id else None
-        return self._close()
+        """Do the next step until one of them ends this run's work."""
+        self.node = self._node()
+        self._learn(
+            instance="present",
+            node=self.node is not None,
+            node_ready=self.node.ready if self.node else None,
+            device=self.context.mesh() is not None,
+            key=self.context.mesh() is not None and bool(self.claim.mesh_key_id),
+            keeps_node=not self.context.deletes_nodes(self.claim),
+        )
+        steps: dict[Step, t.Callable[[], Ended | None]] = {
+            Step.DRAIN: self._drain,
+            Step.TERMINATE: self._terminating,
+            Step.WAIT_VOLUMES: lambda: self.context.clock.sleep(_POLL),
+            Step.DESTROY: self._destroy,
+            Step.CONFIRM: self._confirm,
+            Step.DELETE_DEVICE: self._delete_device,
+            Step.DELETE_KEY: self._delete_key,
+            Step.DELETE_NODE: self._delete_node,
+            Step.DISCARD_EXTRAS: self._discard_extras,
+            Step.REMOVE_CLAIM: self._close,
+            Step.WAIT: lambda: self.pending(f"what {self.claim.cloud} keeps beside its machines could not be read"),
+        }
+        while True:
+            ended = steps[next_step(self.claim, self._look())]()
+            if ended is not None:
+                return ended
+
+    def _learn(self, **facts: t.Any) -> None:
+        self.known = dataclasses.replace(self.known, **facts)
+
+    def _look(self) -> Facts:
+        """What is known now. Volumes are looked at as long as the machine is there."""
+        now = self.context.clock.now()
+        if self.claim.phase is Phase.TERMINATING and self.node is not None and self.known.instance == "present":
+            self._attached = attached_volumes(self.context.kube, self.node.name)
+            self._learn(volumes=len(self._attached), volumes_since=self.known.volumes_since or now)
+        self._learn(now=now)
+        return self.known
 
     # ---- drain
 
     def _node(self) -> Node | None:
-        if is_service(self.claim):
-            return None
         node = get_node(self.context.kube, self.claim.node_name or self.claim.name)
         if node is None or (self.claim.node_uid and node.uid != self.claim.node_uid):
             return None
         return node
 
-    def _drain(self, node: Node) -> bool:
-        """True when the machine may go now."""
-        pool = self.context.pool_of(self.claim)
+    def _drain(self) -> Ended | None:
+        """Let its pods go; the end of the work when the machine may not go now."""
+        node, pool = self.node, self.context.pool_of(self.claim)
+        if node is None:
+            self._learn(node=False)
+            return None
         self.context.progress.step(self.claim.name, "draining", f"reason {self.deletion.reason}", **self._money())
         self.drained = drain(
             self.context.kube,
@@ -127,7 +149,8 @@ class _Teardown:
             ignore_namespaces=self.context.settings.ignore_namespaces,
             progress=lambda text: self.context.progress.step(self.claim.name, "draining", text, **self._money()),
         )
-        return self.drained.drained
+        self._learn(drained=self.drained.drained)
+        return None if self.drained.drained else self._keep()
 
     def _keep(self) -> Ended:
         """A voluntary drain was held up: the node is usable again, the claim goes on as it was, with a pause before the next try."""
@@ -147,60 +170,68 @@ class _Teardown:
         self.context.progress.step(self.claim.name, "kept", message, **self._money())
         return Ended(self.claim, "kept", message, self.drained)
 
-    def _keep_service(self, why: str) -> Ended:
-        """It was to go for being idle, and is not (or nobody can tell) any more: the claim goes on, and its idle time begins anew."""
-        self._write(deletion=None, idle_since=None)
-        self.context.progress.step(self.claim.name, "kept", why, **self._money())
-        return Ended(self.claim, "kept", f"kept: {why}")
-
     def _terminating(self) -> None:
         now = self.context.clock.now()
         self._write(advance(self.claim, Phase.TERMINATING, now, self.deletion.reason))
 
-    def _wait_for_volumes(self, node: Node) -> None:
-        deadline = self.context.clock.now().timestamp() + _VOLUMES
-        while attached := attached_volumes(self.context.kube, node.name):
-            if self.context.clock.now().timestamp() >= deadline:
-                self.context.warn(f"{node.name}: volumes still attached after {_VOLUMES:.0f} s: {', '.join(attached)}")
-                return
-            self.context.clock.sleep(_POLL)
-
     # ---- destroy
 
-    def _destroy(self) -> bool:
-        ids = self.claim.ids_seen
-        if not ids:
+    def _destroy(self) -> Ended | None:
+        """Ask for the end of every machine that was ever made under this name."""
+        if self._attached:
+            self.context.warn(f"{self.claim.name}: volumes still attached after {VOLUME_WAIT} s: {', '.join(self._attached)}")
+        if not self.claim.ids_seen:
             return self._nothing_rented()
+        self._note_bill()
+        for instance_id in self.claim.ids_seen:
+            self._ask(instance_id)
+        self._learn(instance=None)
+        return None
+
+    def _nothing_rented(self) -> Ended | None:
+        """A claim without an id: only a usable list without our name proves that there is nothing to destroy."""
+        if self.claim.launch_started is not None:
+            cloud = self.context.cloud(self.claim.cloud)
+            found = tuple(one.id for one in cloud.instances() if one.name == self.claim.name and not one.gone)
+            if found:
+                self._write(instance_id=found[0], ids_seen=found)
+                return None
+            unsure = self.claim.unknown_since or self.claim.launch_started
+            if (self.context.clock.now() - unsure).total_seconds() < self.context.settings.unknown_window:
+                return self.pending("the cloud does not yet say that the machine is gone")
+        self._gone()
+        return None
+
+    def _note_bill(self) -> None:
+        """Where disk and GPUs are billed apart: the last look at since when, and until when, its GPUs ran."""
+        capability = CAPABILITIES[self.claim.cloud]
+        if capability.bills_boot:
+            return
+        listed = self.context.instances(self.claim.cloud)
+        own = next((one for one in listed or () if one.id == self.claim.instance_id), None)
+        if own is not None:
+            current = noted(self.claim, own, capability, self.context.clock.now(), self.node)
+            if current is not self.claim:
+                self._write(current)
+
+    def _confirm(self) -> Ended | None:
+        """Wait, within this run, until the cloud says that every machine is gone."""
         cloud = self.context.cloud(self.claim.cloud)
         deadline = self.context.clock.now().timestamp() + _CONFIRM
-        asked: set[str] = set()
-        while True:
-            left = []
-            for instance_id in ids:
-                if instance_id not in asked:
-                    self._ask(instance_id)
-                    asked.add(instance_id)
-                if not self._is_gone(cloud, instance_id):
-                    left.append(instance_id)
-            if not left:
-                if self.claim.gone_since is None:
-                    self._write(gone_since=self._end_of_bill())
-                return True
+        while not all(self._is_gone(cloud, instance_id) for instance_id in self.claim.ids_seen):
             if self.context.clock.now().timestamp() >= deadline:
-                return False
+                return self.pending("the cloud does not yet say that the machine is gone")
             self.context.clock.sleep(_POLL)
+        if self.claim.gone_since is None:
+            self._write(gone_since=self._end_of_bill())
+        self._gone()
+        return None
 
-    def _nothing_rented(self) -> bool:
-        """A claim without an id: only a usable list without our name proves that there is nothing to destroy."""
-        if self.claim.launch_started is None:
-            return True
-        cloud = self.context.cloud(self.claim.cloud)
-        found = tuple(one.id for one in cloud.instances() if one.name == self.claim.name and not one.gone)
-        if found:
-            self._write(instance_id=found[0], ids_seen=found)
-            return self._destroy()
-        unsure = self.claim.unknown_since or self.claim.launch_started
-        return (self.context.clock.now() - unsure).total_seconds() >= self.context.settings.unknown_window
+    def _gone(self) -> None:
+        """There is no machine (any more): what is left of it otherwise?"""
+        self.node = self._node()
+        beside = extras_of(self.context, self.claim)
+        self._learn(instance="absent", node=self.node is not None, extras=None if beside is None else bool(beside))
 
     def _ask(self, instance_id: str) -> None:
         """One destroy call; a second one only after the cloud asked for patience."""
@@ -247,37 +278,39 @@ class _Teardown:
 
     # ---- leftovers
 
-    def _leave_mesh(self) -> None:
-        mesh = self.context.mesh()
-        if mesh is None:
-            return
-        device_id = self.claim.mesh_device_id
-        if not device_id:
-            found = find_device(
-                mesh.devices(), hostname=self.claim.name, tags=self.context.mesh_tags(self.claim), created_after=self.claim.created
-            )
-            device_id = found.device.id if found.device else ""
-        if device_id:
-            mesh.delete_device(device_id)
-        if self.claim.mesh_key_id:
-            mesh.delete_key(self.claim.mesh_key_id)
+    def _delete_device(self) -> None:
+        delete_device(self.context, self.claim)
+        self._learn(device=False)
 
-    def _delete_node(self, node: Node | None) -> None:
-        current = node or self._node()
-        if current is None or not self.context.deletes_nodes(self.claim):
-            return
-        try:
-            delete_node(self.context.kube, current.name, uid=current.uid)
-        except (NotFound, Conflict):
-            pass  # gone, or another machine has taken the name
+    def _delete_key(self) -> None:
+        mesh = self.context.mesh()
+        if mesh is not None:
+            mesh.delete_key(self.claim.mesh_key_id)
+        self._learn(key=False)
+
+    def _delete_node(self) -> None:
+        if self.node is not None:
+            try:
+                delete_node(self.context.kube, self.node.name, uid=self.node.uid)
+            except (NotFound, Conflict):
+                pass  # gone, or another machine has taken the name
+        self._learn(node=False)
+
+    def _discard_extras(self) -> Ended | None:
+        problem = discard_extras(self.context, self.claim)
+        self._learn(extras=False)
+        return self.pending(problem) if problem else None
 
     def _close(self) -> Ended:
+        if self.claim.token_id:
+            tokens.delete(self.context.kube, self.claim.token_id)
         now = self.context.clock.now()
         end = self.claim.gone_since or now
         ids = without_booked(self.context, self.claim)
         billed = dataclasses.replace(self.claim, ids_seen=ids, launch_started=self.claim.launch_started if ids else None)
-        line = ledger_line(billed, end=end, granularity=self.context.granularity(self.claim.cloud))
-        if not CAPABILITIES[self.claim.cloud].rented:  # an own machine comes again under its name: one line for each time it was on
+        facts = CAPABILITIES[self.claim.cloud]
+        line = ledger_line(billed, end=end, granularity=facts.billing_granularity, bills_boot=facts.bills_boot)
+        if not facts.rented:  # an own machine comes again under its name: one line for each time it was on
             line["key"] = f"{self.claim.name}.{self.claim.created:%Y%m%d%H%M%S}"
         self.context.store.ledger(line)
         self.context.store.remove(self.claim)
@@ -295,8 +328,7 @@ class _Teardown:
             self._note(why)
         except ApiError as error:  # the record stays as it was; that alone must not hide what became of the others
             why = f"{why} (not noted: {error})"
-        started: datetime | None = self.deletion.started
-        if started is not None and (self.context.clock.now() - started).total_seconds() > _ALARM:
+        if alarm(self.claim, self.context.clock.now()):
             self.context.warn(f"ALARM: {self.claim.name} ({self.claim.cloud} {self.claim.ids_seen}) still exists: {why}")
         self.context.progress.step(self.claim.name, "pending", why, **self._money())
         return Ended(self.claim, "pending", why, self.drained)
