@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Gives machines back in the order that leaks nothing (L-10), many side by side, each step recorded before the next.
 
-drain → Terminating → volumes detached → destroy every id ever handed out → confirmed gone → mesh device and key → Node → what the cloud
-keeps beside the machine → token → ledger line → claim removed. Which step is next is said by fleet/teardown.py; here each is done.
+drain → Terminating → volumes detached → destroy every id ever handed out → confirmed gone → mesh device and key → Node (or Service) → what the
+cloud keeps beside the machine → token → ledger line → claim removed. Which step is next is said by fleet/teardown.py; here each is done.
 Nothing is given up: what does not end in this run is continued by the next one.
 """
 
@@ -27,10 +27,13 @@ from ..fleet.cost import ledger_line
 from ..fleet.drain import backoff_after_block, is_voluntary
 from ..fleet.model import Claim, Node, Phase
 from ..fleet.phases import advance
+from ..fleet.service import is_service
 from ..fleet.teardown import VOLUME_WAIT, Facts, Step, alarm, next_step
 from ..observe.context import Context
 from .duplicates import without_booked
+from .publish import withdraw
 from .remains import delete_device, discard_extras, extras_of
+from .serve_idle import not_idle_any_more
 
 _WORKERS = 32
 _CONFIRM = 120.0
@@ -124,6 +127,8 @@ class _Teardown:
     # ---- drain
 
     def _node(self) -> Node | None:
+        if is_service(self.claim):
+            return None
         node = get_node(self.context.kube, self.claim.node_name or self.claim.name)
         if node is None or (self.claim.node_uid and node.uid != self.claim.node_uid):
             return None
@@ -170,9 +175,18 @@ class _Teardown:
         self.context.progress.step(self.claim.name, "kept", message, **self._money())
         return Ended(self.claim, "kept", message, self.drained)
 
-    def _terminating(self) -> None:
+    def _keep_service(self, why: str) -> Ended:
+        """It was to go for being idle, and is not (or nobody can tell) any more: the claim goes on, and its idle time begins anew."""
+        self._write(deletion=None, idle_since=None)
+        self.context.progress.step(self.claim.name, "kept", why, **self._money())
+        return Ended(self.claim, "kept", f"kept: {why}")
+
+    def _terminating(self) -> Ended | None:
+        if is_service(self.claim) and (why := not_idle_any_more(self.context, self.claim)):
+            return self._keep_service(why)
         now = self.context.clock.now()
         self._write(advance(self.claim, Phase.TERMINATING, now, self.deletion.reason))
+        return None
 
     # ---- destroy
 
@@ -302,6 +316,8 @@ class _Teardown:
         return self.pending(problem) if problem else None
 
     def _close(self) -> Ended:
+        if is_service(self.claim):
+            withdraw(self.context, self.claim)
         if self.claim.token_id:
             tokens.delete(self.context.kube, self.claim.token_id)
         now = self.context.clock.now()
