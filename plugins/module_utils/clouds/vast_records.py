@@ -23,14 +23,25 @@ _MONTH_HOURS = 30 * 24  # storage_cost is dollars per GB and month of 30 days
 _BOOTING = frozenset({"created", "loading", "scheduling"})
 _FAILED_WORDS = ("oci runtime create failed", "manifest unknown", "pull access denied", "no space left")
 _LATEST, _LONGEST = 32_503_680_000, 60 * 24 * 3650  # the year 3000; ten years in minutes: beyond that a number means something else
-_EXACT = Decimal("0.000001")
+_EXACT, _ABSURD = Decimal("0.000001"), Decimal(10**9)
 Row = dict[str, t.Any]
 
 
 def storage_price(disk_gib: t.Any, storage_cost: t.Any) -> Decimal:
     """Dollars per hour for a disk; 0 where the cost is not told."""
     size, cost = decimal(disk_gib), decimal(storage_cost)
-    return (size * cost / _MONTH_HOURS).quantize(_EXACT, ROUND_HALF_UP) if size is not None and cost is not None else Decimal(0)
+    return _rounded(size * cost / _MONTH_HOURS) if size is not None and cost is not None else Decimal(0)
+
+
+def _rounded(amount: Decimal) -> Decimal:
+    """To a millionth of a dollar: its answers carry the dust of binary fractions."""
+    return amount.quantize(_EXACT, ROUND_HALF_UP) if abs(amount) < _ABSURD else amount
+
+
+def money(value: t.Any) -> Decimal | None:
+    """Dollars out of a JSON number; None for anything else."""
+    number = decimal(value)
+    return None if number is None else _rounded(number)
 
 
 def decimal(value: t.Any) -> Decimal | None:
@@ -45,8 +56,8 @@ def to_offer(api: Api, row: Row, what: str, disk_gib: int, now: datetime, *, bid
     name = api.expect(row.get("gpu_name"), str, what, f"gpu_name of offer {row['id']}")
     count = api.expect(row.get("num_gpus"), int, what, f"num_gpus of offer {row['id']}")
     model, memory = model_of(name), decimal(row.get("gpu_ram"))
-    disk, lowest = storage_price(disk_gib, row.get("storage_cost")), decimal(row.get("min_bid"))
-    machine, total = lowest if bid else decimal(row.get("dph_base")), decimal(row.get("dph_total"))
+    disk, lowest = storage_price(disk_gib, row.get("storage_cost")), money(row.get("min_bid"))
+    machine, total = lowest if bid else money(row.get("dph_base")), money(row.get("dph_total"))
     price = machine + disk if machine is not None else None if bid else total
     place = _text(row.get("geolocation")) or _text(row.get("country_code"))
     return Offer(
@@ -109,7 +120,7 @@ def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetim
     state, interrupted, failed = _state(row, word, message, facts)
     name, count, address = _text(row.get("gpu_name")), row.get("num_gpus"), _text(row.get("public_ipaddr"))
     started, uptime = decimal(row.get("start_date")), decimal(row.get("uptime_mins"))
-    total, base, spot = decimal(row.get("dph_total")), decimal(row.get("dph_base")), row.get("is_bid")
+    total, base, spot = money(row.get("dph_total")), money(row.get("dph_base")), row.get("is_bid")
     disk = storage_price(row.get("disk_space"), row.get("storage_cost"))
     if not disk and total is not None and base is not None:
         disk = max(total - base, Decimal(0))

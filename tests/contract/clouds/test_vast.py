@@ -288,7 +288,7 @@ def test_what_a_machine_is_read_as(vast_stand: VastStand) -> None:
     found = vast_stand.read(made)
     assert found.ip == found.ip.strip() != "" and found.host_id == "5511" and found.region == "Quebec, CA"
     assert (found.model, found.gpu_count, found.instance_type) == ("RTX4090", 1, "1x RTX 4090")
-    assert found.price_hour is not None and round(found.price_hour, 6) == Decimal("0.363333")
+    assert found.price_hour == Decimal("0.363333")
     assert found.storage_price_hour == Decimal("0.013333")
     assert found.ports["22/tcp"].startswith(f"{found.ip}:") and "41641/udp" in found.ports
     assert found.created is not None and found.running_since is not None and found.running_since > found.created

@@ -198,7 +198,8 @@ def test_words_of_errors_in_their_order() -> None:
             **{
                 name: st.none() | st.text(max_size=5) | st.integers(-5, 5) | st.floats() | st.booleans() | st.lists(st.text(), max_size=2)
                 for name in ("label", "status_msg", "public_ipaddr", "ports", "extra_env", "gpu_name", "num_gpus", "machine_id",
-                             "dph_total", "dph_base", "is_bid", "start_date", "uptime_mins", "geolocation", "local_ipaddrs", "disk_space")
+                             "dph_total", "dph_base", "is_bid", "start_date", "uptime_mins", "geolocation", "local_ipaddrs", "disk_space",
+                             "storage_cost")
             },
         },
     )
