@@ -17,7 +17,6 @@ from .test_bad_input import NEEDED, kubeconfig, limited
 
 WRONG = "wrong-0123456789abcdef0123456789abcdef"
 RENTED = {name: entry.variables(entry.key)[0] for name, entry in ENTRIES.items() if entry.facts.rented}
-WITH_CLIENT = ["lambda"]
 
 
 def rows(result: Result) -> dict[str, str]:
@@ -43,12 +42,31 @@ def test_S0_06_all_is_well(sandbox: Sandbox) -> None:
     assert sandbox.writes() == []
 
 
-@pytest.mark.parametrize("cloud", WITH_CLIENT)
+@pytest.mark.parametrize("cloud", RENTED)
 def test_S0_06_each_clouds_key_in_turn(sandbox: Sandbox, cloud: str) -> None:
     result = sandbox.playbook("validate", env={RENTED[cloud]: WRONG})
     assert result.rc == 2, result.text
     assert wrong(result) == [f"cloud {cloud}"]
     assert WRONG not in result.text and RENTED[cloud] in result.words
+
+
+@pytest.mark.parametrize("cloud", RENTED)
+def test_S0_06_a_named_cloud_with_a_wrong_key(sandbox: Sandbox, tmp_path: Path, cloud: str) -> None:
+    """With every other cloud named, too: exactly this one is wrong."""
+    file = tmp_path / "pools.yml"
+    file.write_text(yaml.safe_dump_all(four_clouds()))
+    result = sandbox.playbook("validate", documents=file, env={RENTED[cloud]: WRONG})
+    assert (result.rc, wrong(result)) == (2, [f"cloud {cloud}"]), result.text
+    assert {rows(result)[f"cloud {one}"] for one in RENTED if one != cloud} <= {"ok", "warn"}
+
+
+def four_clouds() -> list[dict[str, t.Any]]:
+    documents = [one for file in ("class.yml", "pools.yml") for one in yaml.safe_load_all((DEMO / file).read_text())]
+    node_class = next(one for one in documents if one["kind"] == "GPUNodeClass")
+    node_class["spec"]["providers"] = [{"name": name} for name in RENTED]
+    node_class["spec"]["talosConfig"] = {"machineConfigTemplateFile": str(DEMO.parent / "templates" / "worker.yaml")}
+    pool = next(one for one in documents if one["kind"] == "GPUNodePool" and one["metadata"]["name"] == "training")
+    return [node_class, pool]
 
 
 def test_S0_06_a_cloud_of_the_documents_without_a_key(sandbox: Sandbox) -> None:
