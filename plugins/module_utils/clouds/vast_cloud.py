@@ -43,6 +43,7 @@ FACTS = Capability(
     user_data_limit=32_000,
     registration_timeout=1200,
     list_delay=60,
+    billed_until_gone=False,  # deleting an instance ends all its charges
     bills_boot=False,  # the disk from the start, the GPUs while it runs
     states={
         "created": StateFacts(InstanceState.PENDING, True),
