@@ -35,7 +35,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 machines:
-  description: One entry per machine with its claim, instance, device and node.
+  description:
+    - One entry per machine with its claim, instance, device and node.
+    - For services (lane C(service)) also C(endpoint), the address and port where the health path is asked, and C(healthy), which is null
+      when it is unknown.
   type: list
   elements: dict
   returned: always

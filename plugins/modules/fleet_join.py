@@ -11,6 +11,8 @@ description:
   - Follows every machine that is on its way - instance, mesh device, certificate request, Node, labels, Ready, GPUs - all at once and
     with one watch on the API server.
   - A node that is complete gets its labels and annotations, loses the startup taint and counts as C(Ready) at once, whatever the others do.
+  - A container of lane C(service) is complete when it is in the tailnet and its health path answers; it gets a Service in the cluster and
+    a line in its pool's list of endpoints.
   - A machine that is not complete at its deadline is explained, given back and booked as a failed join.
 version_added: 0.1.0
 author:

@@ -84,7 +84,7 @@ class Prober:
         try:
             return read(api.call("GET", path, ok=_ANY))
         except Unreachable as error:
-            if _is_refused(error):
+            if not self._proxy and _is_refused(error):
                 return False, f"nothing listens on port {service.health_port}"
             way = f"mesh_proxy {self._proxy}" if self._proxy else "this machine, which may not be in the tailnet (see mesh_proxy)"
             return None, f"{root} cannot be reached from {way}"

@@ -12,6 +12,7 @@ import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes.container import LIMIT, start_script
 from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.builtin import WORKER
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import template_problems
@@ -19,7 +20,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import temp
 from tests.fixtures.talos_nodes import make
 
 ROOT = pathlib.Path(__file__).parents[3]
-EXAMPLES = sorted((ROOT / "examples").glob("*.yml"))
+OF_SERVICES = ROOT / "examples" / "service.yml"
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yml") if path != OF_SERVICES)
 SEEDS = [ROOT / "tests" / "fixtures" / "seeds" / name for name in ("s0-nodeclass.yaml", "s0-nodepool.yaml")]
 
 
@@ -38,8 +40,16 @@ def test_an_example_gives_nodes(path, lane):
         assert "{{" not in payload(make(**facts), template).text
 
 
+def test_the_example_of_services_gives_containers():
+    wishes = _wishes(OF_SERVICES)
+    (pool,) = wishes.pools
+    assert wishes.classes[pool.node_class].template is None
+    script = start_script(pool.service, ())
+    assert "exec python3 -m vllm" in script and len(script) <= LIMIT
+
+
 def test_there_are_examples():
-    assert [path.stem for path in EXAMPLES] == ["lambda", "seed-s0-corrected", "webhook"]
+    assert [path.stem for path in EXAMPLES] == ["clouds", "lambda", "seed-s0-corrected", "webhook"]
 
 
 def test_s0_the_seed_is_accepted_but_for_its_template():
