@@ -54,6 +54,7 @@ def body_of(request: LaunchRequest) -> dict[str, t.Any]:
         raise refused(f"{request.name!r} cannot be a label", remedy="Use at most 60 letters, digits, dashes, dots and colons.")
     if request.max_price_hour is not None and offer.price_hour is not None and offer.price_hour > request.max_price_hour:
         raise refused(f"{offer.id} costs {offer.price_hour} $/h, more than {request.max_price_hour}", remedy="Raise the limit.")
+    _check_host(request)
     special = _virtual_machine(request) if request.container is None else _container(request.container)
     environment = {**special.pop("env"), **_stamp(request.marks)}
     _check_environment(environment)
@@ -69,6 +70,15 @@ def body_of(request: LaunchRequest) -> dict[str, t.Any]:
     if offer.spot:
         body["price"] = _bid(request)
     return body
+
+
+def _check_host(request: LaunchRequest) -> None:
+    """A run searches once for all its classes; what one of them allows the others need not."""
+    traits, settings = request.offer.traits, request.settings
+    if traits.get("verified") == "false" and not settings.get("unverified"):
+        raise refused(f"the host of offer {request.offer.id} is not verified, and the class does not say unverified", "conflict")
+    if settings.get("datacenter") and traits.get("datacenter") == "false":
+        raise refused(f"the host of offer {request.offer.id} is in no data centre", "conflict")
 
 
 def _virtual_machine(request: LaunchRequest) -> dict[str, t.Any]:

@@ -101,6 +101,7 @@ def _traits(row: Row) -> dict[str, str]:
         "inet-down": _plain(row.get("inet_down")),
         "ports": _plain(row.get("direct_port_count")),
         "static-ip": str(static).lower() if isinstance(static, bool) else None,
+        "datacenter": str(row["hosting_type"] == 1).lower() if isinstance(row.get("hosting_type"), int) else None,
         "duration": None if (left := decimal(row.get("duration"))) is None else str(int(left)),
     }
     return {key: value for key, value in found.items() if value is not None}

@@ -76,7 +76,7 @@ def fits(offer: Offer, row: Row, query: OfferQuery, market: Market, *, bid: bool
         return False
     if not market.unverified and offer.traits.get("verified") == "false":
         return False
-    if market.datacenter and row.get("hosting_type") != 1:
+    if market.datacenter and offer.traits.get("datacenter") != "true":
         return False
     if query.models and offer.model not in query.models or query.gpu_counts and offer.gpu_count not in query.gpu_counts:
         return False

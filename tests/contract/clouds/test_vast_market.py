@@ -37,7 +37,7 @@ def test_an_offer_is_read_with_all_that_matters(vast_stand: VastStand) -> None:
     assert (offer.spot, offer.min_bid, offer.disk_gib, offer.reliability) == (False, None, 100, Decimal("0.992"))
     assert offer.vcpus == 8 and offer.memory_mib == 32125
     wanted = {"verified": "true", "cuda": "13.0", "inet-down": "910.4", "ports": "40", "static-ip": "true", "duration": "2500000"}
-    assert dict(offer.traits) == wanted
+    assert dict(offer.traits) == wanted | {"datacenter": "false"}
 
 
 def test_both_kinds_unless_one_is_wanted(vast_stand: VastStand) -> None:
@@ -91,6 +91,16 @@ def test_hosts_are_verified_unless_said_otherwise(vast_stand: VastStand) -> None
     assert set(found(vast_stand, spot=False)) == {"1", "5"}
     assert set(found(vast_stand, Market(unverified=True), spot=False)) == {"1", "2", "5"}
     assert set(found(vast_stand, Market(datacenter=True), spot=False)) == {"5"}
+
+
+def test_what_another_class_allows_is_not_rented_for_this_one(vast_stand: VastStand) -> None:
+    fill(vast_stand, [{"id": 1, "gpu": "L40S", "verification": "unverified", "vm": True}])
+    offer = found(vast_stand, Market(unverified=True), spot=False)["1"]
+    for settings in ({}, {"unverified": True, "datacenter": True}):
+        with pytest.raises(errors.LaunchRefused) as caught:
+            vast_stand.cloud().launch(vast_stand.request(offer=offer, settings=settings))
+        assert caught.value.reason == "conflict"
+    assert vast_stand.cloud().launch(vast_stand.request(offer=offer, settings={"unverified": True}))
 
 
 def test_a_blackwell_card_needs_a_driver_that_knows_it(vast_stand: VastStand) -> None:

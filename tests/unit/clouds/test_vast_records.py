@@ -13,17 +13,19 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds import vast_names
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_api import explain
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_choice import port
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_cloud import ENTRY, FACTS
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_cloud import ENTRY, FACTS, VastCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_places import PLACES
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_records import storage_price, to_instance, to_offer
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_search import Market, filters, fits
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import gpus
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, Lane, OfferQuery
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudChoice, InstanceState, Lane, OfferQuery
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.regions import standard_region
 from ansible_collections.tgp.gpu.plugins.module_utils.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -173,6 +175,16 @@ def test_a_bid_is_searched_by_what_it_would_cost() -> None:
     asked = filters(OfferQuery(max_price_hour=Decimal("0.50"), rent_seconds=3600), Market(datacenter=True), bid=True)
     assert asked is not None and asked["type"] == "bid" and "dph_total" not in asked
     assert (asked["min_bid"], asked["duration"], asked["hosting_type"]) == ({"lte": 0.51}, {"gte": 3600}, {"eq": 1})
+
+
+def test_settings_of_a_class_say_whose_machines_are_searched() -> None:
+    settings = {"unverified": True, "datacenter": True}
+    cloud = connect(
+        "vast.ai", Task({"vast_api_key": "secret_unit_0123456789abcdef"}), choice=CloudChoice("vast", settings=settings)
+    )
+    assert isinstance(cloud, VastCloud) and cloud._market == Market(unverified=True, datacenter=True)
+    plain = connect("vastai", Task({"vast_api_key": "secret_unit_0123456789abcdef"}))
+    assert isinstance(plain, VastCloud) and plain._market == Market()
 
 
 def test_words_of_errors_in_their_order() -> None:
