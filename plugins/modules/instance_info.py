@@ -123,7 +123,8 @@ def _asked(task: Task, instance: Instance) -> bool:
         return False
     if not params["mine_only"] or not CAPABILITIES[instance.cloud].rented:
         return True
-    marked = instance.marks.get("cluster", params["cluster_id"])
+    unmarked = "" if CAPABILITIES[instance.cloud].stamped else params["cluster_id"]
+    marked = instance.marks.get("cluster", unmarked)
     return verdict(instance.name, params["cluster_id"]) is Verdict.OURS and marked == params["cluster_id"]
 
 

@@ -32,6 +32,7 @@ FACTS = Capability(
     lanes=(Lane.SERVICE,),
     stop=True,
     tags=True,  # variables of the pod's environment
+    stamped=True,
     created_time=True,
     registration_timeout=1200,
     list_delay=120,

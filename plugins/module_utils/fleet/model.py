@@ -72,7 +72,8 @@ class Capability:
     """What a cloud can do, as data. One record per cloud file; decisions read it instead of asking for names.
 
     ``lanes``: lanes its machines can serve, best first. ``carrier`` and ``user_data_limit`` (bytes, None = it carries none): how a VM
-    gets its payload. ``tags``: own marks can be set at launch. ``created_time``: its list tells when a machine was made.
+    gets its payload. ``tags``: own marks can be set at launch; ``stamped``: they are on every machine of ours from its first moment, so that
+    one without them is somebody's, whatever its name. ``created_time``: its list tells when a machine was made.
     ``registration_timeout``: seconds of L-11. ``list_delay``: seconds for which a new machine may be missing from its list.
     ``billing_granularity``: seconds; a started unit is billed whole. ``billed_until_gone`` False: its documentation says that the bill
     ends with the accepted destroy call, not with the machine's last breath. ``bills_boot`` False: until a machine runs only its disk is
@@ -85,6 +86,7 @@ class Capability:
     spot: bool = False
     stop: bool = False
     tags: bool = False
+    stamped: bool = False
     created_time: bool = False
     carrier: Carrier = Carrier.USER_DATA
     user_data_limit: int | None = None

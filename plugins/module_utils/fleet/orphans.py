@@ -58,7 +58,7 @@ def _orphan(same: list[Instance], situation: Situation) -> Orphan:
 def _is_ours(instance: Instance, situation: Situation) -> bool:
     if not situation.rented(instance.cloud):
         return instance.name in situation.machines
-    return situation.is_ours(instance.name, instance.marks) is Verdict.OURS
+    return situation.owner(instance) is Verdict.OURS
 
 
 def _node_of(instance: Instance, situation: Situation) -> Node | None:
@@ -255,9 +255,12 @@ def report_foreign(draft: Draft) -> None:
     for one in situation.listed():
         if not situation.rented(one.cloud):
             continue
-        found = situation.is_ours(one.name, one.marks)
+        found = situation.owner(one)
         if found is Verdict.FOREIGN:
-            draft.report(one.name, "O14", f"{one.cloud} {one.id} is another cluster's (pool {pool_of(one.name)}); it is left alone")
+            whose = f"is another cluster's (pool {pool_of(one.name)})"
+            if situation.is_ours(one.name, one.marks) is Verdict.OURS:
+                whose = "has a name of ours and not our stamp"
+            draft.report(one.name, "O14", f"{one.cloud} {one.id} {whose}; it is left alone")
         elif found is Verdict.UNRELATED and situation.settings.report_foreign:
             draft.report(one.name or one.id, "Foreign", f"{one.cloud} {one.id} is not ours; it is left alone")
 

@@ -113,6 +113,14 @@ class Situation:
             return Verdict.OURS if other == self.seen.cluster_id else Verdict.FOREIGN
         return found
 
+    def owner(self, instance: Instance) -> Verdict:
+        """Whose a machine is. On a cloud that stamps them, a name of ours without a stamp is somebody's."""
+        found = self.is_ours(instance.name, instance.marks)
+        capability = self.capabilities.get(instance.cloud)
+        if found is Verdict.OURS and capability is not None and capability.stamped and not instance.marks:
+            return Verdict.FOREIGN
+        return found
+
     # ---- cluster and mesh
 
     @functools.cached_property

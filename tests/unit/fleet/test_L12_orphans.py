@@ -230,6 +230,17 @@ def test_L12_O14_foreign_machine_is_reported_and_left_alone() -> None:
     assert reports(asked) == ["Foreign"]
 
 
+def test_L12_O14_a_name_of_ours_without_the_stamp_is_somebodys() -> None:
+    """RunPod has no tags; its names repeat, so name and stamp must agree."""
+    copy = dataclasses.replace(OLD, cloud="runpod", marks={})
+    found = twice(instances=(copy,))
+    assert not deletions(found) and reports(found) == ["O14"]
+    stamped = dataclasses.replace(copy, marks={"node": copy.name, "cluster": "a1b2c3d4"})
+    assert of(twice(instances=(stamped,)), "destroy")
+    other = dataclasses.replace(copy, marks={"node": copy.name, "cluster": "ffffffff"})
+    assert not deletions(twice(instances=(other,)))
+
+
 def test_L12_O15_unusable_list_decides_nothing_and_forgets_nothing() -> None:
     sick = node(ready=False, ready_since=at("11:00"))
     first = decide(seen(at("11:50"), nodes=(sick,), instances=(instance("tgp-a1b2c3d4-p-00007", created=at("10:00")),)))
