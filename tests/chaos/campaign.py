@@ -97,7 +97,6 @@ class Campaign:
             {
                 "nodeClassRef": {"kind": "GPUNodeClass", "name": "demo"},
                 "maxHourlyPrice": "4.00",
-                "disruption": {"consolidateAfter": "10m"},
                 **copy.deepcopy(ground.pool),
             }
         )

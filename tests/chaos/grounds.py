@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from .campaign import Ground
 
 LAMBDA = Ground(
@@ -55,5 +57,32 @@ VAST = Ground(
         }
     },
 )
+SERVICE = {
+    "template": {
+        "spec": {
+            "lanes": ["service"],
+            "service": {"image": "registry.example/llm:1", "command": ["serve"], "ports": [8000], "healthPath": "/health"},
+        }
+    }
+}
+RUNPOD = Ground(
+    cloud="runpod",
+    create=("POST", "/v2/pods$"),
+    destroy=("DELETE", "/v2/pods/"),
+    lists=r"/v2/pods(\?|$)",
+    offers="/v2/catalog/gpus",
+    scenario={
+        "runpod": {
+            "offers": [
+                {"type": "NVIDIA GeForce RTX 4090", "region": "US-TX-3", "stock": 2, "boot": 20},
+                {"type": "NVIDIA L40S", "region": "US-GA-2", "stock": 3, "boot": 20},
+            ]
+        }
+    },
+    pool=SERVICE,
+)
 
-GROUNDS = {one.cloud: one for one in (LAMBDA, PAPERSPACE, VAST)}
+GROUNDS = {
+    **{one.cloud: one for one in (LAMBDA, PAPERSPACE, RUNPOD, VAST)},
+    "vast-containers": dataclasses.replace(VAST, pool=SERVICE),
+}

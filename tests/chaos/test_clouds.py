@@ -18,16 +18,16 @@ SEED = int(os.environ.get("TGP_CHAOS_SEED", "1"))
 _PER_WORLD = 25  # stories played in one world, so that ledgers and histories stay readable
 
 
-@pytest.mark.parametrize("cloud", sorted(GROUNDS))
-def test_I13_nothing_leaks_whatever_fails(cloud: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ground", sorted(GROUNDS))
+def test_I13_nothing_leaks_whatever_fails(ground: str, tmp_path: Path) -> None:
     total = 0
     for first in range(0, RUNS, _PER_WORLD):
-        campaign = Campaign(GROUNDS[cloud], tmp_path / str(first), SEED)
+        campaign = Campaign(GROUNDS[ground], tmp_path / str(first), SEED)
         try:
             for number in range(first, min(first + _PER_WORLD, RUNS)):
                 campaign.run(number)
         finally:
             campaign.close()
         total += campaign.report.runs
-        print(f"{cloud}, seed {SEED}, stories {first} to {first + campaign.report.runs - 1}: {campaign.report}")
+        print(f"{ground}, seed {SEED}, stories {first} to {first + campaign.report.runs - 1}: {campaign.report}")
     assert total == RUNS
