@@ -57,6 +57,7 @@ SETTINGS: dict[str, dict[str, t.Any]] = {
 _API = "/api/v1"
 LIMITS = {"": Bucket(1.0), "launch": Bucket(12.0, also=""), "queued": Bucket(0.0)}  # queued: its turn was waited for already
 _LAUNCH_TIMEOUT = 120.0
+_ADD_KEY = "Add one in the Lambda console."
 _GONE = "global/object-does-not-exist"
 _REFUSALS = {
     "instance-operations/launch/insufficient-capacity": "capacity",
@@ -72,14 +73,22 @@ _HOSTNAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 class LambdaCloud(NothingBeside):
-    """One account (API key). ``clock`` also dates the machines it makes."""
+    """One account (API key). ``clock`` also dates the machines it makes. ``ssh_key``: the name that launches are going to use, "" = the
+    only one of the account; it matters to ``check`` alone."""
 
     facts = FACTS
 
     def __init__(
-        self, key: str, *, url: str = URL, transport: httpx.BaseTransport | None = None, clock: Clock | None = None
+        self,
+        key: str,
+        *,
+        url: str = URL,
+        transport: httpx.BaseTransport | None = None,
+        clock: Clock | None = None,
+        ssh_key: str = "",
     ) -> None:
         redact.register(key)
+        self._wanted_key = ssh_key
         self._clock = clock or SystemClock()
         self._ssh_key: str | None = None
         self._turn = threading.local()
@@ -96,8 +105,21 @@ class LambdaCloud(NothingBeside):
         )
 
     def check(self) -> CloudCheck:
-        count = len(self.instances())
-        return CloudCheck(f"lambda: the API key is accepted; the account has {count} instance{'' if count == 1 else 's'}.")
+        count, names = len(self.instances()), self._ssh_keys()
+        if not names:
+            raise errors.InvalidInput("lambda: the account has no SSH key, and no launch goes without.", remedy=_ADD_KEY)
+        if self._wanted_key and self._wanted_key not in names:
+            raise errors.InvalidInput(
+                f"lambda: the account has no SSH key {self._wanted_key}, but {', '.join(names)}.", remedy="Correct the setting sshKey."
+            )
+        warnings: tuple[str, ...] = ()
+        if not self._wanted_key and len(names) > 1:
+            warnings = (f"lambda: the account has {len(names)} SSH keys ({', '.join(names)}); launches need the setting sshKey.",)
+        return CloudCheck(f"lambda: the API key is accepted; the account has {count} instance{'' if count == 1 else 's'}.", warnings)
+
+    def _ssh_keys(self) -> list[str]:
+        keys = self._data("/ssh-keys", list, "GET ssh-keys")
+        return sorted({key["name"] for key in keys if isinstance(key, dict) and isinstance(key.get("name"), str)})
 
     def close(self) -> None:
         self._api.close()
@@ -180,15 +202,14 @@ class LambdaCloud(NothingBeside):
         """Lambda wants exactly one key by name; when the account has just one there is nothing to ask."""
         if self._ssh_key is None:
             try:
-                keys = self._data("/ssh-keys", list, "GET ssh-keys")
+                names = self._ssh_keys()
             except errors.ApiError as error:
                 raise _outcome(error, request, sent=False) from error
-            names = sorted({key["name"] for key in keys if isinstance(key, dict) and isinstance(key.get("name"), str)})
             if len(names) != 1:
                 has = f"has {len(names)} SSH keys ({', '.join(names)})" if names else "has no SSH key"
                 raise _invalid(
                     f"a launch names exactly one SSH key and the account {has}",
-                    "Add one in the Lambda console." if not names else "Say which: setting sshKey of the class, option ssh_key.",
+                    _ADD_KEY if not names else "Say which: setting sshKey of the class, option ssh_key.",
                 )
             self._ssh_key = names[0]
         return self._ssh_key
@@ -266,7 +287,8 @@ def _upstream(code: str) -> bool:
 
 def _connect(wanted: Wanted) -> LambdaCloud:
     url = ENTRY.option(wanted.task, "lambda_api_url") or URL
-    return LambdaCloud(ENTRY.credential(wanted), url=url, transport=wanted.task.transport(url), clock=wanted.task.clock)
+    key, clock = ENTRY.credential(wanted), wanted.task.clock
+    return LambdaCloud(key, url=url, transport=wanted.task.transport(url), clock=clock, ssh_key=wanted.setting("sshKey") or "")
 
 
 ENTRY = Entry(

@@ -149,6 +149,20 @@ def test_without_a_clear_ssh_key_nothing_is_sent(lambda_stand: LambdaStand, name
     assert not lambda_stand.world.writes
 
 
+def test_S0_06_the_check_looks_at_ssh_keys(lambda_stand: LambdaStand) -> None:
+    account = Account.of(lambda_stand.world)
+    account.ssh_keys.clear()
+    with pytest.raises(errors.InvalidInput, match="no SSH key"):
+        lambda_stand.cloud().check()
+    account.add_key("one", "ssh-ed25519 AAAA x")
+    assert not lambda_stand.cloud().check().warnings
+    with pytest.raises(errors.InvalidInput, match="no SSH key two, but one"):
+        lambda_stand.cloud(ssh_key="two").check()
+    account.add_key("two", "ssh-ed25519 AAAA x")
+    assert not lambda_stand.cloud(ssh_key="two").check().warnings
+    assert "one, two" in lambda_stand.cloud().check().warnings[0]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
