@@ -91,3 +91,24 @@ def test_the_shipped_rights_suffice_for_a_whole_cycle(served: Served, tmp_path: 
     world = served.box.world
     assert [machine.name for machine in world.machines.values() if machine.ended is None and machine.cloud == "lambda"] == []
     assert [node for node in served.box.nodes() if node["metadata"]["name"].startswith("tgp-")] == []
+
+
+def test_the_shipped_rights_suffice_for_services(served: Served, tmp_path: Path) -> None:
+    """Containers rented, published, shown and given back by the same account; its reach ends at the namespace that the file names."""
+    documents = str(ROOT / "examples" / "service.yml")
+    kube = served.box.kube
+    assert kube is not None
+    play(served, tmp_path, "validate", documents=documents)
+    text = play(served, tmp_path, "provision", documents=documents, nodes=1)
+    (device,) = [one for one in served.box.tailnet.devices() if one.hostname.startswith("tgp-")]
+    path = f"/api/v1/namespaces/default/services/{device.hostname}"
+    status, service = kube.request("GET", path)
+    assert (status, service["metadata"]["annotations"]["tailscale.com/tailnet-fqdn"]) == (200, served.box.tailnet.dns_name(device)), text
+    assert f"{device.ipv4}:8000" in play(served, tmp_path, "status", documents=documents)
+    play(served, tmp_path, "reap", documents=documents)
+    text = play(served, tmp_path, "destroy", documents=documents, everything=True, force=True)
+    assert "not allowed" not in text
+    assert [kube.request("GET", one)[0] for one in (path, "/api/v1/namespaces/default/configmaps/tgp-endpoints-llm")] == [404, 404]
+    assert [one.name for one in served.box.world.machines.values() if one.ended is None and one.cloud in ("runpod", "vast")] == []
+    elsewhere = "/api/v1/namespaces/kube-public/services"
+    assert kube.request("POST", elsewhere, {"metadata": {"name": "x"}, "spec": {"ports": [{"port": 1}]}}, token=TOKEN)[0] == 403
