@@ -154,38 +154,43 @@ class Following:
     # ---- the end
 
     def finish(self, outcomes: t.Mapping[str, End]) -> list[Joined]:
-        """Ready ones are done; the others are explained, booked as failed joins and given back in this very run."""
-        failed = [name for name in self.order if not outcomes[name].ready]
+        """Ready ones are done; the others are explained, booked as failed joins and given back in this very run. So are those whose
+        price had jumped by the time they were ready."""
         now = self.context.clock.now()
+        failed = [name for name in self.order if not outcomes[name].ready or name in self._ended]
         unwritten = {name: problem for name in failed if (problem := self._fail(name, outcomes[name], now))}
         ending = [self.claims[name] for name in failed if name not in unwritten]
         given_back = {one.claim.name: one for one in teardown_all(self.context, ending)}
         results = []
         for name in self.order:
             outcome = outcomes[name]
-            if outcome.ready:
+            if name not in failed:
                 results.append(Joined(self.claims[name], "ready", f"after {outcome.seconds:.0f} s"))
                 continue
             if name in unwritten:
-                results.append(Joined(self.claims[name], "failed", f"{outcome.step}: {outcome.message} ({unwritten[name]})"))
+                results.append(Joined(self.claims[name], "failed", f"{self._why(name, outcome)} ({unwritten[name]})"))
                 continue
             end = given_back[name]
             tail = "given back" if end.result == "gone" else f"not given back yet: {end.message}"
-            results.append(Joined(end.claim, "failed", f"{outcome.step}: {outcome.message} ({tail})"))
+            results.append(Joined(end.claim, "failed", f"{self._why(name, outcome)} ({tail})"))
         return results
+
+    def _why(self, name: str, outcome: End) -> str:
+        return f"{outcome.step}: {self._ended[name] if outcome.ready else outcome.message}"
 
     def _fail(self, name: str, outcome: End, now: datetime) -> str:
         """Book a failed join; the problem when its record could not be written. Then reap.yml finds it overdue and gives it back."""
         claim = self.claims[name]
-        why = f"{outcome.step}: {outcome.message}"
+        why = self._why(name, outcome)
         reason = "PriceJump" if name in self._ended else "FailedJoin"
-        failed = advance(claim, Phase.FAILED, now, why)
+        failed = claim if claim.phase is Phase.READY else advance(claim, Phase.FAILED, now, why)
         self.context.progress.step(name, "failed", why, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
         try:
             self._write(name, failed, deletion=Deletion(reason=reason, requested=now, last_error=why[:500]))
             for key in blocks.keys_after(claim.offer, "price" if reason == "PriceJump" else "join"):
                 self.context.block(key, "price" if reason == "PriceJump" else "join")
-            self.context.failed_join(claim.pool)
+            if not outcome.ready:
+                self.context.failed_join(claim.pool)
         except ApiError as error:
             return f"not given back yet: {error}"
         return ""

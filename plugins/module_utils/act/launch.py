@@ -26,6 +26,7 @@ from ..fleet.phases import advance
 from ..mesh.base import Mesh, description_of
 from ..observe.context import Context
 from .duplicates import give_back, give_back_rejected
+from .fresh import Prices
 from .payload import Enrolment, needs_payload, payload_for
 
 _LOOK_UPS = 3
@@ -57,7 +58,7 @@ def launch_all(context: Context, claims: t.Sequence[Claim]) -> list[Launched]:
     """Launch every claim side by side; one failing claim never stops the others. LockLost ends the whole step."""
     if not claims:
         return []
-    shared = Shared(context.clock.now() - timedelta(seconds=context.settings.price_ttl))
+    shared = Shared(Prices(context, context.clock.now() - timedelta(seconds=context.settings.price_ttl)))
     with ThreadPoolExecutor(max_workers=min(_WORKERS, len(claims)), thread_name_prefix="launch") as pool:
         outcomes = list(pool.map(lambda claim: _guarded(context, claim, shared), claims))
     return outcomes
@@ -65,10 +66,9 @@ def launch_all(context: Context, claims: t.Sequence[Claim]) -> list[Launched]:
 
 @dataclasses.dataclass
 class Shared:
-    """What all claims of one step go by: offers seen before ``oldest`` are not rented (a claim that only queues for the cloud's pacing
-    may be older: the price paid is checked), and clouds that are left alone by now, with the reason."""
+    """What all claims of one step go by: prices that are not too old, and clouds that are left alone by now, with the reason."""
 
-    oldest: datetime
+    prices: Prices
     left_alone: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -101,9 +101,9 @@ class _Launch:
         problem = self._give_back_rejected()  # of a run that was killed before it could
         if problem:
             return self._fail(problem)
-        offers = [one for one in (self.claim.offer, *self.claim.candidates)[:_MAX_OFFERS] if self._is_fresh(one)]
+        offers = self._fresh_offers()
         if not offers:
-            text = f"its prices are older than {self.context.settings.price_ttl} s; the next provision run looks at new ones"
+            text = f"its offers are older than {self.context.settings.price_ttl} s, and none of them is there any more; the next run plans anew"
             self.context.progress.step(self.claim.name, "waiting", text)
             return Launched(self.claim, "waiting", text)
         enrolment = self._enrol() if needs_payload(self.node_class, self.claim.cloud) else Enrolment()
@@ -128,8 +128,10 @@ class _Launch:
                 return self._unknown(offer, unknown)
         return self._fail("no offer could be rented")
 
-    def _is_fresh(self, offer: Offer) -> bool:
-        return offer.seen is None or offer.seen >= self.shared.oldest
+    def _fresh_offers(self) -> list[Offer]:
+        known = (self.claim.offer, *self.claim.candidates)[:_MAX_OFFERS]
+        found = (self.shared.prices.fresh(one, self.pool, self.node_class) for one in known)
+        return [one for one in found if one is not None]
 
     # ---- before the create call
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ..clock import to_text
+from ..clouds.registry import CAPABILITIES
 from ..fleet.cost import claim_cost
 from ..fleet.model import Claim, Device, Instance, MeshKey, Node, Observation, Probe
 from ..fleet.names import Verdict, verdict
@@ -126,7 +127,9 @@ def _machine(
     started = claim.launch_started if claim else (instance.created if instance else None)
     joined = (claim.initialized - started).total_seconds() if claim and claim.initialized and started else None
     price = claim.price if claim else (instance.price_hour if instance else None)
-    cost = claim_cost(claim, now, context.granularity(claim.cloud)) if claim else Decimal(0)
+    cost = Decimal(0)
+    if claim:
+        cost = claim_cost(claim, now, context.granularity(claim.cloud), bills_boot=CAPABILITIES[claim.cloud].bills_boot)
     return {
         "name": name,
         "pool": claim.pool if claim else "",

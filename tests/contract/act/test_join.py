@@ -170,6 +170,24 @@ def test_L13_a_price_more_than_five_percent_above_the_limit_is_not_paid(build: B
     assert len(rig.blocks()) == 1
 
 
+def test_L13_a_price_that_jumps_when_the_node_is_ready_is_not_paid_on(build: Build) -> None:
+    """The last look, after the node was marked as complete, shows it: the machine goes in the same run."""
+    rig = build(**{"lambda": [{**CHEAP, "price": "1.90"}]})
+    rig.rent()
+    machine = rig.machine()
+
+    def jump(request: httpx.Request) -> None:
+        if request.method == "PATCH" and request.url.path.endswith(f"/nodes/{machine.name}") and machine.offer.price_hour < 2:
+            machine.offer.price_hour = Decimal("2.11")
+            rig.advance(6)
+
+    rig.watcher = jump
+    (row,) = rig.join()["machines"]
+    assert (row["result"], rig.left()) == ("failed", {})
+    assert "the price jumped to $2.11/h" in row["message"]
+    assert [line["reason"] for line in rig.ledger()] == ["PriceJump"]
+
+
 # ---- faults on the way
 
 

@@ -16,6 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.clouds.lambda_cloud import
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import LaunchRefused, LockLost
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import LaunchRequest
 
+from sandbox.market import set_price
 from sandbox.world import Machine
 
 from .rig import CREATE, DESTROY, Killed, Rig, moment
@@ -145,13 +146,34 @@ def test_L14_what_one_claim_is_told_is_not_asked_by_the_others(rig: Rig, body: t
     assert all(words in text for text in rig.warnings if "ALARM" in text)
 
 
-def test_L14_old_prices_are_not_rented_by(rig: Rig) -> None:
-    """A plan that waited for more than five minutes: nothing is rented by its prices; the next plan looks at new ones."""
+def later(rig: Rig, price: str) -> dict[str, t.Any]:
+    """The launch step of a plan that waited for more than five minutes, while the cheapest offer changed."""
     plan = rig.plan("provision", pools=["training"], nodes=1)
     rig.advance(301)
+    set_price(rig.world, {"cloud": "lambda", "type": "gpu_1x_rtx6000", "price": price})
+    done = rig.run("launch", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    return done
+
+
+def test_L13_old_prices_are_read_again_before_they_are_rented_by(rig: Rig) -> None:
+    assert results(later(rig, "0.71")) == ["launched"]
+    assert (rig.machine().offer.type, rig.claim()["reserved_price"]) == ("gpu_1x_rtx6000", "0.71")
+
+
+def test_L13_what_became_too_dear_meanwhile_is_left_out(rig: Rig) -> None:
+    assert results(later(rig, "9.00")) == ["launched"]
+    assert rig.machine().offer.type == "gpu_1x_a6000"
+
+
+def test_L13_old_prices_that_cannot_be_read_again_rent_nothing(rig: Rig) -> None:
+    plan = rig.plan("provision", pools=["training"], nodes=1)
+    rig.advance(301)
+    rig.fault("status", "lambda", "GET", "/instance-types", status=503, times=None)
     done = rig.run("launch", plan["run_id"])
     rig.unlock(plan["run_id"])
     assert (results(done), rig.creates(), rig.tokens()) == (["waiting"], 0, [])
+    rig.faults.clear()
     assert results(rig.rent()) == ["launched"]
 
 
