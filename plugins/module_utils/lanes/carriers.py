@@ -30,9 +30,9 @@ trap 'rm -f /run/tgp-payload' EXIT
 {source} | gzip -dc >/run/tgp-payload
 {packed}bash /run/tgp-payload </dev/null
 """
-# Variables stand in /etc/environment, in any order and perhaps quoted; their numbers have equal length.
+# Variables stand in /etc/environment (or only in our own), in any order and perhaps quoted; their numbers have equal length.
 _VARIABLES = (
-    r"""{ cat /etc/environment; env; } | tr -d "\"'" |"""
+    r"""{ cat /etc/environment || :; env; } | tr -d "\"'" |"""
     rf" grep -oE '{VARIABLE}[0-9]+=[A-Za-z0-9+/=]+' | LC_ALL=C sort -u | cut -d= -f2- | base64 -d"
 )
 

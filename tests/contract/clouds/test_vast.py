@@ -380,6 +380,22 @@ def test_check_tells_money_and_warns_of_what_a_launch_will_lack(vast_stand: Vast
         vast_stand.cloud().check()
 
 
+@pytest.mark.parametrize(
+    ("kind", "status", "body", "words"),
+    [
+        ("body", 200, {"success": True, "ssh_keys": [{"id": 1}]}, ()),
+        ("body", 200, [{"id": 1}], ()),
+        ("body", 200, {"success": True, "ssh_keys": []}, ("no SSH key",)),
+        ("status", 403, {"success": False, "error": "invalid_args", "msg": "no"}, ("may not read",)),
+    ],
+)
+def test_ssh_keys_in_every_form(vast_stand: VastStand, kind: str, status: int, body: t.Any, words: tuple[str, ...]) -> None:
+    vast_stand.mood(ssh_key=False)
+    vast_stand.faults.add({"kind": kind, "path": "^/api/v0/ssh/", "status": status, "body": body})
+    warnings = vast_stand.cloud().check().warnings
+    assert len(warnings) == len(words) and all(word in text for word, text in zip(words, warnings, strict=True))
+
+
 def test_the_disk_is_billed_before_the_gpu(vast_stand: VastStand) -> None:
     made = vast_stand.cloud().launch(vast_stand.request())
     assert vast_stand.machine(made).rate() == Decimal("0.15") / 720 * 64

@@ -208,6 +208,17 @@ def test_a_machine_that_was_told_by_a_script_becomes_a_node_and_keeps_no_secret(
     assert 'PATH="/usr/bin:/bin"' in machine.text("etc/environment")
 
 
+def test_variables_that_stand_in_the_scripts_own_environment_alone_will_do(tmp_path):
+    machine = Machine(tmp_path)
+    (machine.root / "run").mkdir()
+    made = pack("echo unpacked >&2\n" + "# " + "x y" * 3000, CARRIED[Carrier.ENVIRONMENT], "n")
+    environment = {"PATH": os.environ["PATH"], **made.environment}
+    ran = subprocess.run(
+        ["/bin/bash"], input=machine.rooted(made.user_data).encode(), env=environment, timeout=60, check=True, capture_output=True
+    )
+    assert ran.stderr.decode().splitlines()[-1] == "unpacked"
+
+
 def test_a_script_that_runs_at_every_boot_only_switches_on_what_it_wrote_before(tmp_path):
     machine = Machine(tmp_path, Carrier.SCRIPT)
     (machine.root / "etc/tgp/authkey").unlink()
