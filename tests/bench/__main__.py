@@ -7,6 +7,7 @@ P1  provision.yml of N own machines (no pacing) ÷ (empty playbook + the longest
     and of N rented ones, whose chain includes the cloud's own pause of 12 s between two launches
 P6  draining 50 nodes with node_drain, and with kubectl drain ten at a time (tests/bench/nodes.py)
 P7  how late the play knows that the last node is Ready, and the CPU that waiting cost
+P9  asking four clouds at once, five thousand offers, and two hundred launches at one cloud's pace (tests/bench/offers.py)
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import yaml
 
 from sandbox.running import ROOT, Running
 
-from . import nodes
+from . import nodes, offers
 
 SPEED = 20.0
 _EMPTY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks: []\n"
@@ -45,6 +46,7 @@ def main() -> int:
         folder = Path(name)
         rows = [*_provision(folder / "own", count, rented=False), *_provision(folder / "rented", count, rented=True)]
         rows += nodes.rows(folder / "nodes")
+        rows += offers.rows(folder / "offers")
     for what, value in rows:
         print(f"  {what:<78} {value}")
     return 0

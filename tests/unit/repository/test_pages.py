@@ -17,7 +17,7 @@ from sandbox.server import Served
 
 from .tree import ROOT, below, name, names_of_tests
 
-PAGES = ("architecture", "awx_and_cron", "clouds", "coverage", "development", "documents", "rules", "sandbox")
+PAGES = ("architecture", "awx_and_cron", "clouds", "coverage", "development", "documents", "prices", "rules", "sandbox")
 _HEAD = {"apiVersion", "kind", "metadata", "status"}
 
 
