@@ -19,7 +19,12 @@ from .rig import Rig
 
 Build = t.Callable[..., Rig]
 RUNPOD = {"offers": [{"type": "NVIDIA GeForce RTX 4090", "region": "US-TX-3", "stock": 4, "boot": 20}]}
-VAST = {"offers": [{"gpu": "RTX 4090", "place": "Texas, US", "price": "0.36", "data_centre": True, "stock": 4, "boot": 20}]}
+VAST = {
+    "offers": [
+        {"gpu": "RTX 4090", "place": "Texas, US", "price": price, "data_centre": True, "stock": 4, "boot": 20}
+        for price in ("0.36", "0.38", "0.40")
+    ]
+}
 CLOUDS = {"runpod": RUNPOD, "vast": VAST}
 SECRET = "hf_0123456789abcdefghijklmnop"
 POOL: dict[str, t.Any] = {
@@ -380,3 +385,43 @@ def test_status_shows_endpoint_and_health(pods: Rig) -> None:
     pods.machine().details["unhealthy_until"] = float("inf")
     (row,) = pods.run("info")["machines"]
     assert (row["healthy"], row["state"]) == (False, "Ready, it answers 503")
+
+
+def test_nodes_and_services_join_side_by_side(build: Build) -> None:
+    rig = build(runpod=RUNPOD)
+    rig.documents += documents("runpod")
+    plan = rig.plan("provision", pools=["training", "llm"], nodes=1)
+    rig.run("launch", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    done = rig.join()
+    assert {(one["pool"], one["result"]) for one in done["machines"]} == {("default/training", "ready"), ("default/llm", "ready")}
+    assert len(services(rig)) == 1 and len([name for name in rig.nodes() if name.startswith("tgp-")]) == 1
+    rig.destroy()
+    assert gone(rig)
+
+
+def test_an_image_may_enter_the_tailnet_itself(pods: Rig) -> None:
+    spec(pods).update(image="docker.io/tailscale/tailscale:stable", meshClient="image")
+    del spec(pods)["command"], spec(pods)["args"]
+    assert [one["result"] for one in pods.provision(pool="llm")["machines"]] == ["ready"]
+    machine = pods.machine()
+    assert not machine.details["command"] and machine.details["environment"]["TS_USERSPACE"] == "true"
+
+
+def test_L13_one_that_turns_out_too_dear_is_given_back(pods: Rig) -> None:
+    pods.rent(pool="llm")
+    pool(pods)["maxHourlyPrice"] = "0.10"
+    (row,) = pods.join()["machines"]
+    assert row["result"] == "failed" and "the price jumped to $" in row["message"], row
+    assert pods.ledger()[0]["reason"] == "PriceJump" and pods.left() == {}
+
+
+def test_L11_the_last_words_of_its_start_script_are_told(pods: Rig) -> None:
+    pool(pods)["registrationTimeout"] = "2m"
+    pods.behave("mesh_fails")
+    pods.rent(pool="llm")
+    machine = pods.machine()
+    with pods.world.lock:
+        said = (pods.clock.now(), "container", "tgp-fail login: tailscale up: invalid key: API key kX not valid")
+        machine.details.setdefault("log", []).append(said)
+    assert "; the container says: login: tailscale up: invalid key" in failed(pods)
