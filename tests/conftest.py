@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all levels share: the count of tests per level at the end of a run."""
+"""What all levels share: the count of tests per level, and per cloud, at the end of a run."""
 
 from __future__ import annotations
 
@@ -33,8 +33,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+def _contract_of_clouds(passed: list[t.Any]) -> str:
+    """How many tests of the contract that is the same for all clouds passed for how many of them; nothing when none ran."""
+    tests: dict[str, set[str]] = collections.defaultdict(set)
+    for report in passed:
+        for name, cloud in report.user_properties:
+            if name == "cloud":
+                tests[cloud].add(report.nodeid.replace(f"[{cloud}", "["))
+    if not tests:
+        return ""
+    first, *others = tests.values()
+    if all(one == first for one in others):
+        return f"contract of clouds: {len(first)} tests × {len(tests)} clouds ({', '.join(sorted(tests))})"
+    return "contract of clouds: not the same for all: " + ", ".join(
+        f"{cloud} {len(found)}" for cloud, found in sorted(tests.items())
+    )
+
+
 def pytest_terminal_summary(terminalreporter: t.Any) -> None:
-    """One line per level: how many tests passed, failed and were skipped."""
+    """One line per level: how many tests passed, failed and were skipped; and one for the contract of clouds."""
     counts: dict[str, collections.Counter[str]] = {level: collections.Counter() for level in (*LEVELS, "other")}
     for outcome in ("passed", "failed", "skipped", "error", "xfailed", "rerun"):
         for report in terminalreporter.stats.get(outcome, []):
@@ -44,6 +61,9 @@ def pytest_terminal_summary(terminalreporter: t.Any) -> None:
     for level, counter in counts.items():
         if counter:
             terminalreporter.line(f"{level:>9}: " + ", ".join(f"{number} {outcome}" for outcome, number in counter.items()))
+    contract = _contract_of_clouds(terminalreporter.stats.get("passed", []))
+    if contract:
+        terminalreporter.line(contract)
     failed = os.environ.get("TGP_FAILED_CHECKS")
     if failed:
         terminalreporter.line(f"   checks that failed before the tests: {failed}", red=True)

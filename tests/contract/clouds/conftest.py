@@ -26,8 +26,9 @@ def own_pace(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=[LambdaStand, PaperspaceStand, RunpodStand, VastStand, WebhookStand], ids=lambda kind: kind.service)
-def stand(request: pytest.FixtureRequest) -> t.Iterator[Stand]:
-    """Every cloud in turn."""
+def stand(request: pytest.FixtureRequest, record_property: t.Callable[[str, object], None]) -> t.Iterator[Stand]:
+    """Every cloud in turn. The property is counted at the end of the run."""
+    record_property("cloud", request.param.service)
     made = request.param()
     yield made
     made.close()

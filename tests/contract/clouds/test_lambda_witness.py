@@ -2,129 +2,183 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A client that is not ours drives the emulator over a real socket: PyPI lambda-cloud-client, generated from Lambda's own OpenAPI
-document (version 1.4, so it checks the forms that have stayed the same since)."""
+document (version 1.4, so it checks the forms that have stayed the same since), as processes of their own in their own environment."""
 
 from __future__ import annotations
 
-import importlib
-import sys
+import json
+import pathlib
+import subprocess
 import threading
 import typing as t
 
 import pytest
-from cheroot.wsgi import Server
 
 from .stands import KEY, LambdaStand
+from .witness import Home, Notes, home, serving
 
-
-def _client_library() -> t.Any:
-    """The library was generated for pydantic 1. Where pydantic 2 is installed, it gets the version 1 that lives inside of it."""
-    pydantic = pytest.importorskip("pydantic")
-    if pydantic.VERSION.startswith("1."):
-        return pytest.importorskip("lambda_cloud_client")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "pydantic", importlib.import_module("pydantic.v1"))
-        return pytest.importorskip("lambda_cloud_client")
-
-
-lambda_cloud_client = _client_library()
 pytestmark = pytest.mark.witness
+PACKAGE = "lambda-cloud-client==1.0.0"
+SCRIPT = pathlib.Path(__file__).with_name("lambda_witness_client.py")
+MACHINE = {"region_name": "us-east-1", "instance_type_name": "gpu_1x_a10", "ssh_key_names": ["tgp"], "name": "witness"}
+_ANSWER_SECONDS = 60
+
+
+class Refused(Exception):
+    """The client raised its ApiException, and read the body as its ErrorResponseBody."""
+
+    def __init__(self, status: int, code: str) -> None:
+        super().__init__(f"{status} {code}")
+        self.said = (status, code)
+
+
+class Client:
+    """One process of the foreign client; it lives as long as the test."""
+
+    def __init__(self, who: Home, notes: Notes, folder: pathlib.Path, configuration: dict[str, str]) -> None:
+        self._notes = notes
+        self._errors = folder / "stderr"
+        with self._errors.open("w") as errors:
+            self._process = subprocess.Popen(
+                [who.program("python"), "-I", str(SCRIPT)],
+                env=who.environment(HOME=str(folder)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        self._write(configuration)
+
+    def call(self, method: str, *words: str, model: str = "", raw: bool = False, **fields: t.Any) -> t.Any:
+        """What the method answered under ``data``; Refused when the client raised its ApiException."""
+        self._write({"method": method, "words": words, "model": model, "fields": fields, "raw": raw})
+        answer = self._read()
+        shown = [json.dumps(word) for word in words] + [f"{name}={json.dumps(value)}" for name, value in fields.items()]
+        name = f"{method}_with_http_info" if raw else method
+        if "status" in answer:
+            self._notes.add(f"{name}({', '.join(shown)})", f"ApiException {answer['status']} {answer['code']}")
+            raise Refused(answer["status"], answer["code"])
+        self._notes.add(f"{name}({', '.join(shown)})", answer["data"])
+        return answer["data"]
+
+    def launch(self, **changes: t.Any) -> str:
+        (made,) = self.call("launch_instance", model="LaunchInstanceRequest", **(MACHINE | changes))["instance_ids"]
+        return str(made)
+
+    def close(self) -> None:
+        try:
+            self._process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+    def _write(self, line: dict[str, t.Any]) -> None:
+        try:
+            self._process.stdin.write(json.dumps(line) + "\n")  # type: ignore[union-attr]
+            self._process.stdin.flush()  # type: ignore[union-attr]
+        except BrokenPipeError:
+            raise AssertionError(f"the client ended: {self._errors.read_text()}") from None
+
+    def _read(self) -> dict[str, t.Any]:
+        watch = threading.Timer(_ANSWER_SECONDS, self._process.kill)
+        watch.start()
+        line = self._process.stdout.readline()  # type: ignore[union-attr]
+        watch.cancel()
+        assert line, f"the client ended or was silent for {_ANSWER_SECONDS} s: {self._errors.read_text()}"
+        return t.cast("dict[str, t.Any]", json.loads(line))
+
+
+Clients = t.Callable[..., Client]
 
 
 @pytest.fixture
-def url(lambda_stand: LambdaStand) -> t.Iterator[str]:
-    server = Server(("127.0.0.1", 0), lambda_stand.app)
-    server.prepare()
-    thread = threading.Thread(target=server.serve, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.bind_addr[1]}/api/v1"
-    server.stop()
-    thread.join(5)
+def clients(lambda_stand: LambdaStand, tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> t.Iterator[Clients]:
+    """Starts processes of the foreign client with a key of their own, all against one emulator."""
+    who = home(PACKAGE)
+    lambda_stand.world.rate_limits = False  # the foreign client has no pace of its own
+    started: list[Client] = []
+    with serving(lambda_stand.app) as url:
+        notes = Notes(request.node.name, who, url)
 
+        def start(*, bearer: bool = True, key: str = KEY) -> Client:
+            access = {"access_token": key} if bearer else {"username": key, "password": ""}
+            folder = tmp_path / f"client-{len(started)}"
+            folder.mkdir()
+            started.append(Client(who, notes, folder, {"host": f"{url}/api/v1", **access}))
+            return started[-1]
 
-def api(url: str, *, bearer: bool = True, key: str = KEY) -> t.Any:
-    access = {"access_token": key} if bearer else {"username": key, "password": ""}
-    return lambda_cloud_client.DefaultApi(lambda_cloud_client.ApiClient(lambda_cloud_client.Configuration(host=url, **access)))
-
-
-@pytest.fixture(autouse=True)
-def unhurried(lambda_stand: LambdaStand) -> None:
-    """The foreign client has no pace of its own."""
-    lambda_stand.world.rate_limits = False
-
-
-def launch(client: t.Any, **changes: t.Any) -> str:
-    fields = {"region_name": "us-east-1", "instance_type_name": "gpu_1x_a10", "ssh_key_names": ["tgp"], "name": "witness"} | changes
-    return str(client.launch_instance(lambda_cloud_client.LaunchInstanceRequest(**fields)).data.instance_ids[0])
+        yield start
+        for one in started:
+            one.close()
+        notes.close()
 
 
 @pytest.mark.parametrize("bearer", [True, False], ids=["bearer", "basic"])
-def test_types(url: str, bearer: bool) -> None:
-    types = api(url, bearer=bearer).instance_types().data
+def test_types(clients: Clients, bearer: bool) -> None:
+    types = clients(bearer=bearer).call("instance_types")
     a10 = types["gpu_1x_a10"]
-    assert a10.instance_type.price_cents_per_hour == 129
-    assert a10.instance_type.specs.vcpus == 30
-    assert [region.name for region in a10.regions_with_capacity_available] == ["us-east-1"]
-    assert types["gpu_8x_a100_80gb_sxm4"].regions_with_capacity_available == []
+    assert a10["instance_type"]["price_cents_per_hour"] == 129
+    assert a10["instance_type"]["specs"]["vcpus"] == 30
+    assert [region["name"] for region in a10["regions_with_capacity_available"]] == ["us-east-1"]
+    assert types["gpu_8x_a100_80gb_sxm4"]["regions_with_capacity_available"] == []
 
 
-def test_launch_list_get_restart(lambda_stand: LambdaStand, url: str) -> None:
-    client = api(url)
-    made = launch(client)
-    assert [one.id for one in client.list_instances().data] == [made]
-    young = client.get_instance(made).data
-    assert (young.name, young.status, young.region.name, young.ssh_key_names) == ("witness", "booting", "us-east-1", ["tgp"])
+def test_launch_list_get_restart(lambda_stand: LambdaStand, clients: Clients) -> None:
+    client = clients()
+    made = client.launch()
+    assert [one["id"] for one in client.call("list_instances")] == [made]
+    young = client.call("get_instance", made)
+    seen = (young["name"], young["status"], young["region"]["name"], young["ssh_key_names"])
+    assert seen == ("witness", "booting", "us-east-1", ["tgp"])
     for _turn in range(500):
-        seen = client.get_instance(made).data
-        if seen.status == "active":
+        grown = client.call("get_instance", made)
+        if grown["status"] == "active":
             break
         lambda_stand.world.clock.sleep(5)
-    assert seen.ip and seen.hostname and seen.jupyter_token
-    again = client.restart_instance(lambda_cloud_client.RestartInstanceRequest(instance_ids=[made]))
-    assert [one.id for one in again.data.restarted_instances] == [made]
+    assert grown["ip"] and grown["hostname"] and grown["jupyter_token"]
+    again = client.call("restart_instance", model="RestartInstanceRequest", instance_ids=[made])
+    assert [one["id"] for one in again["restarted_instances"]] == [made]
 
 
-def test_terminate(lambda_stand: LambdaStand, url: str) -> None:
+def test_terminate(lambda_stand: LambdaStand, clients: Clients) -> None:
     """The status ``terminating`` is younger than this client's model of it, so the raw answer is looked at."""
-    client = api(url)
-    made = launch(client)
-    request = lambda_cloud_client.TerminateInstanceRequest(instance_ids=[made])
-    raw = client.terminate_instance_with_http_info(request, _preload_content=False).raw_data
-    assert made.encode() in raw and b"terminating" in raw
+    client = clients()
+    made = client.launch()
+    raw = client.call("terminate_instance", model="TerminateInstanceRequest", instance_ids=[made], raw=True)
+    assert made in raw and "terminating" in raw
     lambda_stand.world.clock.advance(600)
-    with pytest.raises(lambda_cloud_client.ApiException) as caught:
+    with pytest.raises(Refused) as caught:
         for _turn in range(100):
-            client.get_instance_with_http_info(made, _preload_content=False)
+            client.call("get_instance", made, raw=True)
             lambda_stand.world.clock.sleep(20)
-    assert caught.value.status == 404
-    assert client.list_instances().data == []
+    assert caught.value.said[0] == 404
+    assert client.call("list_instances") == []
 
 
-def test_keys_and_file_systems(url: str) -> None:
-    client = api(url)
-    assert [key.name for key in client.list_ssh_keys().data] == ["tgp"]
-    made = client.add_ssh_key(lambda_cloud_client.AddSSHKeyRequest(name="made-there")).data
-    assert made.private_key.startswith("-----BEGIN OPENSSH PRIVATE KEY-----") and made.public_key.startswith("ssh-ed25519 ")
-    client.delete_ssh_key(made.id)
-    assert [key.name for key in client.list_ssh_keys().data] == ["tgp"]
-    assert client.list_file_systems().data == []
+def test_keys_and_file_systems(clients: Clients) -> None:
+    client = clients()
+    assert [key["name"] for key in client.call("list_ssh_keys")] == ["tgp"]
+    made = client.call("add_ssh_key", model="AddSSHKeyRequest", name="made-there")
+    assert made["private_key"].startswith("-----BEGIN OPENSSH PRIVATE KEY-----") and made["public_key"].startswith("ssh-ed25519 ")
+    client.call("delete_ssh_key", made["id"])
+    assert [key["name"] for key in client.call("list_ssh_keys")] == ["tgp"]
+    assert client.call("list_file_systems") == []
 
 
-def test_errors_have_the_documented_form(lambda_stand: LambdaStand, url: str) -> None:
-    client = api(url)
+def test_errors_have_the_documented_form(clients: Clients) -> None:
+    client = clients()
 
     def refused(**changes: t.Any) -> tuple[int, str]:
-        with pytest.raises(lambda_cloud_client.ApiException) as caught:
-            launch(client, **changes)
-        body = lambda_cloud_client.ErrorResponseBody.from_json(caught.value.body)
-        return caught.value.status, body.error.code.value
+        with pytest.raises(Refused) as caught:
+            client.launch(**changes)
+        return caught.value.said
 
     assert refused(region_name="us-west-1") == (400, "instance-operations/launch/insufficient-capacity")
     assert refused(ssh_key_names=["nobody"]) == (404, "global/object-does-not-exist")
     assert refused(instance_type_name="gpu_1x_none") == (404, "global/object-does-not-exist")
-    with pytest.raises(lambda_cloud_client.ApiException) as caught:
-        api(url, key="secret_wrong_0123456789abcdef").list_instances()
-    assert caught.value.status == 401
-    with pytest.raises(lambda_cloud_client.ApiException) as caught:
-        client.get_instance("not-an-id")
-    assert caught.value.status == 400
+    with pytest.raises(Refused) as caught:
+        clients(key="secret_wrong_0123456789abcdef").call("list_instances")
+    assert caught.value.said[0] == 401
+    with pytest.raises(Refused) as caught:
+        client.call("get_instance", "not-an-id")
+    assert caught.value.said[0] == 400

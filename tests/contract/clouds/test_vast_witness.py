@@ -10,26 +10,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pathlib
+import shlex
 import subprocess
-import threading
 import typing as t
 from decimal import Decimal
 
 import pytest
-from cheroot.wsgi import Server
 
 from sandbox import vast_cloud
 from sandbox.clock import ClockClosed, SimClock
 from sandbox.world import Machine, World
 
-from .vast_witness import folder
+from .witness import Home, Notes, home, serving
 
 pytestmark = pytest.mark.witness
+PACKAGE = "vastai==1.9.1"
 KEY = "vast_contract_0123456789abcdef0123456789"
 VM_IMAGE = "docker.io/vastai/kvm:ubuntu_terminal"
 SPEED = 300.0
+TELLING = ("id", "label", "actual_status", "intended_status", "gpu_name", "num_gpus", "is_bid", "min_bid", "dph_total")
 
 
 @dataclasses.dataclass
@@ -38,21 +38,24 @@ class Witness:
 
     world: World
     url: str
-    programs: pathlib.Path
-    home: pathlib.Path
+    who: Home
+    notes: Notes
+    folder: pathlib.Path
 
     def run(self, program: str, *words: str, key: str = KEY) -> subprocess.CompletedProcess[str]:
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.home),
-            "XDG_CONFIG_HOME": str(self.home),
-            "VAST_URL": self.url,
-            "VAST_API_KEY": key,
-            "VASTAI_NO_UPDATE_CHECK": "1",
-            "COLUMNS": "200",
-        }
-        command = [str(self.programs / program), *words]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        environment = self.who.environment(
+            HOME=str(self.folder),
+            XDG_CONFIG_HOME=str(self.folder),
+            VAST_URL=self.url,
+            VAST_API_KEY=key,
+            VASTAI_NO_UPDATE_CHECK="1",
+            COLUMNS="200",
+        )
+        command = [self.who.program(program), *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        shown = words[1].partition("words = VastAI(), sys.argv[1:]\n")[2] if program == "python" else shlex.join([program, *words])
+        self.notes.add(shown, done.stdout + done.stderr)
+        return done
 
     def raw(self, *words: str, key: str = KEY) -> t.Any:
         """What the command line prints with --raw."""
@@ -84,8 +87,8 @@ class Witness:
 
 
 @pytest.fixture
-def witness(tmp_path: pathlib.Path) -> t.Iterator[Witness]:
-    programs = folder()
+def witness(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> t.Iterator[Witness]:
+    who = home(PACKAGE)
     world = World(SimClock(speed=SPEED))
     world.secrets["VAST_API_KEY"] = KEY
     world.rate_limits = False  # the foreign client has no pace of its own
@@ -103,14 +106,11 @@ def witness(tmp_path: pathlib.Path) -> t.Iterator[Witness]:
 
     world.on_boot = boot
     vast_cloud.set_up(world, {"list_after": 0.0})
-    server = Server(("127.0.0.1", 0), vast_cloud.app(world))
-    server.prepare()
-    thread = threading.Thread(target=server.serve, daemon=True)
-    thread.start()
-    yield Witness(world, f"http://127.0.0.1:{server.bind_addr[1]}", programs, tmp_path)
-    world.clock.close()
-    server.stop()
-    thread.join(5)
+    with serving(vast_cloud.app(world)) as url:
+        made = Witness(world, url, who, Notes(request.node.name, who, url, TELLING), tmp_path)
+        yield made
+        made.notes.close()
+        world.clock.close()
 
 
 def test_search_by_the_command_line(witness: Witness) -> None:

@@ -1,0 +1,158 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all witnesses share: a virtual environment per foreign package, a real socket, and the notes of what was asked and answered.
+
+The environments are made once and kept in the repository's cache folder. ``pytest -s -m witness`` shows the notes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import importlib.metadata
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import typing as t
+
+import pytest
+from cheroot.wsgi import Server
+
+CACHE = pathlib.Path(__file__).resolve().parents[3] / ".cache" / "witness"
+_INSTALL_SECONDS = 600
+_CHARACTERS = 300
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_PRIVATE = re.compile(r"private_key|jupyter_token|jupyter_url|api_key$")
+_FEW = 12
+_tried: dict[str, str] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Home:
+    """A virtual environment with ``package`` (``name==version``) and what that requires, and nothing of ours."""
+
+    package: str
+    folder: pathlib.Path
+
+    def program(self, name: str) -> str:
+        return str(self.folder / "bin" / name)
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """What a process of the witness gets: nothing of the tests' own surroundings but the search path."""
+        return {"PATH": os.environ["PATH"], **variables}
+
+    def contents(self) -> str:
+        """The package with the version that is really there, and its companions, by name where they are few."""
+        (site,) = self.folder.glob("lib/python*/site-packages")
+        found = {one.metadata["Name"].lower(): one.version for one in importlib.metadata.distributions(path=[str(site)])}
+        name = self.package.partition("==")[0].lower()
+        others = [f"{other} {version}" for other, version in sorted(found.items()) if other not in (name, "pip", "setuptools")]
+        beside = ", ".join(others) if len(others) <= _FEW else f"{len(others)} packages"
+        return f"{name} {found[name]} (with {beside})"
+
+
+def home(package: str) -> Home:
+    """The environment of ``package``. Where the package index cannot be reached the test is skipped; in CI that is a failure."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    folder = CACHE / f"{package.replace('==', '-')}-py{sys.version_info.major}{sys.version_info.minor}"
+    done = folder / "complete"
+    with (CACHE / f"{folder.name}.lock").open("w") as lock:  # test processes beside this one wait for it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists() or done.read_text() != str(folder):  # programs in it name their place, so it cannot be moved
+            problem = _tried.get(package, "")  # once is enough for all tests of this process
+            if not problem:
+                shutil.rmtree(folder, ignore_errors=True)
+                problem = _tried[package] = _install(package, folder)
+            if problem and os.environ.get("CI"):
+                pytest.fail(problem, pytrace=False)
+            if problem:
+                pytest.skip(problem)
+            done.write_text(str(folder))
+    return Home(package, folder)
+
+
+def _install(package: str, folder: pathlib.Path) -> str:
+    """What went wrong, in one line."""
+    make = [sys.executable, "-m", "venv", str(folder)]
+    fill = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", "--retries", "1", package]
+    for command in (make, fill):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"{package} could not be installed: {error}"
+        if done.returncode != 0:
+            said = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
+            return f"{package} could not be installed: {said[-1]}"
+    return ""
+
+
+@contextlib.contextmanager
+def serving(app: t.Any) -> t.Iterator[str]:
+    """``app`` on a socket of the loopback interface; the URL of its root."""
+    server = Server(("127.0.0.1", 0), app)
+    server.prepare()
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.bind_addr[1]}"
+    finally:
+        server.stop()
+        thread.join(5)
+
+
+class Notes:
+    """What the witness of one test asked and was answered, one line each, on standard output.
+
+    Of objects with many fields only the ``telling`` ones are shown.
+    """
+
+    def __init__(self, test: str, who: Home, url: str, telling: t.Collection[str] = ()) -> None:
+        self._telling = telling
+        self._last, self._repeated = "", 0
+        print(f"\n{test}\n  {who.contents()}, Python {sys.version_info.major}.{sys.version_info.minor}, against {url}")
+
+    def add(self, call: str, answer: t.Any) -> None:
+        """``answer`` is text, which may be JSON, or what JSON can say. A line like the one before is counted, not repeated."""
+        line = f"  {_line(call)}\n    -> {self._short(answer)}"
+        if line == self._last:
+            self._repeated += 1
+            return
+        self.close()
+        self._last = line
+        print(line)
+
+    def close(self) -> None:
+        if self._repeated:
+            print(f"       ({self._repeated} more like it)")
+        self._last, self._repeated = "", 0
+
+    def _short(self, answer: t.Any) -> str:
+        if isinstance(answer, str):
+            try:
+                answer = json.loads(answer)
+            except ValueError:
+                return _line(answer) or "(nothing)"
+        many = isinstance(answer, list) and len(answer) > 1 and all(isinstance(one, dict) for one in answer)
+        return (f"{len(answer)} entries: " if many else "") + _line(json.dumps(self._told(answer), ensure_ascii=False))
+
+    def _told(self, value: t.Any) -> t.Any:
+        if isinstance(value, list):
+            return [self._told(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        names = [name for name in self._telling if name in value] if len(value) > _FEW else []
+        shown = {name: "***" if value[name] and _PRIVATE.search(name) else self._told(value[name]) for name in names or value}
+        return shown | ({"…": f"{len(value) - len(shown)} more fields"} if len(shown) < len(value) else {})
+
+
+def _line(text: str) -> str:
+    """In one line, cut to a length for people."""
+    line = " ".join(_COLOURS.sub("", text).split())
+    return f"{line[:_CHARACTERS]}… ({len(line)} characters)" if len(line) > _CHARACTERS else line
