@@ -40,6 +40,7 @@ class Wait:
     step: str = "launched"
     message: str = "nothing was seen of it"
     seconds: float = 0.0
+    looked: datetime | None = None
     asked: datetime | None = None
     seen: set[str] = dataclasses.field(default_factory=set)
 
@@ -101,6 +102,9 @@ class _Serve(Following):
                 return
         now = self.context.clock.now()
         late = now >= wait.deadline
+        if wait.looked is not None and (now - wait.looked).total_seconds() < _EVERY and not wait.looked < wait.deadline <= now:
+            return
+        wait.looked = now
         instance, device = self._take_facts(name, since=wait.deadline if late else None)
         claim = self.claims[name]
         online = device is not None and device.online is True
