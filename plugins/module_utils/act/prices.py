@@ -15,7 +15,7 @@ from ..cluster.connect import connect as connect_cluster
 from ..cluster.kube import Kube
 from ..errors import InvalidInput, TgpError
 from ..fleet.model import Offer
-from ..fleet.prices import trends
+from ..fleet.prices import Trend, trends
 from ..offers.files import replace
 from ..offers.history import ConfigMapHistory, FolderHistory, History, lines_of, oldest_needed
 from ..offers.listing import as_csv, as_json, history_csv, rejections, row, table, trend_row, trend_table
@@ -54,6 +54,8 @@ class _Run:
         keep = not task.check_mode
         cache = open_cache(task, self.params["cache"], shopping.kube)
         self.market = Market(task, cache, ttl=self.params["cache_ttl"], refresh=self.params["refresh"], keep=keep)
+        self.trends: list[Trend] = []
+        self.export = history_csv(())
 
     def result(self) -> dict[str, t.Any]:
         answers = each(self.shopping.clouds, self._quote)
@@ -72,7 +74,8 @@ class _Run:
             **self._history(quotes, [one[0] for one in chosen], now),
             **purchase_of(self.params, rows),
         }
-        return {"changed": self._publish(data), **data, "table": self._table(data)}
+        lines = self._table(data)
+        return {"changed": self._publish(data, lines), **data, "table": lines}
 
     def _quote(self, name: str) -> Quote:
         return self.market.offers(name, self.shopping.query(name), lambda: self.shopping.ask(name))
@@ -86,18 +89,17 @@ class _Run:
         current = lines_of(shown, now)
         fresh = lines_of((offer for quote in quotes if not quote.hit for offer in quote.offers), now)
         try:
-            found = trends(current, history.lines(oldest_needed(now)), now) if self.params["trend"] else []
+            if self.params["trend"]:
+                self.trends = trends(current, history.lines(oldest_needed(now)), now)
             if not self.task.check_mode:
                 history.append(fresh)
             if self.params["history_path"]:
-                self._export = history_csv(history.lines())
+                self.export = history_csv(history.lines())
         except TgpError as error:
             if self.params["history_path"]:
                 raise
             self.task.warn(f"Prices over time are not known or were not kept: {error}")
-            found = []
-        self._trends = found
-        return {"trend": [trend_row(one) for one in found]}
+        return {"trend": [trend_row(one) for one in self.trends]}
 
     # ---- saying it
 
@@ -106,7 +108,7 @@ class _Run:
         lines = table(self._of_interest(data["offers"]), data["unanswered"], limit)
         lines += _remembered(data["cache"])
         lines += rejections(data["rejected"], data["reasons"], limit)
-        lines += trend_table(getattr(self, "_trends", ()), limit)
+        lines += trend_table(self.trends, limit)
         if data.get("purchase"):
             lines.append(f"  {data['purchase']['sentence']}")
         return lines
@@ -115,23 +117,23 @@ class _Run:
         """People who look for GPUs do not look for machines without one, unless there is nothing else or they say so."""
         return [one for one in rows if one["gpu_count"]] or rows if self.params["gpu_count"] is None else rows
 
-    def _publish(self, data: dict[str, t.Any]) -> bool:
+    def _publish(self, data: dict[str, t.Any], lines: list[str]) -> bool:
         """Write the files that were asked for, or print; returns whether a file changed."""
-        form, changed = self.params["format"], False
-        text = ""
-        if form == "json":
-            text = as_json(data)
-        elif form == "csv":
-            text = as_csv(data["offers"])
-        else:
-            text = "".join(f"{line}\n" for line in self._table(data))
+        changed = False
+        match self.params["format"]:
+            case "json":
+                text = as_json(data)
+            case "csv":
+                text = as_csv(data["offers"])
+            case _:
+                text = "".join(f"{line}\n" for line in lines)
         if self.params["path"]:
             changed = self._write(self.params["path"], text)
         else:
             for line in text.splitlines():
                 self.task.progress(line)
         if self.params["history_path"]:
-            changed = self._write(self.params["history_path"], getattr(self, "_export", history_csv(()))) or changed
+            changed = self._write(self.params["history_path"], self.export) or changed
         return changed
 
     def _write(self, path: str, text: str) -> bool:

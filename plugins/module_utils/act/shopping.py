@@ -9,6 +9,7 @@ import dataclasses
 import re
 import typing as t
 from datetime import datetime
+from decimal import Decimal
 
 from ..claims.store import open_store
 from ..clouds.registry import CAPABILITIES, ENTRIES, canonical_cloud
@@ -35,11 +36,13 @@ Chosen = tuple[Offer, "str | None", "int | None"]
 
 @dataclasses.dataclass
 class Shopping:
-    """One question. ``wishes`` holds the named pool alone, or nothing."""
+    """One question. ``memory`` is the least GiB per GPU, ``limit`` the highest price; ``wishes`` holds the named pool alone, or nothing."""
 
     task: Task
     kube: Kube | None
     clouds: list[str]
+    memory: int | None = None
+    limit: Decimal | None = None
     pool: Pool | None = None
     node_class: NodeClass | None = None
     wishes: Wishes = dataclasses.field(default_factory=lambda: Wishes({}, ()))
@@ -52,17 +55,17 @@ class Shopping:
             if gpus.canonical(text) is None:
                 near = gpus.suggestions(text)
                 raise InvalidInput(f"{text!r} is no GPU we know.", remedy=f"Did you mean {' or '.join(near)}?" if near else "")
-        params["_memory"] = _memory(params["min_gpu_memory"])
-        params["_limit"] = parse_money(params["max_price"]) if params["max_price"] else None
+        memory = _memory(params["min_gpu_memory"])
+        limit = parse_money(params["max_price"]) if params["max_price"] else None
         if not params["pool"]:
             if params["documents"] or params["documents_from_cluster"]:
                 raise InvalidInput("documents are given and no pool.", remedy="Name the pool whose rules shall be applied.")
-            return cls(task, kube, chosen(task, params["clouds"]))
+            return cls(task, kube, chosen(task, params["clouds"]), memory, limit)
         wishes = load(task, kube)
         pool = _pool(wishes, params["pool"])
         node_class = wishes.classes[pool.node_class]
         alone = Wishes({node_class.name: node_class}, (pool,))
-        return cls(task, kube, _clouds(task, kube, alone), pool, node_class, alone)
+        return cls(task, kube, _clouds(task, kube, alone), memory, limit, pool, node_class, alone)
 
     # ---- asking
 
@@ -72,12 +75,11 @@ class Shopping:
         params = self.task.params
         of_pool = query_of(self.wishes, cloud)
         wanted = tuple(name for name in gpus.known() if any(is_model(wish, name, None) for wish in params["gpu_type"]))
-        memory = params["_memory"]
         return OfferQuery(
             models=wanted or of_pool.models,
             gpu_counts=() if params["gpu_count"] is None else (params["gpu_count"],),
-            min_gpu_memory_mib=None if memory is None else memory * 1000,  # cards show a little less than their nominal size
-            max_price_hour=params["_limit"],
+            min_gpu_memory_mib=None if self.memory is None else self.memory * 1000,  # cards show a little less than their nominal size
+            max_price_hour=self.limit,
             disk_gib=params["disk"] or of_pool.disk_gib,
             spot=params["spot"],
             lanes=tuple(Lane(word) for word in params["lanes"]),
@@ -104,14 +106,14 @@ class Shopping:
     def asked_for(self, offer: Offer) -> bool:
         """Whether the options let the offer pass. What is sold out passes only on request, or to be shown as a pool's rejection."""
         params = self.task.params
-        models, regions, lanes, memory = params["gpu_type"], params["region"], params["lanes"], params["_memory"]
+        models, regions, lanes = params["gpu_type"], params["region"], params["lanes"]
         return (
             (params["sold_out"] or self.pool is not None or offer.available != 0)
             and (not models or any(is_model(wish, offer.model, offer.gpu_memory_mib) for wish in models))
             and params["gpu_count"] in (None, offer.gpu_count)
-            and (memory is None or (offer.gpu_memory_mib is not None and gib(offer.gpu_memory_mib) >= memory))
+            and (self.memory is None or (offer.gpu_memory_mib is not None and gib(offer.gpu_memory_mib) >= self.memory))
             and (not regions or any(region_matches(wish, offer.region, offer.cloud_region) for wish in regions))
-            and (params["_limit"] is None or (offer.price_hour is not None and offer.price_hour <= params["_limit"]))
+            and (self.limit is None or (offer.price_hour is not None and offer.price_hour <= self.limit))
             and params["spot"] in (None, offer.spot)
             and (not lanes or any(lane.value in lanes for lane in offer.lanes))
         )
