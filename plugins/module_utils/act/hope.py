@@ -32,6 +32,8 @@ class Hope:
         self._listed.add(claim.name)
         self._missing.pop(claim.name, None)
         state = instance.raw_state or instance.state.value
+        if instance.interrupted:
+            return f"{claim.cloud} took its GPUs away ({state})"
         if instance.state in _OVER:
             return f"{claim.cloud} calls the machine {state} {instance.problem}".strip()
         if not instance.problem or alive or listed_at is None:
@@ -48,7 +50,8 @@ class Hope:
             return ""
         since = self._missing.setdefault(claim.name, listed_at)
         started = claim.launch_started or claim.created
-        young = claim.name not in self._listed and (listed_at - started).total_seconds() < _LISTED_LATE
+        age = (listed_at - started).total_seconds()
+        young = age < (CAPABILITIES[claim.cloud].list_delay if claim.name in self._listed else _LISTED_LATE)
         if young or (listed_at - since).total_seconds() < _MISSING:
             return ""
         return f"{claim.cloud} does not list the machine {claim.instance_id} any more"

@@ -130,6 +130,19 @@ def test_L15_reap_gives_a_lost_machine_back_and_bills_what_was_used(auction: Rig
     auction.check_bill(late=3)
 
 
+def test_L15_one_that_is_lost_while_it_joins_is_not_waited_for(auction: Rig) -> None:
+    auction.behave("mesh_fails")
+    auction.rent()
+    machine = auction.machine()
+    auction.until(lambda: machine.state == "active", "it runs")
+    interrupt(auction.world, machine)
+    started = auction.clock.now()
+    (row,) = auction.join()["machines"]
+    assert row["result"] == "failed" and "took its GPUs away" in row["message"]
+    assert (auction.clock.now() - started).total_seconds() < 300
+    assert auction.left() == {} and any(key.startswith("host:vast:") for key in auction.blocks())
+
+
 @pytest.mark.parametrize("joined", [False, True])
 def test_I13_disk_and_gpus_are_billed_apart(auction: Rig, joined: bool) -> None:
     """Given back while it boots: the disk alone. After an hour of work: both, from when it ran."""

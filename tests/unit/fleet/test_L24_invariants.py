@@ -55,8 +55,13 @@ def claims(draw: t.Any) -> tuple[Claim, ...]:
 def instances(draw: t.Any) -> tuple[Instance, ...]:
     names = draw(st.lists(st.sampled_from(NAMES + STRANGERS), max_size=6))
     idents = [f"i-{name[-5:]}" if place == names.index(name) else f"x-{place}" for place, name in enumerate(names)]
-    states = st.sampled_from(InstanceState)
-    return tuple(instance(name, draw(states), id=ident, created=draw(_ages)) for name, ident in zip(names, idents, strict=True))
+    states = st.sampled_from([*InstanceState, "lost"])
+    found = []
+    for name, ident in zip(names, idents, strict=True):
+        state = draw(states)
+        facts = {"id": ident, "created": draw(_ages), "interrupted": state == "lost"}
+        found.append(instance(name, InstanceState.STOPPED if state == "lost" else InstanceState(state), **facts))
+    return tuple(found)
 
 
 @st.composite
