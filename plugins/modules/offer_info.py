@@ -202,8 +202,8 @@ offers:
     reliability: {description: Share of time its host was there., type: str, returned: always, sample: "0.995"}
     traits: {description: What else the cloud tells of the host., type: dict, returned: always, sample: {verified: "true"}}
     age_seconds: {description: Seconds since it was read., type: int, returned: always, sample: 12}
-    lane: {description: With O(pool), what it would become., type: str, returned: always, sample: kubelet}
-    place: {description: With O(pool), its place in the order in which the pool would try., type: int, returned: always, sample: 1}
+    lane: {description: "With O(pool), what it would become.", type: str, returned: always, sample: kubelet}
+    place: {description: "With O(pool), its place in the order in which the pool would try.", type: int, returned: always, sample: 1}
 rejected:
   description: With O(pool), every offer that it would not take, with the first C(reason) and else like RV(offers).
   returned: always

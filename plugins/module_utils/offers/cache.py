@@ -64,8 +64,8 @@ class FolderCache:
             found = [entry for entry in os.scandir(self._folder) if entry.name.endswith(".json.gz")]
             for entry in sorted(found, key=lambda one: one.stat().st_mtime)[: max(len(found) - FOLDER_LIMIT, 0)]:
                 os.unlink(entry.path)
-        except FileNotFoundError:
-            return  # another run trims at the same time
+        except OSError:
+            return  # another run trims at the same time, or nobody may; a few files too many hurt nobody
 
 
 class ConfigMapCache:

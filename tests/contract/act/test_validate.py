@@ -1,0 +1,76 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What fleet_validate says of accounts that work but will hurt later, and of those with which nothing can be launched."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+
+from sandbox import lambda_account, vast_account
+
+from .rig import Rig
+
+
+def check(rig: Rig, what: str) -> dict[str, t.Any]:
+    """One check of a run, whether the run failed or not."""
+    try:
+        result = rig.run("validate")
+    except InvalidInput as error:
+        result = error.result  # type: ignore[attr-defined]
+    return next(one for one in result["checks"] if one["what"] == what)
+
+
+def name_clouds(rig: Rig, *clouds: str) -> None:
+    rig.demo_class["providers"] = [{"name": name} for name in clouds]
+    rig.documents = [one for one in rig.documents if one["metadata"]["name"] != "own"]
+
+
+def test_S0_06_what_will_hurt_later_is_a_warning(rig: Rig) -> None:
+    name_clouds(rig, "lambda", "vast")
+    assert check(rig, "cloud vast")["status"] in ("ok", "warn")
+    vast_account.Account.of(rig.world).ssh_keys.clear()
+    found = check(rig, "cloud vast")
+    assert (found["ok"], found["status"]) == (True, "warn") and "no SSH key" in found["warnings"][0]
+    assert rig.run("validate")["changed"] is False
+    assert any("no SSH key" in text for text in rig.warnings)
+    assert any(line.strip().startswith("warn  cloud vast") for line in rig.lines)
+
+
+def test_S0_06_what_would_make_every_launch_fail_is_no_warning(rig: Rig) -> None:
+    name_clouds(rig, "lambda")
+    lambda_account.Account.of(rig.world).ssh_keys.clear()
+    found = check(rig, "cloud lambda")
+    assert (found["ok"], found["status"]) == (False, "NO") and "no SSH key" in found["message"]
+    with pytest.raises(InvalidInput, match="cloud lambda"):
+        rig.run("validate")
+
+
+def test_S0_06_a_cloud_that_no_document_names_has_to_let_us_in_and_no_more(rig: Rig) -> None:
+    name_clouds(rig, "vast")
+    lambda_account.Account.of(rig.world).ssh_keys.clear()
+    found = check(rig, "cloud lambda")
+    assert (found["ok"], found["status"]) == (True, "warn") and "no document names it" in found["message"]
+    with pytest.raises(InvalidInput, match="cloud lambda") as caught:
+        rig.run("validate", lambda_api_key="secret_wrong_0123456789abcdef")
+    assert "secret_wrong" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "body", "body": {"data": None}},
+        {"kind": "truncate"},
+        {"kind": "status", "status": 403},
+        {"kind": "status", "status": 500},
+    ],
+    ids=lambda one: str(one.get("status", one["kind"])),
+)
+def test_S0_06_a_cloud_that_cannot_be_read_is_never_ok(rig: Rig, fault: dict[str, t.Any]) -> None:
+    name_clouds(rig, "lambda")
+    rig.faults.add({"service": "lambda", "path": "/instances", "times": None, **fault})
+    found = check(rig, "cloud lambda")
+    assert (found["ok"], found["status"]) == (False, "NO") and "lambda" in found["message"]
