@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The words of the collection as frozen records: what exists (offers, instances, devices, nodes, pods) and what we remember.
+
+Units: money is Decimal US dollars per hour, GPU and system memory MiB, disk GiB, time aware UTC datetimes, durations seconds.
+``None`` always means "unknown" or "not said", never zero. Collections are tuples; a collection that could not be read is None.
+"""
+
+from __future__ import annotations
+
+from .claims import Attempt, Claim, Deletion, Phase
+from .clouds import (
+    Capability,
+    Carrier,
+    Container,
+    Extra,
+    Instance,
+    InstanceState,
+    Lane,
+    LaunchRequest,
+    Offer,
+    OfferQuery,
+    StateFacts,
+)
+from .cluster import Node, Pod, Taint
+from .decisions import Action, Plan, Shortfall
+from .mesh import Device, MeshKey
+from .sight import CloudView, Observation, Probe
+from .wishes import (
+    CloudChoice,
+    IdleProbe,
+    Machine,
+    MeshChoice,
+    NodeClass,
+    Pool,
+    Quality,
+    Requirement,
+    SecretRef,
+    ServiceSpec,
+    Wishes,
+)
+from .words import Labels
+
+__all__ = [
+    "Action",
+    "Attempt",
+    "Capability",
+    "Carrier",
+    "Claim",
+    "CloudChoice",
+    "CloudView",
+    "Container",
+    "Deletion",
+    "Device",
+    "Extra",
+    "IdleProbe",
+    "Instance",
+    "InstanceState",
+    "Labels",
+    "Lane",
+    "LaunchRequest",
+    "Machine",
+    "MeshChoice",
+    "MeshKey",
+    "Node",
+    "NodeClass",
+    "Observation",
+    "Offer",
+    "OfferQuery",
+    "Phase",
+    "Plan",
+    "Pod",
+    "Pool",
+    "Probe",
+    "Quality",
+    "Requirement",
+    "SecretRef",
+    "ServiceSpec",
+    "Shortfall",
+    "StateFacts",
+    "Taint",
+    "Wishes",
+]

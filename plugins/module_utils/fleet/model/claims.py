@@ -1,0 +1,111 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What we remember of a machine, from the wish to its end (L-2)."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from datetime import datetime
+from decimal import Decimal
+
+from .clouds import Lane, Offer
+
+
+class Phase(str, enum.Enum):
+    """Phases of a claim (L-2), in their order."""
+
+    PENDING = "Pending"
+    PROVISIONING = "Provisioning"
+    BOOTING = "Booting"
+    JOINING = "Joining"
+    READY = "Ready"
+    TERMINATING = "Terminating"
+    FAILED = "Failed"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deletion:
+    """Why and how far a claim is being taken down. ``requested`` is set at the decision, ``started`` at the first destroy call."""
+
+    reason: str
+    requested: datetime
+    started: datetime | None = None
+    drain_deadline: datetime | None = None
+    last_error: str = ""
+    attempts: int = 0
+    force: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attempt:
+    """One create call of a claim: what was tried and how it ended (result: ok, refused, unknown). ``instance_id``: a machine that a
+    refusal left behind; it is billed, is never the claim's own, and has to be destroyed."""
+
+    time: datetime
+    offer: str
+    result: str
+    error_class: str = ""
+    message: str = ""
+    instance_id: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Claim:
+    """The record "we want, have or had this machine" (L-2). Written before the first billable call; holds no secret.
+
+    ``pool`` is "namespace/name". ``offer`` is the offer being tried or rented, ``candidates`` the ones to try after it.
+    ``ids_seen`` are all machine ids ever handed out under this name. ``expected_gpus`` is what must become allocatable.
+    ``running_since`` and ``interrupted_at``: between them the GPUs are billed, where a cloud bills disk and GPUs apart.
+    """
+
+    name: str
+    pool: str
+    node_class: str
+    cloud: str
+    lane: Lane
+    phase: Phase
+    phase_since: datetime
+    created: datetime
+    offer: Offer
+    reserved_price: Decimal
+    candidates: tuple[Offer, ...] = ()
+    index: int = 0
+    expected_gpus: int = 0
+    launch_started: datetime | None = None
+    unknown_since: datetime | None = None
+    instance_id: str = ""
+    ids_seen: tuple[str, ...] = ()
+    price_paid: Decimal | None = None
+    ip: str = ""
+    node_name: str = ""
+    node_uid: str = ""
+    mesh_backend: str = ""
+    mesh_key_id: str = ""
+    mesh_device_id: str = ""
+    token_id: str = ""
+    mesh_seen: datetime | None = None
+    registered: datetime | None = None
+    initialized: datetime | None = None
+    idle_since: datetime | None = None
+    blocked_until: datetime | None = None
+    blocked_times: int = 0
+    gone_since: datetime | None = None
+    running_since: datetime | None = None
+    interrupted_at: datetime | None = None
+    generation: str = ""
+    deletion: Deletion | None = None
+    attempts: tuple[Attempt, ...] = ()
+    history: tuple[tuple[datetime, str, str], ...] = ()
+    version: str = ""  # of the store (resourceVersion); not part of the record itself
+
+    @property
+    def price(self) -> Decimal:
+        """Dollars per hour that count against limits."""
+        return self.reserved_price if self.price_paid is None else self.price_paid
+
+    @property
+    def rejects(self) -> frozenset[str]:
+        """Ids of machines that refused create calls left behind."""
+        return frozenset(one.instance_id for one in self.attempts if one.result == "refused" and one.instance_id)

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run decided."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+from .claims import Claim
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Action:
+    """One step of a plan, with its reason and its price.
+
+    ``kind``: launch (new claim to be written and launched), resume (a claim of an earlier run goes on), update (claim facts to be
+    written), annotate (node annotation idle-since set or removed), destroy (claim gets its deletion; drain, then teardown),
+    delete_node, delete_device, delete_key, delete_extra (leftovers without a claim; of an extra ``target`` is its id, ``uid`` its kind,
+    ``value`` its cloud), delete_instance (a second machine under the name of a claim
+    that goes on: ``target`` its id, ``value`` its cloud), report (nothing is done). ``claim`` is the claim as it shall be written, in at
+    most one action per claim (a delete_instance comes after an update or resume of its claim); ``target`` the node name, device id or
+    key id for leftovers; ``price_hour`` what it adds (+) or saves (-).
+    """
+
+    kind: str
+    name: str
+    reason: str
+    detail: str = ""
+    pool: str = ""
+    claim: Claim | None = None
+    target: str = ""
+    uid: str = ""
+    value: str | None = None
+    price_hour: Decimal = Decimal(0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Machines that were wanted and will not come: how many, and the first reason. ``rejected`` counts offers per reason."""
+
+    pool: str
+    missing: int
+    reason: str
+    rejected: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run would do. Pure data: the same observation and wishes always give the same plan (I-8).
+
+    ``findings`` replaces the stored list of first sightings (two-run rule). ``problems`` make the play fail at its end.
+    """
+
+    actions: tuple[Action, ...] = ()
+    shortfall: tuple[Shortfall, ...] = ()
+    warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One look at the world."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime
+
+from .claims import Claim
+from .clouds import Extra, Instance, Offer
+from .cluster import Node, Pod
+from .mesh import Device, MeshKey
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CloudView:
+    """What one cloud answered in this run. ``instances``, ``offers`` or ``extras`` None = that read failed or was not made, ``problem``
+    says how."""
+
+    instances: tuple[Instance, ...] | None = None
+    offers: tuple[Offer, ...] | None = None
+    problem: str = ""
+    extras: tuple[Extra, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Probe:
+    """What a service (lane service) answered when it was asked. ``healthy`` and ``idle`` None = it could not be asked, or its answer
+    said neither; the details are for people."""
+
+    healthy: bool | None = None
+    detail: str = ""
+    idle: bool | None = None
+    idle_detail: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything observed in one run (L-12 order: clouds, mesh, nodes, pods, claims). None = could not be read."""
+
+    now: datetime
+    cluster_id: str
+    clouds: t.Mapping[str, CloudView]
+    devices: tuple[Device, ...] | None = None
+    keys: tuple[MeshKey, ...] | None = None
+    nodes: tuple[Node, ...] | None = None
+    pods: tuple[Pod, ...] | None = None
+    claims: tuple[Claim, ...] | None = None
+    findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
+    blocks: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
+    probes: t.Mapping[str, Probe] = dataclasses.field(default_factory=dict)  # of services, by machine name

@@ -1,0 +1,194 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the user wants."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from decimal import Decimal
+
+from .clouds import Lane
+from .cluster import Taint
+from .words import Labels
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Requirement:
+    """One requirement on offer labels (L-13): operator In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SecretRef:
+    """A key of a Kubernetes Secret."""
+
+    name: str
+    key: str
+    namespace: str = "tgp-system"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machine:
+    """One own machine behind power webhooks (L-21)."""
+
+    name: str
+    gpu_count: int
+    scale_up_endpoint: str
+    scale_down_endpoint: str
+    gpu_type: str = ""
+    gpu_memory_mib: int | None = None
+    node_name: str = ""
+    status_endpoint: str = ""
+    hourly_cost: Decimal = Decimal(0)
+    region: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Quality:
+    """What is asked of the host of a machine, beside its size. None = not asked; what is not known of an offer meets no wish.
+
+    ``min_reliability``: a share of time, 0 to 1. ``min_cuda``: the newest CUDA its driver must support, like "12.8". ``min_bandwidth``:
+    Mbit/s towards the machine. ``min_ports``: ports reachable from outside. ``min_duration``: seconds that its host still offers it."""
+
+    min_reliability: Decimal | None = None
+    verified: bool = False
+    min_cuda: str = ""
+    min_bandwidth: int | None = None
+    static_ip: bool = False
+    min_ports: int | None = None
+    min_duration: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CloudChoice:
+    """One entry of a class's ``providers``. ``settings`` are the cloud's own options (image, ssh key ...). ``implicit``: nobody named the
+    cloud, so that it is passed over in silence when there is no credential for it. ``bid_margin``: by which share a bid is above the
+    lowest that would win. ``spot_discount_min``: see :class:`NodeClass`; None = as there."""
+
+    cloud: str
+    priority: int = 0
+    enabled: bool = True
+    credentials: SecretRef | None = None
+    machines: tuple[Machine, ...] = ()
+    settings: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    implicit: bool = False
+    bid_margin: Decimal = Decimal("0.1")
+    spot_discount_min: Decimal | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MeshChoice:
+    """The class's mesh: ``backend`` tailscale (also headscale) or none."""
+
+    backend: str = "tailscale"
+    tags: tuple[str, ...] = ()
+    ephemeral: bool = True
+    accept_routes: bool = False
+    advertise_routes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeClass:
+    """GPUNodeClass: infrastructure, credentials, limits. ``spot_discount_min``: the share by which spot has to be cheaper than the best
+    firm offer; None = the run's setting."""
+
+    name: str
+    clouds: tuple[CloudChoice, ...]
+    template: str | None = None
+    template_ref: SecretRef | None = None
+    talos_image: str = ""
+    mesh: MeshChoice = MeshChoice()
+    gpu_types: tuple[str, ...] = ()
+    gpu_memory_mib: int | None = None
+    gpu_count: int | None = None
+    min_vcpus: int | None = None
+    min_memory_mib: int | None = None
+    min_disk_gib: int | None = None
+    regions: tuple[str, ...] = ()
+    spot_allowed: bool = False
+    quality: Quality = Quality()
+    spot_discount_min: Decimal | None = None
+    max_nodes: int | None = None
+    max_hourly_cost: Decimal | None = None
+    resources: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    strategy: str = "weighted"
+    generation: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServiceSpec:
+    """What a pool of lane service runs, and how one sees that it works. ``environment_from``: variables whose values stand in Secrets.
+
+    ``health_path`` is asked on ``health_port`` inside the mesh; 2xx = healthy. ``mesh_client``: "inject" (our start script brings it) or
+    "image" (the image enters the mesh itself, by the environment). Without ``command`` the image's own start is used.
+    """
+
+    image: str
+    ports: tuple[int, ...]
+    health_path: str
+    health_port: int
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    environment: Labels = dataclasses.field(default_factory=dict)
+    environment_from: t.Mapping[str, SecretRef] = dataclasses.field(default_factory=dict)
+    mesh_client: str = "inject"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IdleProbe:
+    """How a service is asked whether it is idle: a path on its health port, or a command on the controller. One of the two."""
+
+    url: str = ""
+    command: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pool:
+    """GPUNodePool, or a GPURequest as a pool of one node (``request`` True). ``nodes`` = machines wanted by provision."""
+
+    namespace: str
+    name: str
+    node_class: str
+    requirements: tuple[Requirement, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    labels: Labels = dataclasses.field(default_factory=dict)
+    annotations: Labels = dataclasses.field(default_factory=dict)
+    lanes: tuple[Lane, ...] = ()
+    max_hourly_price: Decimal | None = None
+    max_nodes: int | None = None
+    resources: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    min_nodes: int = 0
+    weight: int = 0
+    consolidate_after: int | None = 600
+    consolidation_policy: str = "WhenIdle"
+    expire_after: int | None = None
+    termination_grace: int = 600
+    drain_timeout: int = 600
+    min_age: int = 600
+    registration_timeout: int | None = None
+    idle_mode: str = "workload"
+    gpu_wait: str = "all"
+    request: bool = False
+    cloud: str = ""
+    generation: str = ""
+    service: ServiceSpec | None = None
+    idle_probe: IdleProbe | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wishes:
+    """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted now (None: as they are)."""
+
+    classes: t.Mapping[str, NodeClass]
+    pools: tuple[Pool, ...]
+    nodes: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
