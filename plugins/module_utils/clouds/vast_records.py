@@ -92,7 +92,7 @@ def _share_of_memory(row: Row) -> int | None:
 
 
 def _traits(row: Row) -> dict[str, str]:
-    """Facts about the host, as fleet/model.py names them. What is not told is not there."""
+    """Facts about the host, as fleet/model/ names them. What is not told is not there."""
     verified = row.get("verification") or {True: "verified", False: "unverified"}.get(row.get("verified"))  # type: ignore[arg-type]
     static = row.get("static_ip")
     found = {

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A start script in the form in which a cloud takes it.
 
-Three forms (Carrier in fleet/model.py): user data; a script of limited length, which therefore only unpacks the real one; a short
+Three forms (Carrier in fleet/model/): user data; a script of limited length, which therefore only unpacks the real one; a short
 script and environment variables of limited length, whose contents that script joins.
 """
 
