@@ -10,6 +10,7 @@ import typing as t
 from datetime import datetime
 
 from ..claims.store import state_dir
+from ..clouds.registry import CAPABILITIES
 from ..clouds.survey import each, failures
 from ..cluster.connect import connect as connect_cluster
 from ..cluster.kube import Kube
@@ -23,6 +24,8 @@ from ..offers.market import Market, Quote, open_cache
 from ..task import Task
 from .purchase import purchase_of
 from .shopping import Shopping
+
+NO_LANE = "no accepted lane"  # of fleet.offers.REASONS
 
 
 def offers_run(task: Task) -> dict[str, t.Any]:
@@ -108,6 +111,7 @@ class _Run:
         lines = table(self._of_interest(data["offers"]), data["unanswered"], limit)
         lines += _remembered(data["cache"])
         lines += rejections(data["rejected"], data["reasons"], limit)
+        lines += _why_no_lane(data["rejected"])
         lines += trend_table(self.trends, limit)
         if data.get("purchase"):
             lines.append(f"  {data['purchase']['sentence']}")
@@ -166,6 +170,12 @@ def _remembered(cache: t.Mapping[str, t.Any]) -> list[str]:
         return []
     ages = ", ".join(f"{cloud} {age} s" for cloud, age in cache["age_seconds"].items() if age)
     return [f"  {cache['hits']} of {cache['hits'] + cache['misses']} answers were remembered; age: {ages or '0 s'}"]
+
+
+def _why_no_lane(rejected: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
+    """Why a cloud's machines cannot become what the pool wants, once for each cloud."""
+    clouds = sorted({one["cloud"] for one in rejected if one["reason"] == NO_LANE})
+    return [f"  {cloud}: {NO_LANE}, because {CAPABILITIES[cloud].lane_reason}" for cloud in clouds if CAPABILITIES[cloud].lane_reason]
 
 
 def _open_history(task: Task, place: str, kube: Kube | None) -> History | None:

@@ -256,6 +256,7 @@ def test_L13_a_pool_gives_every_rejected_offer_its_first_reason(bazaar: Bazaar) 
     assert not set(why) & set(ids(result))
     text = "\n".join(result["table"])
     assert f"{len(why)} offers are not for this pool" in text and "no accepted lane" in text
+    assert "runpod: no accepted lane, because pods are unprivileged containers" in text
 
 
 def test_a_pool_that_is_not_there_and_documents_without_one(bazaar: Bazaar) -> None:
