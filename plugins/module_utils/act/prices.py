@@ -81,7 +81,7 @@ class _Run:
         return {"changed": self._publish(data, lines), **data, "table": lines}
 
     def _quote(self, name: str) -> Quote:
-        return self.market.offers(name, self.shopping.query(name), lambda: self.shopping.ask(name))
+        return self.market.offers(name, self.shopping.query(name), lambda: self.shopping.ask(name), self.shopping.choice(name))
 
     # ---- prices over time
 

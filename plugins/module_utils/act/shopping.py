@@ -87,7 +87,7 @@ class Shopping:
 
     def ask(self, name: str) -> list[Offer]:
         """The cloud's own answer."""
-        choice = self._choice(name)
+        choice = self.choice(name)
         credential = None
         if self.pool is not None and self.kube is not None and name in ENTRIES:
             credential = cloud_credential(self.task, self.kube, name, choice)
@@ -97,7 +97,8 @@ class Shopping:
         finally:
             cloud.close()
 
-    def _choice(self, name: str) -> CloudChoice | None:
+    def choice(self, name: str) -> CloudChoice | None:
+        """The entry of the pool's class for a cloud."""
         choices = self.node_class.clouds if self.node_class is not None else ()
         return next((one for one in choices if one.cloud == name and one.enabled), None)
 

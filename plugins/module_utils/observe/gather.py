@@ -78,7 +78,7 @@ def _look_at_cloud(context: Context, name: str, offers: bool, extras: bool) -> C
     if offers:
         try:
             query = query_of(context.wishes, name)
-            offer_list = _market(context).offers(name, query, lambda: cloud.offers(query)).offers
+            offer_list = _market(context).offers(name, query, lambda: cloud.offers(query), context.choice(name)).offers
         except TgpError as error:
             problems.append(str(error))
     if extras:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import typing as t
 from datetime import datetime
@@ -14,7 +15,7 @@ from ..claims.store import state_dir
 from ..clouds.registry import ENTRIES
 from ..cluster.kube import Kube
 from ..errors import InvalidInput
-from ..fleet.model import Offer, OfferQuery
+from ..fleet.model import CloudChoice, Offer, OfferQuery
 from ..fleet.settings import Settings
 from ..task import Task
 from .cache import Cache, ConfigMapCache, FolderCache, guarded
@@ -50,11 +51,14 @@ class Market:
         self._refresh = refresh
         self._keep = keep
 
-    def offers(self, cloud: str, query: OfferQuery, ask: t.Callable[[], t.Sequence[Offer]]) -> Quote:
-        """The offers of ``cloud``; ``ask`` is called when no young enough reading is there. Own machines are always asked: they
-        cost nothing to ask, and what they offer is whether they are off."""
+    def offers(
+        self, cloud: str, query: OfferQuery, ask: t.Callable[[], t.Sequence[Offer]], choice: CloudChoice | None = None
+    ) -> Quote:
+        """The offers of ``cloud``; ``ask`` is called when no young enough reading is there. ``choice``: the class's entry, whose settings
+        may narrow what is offered. Own machines are always asked: they cost nothing to ask, and what they offer is whether they are
+        off."""
         cache = self._cache if cloud in ENTRIES and ENTRIES[cloud].facts.rented else None
-        key = key_of(cloud, self._public(cloud), query) if cache is not None else ""
+        key = key_of(cloud, self._public(cloud, choice), query) if cache is not None else ""
         found: Reading | None = None
         if cache is not None and not self._refresh:
             found = guarded(self._task.warn, "read", lambda: cache.get(key))
@@ -66,10 +70,11 @@ class Market:
             guarded(self._task.warn, "written", lambda: cache.put(key, Reading(cloud, now, offers)))
         return Quote(cloud, offers, now)
 
-    def _public(self, cloud: str) -> list[str]:
-        """The options of the cloud that are no secrets: another address is another market."""
-        entry = ENTRIES[cloud]
-        return sorted(f"{name}={entry.option(self._task, name) or ''}" for name, one in entry.spec.items() if not one.get("no_log"))
+    def _public(self, cloud: str, choice: CloudChoice | None) -> list[str]:
+        """The options of the cloud that are no secrets, and the class's settings: another address is another market."""
+        entry, settings = ENTRIES[cloud], choice.settings if choice else {}
+        options = {name: entry.option(self._task, name) or "" for name, one in entry.spec.items() if not one.get("no_log")}
+        return [json.dumps([options, dict(settings)], sort_keys=True, default=str)]
 
 
 def open_cache(task: Task, place: str, kube: Kube | None) -> Cache | None:

@@ -21,6 +21,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.modules import offer_info
 
+from sandbox import vast_cloud
 from sandbox.clock import SimClock
 from sandbox.kube import KubeApi
 
@@ -257,6 +258,18 @@ def test_L13_a_pool_gives_every_rejected_offer_its_first_reason(bazaar: Bazaar) 
     text = "\n".join(result["table"])
     assert f"{len(why)} offers are not for this pool" in text and "no accepted lane" in text
     assert "runpod: no accepted lane, because pods are unprivileged containers" in text
+
+
+def test_settings_of_a_class_are_another_question(bazaar: Bazaar) -> None:
+    """What Vast.ai has not verified is offered to who asks for it, whatever was remembered of another class's question."""
+    bazaar.stands["vast"].world.offers.append(
+        vast_cloud.vast_offer({"id": 8100009, "gpu": "RTX 4090", "price": "0.11", "verification": "unverified", "vm": True, "stock": 1})
+    )
+    usual, daring = documents(), documents()
+    next(one for one in daring[0]["spec"]["providers"] if one["name"] == "vast")["settings"] = {"unverified": True}
+    assert "vast/8100009" not in ids(bazaar.ask(documents=usual, pool="p"))
+    assert "vast/8100009" in ids(bazaar.ask(documents=daring, pool="p"))
+    assert "vast/8100009" not in ids(bazaar.ask(documents=usual, pool="p"))
 
 
 def test_a_pool_that_is_not_there_and_documents_without_one(bazaar: Bazaar) -> None:
