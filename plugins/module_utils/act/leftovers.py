@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Removes things of ours that no claim stands for: second machines of one name, Nodes, mesh devices, keys, and what clouds keep beside
-machines (L-12)."""
+machines; Services of containers (L-12)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..cluster.nodes import delete_node, get_node
 from ..errors import TgpError
 from ..observe.context import Context
 from .duplicates import give_back
+from .publish import withdraw_found
 
 Leftover = t.Mapping[str, str]
 
@@ -98,10 +99,18 @@ def _extra(context: Context, leftover: Leftover) -> str:
     return leftover["reason"]
 
 
+def _service(context: Context, leftover: Leftover) -> str:
+    """A Service of ours, and its line in the list of endpoints."""
+    if context.store.claim(leftover["name"]) is not None:
+        return "left alone: it has a claim now"
+    return leftover["reason"] if withdraw_found(context, leftover["target"], leftover["uid"]) else "gone already"
+
+
 _REMOVERS: dict[str, t.Callable[[Context, Leftover], str]] = {
     "instance": _instance,
     "node": _node,
     "device": _device,
     "key": _key,
+    "service": _service,
     "extra": _extra,
 }

@@ -24,7 +24,7 @@ from ..task import Task
 from .preflight import check_before_renting
 from .record import record
 
-_LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_extra")
+_LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_service", "delete_extra")
 _BOOKKEEPING = ("update", "annotate")
 _CHANGES = ("launch", "destroy", "resume", *_LEFTOVERS)
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ..cluster.services import apply_service, change_list, remove_service
+from ..cluster.services import apply_service, change_list, path_of, remove_service
 from ..fleet.model import Claim, Device
-from ..fleet.published import ENDPOINTS, endpoint, endpoints_name, namespace_of, service_object, with_endpoint
+from ..fleet.published import ENDPOINTS, endpoint, endpoints_name, list_name, namespace_of, service_object, with_endpoint
 from ..observe.context import Context
 
 _EMPTY = "[]"
@@ -26,6 +26,21 @@ def withdraw(context: Context, claim: Claim) -> bool:
     """Take it out of the list and remove the Service; True when there was anything of it."""
     listed = _list(context, claim, None)
     return remove_service(context.kube, namespace_of(claim), claim.name) or listed
+
+
+def withdraw_found(context: Context, place: str, uid: str) -> bool:
+    """The same for a Service at ``place`` ("namespace/name") that nobody has a record of; False when it is not there any more."""
+    namespace, _slash, name = place.partition("/")
+    found = context.kube.find(path_of(namespace, "services", name))
+    if found is None or found["metadata"]["uid"] != uid:
+        return False
+    pool = (found["metadata"].get("labels") or {}).get("tgp.io/nodepool", "")
+    if pool:
+        with context.money:
+            change_list(
+                context.kube, namespace, list_name(pool), ENDPOINTS, lambda text: with_endpoint(text, name, None), _EMPTY
+            )
+    return remove_service(context.kube, namespace, name)
 
 
 def _list(context: Context, claim: Claim, line: dict[str, t.Any] | None) -> bool:

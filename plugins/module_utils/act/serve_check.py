@@ -35,7 +35,8 @@ def service_rights(wishes: Wishes) -> tuple[Right, ...]:
 
 def rights_in(namespace: str) -> tuple[Right, ...]:
     """What publishing services needs in one namespace."""
-    return tuple(Right(verb, kind, namespace=namespace) for kind in ("services", "configmaps") for verb in _VERBS)
+    both = tuple(Right(verb, kind, namespace=namespace) for kind in ("services", "configmaps") for verb in _VERBS)
+    return (*both, Right("list", "services", namespace=namespace))
 
 
 def service_faults(context: Context) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import Conflict, LostAnswer, NotFound, ServerError
+from ..fleet.model import Published
 from .kube import Json, Kube
 
 OURS = "tgp.io/claim"
@@ -65,6 +66,17 @@ def _difference(found: Json, body: Json) -> Json:
     if ports != wanted["ports"]:
         patch["spec"] = {**patch.get("spec", {}), "ports": wanted["ports"]}
     return patch
+
+
+def services_of(kube: Kube, namespace: str, cluster_id: str) -> list[Published]:
+    """All Services of ours in a namespace."""
+    found, _version = kube.collect(path_of(namespace, "services"), _published, {"labelSelector": f"{OURS},tgp.io/cluster={cluster_id}"})
+    return found
+
+
+def _published(raw: Json) -> Published:
+    meta = raw["metadata"]
+    return Published(str(meta.get("namespace") or ""), str(meta.get("name") or ""), str(meta.get("uid") or ""))
 
 
 def remove_service(kube: Kube, namespace: str, name: str) -> bool:

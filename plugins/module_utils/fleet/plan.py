@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InvalidInput
-from . import endings, extras, idleness, launching, lost, orphans
+from . import endings, extras, idleness, launching, lost, orphans, unclaimed_services
 from .draft import Draft
 from .facts import settle
 from .model import Capability, Observation, Plan, Wishes
@@ -76,6 +76,7 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
     orphans.remove_devices(draft)
     orphans.remove_keys(draft)
     extras.remove(draft)
+    unclaimed_services.remove(draft)
     orphans.report_foreign(draft)
     lost.spot_lost(draft)
     endings.lost(draft)

@@ -25,7 +25,12 @@ def namespace_of(claim: Claim) -> str:
 
 def endpoints_name(claim: Claim) -> str:
     """Name of the ConfigMap with the endpoints of the claim's pool."""
-    return f"tgp-endpoints-{claim.pool.partition('/')[2]}"
+    return list_name(claim.pool.partition("/")[2])
+
+
+def list_name(pool: str) -> str:
+    """The same for a pool's name without its namespace."""
+    return f"tgp-endpoints-{pool}"
 
 
 def service_object(claim: Claim, pool: Pool | None, device: Device, cluster_id: str) -> Json:

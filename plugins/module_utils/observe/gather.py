@@ -21,7 +21,7 @@ from ..fleet.query import query_of
 from ..offers.market import Market, open_cache
 from .context import Context
 from .credentials import unused
-from .services import look_at_services
+from .services import look_at_services, published
 
 _T = t.TypeVar("_T")
 
@@ -41,6 +41,7 @@ def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: 
         all_pods = tuple(pods_read.result()) if pods_read is not None else None
     claims = tuple(context.store.claims())
     mode = context.settings.mode
+    services = published(context) if mode == "reap" else ()
     probes = {} if mode == "destroy" else look_at_services(context, clouds, devices, claims, idle=mode == "reap")
     return Observation(
         now=context.clock.now(),
@@ -54,6 +55,7 @@ def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: 
         findings=context.read_times("findings"),
         blocks=blocks.active(context.blocks(), context.clock.now()),
         probes=probes,
+        services=services,
     )
 
 

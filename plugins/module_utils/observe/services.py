@@ -9,7 +9,9 @@ import dataclasses
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
-from ..fleet.model import Claim, CloudView, Device, Phase, Pool, Probe
+from ..cluster.services import services_of
+from ..errors import TgpError
+from ..fleet.model import Claim, CloudView, Device, Phase, Pool, Probe, Published
 from ..fleet.names import Verdict, verdict
 from ..fleet.phases import LIVE
 from ..fleet.service import described_pool, is_service
@@ -50,6 +52,16 @@ def look_at_services(
 
     with ThreadPoolExecutor(max_workers=min(_WORKERS, len(targets)), thread_name_prefix="probe") as pool:
         return dict(zip((one.name for one in targets), pool.map(ask, targets), strict=True))
+
+
+def published(context: Context) -> tuple[Published, ...] | None:
+    """Services of ours in the namespaces of described pools; None, with a warning, when they could not be read."""
+    places = sorted({pool.namespace for pool in context.wishes.pools if pool.service is not None})
+    try:
+        return tuple(one for place in places for one in services_of(context.kube, place, context.cluster_id))
+    except TgpError as error:
+        context.warn(f"The Services of containers could not be read, so none of them is removed in this run: {error}")
+        return None
 
 
 def _claimed(context: Context, devices: t.Sequence[Device], claims: t.Sequence[Claim]) -> t.Iterator[Target]:

@@ -425,3 +425,18 @@ def test_L11_the_last_words_of_its_start_script_are_told(pods: Rig) -> None:
         said = (pods.clock.now(), "container", "tgp-fail login: tailscale up: invalid key: API key kX not valid")
         machine.details.setdefault("log", []).append(said)
     assert "; the container says: login: tailscale up: invalid key" in failed(pods)
+
+
+def test_O16_the_service_of_a_machine_that_left_no_trace_is_removed(pods: Rig) -> None:
+    pods.provision(pool="llm")
+    machine = pods.machine()
+    pods.kube("DELETE", f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{machine.name}")
+    with pods.world.lock:
+        pods.world.release(machine)
+        machine.state, machine.destroyed = "terminated", pods.clock.now()
+    pods.advance(1300)
+    pods.reap()
+    assert len(services(pods)) == 1
+    pods.advance(61)
+    assert [one["result"] for one in pods.reap()["machines"] if one["message"].startswith("service")] == ["removed"]
+    assert services(pods) == {} and endpoints(pods) is None

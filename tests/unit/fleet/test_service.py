@@ -24,6 +24,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Plan,
     Pool,
     Probe,
+    Published,
     ServiceSpec,
     Wishes,
 )
@@ -239,3 +240,31 @@ def test_I9_a_second_run_changes_nothing() -> None:
 def test_devices_of_other_machines_say_nothing() -> None:
     other: Device = device("tgp-a1b2c3d4-p-00002", online=True)
     assert reasons(twice(20, probe=None, devices=(other,)))[0] == ("destroy", "Unhealthy")
+
+
+# ---- Services without anything
+
+SERVICE = Published("default", NAME, "uid-service")
+
+
+def test_O16_a_service_object_without_machine_and_record_goes_in_the_second_run() -> None:
+    nothing: dict[str, t.Any] = {"claims": (), "instances": (), "devices": (), "probe": None, "services": (SERVICE,)}
+    assert deletions(twice(0.5, **nothing)) == []
+    found = twice(1, **nothing)
+    action = next(action for action in found.actions if action.kind == "delete_service")
+    assert (action.name, action.target, action.uid) == (NAME, f"default/{NAME}", "uid-service")
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"services": (SERVICE,)},
+        {"services": (SERVICE,), "claims": (), "probe": ILL},
+        {"services": (SERVICE,), "claims": (), "instances": None, "devices": ()},
+        {"services": None, "claims": (), "instances": ()},
+        {"services": (Published("default", "tgp-ffffffff-p-00001", "u"), Published("default", "web", "v")), "claims": (), "instances": ()},
+    ],
+)
+def test_O16_one_that_has_any_of_them_or_is_not_ours_stays(facts: dict[str, t.Any]) -> None:
+    found = twice(5, **facts)
+    assert [action for action in found.actions if action.kind == "delete_service"] == []

@@ -26,7 +26,7 @@ from .clouds import (
 from .cluster import Node, Pod, Taint
 from .decisions import Action, Plan, Shortfall
 from .mesh import Device, MeshKey
-from .sight import CloudView, Observation, Probe
+from .sight import CloudView, Observation, Probe, Published
 from .wishes import (
     CloudChoice,
     IdleProbe,
@@ -73,6 +73,7 @@ __all__ = [
     "Pod",
     "Pool",
     "Probe",
+    "Published",
     "Quality",
     "Requirement",
     "SecretRef",

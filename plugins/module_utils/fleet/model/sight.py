@@ -27,6 +27,15 @@ class CloudView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Published:
+    """A Service of ours in the cluster; ``name`` is that of its machine."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Probe:
     """What a service (lane service) answered when it was asked. ``healthy`` and ``idle`` None = it could not be asked, or its answer
     said neither; the details are for people."""
@@ -52,3 +61,4 @@ class Observation:
     findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
     blocks: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
     probes: t.Mapping[str, Probe] = dataclasses.field(default_factory=dict)  # of services, by machine name
+    services: tuple[Published, ...] | None = ()

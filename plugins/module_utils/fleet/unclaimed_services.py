@@ -1,0 +1,34 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Services of ours in the cluster whose machine and record are gone (O16): what O7 is for Nodes."""
+
+from __future__ import annotations
+
+from . import guard
+from .draft import Draft
+from .model import Action
+from .names import Verdict
+
+CASE = "O16"
+
+
+def remove(draft: Draft) -> None:
+    """Removed in the second run that sees neither machine nor claim, under the mass guard; decided only when every list is usable."""
+    situation = draft.situation
+    found = situation.seen.services
+    if found is None or situation.unlisted:
+        for key, first in situation.seen.findings.items():
+            if key.startswith(f"{CASE}|"):
+                draft.findings.setdefault(key, first)
+        return
+    ours = [one for one in found if situation.is_ours(one.name) is Verdict.OURS]
+    busy = set(draft.settled) | {one.name for one in situation.listed()}
+    lost = sorted((one for one in ours if one.name not in busy), key=lambda one: one.uid)
+    due = [one for one in lost if draft.twice(f"{CASE}||{one.uid}")]
+    if not guard.allowed(len(due), len(ours), situation.settings):
+        draft.problems.append(guard.refusal("Services without a machine (O16)", len(due), len(ours)))
+        return
+    for one in due:
+        what = "O16: no claim, no machine"
+        draft.others.append(Action("delete_service", one.name, "Orphan", what, target=f"{one.namespace}/{one.name}", uid=one.uid))
