@@ -15,26 +15,22 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from ..clouds.registry import CAPABILITIES
-from ..cluster import tokens
 from ..errors import ApiError, LaunchRefused, LaunchUnknown, LockLost, TgpError
 from ..fleet import blocks
 from ..fleet.limits import may_switch
-from ..fleet.model import Attempt, Claim, Deletion, Instance, Lane, LaunchRequest, Offer, Phase
+from ..fleet.model import Attempt, Claim, Deletion, Instance, LaunchRequest, Offer, Phase
 from ..fleet.offers import offer_key
 from ..fleet.phases import advance
-from ..mesh.base import Mesh, description_of
 from ..observe.context import Context
 from .duplicates import give_back, give_back_rejected
+from .enrol import enrol
 from .fresh import Prices
-from .payload import Enrolment, needs_payload, payload_for
+from .payload import Enrolment, payload_for
 
 _LOOK_UPS = 3
 _LOOK_UP_PAUSE = 10.0
 _MAX_OFFERS = 25
 _WORKERS = 32
-_KEY_LIFE = 3600
-_TOKEN_LIFE = 3600
 _GIVE_UP_CLOUD = frozenset({"quota", "balance", "auth", "rate"})
 _FOR_THIS_RUN = frozenset({"quota", "balance", "auth"})  # what would be said to every other claim, too
 _ALARM = {
@@ -106,7 +102,7 @@ class _Launch:
             text = f"its offers are older than {self.context.settings.price_ttl} s, and none of them is there any more; the next run plans anew"
             self.context.progress.step(self.claim.name, "waiting", text)
             return Launched(self.claim, "waiting", text)
-        enrolment = self._enrol() if needs_payload(self.node_class, self.claim.cloud) else Enrolment()
+        enrolment = enrol(self.context, self.claim, self.node_class, self._write)
         given_up: set[str] = set()
         for offer in offers:
             if offer.cloud in given_up or offer.cloud in self.shared.left_alone or not self._affordable(offer):
@@ -134,35 +130,6 @@ class _Launch:
         return [one for one in found if one is not None]
 
     # ---- before the create call
-
-    def _enrol(self) -> Enrolment:
-        """A fresh mesh key and bootstrap token for this node; those of an earlier, interrupted try are taken back first."""
-        context, claim = self.context, self.claim
-        mesh = context.mesh()
-        if mesh is not None and claim.mesh_key_id:
-            mesh.delete_key(claim.mesh_key_id)
-        if claim.token_id:
-            tokens.delete(context.kube, claim.token_id)
-        choice = self.node_class.mesh
-        key = None
-        if mesh is not None and choice.backend != "none":
-            self._forget_lost_keys(mesh)
-            key = mesh.create_key(claim.name, tags=choice.tags, ephemeral=choice.ephemeral, expiry_seconds=_KEY_LIFE)
-            self._write(mesh_backend=choice.backend, mesh_key_id=key.id)
-        if claim.lane is Lane.SERVICE:  # a container is no Node: there is nothing that it could bootstrap
-            return Enrolment(mesh_key=key.secret if key else "")
-        token = tokens.create(context.kube, claim.name, now=context.clock.now(), life_seconds=_TOKEN_LIFE)
-        self._write(token_id=token.id)
-        return Enrolment(mesh_key=key.secret if key else "", token=f"{token.id}.{token.secret}")
-
-    def _forget_lost_keys(self, mesh: Mesh) -> None:
-        """Keys of a run that was killed before it could note them. Those of rented machines are found by their name once the claim is
-        gone; the name of an own machine does not tell whose it is, so its keys have to go now, while its claim is ours."""
-        if CAPABILITIES[self.claim.cloud].rented:
-            return
-        for key in self.context.once("keys before the launch", mesh.keys):
-            if key.description == description_of(self.claim.name) and not key.invalid:
-                mesh.delete_key(key.id)
 
     def _affordable(self, offer: Offer) -> bool:
         """A dearer second choice must pass the limits again, counted with everything launched meanwhile."""

@@ -45,11 +45,6 @@ def from_record(record: t.Mapping[str, t.Any]) -> Claim:
     return t.cast(Claim, _decode(Claim, content, str(content.get("name") or "claim"), _NOT_STORED))
 
 
-def encode(value: t.Any) -> t.Any:
-    """Any record of the model, or a collection of them, as JSON-safe data."""
-    return _encode(value, frozenset())
-
-
 def _encode(value: t.Any, leave_out: frozenset[str]) -> t.Any:
     if value is None or isinstance(value, (bool, int)):
         return value
