@@ -35,7 +35,9 @@ def _remove(draft: Draft, cloud: str, view: CloudView) -> None:
         draft.problems.append(guard.refusal(f"things beside machines ({cloud})", len(due), len(ours)))
         return
     for one in due:
-        action = Action("delete_extra", one.name, "Orphan", f"{cloud} {one.kind} {one.id} has no machine and no claim", target=one.id)
+        action = Action(
+            "delete_extra", one.name, "Orphan", f"{cloud} {one.kind} {one.id} has no machine and no claim", target=one.id
+        )
         draft.others.append(dataclasses.replace(action, uid=one.kind, value=cloud))
 
 

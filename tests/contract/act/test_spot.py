@@ -20,9 +20,36 @@ from .rig import Killed, Rig
 
 Build = t.Callable[..., Rig]
 OFFERS = [
-    {"gpu": "RTX 3090", "place": "Sweden, SE", "price": "0.20", "min_bid": "0.10", "vm": True, "boot": 20, "machine": 11, "host": 1},
-    {"gpu": "RTX 3090", "place": "Sweden, SE", "price": "0.22", "min_bid": "0.11", "vm": True, "boot": 20, "machine": 11, "host": 1},
-    {"gpu": "RTX 4090", "place": "Oregon, US", "price": "0.33", "min_bid": "0.20", "vm": True, "boot": 20, "machine": 22, "host": 2},
+    {
+        "gpu": "RTX 3090",
+        "place": "Sweden, SE",
+        "price": "0.20",
+        "min_bid": "0.10",
+        "vm": True,
+        "boot": 20,
+        "machine": 11,
+        "host": 1,
+    },
+    {
+        "gpu": "RTX 3090",
+        "place": "Sweden, SE",
+        "price": "0.22",
+        "min_bid": "0.11",
+        "vm": True,
+        "boot": 20,
+        "machine": 11,
+        "host": 1,
+    },
+    {
+        "gpu": "RTX 4090",
+        "place": "Oregon, US",
+        "price": "0.33",
+        "min_bid": "0.20",
+        "vm": True,
+        "boot": 20,
+        "machine": 22,
+        "host": 2,
+    },
 ]
 DESTROY = "/api/v0/instances/"
 

@@ -120,7 +120,10 @@ def test_L15_many_at_once_are_more_likely_a_wrong_word() -> None:
     machines = tuple(instance(name, InstanceState.FAILED, cloud="vast") for name in names)
     found = decide(seen(claims=claims, clouds={"vast": CloudView(machines, ())}, nodes=()))
     assert not of(found, "destroy") and "guard_refused" in " ".join(found.problems)
-    assert len(of(decide(seen(claims=claims, clouds={"vast": CloudView(machines, ())}, nodes=()), allow_mass_delete=True), "destroy")) == 5
+    assert (
+        len(of(decide(seen(claims=claims, clouds={"vast": CloudView(machines, ())}, nodes=()), allow_mass_delete=True), "destroy"))
+        == 5
+    )
 
 
 def test_L15_own_machines_that_are_off_are_off() -> None:
