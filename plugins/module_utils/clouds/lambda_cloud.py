@@ -19,9 +19,11 @@ from ..clock import Clock, SystemClock
 from ..fleet.model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ..http import Api, Retry
 from ..pace import Bucket, Pace
+from . import outcomes
 from .base import EVERYTHING, CloudCheck, NothingBeside
 from .entry import Entry, Wanted, text_option
 from .lambda_records import REGIONS, to_instance, to_offers
+from .outcomes import asks_for_patience, judged
 
 if t.TYPE_CHECKING:
     import httpx
@@ -249,7 +251,7 @@ def _refused(message: str, reason: str, remedy: str = "", **details: t.Any) -> e
 
 
 def _invalid(problem: str, remedy: str) -> errors.LaunchRefused:
-    return _refused(f"lambda: {problem}.", "invalid", remedy)
+    return outcomes.invalid("lambda", problem, remedy)
 
 
 def _outcome(error: errors.ApiError, request: LaunchRequest, *, sent: bool = True) -> errors.TgpError:
@@ -259,25 +261,14 @@ def _outcome(error: errors.ApiError, request: LaunchRequest, *, sent: bool = Tru
     (429, or unreachable) is reason rate.
     """
     code = error.code or ""
-    details = {"status": error.status, "code": error.code}
     reason = _REFUSALS.get(code)
     if reason is None and isinstance(error, (errors.Unauthorized, errors.Forbidden)):
         reason = "auth"
-    elif isinstance(error, (errors.RateLimited, errors.Unreachable)):
-        reason = "rate"
-        details["retry_after"] = getattr(error, "retry_after", None)  # type: ignore[assignment]
-    elif reason is None and not sent:
+    elif asks_for_patience(error) or reason is None and not sent:
         reason = "rate"
     elif reason is None and error.status is not None and 400 <= error.status < 500 and code and not _upstream(code):
         reason = "invalid"
-    if reason is None:
-        return errors.LaunchUnknown(
-            f"{error.message} Whether {request.name} was made is unknown.",
-            remedy="It is looked up by name; do not launch it again before.",
-            cloud="lambda",
-            **details,
-        )
-    return _refused(f"{request.name} was not made: {error.message}", reason, error.remedy, **details)
+    return judged("lambda", request.name, error, reason)
 
 
 def _upstream(code: str) -> bool:

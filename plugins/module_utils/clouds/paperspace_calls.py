@@ -11,6 +11,7 @@ from .. import errors
 from ..clock import Clock
 from ..http import Answer, Api, Retry
 from ..pace import Bucket, Pace
+from .pages import walk
 
 if t.TYPE_CHECKING:
     import httpx
@@ -18,7 +19,6 @@ if t.TYPE_CHECKING:
 _ROOT = "/v1"
 _LIMITS = {"": Bucket(0.5), "queued": Bucket(0.0)}  # limits are not published; queued: its turn was waited for already
 _PAGE = 50
-_MOST_PAGES = 1000
 _STATUS_OF = {
     "PARSE_ERROR": 400,
     "BAD_REQUEST": 400,
@@ -83,20 +83,15 @@ class Calls:
 
     def pages(self, path: str, **params: t.Any) -> list[t.Any]:
         """A whole list."""
-        what, found, after, seen = f"GET {path}", [], None, set[str]()
-        for _page in range(_MOST_PAGES):
+        what, expect = f"GET {path}", self.api.expect
+
+        def page(after: str | None) -> tuple[list[t.Any], str | None]:
             answer = self.get(path, limit=_PAGE, **params, **({"after": after} if after else {}))
-            found += self.api.expect(answer.get("items"), list, what, "items")
-            if not self.api.expect(answer.get("hasMore"), bool, what, "hasMore"):
-                return found
-            after = answer.get("nextPage")
-            if not after:
-                return found
-            self.api.expect(after, str, what, "nextPage")
-            if after in seen:
-                raise self.api.bad_shape(what, "its pages go round in a circle")
-            seen.add(after)
-        raise self.api.bad_shape(what, "its pages do not end")
+            items = expect(answer.get("items"), list, what, "items")
+            more = expect(answer.get("hasMore"), bool, what, "hasMore") and answer.get("nextPage")
+            return items, expect(more, str, what, "nextPage") if more else None
+
+        return walk(self.api, what, page)
 
 
 def answered(error: errors.ApiError) -> bool:

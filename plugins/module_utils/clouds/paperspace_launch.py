@@ -11,6 +11,8 @@ import typing as t
 
 from .. import errors
 from ..fleet.model import LaunchRequest
+from . import outcomes
+from .outcomes import asks_for_patience, judged
 from .paperspace_calls import answered
 from .paperspace_records import Template
 from .paperspace_types import NVLINK, disk_step, short_region
@@ -104,24 +106,16 @@ def network_name(machine: str) -> str:
 def outcome(error: errors.ApiError, request: LaunchRequest, *, sent: bool) -> errors.TgpError:
     """What a failed call means for the machine: refused for certain, or unknown. There are no codes for capacity, quota or money: status
     first, then words. ``sent`` False: only something before the create call failed, so nothing can have been made."""
-    details: dict[str, t.Any] = {"status": error.status, "code": error.code, "cloud": "paperspace"}
     reason = None
     if isinstance(error, errors.Unauthorized) or (isinstance(error, errors.Forbidden) and not answered(error)):
         reason = "auth"
-    elif isinstance(error, (errors.RateLimited, errors.Unreachable)):
+    elif asks_for_patience(error):
         reason = "rate"
-        details["retry_after"] = getattr(error, "retry_after", None)
     elif error.status in _REASONS and answered(error):
         reason = next((word for word, pattern in _WORDS if pattern.search(_own_words(error))), _REASONS[error.status])
     elif not sent:
         reason = "rate"
-    if reason is None:
-        return errors.LaunchUnknown(
-            f"{error.message} Whether {request.name} was made is unknown.",
-            remedy="It is looked up by name; do not launch it again before.",
-            **details,
-        )
-    return errors.LaunchRefused(f"{request.name} was not made: {error.message}", reason=reason, remedy=error.remedy, **details)
+    return judged("paperspace", request.name, error, reason)
 
 
 def _own_words(error: errors.ApiError) -> str:
@@ -129,4 +123,4 @@ def _own_words(error: errors.ApiError) -> str:
 
 
 def invalid(problem: str, remedy: str) -> errors.LaunchRefused:
-    return errors.LaunchRefused(f"paperspace: {problem}.", reason="invalid", remedy=remedy, cloud="paperspace")
+    return outcomes.invalid("paperspace", problem, remedy)

@@ -13,6 +13,7 @@ from .. import errors
 from ..clock import Clock
 from ..http import Answer, Api, Retry
 from ..pace import Bucket, Pace
+from .pages import walk
 
 if t.TYPE_CHECKING:
     import httpx
@@ -22,7 +23,6 @@ _LIMITS = {"": Bucket(0.2, burst=10), "queued": Bucket(0.0)}  # queued: its turn
 _FEW = 3  # calls left in a window at which we wait for the next one
 _LONGEST_WAIT = 60.0
 _WINDOW = re.compile(r'"(?P<name>[^"]*)"((?:;\s*[a-z]+=\d+)+)')
-_MOST_PAGES = 1000
 
 
 class Windows(Pace):
@@ -95,21 +95,18 @@ class Calls:
 
     def pages(self, path: str, key: str, **params: t.Any) -> list[t.Any]:
         """A whole list. Today's answers may come without pagination; where they have it, it is followed."""
-        what, found, cursor, seen = f"GET {path}", [], None, set[str]()
-        for _page in range(_MOST_PAGES):
+        what, expect = f"GET {path}", self.api.expect
+
+        def page(cursor: str | None) -> tuple[list[t.Any], str | None]:
             answer = self.get(path, **params, **({"cursor": cursor} if cursor else {}))
-            found += self.api.expect(answer.get(key), list, what, key)
-            paging = answer.get("pagination")
-            if paging is None:
-                return found
-            self.api.expect(paging, dict, what, "pagination")
-            if not self.api.expect(paging.get("hasNextPage"), bool, what, "pagination.hasNextPage"):
-                return found
-            cursor = self.api.expect(paging.get("nextCursor"), str, what, "pagination.nextCursor")
-            if cursor in seen:
-                raise self.api.bad_shape(what, "its pages go round in a circle")
-            seen.add(cursor)
-        raise self.api.bad_shape(what, "its pages do not end")
+            items, paging = expect(answer.get(key), list, what, key), answer.get("pagination")
+            if paging is None or not expect(
+                expect(paging, dict, what, "pagination").get("hasNextPage"), bool, what, "pagination.hasNextPage"
+            ):
+                return items, None
+            return items, expect(paging.get("nextCursor"), str, what, "pagination.nextCursor")
+
+        return walk(self.api, what, page)
 
 
 def is_problem(error: errors.ApiError) -> bool:

@@ -11,6 +11,8 @@ import typing as t
 
 from .. import errors
 from ..fleet.model import LaunchRequest
+from . import outcomes
+from .outcomes import asks_for_patience, judged
 from .runpod_calls import is_problem
 from .runpod_records import COMMUNITY, SECURE, Kind, stamp
 
@@ -87,26 +89,18 @@ def outcome(error: errors.ApiError, request: LaunchRequest, *, may_do_nothing: t
     """What a failed create means: refused for certain, or unknown. A 400 is a broken rule or no capacity, nobody can tell which: it is
     capacity, and its text is kept for the day on which every candidate says so. ``may_do_nothing`` finds out whether the key is
     forbidden everything."""
-    details: dict[str, t.Any] = {"status": error.status, "code": error.code, "cloud": "runpod"}
     reason = None
     if isinstance(error, errors.Unauthorized):
         reason = "auth"
     elif isinstance(error, errors.Forbidden):
         reason, error = _forbidden(error, may_do_nothing)
-    elif isinstance(error, (errors.RateLimited, errors.Unreachable)):
+    elif asks_for_patience(error):
         reason = "rate"
-        details["retry_after"] = getattr(error, "retry_after", None)
     elif error.status == 400 and is_problem(error):
         reason = "capacity"
     elif error.status == 402 or (error.status in _REASONS and is_problem(error)):
         reason = _REASONS[error.status]
-    if reason is None:
-        return errors.LaunchUnknown(
-            f"{error.message} Whether {request.name} was made is unknown.",
-            remedy="It is looked up by name; do not launch it again before.",
-            **details,
-        )
-    return errors.LaunchRefused(f"{request.name} was not made: {error.message}", reason=reason, remedy=error.remedy, **details)
+    return judged("runpod", request.name, error, reason)
 
 
 def _forbidden(error: errors.Forbidden, may_do_nothing: t.Callable[[], bool]) -> tuple[str, errors.ApiError]:
@@ -121,4 +115,4 @@ def _forbidden(error: errors.Forbidden, may_do_nothing: t.Callable[[], bool]) ->
 
 
 def invalid(problem: str, remedy: str) -> errors.LaunchRefused:
-    return errors.LaunchRefused(f"runpod: {problem}.", reason="invalid", remedy=remedy, cloud="runpod")
+    return outcomes.invalid("runpod", problem, remedy)

@@ -19,6 +19,7 @@ from ..clock import Clock, SystemClock
 from ..fleet.model import Capability, Carrier, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from .base import EVERYTHING, Cloud, CloudCheck, NothingBeside
 from .entry import Entry, Wanted, text_option
+from .pages import walk
 from .vast_account import examine
 from .vast_api import GONE, VastApi
 from .vast_launch import VM_IMAGE, body_of, outcome, refused
@@ -131,18 +132,21 @@ class VastCloud(NothingBeside):
         """All pages. A page may repeat a machine when the list grows meanwhile; a repeated token is an endless list."""
         http, what = self._api.http, f"GET {_INSTANCES}"
         params = {"limit": _PAGE, "order_by": json.dumps([{"col": "id", "dir": "asc"}]), "select_cols": json.dumps(["*"])}
-        rows: dict[t.Any, t.Any] = {}
-        tokens: list[str] = []
-        while True:
-            page = self._api.read(_INSTANCES, pace="list", params={**params, **({"after_token": tokens[-1]} if tokens else {})})
-            for row in http.expect(page.get("instances"), list, what, "instances"):
-                rows[http.expect(http.expect(row, dict, what, "an instance").get("id"), int, what, "id of an instance")] = row
-            token = page.get("next_token")
-            if token is None or token == "":
-                return list(rows.values())
-            if not isinstance(token, (str, int)) or str(token) in tokens:
-                raise http.bad_shape(what, "its page token leads back to a page that was read")
-            tokens.append(str(token))
+
+        def page(token: str | None) -> tuple[list[t.Any], str | None]:
+            answer = self._api.read(_INSTANCES, pace="list", params={**params, **({"after_token": token} if token else {})})
+            rows, following = http.expect(answer.get("instances"), list, what, "instances"), answer.get("next_token")
+            if following is not None and not isinstance(following, (str, int)):
+                raise http.bad_shape(what, f"its page token is a {type(following).__name__}")
+            return rows, str(following) if following not in (None, "") else None
+
+        rows = walk(http, what, page)
+        return list(
+            {
+                http.expect(http.expect(row, dict, what, "an instance").get("id"), int, what, "id of an instance"): row
+                for row in rows
+            }.values()
+        )
 
     def instance(self, instance_id: str) -> Instance | None:
         if not _NUMBER.fullmatch(instance_id):

@@ -14,6 +14,7 @@ from decimal import ROUND_DOWN, Decimal
 
 from .. import errors
 from ..fleet.model import Container, Lane, LaunchRequest
+from .outcomes import asks_for_patience, judged
 from .vast_records import MARKS, variable
 
 VM_IMAGES = "docker.io/vastai/kvm:"
@@ -163,17 +164,7 @@ def outcome(error: errors.ApiError, name: str) -> errors.TgpError:
             code=error.code,
         )
     reason = _reason(error, body)
-    details: dict[str, t.Any] = {"cloud": "vast", "status": error.status, "code": error.code}
-    if reason is None:
-        return errors.LaunchUnknown(
-            f"{error.message} Whether {name} was made is unknown.",
-            remedy="It is looked up by name; do not launch it again before.",
-            **details,
-        )
-    if isinstance(error, errors.RateLimited):
-        details["retry_after"] = error.retry_after
-    remedy = _REMEDIES.get(_code(error), error.remedy)
-    return errors.LaunchRefused(f"{name} was not made: {error.message}", reason=reason, remedy=remedy, **details)
+    return judged("vast", name, error, reason, remedy=_REMEDIES.get(_code(error), ""))
 
 
 def _code(error: errors.ApiError) -> str:
@@ -185,7 +176,7 @@ def _code(error: errors.ApiError) -> str:
 def _reason(error: errors.ApiError, body: t.Mapping[str, t.Any]) -> str | None:
     if isinstance(error, errors.Unauthorized):
         return "auth"
-    if isinstance(error, (errors.RateLimited, errors.Unreachable)):
+    if asks_for_patience(error):
         return "rate"
     status = error.status or 0
     told = bool(body) and (status == 200 or 400 <= status < 500)

@@ -196,7 +196,7 @@ def test_all_pages_are_read(vast_stand: VastStand) -> None:
 def test_a_page_token_that_leads_back_is_no_list(vast_stand: VastStand) -> None:
     body = {"success": True, "instances": [{"id": 1}], "next_token": "again"}
     vast_stand.faults.add({"kind": "body", "path": "^/api/v1/instances/", "body": body, "times": None})
-    with pytest.raises(errors.BadShape, match="page token"):
+    with pytest.raises(errors.BadShape, match="in a circle"):
         vast_stand.cloud().instances()
 
 
