@@ -33,13 +33,16 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.base import Cloud
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, LaunchRequest
+from ansible_collections.tgp.gpu.plugins.modules import lambda_instance, paperspace_machine, runpod_pod, vast_instance
 
 from sandbox import lambda_account, paperspace_account, runpod_account
+from sandbox.world import Machine
 
 from .stands import KEY, LambdaStand, Stand
 from .stands_paperspace import PaperspaceStand
 from .stands_runpod import RunpodStand
 from .stands_vast import VastStand
+from .test_modules import call
 
 HTML = "<!DOCTYPE html><html><body>We will be back soon.</body></html>"
 ELSEWHERE = "http://elsewhere.test/"
@@ -366,3 +369,53 @@ def test_a_client_serves_many_threads_on_a_bad_day(stand: Stand, living: tuple[L
         one.join()
     assert len(found) == 6
     assert all(isinstance(one, errors.ApiError) or one == [made] for one in found)
+
+
+# ---- the modules for one machine
+
+
+ONE_MACHINE: dict[str, tuple[t.Any, dict[str, t.Any]]] = {
+    "lambda": (lambda_instance, {"instance_type": "gpu_1x_a10"}),
+    "paperspace": (paperspace_machine, {"machine_type": "A4000"}),
+    "runpod": (runpod_pod, {"gpu_type": "RTX 4090", "image": "registry.example/agent:1", "ports": ["22/tcp"]}),
+    "vast": (vast_instance, {"gpu_type": "RTX 4090"}),
+}
+
+
+def one_machine(stand: Stand, **params: t.Any) -> dict[str, t.Any]:
+    module, wish = ONE_MACHINE[stand.service]
+    account = {f"{stand.service}_api_url": stand.base, f"{stand.service}_api_key": KEY}
+    return call(module, stand, **{"name": "tgp-bad-day", **wish, **account, **params})
+
+
+def test_one_machine_that_never_starts_is_late_and_shown(rented: Stand) -> None:
+    """It may start later, so it stays; the result shows what to give back."""
+    for offer in rented.world.offers:
+        offer.boot_seconds = 1e9
+    late = one_machine(rented, wait_timeout=60)
+    assert late["failed"] and "tgp-bad-day" in late["msg"] and "60 s" in late["msg"], late
+    shown = late["instance"]
+    assert shown["cloud"] == rented.service and shown["id"] in rented.world.machines
+    assert one_machine(rented, state="absent")["changed"]
+    assert rented.billed() == 0
+
+
+def test_one_machine_that_vanishes_while_it_is_awaited_is_told(rented: Stand) -> None:
+    def vanish(machine: Machine) -> None:
+        rented.world.clock.sleep(300)
+        rented.world.release(machine)
+        machine.state, machine.destroyed = "terminated", machine.ended
+
+    rented.world.on_boot = vanish
+    told = one_machine(rented, wait_timeout=3000)
+    assert told["failed"] and "tgp-bad-day ended while it was awaited" in told["msg"], told
+    assert rented.billed() == 0
+    assert not one_machine(rented, state="absent")["changed"]
+
+
+@pytest.mark.parametrize("lack", [_no_quota, _no_money])
+def test_one_machine_without_quota_or_money_is_told_and_not_made(rented: Stand, lack: t.Callable[[Stand], str]) -> None:
+    lack(rented)
+    told = one_machine(rented)
+    assert told["failed"] and f"{rented.service}: " in told["msg"], told
+    assert rented.world.machines == {} and rented.cloud().extras() == []
