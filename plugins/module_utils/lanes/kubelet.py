@@ -28,6 +28,8 @@ from .script import BOOTSTRAP
 FORWARDER = "https://127.0.0.1:7445"
 PROGRAM = "/usr/local/sbin/tgp-bootstrap"
 UNIT = "/etc/systemd/system/tgp-bootstrap.service"
+_TAILNET_MTU = 1280
+_WITHOUT_DRIVER = ("K20c", "K80")  # Kepler: its last driver, 470, is in no Ubuntu that is taken here
 _LOCAL_PODS = ("172.31.219.0/24", "192.168.219.0/24", "10.219.219.0/24")
 _SAFE = re.compile(r"[A-Za-z0-9_./:,=@+-]*")
 _MODULE = re.compile(r"[A-Za-z0-9_-]+")
@@ -37,10 +39,14 @@ Description=Make this machine a worker of the cluster
 Wants=network-online.target
 After=network-online.target
 ConditionPathExists=!/var/lib/tgp/done
+StartLimitIntervalSec=4h
+StartLimitBurst=3
 [Service]
 Type=oneshot
 ExecStart=/usr/local/sbin/tgp-bootstrap
 TimeoutStartSec=3600
+Restart=on-failure
+RestartSec=60
 [Install]
 WantedBy=multi-user.target
 """
@@ -72,7 +78,7 @@ def boot(spec: NodeSpec, documents: t.Sequence[Document]) -> Boot:
     if key:
         files.append(_file("/etc/tgp/authkey", key))
     if spec.cni == "local":
-        files.append(_file("/etc/tgp/cni.conflist", _conflist(config), "0644"))
+        files.append(_file("/etc/tgp/cni.conflist", _conflist(config, _TAILNET_MTU if key else None), "0644"))
     files += [_packed(file) for file in at(config, "machine.files") or ()]
     files.append(_file(PROGRAM, BOOTSTRAP, "0700"))
     files.append(_file(UNIT, _UNIT, "0644"))
@@ -133,6 +139,11 @@ def _environment(spec: NodeSpec, config: Document, documents: t.Sequence[Documen
     if mesh.get("TS_ROUTES"):
         flags.append(f"--advertise-routes={mesh['TS_ROUTES']}")
     labels = at(config, "machine.nodeLabels") or {}
+    if spec.nvidia and spec.model in _WITHOUT_DRIVER:
+        raise InvalidInput(
+            f"Node {spec.name}: no NVIDIA driver that Ubuntu 22.04 or newer has knows the {spec.model}.",
+            remedy="Ask for Maxwell or newer in the pool's requirements.",
+        )
     values = {
         "NODE_NAME": spec.name,
         "NODE_LABELS": ",".join(f"{key}={value}" for key, value in labels.items()),
@@ -221,8 +232,9 @@ def _kubeconfig(token: str) -> str:
     }])  # fmt: skip
 
 
-def _conflist(config: Document) -> str:
-    """A bridge of this machine's own: pods reach the internet and the API, not the pods of other nodes."""
+def _conflist(config: Document, mtu: int | None) -> str:
+    """A bridge of this machine's own: pods reach the internet and the API, not the pods of other nodes. ``mtu`` is that of the mesh where
+    there is one: what a pod sends there, and what it is sent from behind a subnet router, then fits without asking."""
     taken = [
         ipaddress.ip_network(subnet, strict=False)
         for path in ("cluster.network.podSubnets", "cluster.network.serviceSubnets")
@@ -232,6 +244,10 @@ def _conflist(config: Document) -> str:
     if free is None:
         raise InvalidInput("No subnet is free for the node's own bridge; the cluster's pod and service subnets take all of them.")
     ipam = {"type": "host-local", "ranges": [[{"subnet": free}]], "routes": [{"dst": "0.0.0.0/0"}]}
-    bridge = {"type": "bridge", "bridge": "cni-tgp", "isGateway": True, "ipMasq": True, "hairpinMode": True, "ipam": ipam}
+    bridge: Document = {
+        "type": "bridge", "bridge": "cni-tgp", "isGateway": True, "ipMasq": True, "hairpinMode": True, "ipam": ipam
+    }  # fmt: skip
+    if mtu:
+        bridge["mtu"] = mtu
     portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
     return json.dumps({"cniVersion": "1.0.0", "name": "tgp", "plugins": [bridge, portmap]})

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import os
 import pathlib
 import re
 import shutil
 import stat
 import subprocess
+import tarfile
 
 import pytest
 import yaml
@@ -63,13 +65,24 @@ case $call in
   "sysctl -n"*) echo 1 ;;
   "apt-cache madison"*) echo ' kubelet | 1.36.3-1.1 | https://pkgs.k8s.io' ;;
   "kubelet --version") echo 'Kubernetes v1.36.3' ;;
+  "containerd --version") echo "containerd containerd.io $(cat "$PLAY/containerd") 05044ec" ;;
+  "containerd config dump") echo "BinaryName = '/usr/bin/nvidia-container-runtime'" ;;
+  getent*) [[ ! -e $PLAY/no-dns ]] && echo "$2  STREAM x" ;;
+  "tailscale ip -4 "*) [[ -e $PLAY/magic ]] && echo 100.64.0.1 ;;
+  "tailscale ping"*) [[ -e $PLAY/peer ]] ;;
+  "ip -o route"*) echo "$4 via 10.0.0.1 dev eth0 src 10.0.0.7 uid 0" ;;
+  journalctl*) echo "E0101 bootstrap.go:1] cannot create certificate signing request: Unauthorized" ;;
   "uname -r") echo 6.8.0-50-generic ;;
-  nvidia-smi*) printf 'GPU 0: NVIDIA A10 (UUID: GPU-0)\n' ;;
+  nvidia-smi*) [[ ! -e $PLAY/driverless || -e $PLAY/loaded ]] && printf 'GPU 0: NVIDIA A10 (UUID: GPU-0)\n' ;;
   "tailscale ip -4") [[ -e $PLAY/enrolled ]] && echo 100.64.0.7 ;;
+  "modprobe nvidia_uvm") touch "$PLAY/loaded" ;;
   "tailscale up"*) touch "$PLAY/enrolled" ;;
   "containerd config default") printf 'version = 3\n            SystemdCgroup = false\n' ;;
   "systemctl restart kubelet") mkdir -p "$TGP_ROOT/var/lib/kubelet/pki"; touch "$TGP_ROOT/var/lib/kubelet/pki/kubelet-client-current.pem" ;;
-  curl*http_code*) cat "$PLAY/code" ;;
+  curl*http_code*)
+    cat "$PLAY/code"
+    [[ ! -e $PLAY/curl ]] || { cat "$PLAY/curl" >&2; exit "$(sed -E 's/curl: .([0-9]+).*/\1/' "$PLAY/curl")"; } ;;
+  curl*flannel*) while [[ $1 != -o ]]; do shift; done; cat "$PLAY/archive" >"$2" || echo other >"$2" ;;
   curl*) while [[ $1 != -o ]]; do shift; done; echo key >"$2" ;;
 esac
 """
@@ -77,6 +90,7 @@ esac
 NAMES = (
     "id", "systemd-detect-virt", "df", "timedatectl", "hostnamectl", "systemctl", "swapoff", "modprobe", "sysctl", "apt-get", "apt-cache",
     "apt-mark", "curl", "kubelet", "nvidia-smi", "nvidia-ctk", "tailscale", "containerd", "ctr", "uname", "ip",
+    "dpkg", "getent", "journalctl",
 )
 # fmt: on
 
@@ -94,7 +108,9 @@ class Machine:
         stub.chmod(0o755)
         for name in NAMES:
             (self.play / "bin" / name).symlink_to(stub)
-        (self.play / "code").write_text("401")
+        (self.play / "code").write_text("200")
+        (self.play / "containerd").write_text("v2.1.4")
+        self.bus("0x20b0")
         (self.root / "sys/fs/cgroup").mkdir(parents=True)
         (self.root / "sys/fs/cgroup/cgroup.controllers").touch()
         self.release("ubuntu", "24.04")
@@ -147,6 +163,14 @@ class Machine:
             lines.append(line)
         return "\n".join(lines)
 
+    def bus(self, *cards: str, kind: str = "0x030200") -> None:
+        """Exactly these NVIDIA devices of this class are on the PCI bus, beside a network card."""
+        for number, (vendor, device) in enumerate([("0x1af4", "0x1041"), *(("0x10de", one) for one in cards)]):
+            folder = self.root / f"sys/bus/pci/devices/0000:00:{number:02x}.{kind[4]}"
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, value in (("vendor", vendor), ("class", kind if number else "0x020000"), ("device", device)):
+                (folder / name).write_text(value + "\n")
+
     def release(self, name: str, version: str) -> None:
         path = self.root / "etc/os-release"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +207,7 @@ def _machine(tmp_path):
 
 
 def _files(folder):
-    return {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+    return {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file() and "sys" not in path.parts}
 
 
 @pytest.mark.parametrize("carrier", [Carrier.SCRIPT, Carrier.ENVIRONMENT])
@@ -293,6 +317,16 @@ def test_a_second_run_repeats_nothing_that_counts(machine):
     assert machine.run() == 0
     before = len(machine.calls)
     assert machine.run() == 0
+    assert machine.calls[before:] == ["systemctl is-active --quiet kubelet"]
+    assert machine.text("run/tgp.step") == "done\n"
+
+
+def test_a_run_after_a_reboot_that_came_too_early_goes_on_with_the_certificate(machine):
+    assert machine.run() == 0
+    (machine.root / "var/lib/tgp/done").unlink()
+    before = len(machine.calls)
+    (machine.play / "code").write_text("401")  # Talos's answer to strangers: there is no token any more
+    assert machine.run() == 0
     again = machine.calls[before:]
     assert not [call for call in again if call.startswith(("apt-get", "tailscale up"))]
     assert "--bootstrap-kubeconfig" not in machine.text("etc/systemd/system/kubelet.service.d/20-tgp.conf")
@@ -306,8 +340,17 @@ def test_a_second_run_repeats_nothing_that_counts(machine):
         ("curl -fsSL", "repositories"),
         ("apt-get", "repositories"),
         ("apt-cache", "repositories"),
+        ("apt-get -q -y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 install --allow-downgrades", "packages"),
         ("apt-mark hold", "packages"),
         ("kubelet --version", "packages"),
+        ("containerd --version", "packages"),
+        ("hostnamectl", "preflight"),
+        ("swapoff", "kernel"),
+        ("systemctl enable --now tailscaled", "mesh"),
+        ("containerd config default", "containerd"),
+        ("containerd config dump", "containerd"),
+        ("ctr version", "containerd"),
+        ("systemctl enable kubelet", "kubelet"),
         ("tailscale up", "mesh"),
         ("systemctl enable --now tgp-api.socket", "api"),
         ("curl -sS", "api"),
@@ -333,7 +376,20 @@ def test_a_failure_is_named_and_the_next_run_goes_on(machine, call, step):
         (lambda machine: machine.release("ubuntu", "20.04"), "preflight", "Ubuntu 20.04 is not supported"),
         (lambda machine: (machine.play / "container").touch(), "preflight", "a container cannot be"),
         (lambda machine: (machine.root / "sys/fs/cgroup/cgroup.controllers").unlink(), "preflight", "cgroup v2"),
-        (lambda machine: (machine.play / "code").write_text("000"), "api", "cannot be reached"),
+        (lambda machine: (machine.root / "sys/bus/pci/devices/0000:00:01.0/vendor").unlink(), "driver", "no NVIDIA GPU on the PCI bus"),
+        (lambda machine: (machine.play / "containerd").write_text("1.7.27"), "packages", "containerd 2 or newer is needed"),
+        (lambda machine: (machine.play / "no-dns").touch(), "api", "known neither to DNS nor to the mesh"),
+        (lambda machine: (machine.play / "code").write_text("000"), "api", "does not answer tailscale ping either"),
+        (lambda machine: ((machine.play / "code").write_text("000"), (machine.play / "peer").touch()), "api", "a grant for tcp:6443"),
+        (
+            lambda machine: (
+                (machine.play / "code").write_text("000"),
+                (machine.play / "curl").write_text("curl: (60) SSL certificate problem: certificate is not yet valid\n"),
+            ),
+            "api",
+            "this machine's clock is wrong: curl: (60) SSL certificate problem: certificate is not yet valid",
+        ),
+        (lambda machine: (machine.play / "code").write_text("401"), "api", "does not know the bootstrap token"),
         (lambda machine: (machine.root / "etc/tgp/bootstrap-kubeconfig").unlink(), "kubelet", "neither a client certificate"),
         (lambda machine: (machine.root / "etc/tgp/authkey").unlink(), "mesh", "no address in the tailnet"),
     ],
@@ -356,3 +412,102 @@ def test_without_gpu_and_mesh(tmp_path):
     assert machine.run() == 0
     assert machine.steps == [step for step in STEPS if step != "driver"]
     assert not [call for call in machine.calls if call.startswith(("tailscale", "nvidia"))]
+
+
+def test_a_kubelet_that_gets_no_certificate_is_quoted(machine):
+    stub = machine.play / "bin/systemctl"
+    stub.unlink()
+    stub.write_text("#!/bin/sh\nexit 0\n")
+    stub.chmod(0o755)
+    assert machine.run() == 1
+    assert machine.text("run/tgp.step") == "fail kubelet\n"
+    assert "Unauthorized" in machine.text("var/log/tgp-bootstrap.log").splitlines()[-1]
+
+
+def test_a_setting_that_is_missing_is_a_named_failure(machine):
+    path = machine.root / "etc/tgp/node.env"
+    path.write_text(re.sub("^NODE_NAME=.*\n", "", path.read_text(), flags=re.MULTILINE))
+    assert machine.run() == 1
+    assert machine.text("run/tgp.step") == "fail preflight\n"
+    assert "a setting is missing" in machine.text("var/log/tgp-bootstrap.log")
+
+
+def test_a_run_that_is_stopped_from_outside_says_so(machine):
+    shell = machine.play / "bin/hostnamectl"
+    shell.unlink()
+    shell.write_text('#!/bin/sh\nkill -TERM "$PPID"\n')
+    shell.chmod(0o755)
+    assert machine.run() == 1
+    assert machine.text("run/tgp.step") == "fail preflight\n"
+    assert "stopped from outside" in machine.text("var/log/tgp-bootstrap.log")
+
+
+@pytest.mark.parametrize("card, flavor", [("0x15f7", ""), ("0x1db6", ""), ("0x1eb8", "-open"), ("0x2901", "-open")])
+def test_the_driver_fits_the_generation_of_the_card(machine, card, flavor):
+    """P100 and V100 need the closed modules, T4 and B200 the open ones."""
+    machine.bus(card)
+    (machine.play / "driverless").touch()
+    assert machine.run() == 0
+    install = next(call for call in machine.calls if call.startswith("apt-get") and "nvidia-headless" in call)
+    assert install.endswith(
+        f"nvidia-headless-no-dkms-580-server{flavor} nvidia-utils-580-server linux-modules-nvidia-580-server{flavor}-6.8.0-50-generic"
+    )
+    assert machine.calls.index("modprobe -r nouveau") < machine.calls.index("modprobe nvidia")
+
+
+def test_a_board_with_switches_gets_the_fabric_manager_of_its_driver(machine):
+    machine.bus("0x22a3", kind="0x068000")
+    (machine.play / "driverless").touch()
+    assert machine.run() == 0
+    assert any(call.endswith(" nvidia-fabricmanager-580") for call in machine.calls)
+    assert "systemctl enable --now nvidia-fabricmanager" in machine.calls
+
+
+def test_a_name_of_the_tailnets_own_dns_is_asked_of_tailscale(tmp_path):
+    machine = Machine(tmp_path, endpoint="https://cp.tail1234.ts.net:6443")
+    (machine.play / "no-dns").touch()
+    (machine.play / "magic").touch()
+    assert machine.run() == 0
+    assert "socket-proxyd 100.64.0.1:6443" in machine.text("etc/systemd/system/tgp-api.service")
+
+
+def test_what_the_image_says_of_a_repository_is_set_aside(machine):
+    """apt reads no repository that two files sign with two keys."""
+    folder = machine.root / "etc/apt/sources.list.d"
+    folder.mkdir(parents=True)
+    (folder / "docker.list").write_text("deb [signed-by=/x] https://download.docker.com/linux/ubuntu noble stable\n")
+    (folder / "ubuntu.sources").write_text("URIs: http://archive.ubuntu.com/ubuntu\n")
+    assert machine.run() == 0
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "docker.list.disabled", "tgp-docker.list", "tgp-kubernetes.list", "tgp-nvidia.list", "tgp-tailscale.list", "ubuntu.sources"
+    ]  # fmt: skip
+    for path in folder.glob("tgp-*"):
+        assert re.fullmatch(r"deb \[signed-by=\S+/etc/apt/keyrings/tgp-\w+\.(asc|gpg)\] https://.+\n", path.read_text())
+
+
+def test_the_kubelet_waits_for_its_address_after_a_reboot(machine):
+    machine.run()
+    unit = machine.text("etc/systemd/system/kubelet.service.d/20-tgp.conf")
+    assert "\nExecStartPre=/usr/bin/timeout 80 /bin/sh -c 'until ip -o address show to 100.64.0.7/32 | grep -q .;" in unit
+    assert '"mtu": 1280' in machine.text("etc/cni/net.d/05-tgp.conflist")
+
+
+def test_flannel_is_fetched_with_its_checksum(tmp_path):
+    machine = Machine(tmp_path, cni="flannel", flannel_cni_url="https://example.org/flannel.tgz", flannel_cni_sha256="a" * 64)
+    assert machine.run() == 1
+    assert machine.text("run/tgp.step") == "fail containerd\n"
+    assert "the flannel CNI plugin has another checksum" in machine.text("var/log/tgp-bootstrap.log")
+    assert not (machine.root / "opt/cni/bin/flannel").exists()
+
+
+def test_flannel_with_the_right_checksum_is_installed(tmp_path):
+    archive = tmp_path / "flannel.tgz"
+    with tarfile.open(archive, "w:gz") as file:
+        (tmp_path / "flannel-amd64").write_text("#!/bin/sh\n")
+        file.add(tmp_path / "flannel-amd64", "flannel-amd64")
+    checksum = hashlib.sha256(archive.read_bytes()).hexdigest()
+    (tmp_path / "m").mkdir()
+    machine = Machine(tmp_path / "m", cni="flannel", flannel_cni_url="https://example.org/flannel.tgz", flannel_cni_sha256=checksum)
+    (machine.play / "archive").write_bytes(archive.read_bytes())
+    assert machine.run() == 0
+    assert os.access(machine.root / "opt/cni/bin/flannel", os.X_OK)
