@@ -151,10 +151,11 @@ def unhealthy(draft: Draft) -> None:
                 continue
             sick.setdefault(claim.pool, []).append((one, f"{what}, since {print_time(since)}"))
     for pool in sorted(sick):
-        if len(sick[pool]) > max(1, int(sizes[pool] * settings.unhealthy_share)):
+        if len(sick[pool]) > max(1, int(sizes[pool] * settings.unhealthy_share)) and not settings.allow_mass_delete:
             draft.problems.append(
                 f"guard_refused: {len(sick[pool])} of {sizes[pool]} nodes of {pool} are not Ready; none is removed. "
-                "The control plane or the mesh is more likely broken than all of these machines."
+                "The control plane or the mesh is more likely broken than all of these machines. If they really are, run again with "
+                "allow_mass_delete: true."
             )
             continue
         for one, detail in sick[pool]:
