@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Image Factory: schematics and their real ids, versions, official extensions.
+"""The Image Factory: schematics and their real ids, versions, official extensions and overlays, iPXE scripts.
 
-Images themselves are not made here (503), and schematics with strings whose quoting is not certain are refused (400) where the
-real factory would take them.
+Images themselves are not made here (503), and schematics with text of several lines are refused (400) where the real factory would
+take them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,23 @@ _SHIPPED = {
     "v1.13.9": ("580.178.04", "595.91.07", "v1.19.1", "1.102.2"),
     "v1.14.0-rc.1": ("580.178.04", "595.91.07", "v1.19.1", "1.102.2"),
 }
+# what is in every release, whatever its version: enough to be mistaken about
+_OTHERS = {
+    "amdgpu": "20260410", "amd-ucode": "20260410", "intel-ucode": "20260227", "gvisor": "20260406.0", "iscsi-tools": "v0.2.0",
+    "qemu-guest-agent": "10.2.2", "util-linux-tools": "2.41.2", "netbird": "0.60.2", "zerotier": "1.16.0", "nfs-utils": "2.8.4",
+}  # fmt: skip
+_OVERLAYS = (("rpi_generic", "siderolabs/sbc-raspberrypi"), ("jetson_orin_nano", "siderolabs/sbc-jetson"))
+_READS_AS_OTHER = re.compile(
+    r"|~|(?i:true|false|yes|no|on|off|y|n|null)|[-+]?[0-9][0-9_]*|0x[0-9A-Fa-f_]+|0o?[0-7_]+|0b[01_]+|<<|[-+]?(\.[0-9]|[0-9])[0-9_]*\.?[0-9_]*([eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?i:inf|nan)|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?|[-+]?[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?"
+)
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
 def app(world: World) -> flask.Flask:
     """The factory as a WSGI application. It has no account and no secret, like the public one."""
     factory = flask.Flask("image-factory")
-    schematics: dict[str, str] = {hashlib.sha256(b"customization: {}\n").hexdigest(): "customization: {}\n"}
+    known: dict[str, str] = {hashlib.sha256(b"customization: {}\n").hexdigest(): "customization: {}\n"}
 
     def plain(text: str, status: int = 200) -> flask.Response:
         return flask.Response(text, status, mimetype="text/plain")
@@ -54,18 +64,18 @@ def app(world: World) -> flask.Flask:
             given: t.Any = yaml.safe_load(flask.request.get_data(as_text=True)) or {}
             if not isinstance(given, dict):
                 return plain("yaml: unmarshal errors: the schematic is no mapping", 400)
-            text = canonical(given)
+            text = canonical(given, written)
         except (yaml.YAMLError, InvalidInput, TypeError, KeyError, ValueError, AttributeError) as error:
             return plain(f"error creating schematic: {error}", 400)
         number = hashlib.sha256(text.encode()).hexdigest()
         with world.lock:
-            schematics[number] = text
+            known[number] = text
         return flask.jsonify({"id": number, "schematic": text}), 201
 
     @factory.get("/schematics/<number>")
     def show(number: str) -> flask.Response:
         with world.lock:
-            text = schematics.get(number)
+            text = known.get(number)
         if text is None:
             return plain(f"schematic {number!r} not found", 404)
         return flask.Response(text, mimetype="application/yaml")
@@ -79,21 +89,64 @@ def app(world: World) -> flask.Flask:
         problem = unavailable(version)
         return problem or flask.jsonify([_extension(name, tag) for name, tag in sorted(_tags(version).items())])
 
+    @factory.get("/version/<version>/overlays/official")
+    def overlays(version: str) -> flask.Response:
+        return unavailable(version) or flask.jsonify([_overlay(name, image) for name, image in _OVERLAYS])
+
+    def image_problem(number: str, version: str) -> flask.Response | None:
+        with world.lock:
+            text = known.get(number)
+        if text is None or not _ID.fullmatch(number):
+            return plain(f"schematic {number!r} not found", 404)
+        problem = unavailable(version)
+        if problem is not None:
+            return problem
+        customization = (yaml.safe_load(text) or {}).get("customization") or {}
+        names = (customization.get("systemExtensions") or {}).get("officialExtensions") or []
+        official = {f"siderolabs/{name}" for name in _tags(version)}
+        # the factory looks at names when an image is asked for, not before
+        wrong = [name for name in names if name not in official]
+        return plain(f"official extension {wrong[0]!r} is not available for Talos version {version}", 400) if wrong else None
+
     @factory.get("/image/<number>/<version>/<path:name>")
     def image(number: str, version: str, name: str) -> flask.Response:
-        with world.lock:
-            known = number in schematics
-        if not _ID.fullmatch(number) or not known:
-            return plain(f"schematic {number!r} not found", 404)
-        return unavailable(version) or plain("the sandbox describes images and does not make them", 503)
+        return image_problem(number, version) or plain("the sandbox describes images and does not make them", 503)
+
+    @factory.get("/pxe/<number>/<version>/<name>")
+    def script(number: str, version: str, name: str) -> flask.Response:
+        problem = image_problem(number, version)
+        match = re.fullmatch(r"([a-z-]+?)-(amd64|arm64)(-secureboot)?", name)
+        if problem is not None or match is None:
+            return problem or plain(f"invalid path {name!r}", 400)
+        below = f"{flask.request.host_url}image/{number}/{version}"
+        arguments = f"talos.platform={match[1]} console=tty0 init_on_alloc=1 slab_nomerge pti=on"
+        return plain(
+            "\n".join([
+                "#!ipxe", "", "imgfree", "",
+                f"kernel {below}/kernel-{match[2]} {arguments}", f"initrd {below}/initramfs-{match[2]}.xz", "boot", "",
+            ])
+        )  # fmt: skip
 
     return factory
+
+
+def written(value: t.Any) -> str:
+    """A string as the factory's YAML library writes it: quoted only where it would read as something else."""
+    if not isinstance(value, str):
+        raise TypeError(f"cannot unmarshal {value!r} into string")
+    if any(ord(character) < 32 or ord(character) > 126 for character in value):
+        raise ValueError("the sandbox writes printable text of one line only")
+    if _READS_AS_OTHER.fullmatch(value):
+        return f'"{value}"'
+    syntax = value[0] in "*&!%@`[]{},|>'\"#" or value.startswith(("- ", "? ", ": ", "---", "...")) or value in ("-", "?", ":")
+    inside = ": " in value or " #" in value or value.endswith(":") or value != value.strip(" ")
+    return "'" + value.replace("'", "''") + "'" if syntax or inside else value
 
 
 def _tags(version: str) -> dict[str, str]:
     """Official extensions of a Talos version, those that matter to GPU nodes, and their versions."""
     lts, production, toolkit, tailscale = _SHIPPED[version]
-    found = {"tailscale": tailscale}
+    found = {**_OTHERS, "tailscale": tailscale, "nvidia-gdrdrv-device": f"v2.5.1-{version}"}
     for track, driver in (("lts", lts), ("production", production)):
         found[f"nvidia-open-gpu-kernel-modules-{track}"] = f"{driver}-{version}"
         found[f"nonfree-kmod-nvidia-{track}"] = f"{driver}-{version}"
@@ -106,3 +159,8 @@ def _extension(name: str, version: str) -> dict[str, str]:
     reference = f"ghcr.io/siderolabs/{name}:{version}"
     digest = "sha256:" + hashlib.sha256(reference.encode()).hexdigest()
     return {"name": f"siderolabs/{name}", "ref": reference, "digest": digest, "author": "sandbox", "description": name}
+
+
+def _overlay(name: str, image: str) -> dict[str, str]:
+    reference = f"ghcr.io/{image}:v0.2.0"
+    return {"name": name, "image": image, "ref": reference, "digest": "sha256:" + hashlib.sha256(reference.encode()).hexdigest()}

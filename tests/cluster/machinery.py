@@ -48,11 +48,11 @@ def merge(config: str, *patches: str, mode: str = "metal") -> Result:
     return ask([Question(config, mode, False, patches)])[0]
 
 
-def ask(questions: t.Sequence[Question]) -> list[Result]:
-    """One answer for each, in order, from one run of the program: thousands take seconds."""
+def ask(questions: t.Sequence[Question], program: str = "machinery") -> list[Result]:
+    """One answer for each, in order, from one run of the program: thousands take seconds. ``program`` chooses the Talos release."""
     lines = "".join(json.dumps(dataclasses.asdict(one)) + "\n" for one in questions)
-    done = subprocess.run([str(build("machinery")), "validate"], input=lines, capture_output=True, text=True, check=False)
+    done = subprocess.run([str(build(program)), "validate"], input=lines, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"machinery ended with {done.returncode}: {done.stderr.strip()}")
+        raise RuntimeError(f"{program} ended with {done.returncode}: {done.stderr.strip()}")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     return [Result(one["ok"], tuple(one["errors"]), tuple(one["warnings"]), one.get("config", "")) for one in answers]

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Build the two Go programs that tests compare with: the real control plane and Talos's own configuration checker.
+"""Build the Go programs that tests compare with: the real control plane, Talos's own configuration checker (in the newest and, as
+``machinery-1.10`` …, in other releases), and the Image Factory's own numbering of schematics.
 
-``tests/plane/build.py [plane] [machinery]`` builds what is named (both with ``--all`` or without a name), only when it is
+``tests/plane/build.py [plane] [machinery] …`` builds what is named (all with ``--all`` or without a name), only when it is
 missing, and prints one line for each. A binary lies in ``.cache/<name>/<hash of its sources>/<name>``. Exit status: 0 built or
 present, 3 Go is missing, 4 Go is too old, 5 the build failed.
 """
@@ -21,9 +22,10 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NAMES = ("plane", "machinery")
+OTHER_TALOS = ("1.10", "1.11", "1.12", "1.14")
+NAMES = ("plane", "machinery", *(f"machinery-{release}" for release in OTHER_TALOS), "schematic")
 # Measured on two cores: a first build downloads and compiles all of Kubernetes.
-FIRST_BUILD = {"plane": "about 7 minutes", "machinery": "about a minute"}
+FIRST_BUILD = {name: "about 7 minutes" if name == "plane" else "about a minute" for name in NAMES}
 
 
 class CannotBuild(Exception):
@@ -34,9 +36,15 @@ class CannotBuild(Exception):
         self.status = status
 
 
+def _module(name: str) -> pathlib.Path:
+    """The file that names the Go modules of a program: one source may be built with several releases of them."""
+    folder, _dash, release = name.partition("-")
+    return ROOT / "tests" / folder / (f"talos-{release}.mod" if release else "go.mod")
+
+
 def _sources(name: str) -> list[pathlib.Path]:
-    folder = ROOT / "tests" / name
-    return [folder / "go.mod", folder / "go.sum", *sorted(folder.glob("*.go"))]
+    module = _module(name)
+    return [module, module.with_suffix(".sum"), *sorted(module.parent.glob("*.go"))]
 
 
 def binary(name: str) -> pathlib.Path:
@@ -50,7 +58,7 @@ def binary(name: str) -> pathlib.Path:
 
 
 def _wanted(name: str) -> tuple[int, ...]:
-    found = re.search(r"^go (\d+)\.(\d+)", (ROOT / "tests" / name / "go.mod").read_text(), re.M)
+    found = re.search(r"^go (\d+)\.(\d+)", _module(name).read_text(), re.M)
     if not found:
         raise CannotBuild(f"{name}: its go.mod names no Go version.", 5)
     return tuple(int(part) for part in found.groups())
@@ -74,7 +82,7 @@ def _go(name: str) -> str:
 def _flags(name: str) -> str:
     """Linker flags: small, and for Kubernetes the version it reports, which only its own release build would set."""
     flags = "-s -w"
-    version = re.search(r"k8s\.io/kubernetes (v(\d+)\.(\d+)\S*)", (ROOT / "tests" / name / "go.mod").read_text())
+    version = re.search(r"k8s\.io/kubernetes (v(\d+)\.(\d+)\S*)", _module(name).read_text())
     if version:
         for key, value in zip(("gitVersion", "gitMajor", "gitMinor"), version.groups(), strict=True):
             flags += f" -X k8s.io/component-base/version.{key}={value}"
@@ -101,12 +109,13 @@ def build(name: str) -> pathlib.Path:
                 "-trimpath",
                 "-buildvcs=false",
                 "-mod=readonly",
+                f"-modfile={_module(name)}",
                 f"-ldflags={_flags(name)}",
                 "-o",
                 str(fresh),
                 ".",
             ],
-            cwd=ROOT / "tests" / name,
+            cwd=_module(name).parent,
             env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

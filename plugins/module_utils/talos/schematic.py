@@ -16,31 +16,48 @@ import typing as t
 from ..errors import InvalidInput
 
 Schematic = t.Mapping[str, t.Any]
+Write = t.Callable[[t.Any], str]
 
 # (field, its inner order) in the factory's own order; None = a value or a list of values
 _OVERLAY = ("image", "name", "options")
 _CUSTOMIZATION = (
     "embeddedMachineConfiguration", "extraKernelArgs", "meta", "systemExtensions", "bootloader", "secureboot", "diskImage",
 )  # fmt: skip
+BOOTLOADERS = ("auto", "sd-boot", "dual-boot", "grub")
 _PLAIN = re.compile(r"(?!---)(?=.*[/=])[A-Za-z0-9/-][A-Za-z0-9/_.,=${}&?:+-]*(?<!:)")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{2,}")
 _TYPED = frozenset({"true", "false", "yes", "null", "off"})
 
 
-def canonical(schematic: Schematic) -> str:
-    """The text that is hashed. InvalidInput for unknown fields and for strings whose quoting is not certain."""
+def plain_only(value: t.Any) -> str:
+    """``value`` if the factory writes it without quotes; else InvalidInput with the detail ``uncertain``."""
+    if not isinstance(value, str) or not (_PLAIN.fullmatch(value) or (_WORD.fullmatch(value) and value.lower() not in _TYPED)):
+        raise InvalidInput(
+            f"The schematic has the value {value!r}, whose quoting is not certain; ask the factory for its id.", uncertain=True
+        )
+    return value
+
+
+def canonical(schematic: Schematic, text: Write = plain_only) -> str:
+    """The text that is hashed. ``text`` writes one string.
+
+    InvalidInput for unknown fields, and for strings that ``text`` does not take: by default those whose quoting is not certain.
+    """
     _known(schematic, ("owner", "overlay", "customization"), "")
     lines: list[str] = []
     if schematic.get("owner"):
-        lines.append(f"owner: {_text(schematic['owner'])}")
+        lines.append(f"owner: {text(schematic['owner'])}")
     overlay = schematic.get("overlay") or {}
     _known(overlay, _OVERLAY, "overlay.")
-    inner = [f"    {key}: {_text(overlay[key])}" for key in ("image", "name") if overlay.get(key)]
+    lacking = [key for key in ("image", "name") if overlay and not overlay.get(key)]
+    if lacking:
+        raise InvalidInput(f"The schematic's overlay has no {lacking[0]}: an overlay is named by its image and its name in it.")
+    inner = [f"    {key}: {text(overlay[key])}" for key in ("image", "name") if overlay]
     options = overlay.get("options") or {}
     if options:
-        inner += ["    options:", *(f"        {key}: {_text(options[key])}" for key in sorted(options))]
+        inner += ["    options:", *(f"        {text(key)}: {_scalar(options[key], text)}" for key in sorted(options))]
     lines += ["overlay:", *inner] if inner else []
-    body = _customization(schematic.get("customization") or {})
+    body = _customization(schematic.get("customization") or {}, text)
     lines += ["customization:", *body] if body else ["customization: {}"]
     return "\n".join(lines) + "\n"
 
@@ -62,7 +79,7 @@ def gpu_schematic(extensions: t.Iterable[str], kernel_args: t.Iterable[str] = ()
     return {"customization": customization}
 
 
-def _customization(given: t.Mapping[str, t.Any]) -> list[str]:
+def _customization(given: t.Mapping[str, t.Any], text: Write) -> list[str]:
     _known(given, _CUSTOMIZATION, "customization.")
     if given.get("embeddedMachineConfiguration"):
         raise InvalidInput(
@@ -70,37 +87,49 @@ def _customization(given: t.Mapping[str, t.Any]) -> list[str]:
             remedy="Only a factory of your own may ever see such a schematic: it contains the cluster's secrets.",
         )
     lines: list[str] = []
-    if given.get("extraKernelArgs"):
-        lines += ["    extraKernelArgs:", *(f"        - {_text(item)}" for item in given["extraKernelArgs"])]
-    if given.get("meta"):
+    arguments = _items(given, "extraKernelArgs")
+    if arguments:
+        lines += ["    extraKernelArgs:", *(f"        - {text(item)}" for item in arguments)]
+    meta = _items(given, "meta")
+    if meta:
         lines.append("    meta:")
-        for item in given["meta"]:
-            lines += [f"        - key: {int(item['key'])}", f"          value: {_text(item['value'])}"]
-    extensions = (given.get("systemExtensions") or {}).get("officialExtensions")
+    for item in meta:
+        if not isinstance(item, t.Mapping) or set(item) != {"key", "value"} or item["key"] not in range(256):
+            raise InvalidInput("The schematic's customization.meta must be a list of key (0 to 255) and value.")
+        lines += [f"        - key: {int(item['key'])}", f"          value: {text(item['value'])}"]
+    systems = given.get("systemExtensions") or {}
+    _known(systems, ("officialExtensions",), "customization.systemExtensions.")
+    extensions = _items(systems, "officialExtensions")
     if extensions:
-        lines += ["    systemExtensions:", "        officialExtensions:", *(f"            - {_text(item)}" for item in extensions)]
+        lines += ["    systemExtensions:", "        officialExtensions:", *(f"            - {text(item)}" for item in extensions)]
     if given.get("bootloader"):
-        lines.append(f"    bootloader: {_text(given['bootloader'])}")
+        if given["bootloader"] not in BOOTLOADERS:
+            raise InvalidInput(f"The schematic's customization.bootloader must be one of {', '.join(BOOTLOADERS)}.")
+        lines.append(f"    bootloader: {text(given['bootloader'])}")
     for name, fields in (("secureboot", ("enrollKeys", "includeWellKnownCertificates")), ("diskImage", ("sectorSize",))):
         part = given.get(name) or {}
         _known(part, fields, f"customization.{name}.")
-        inner = [f"        {key}: {_scalar(part[key])}" for key in fields if part.get(key)]
+        inner = [f"        {key}: {_scalar(part[key], text)}" for key in fields if part.get(key)]
         lines += [f"    {name}:", *inner] if inner else []
     return lines
 
 
+def _items(given: t.Mapping[str, t.Any], field: str) -> list[t.Any]:
+    value = given.get(field) or []
+    if not isinstance(value, list):
+        raise InvalidInput(f"The schematic's {field} must be a list.")
+    return value
+
+
 def _known(given: t.Mapping[str, t.Any], fields: t.Collection[str], where: str) -> None:
+    if not isinstance(given, t.Mapping):
+        raise InvalidInput(f"The schematic's {where.rstrip('.') or 'text'} must be a mapping of fields.")
     unknown = sorted(set(given) - set(fields))
     if unknown:
         raise InvalidInput(f"The schematic has a field that the factory does not know: {where}{unknown[0]}.")
 
 
-def _scalar(value: t.Any) -> str:
-    return "true" if value is True else str(value) if isinstance(value, int) else _text(value)
-
-
-def _text(value: t.Any) -> str:
-    """A string that the factory writes without quotes."""
-    if not isinstance(value, str) or not (_PLAIN.fullmatch(value) or (_WORD.fullmatch(value) and value.lower() not in _TYPED)):
-        raise InvalidInput(f"The schematic has the value {value!r}, whose quoting is not certain; ask the factory for its id.")
-    return value
+def _scalar(value: t.Any, text: Write) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else text(value)

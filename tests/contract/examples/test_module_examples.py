@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from sandbox.running import Running
+from sandbox.talos_maintenance import Maintenance
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = "ansible_collections.tgp.gpu.plugins.modules"
@@ -41,7 +42,10 @@ ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machi
     "tailscale_key",
     "tailscale_device_info",
     "tailscale_device",
+    "talos_schematic",
     "talos_config",
+    "talos_machine_info",
+    "talos_push",
     "fleet_teardown",
     "webhook_machine",
 ]
@@ -70,7 +74,10 @@ def test_the_examples_of_all_modules_run_as_they_stand(running: Running, tmp_pat
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     shutil.copy(running.environment["TGP_TALOS_SECRETS"], tmp_path / "secrets.yaml")
     tasks = [task for name in ORDER for task in yaml.safe_load(importlib.import_module(f"{PACKAGE}.{name}").EXAMPLES)]
-    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": VARIABLES, "tasks": tasks}
+    machines = [Maintenance(platform="nocloud").__enter__() for _number in range(2)]
+    rack = [{"host": "127.0.0.1", "port": one.port, "fingerprint": one.fingerprint} for one in machines]
+    own_machines = {"rack": rack, "rack_network": "127.0.0.0/8"}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": {**VARIABLES, **own_machines}, "tasks": tasks}
     (tmp_path / "examples.yml").write_text(yaml.safe_dump([play], sort_keys=False))
     own = json.dumps({"documents": str(ROOT / "examples" / "demo"), "pool": "own"})
     ansible_playbook(running, tmp_path, str(ROOT / "playbooks" / "provision.yml"), "-e", own)  # rack-1 becomes a node
@@ -84,3 +91,6 @@ def test_the_examples_of_all_modules_run_as_they_stand(running: Running, tmp_pat
     secrets = [running.environment[name] for name in ("LAMBDA_API_KEY", "TS_OAUTH_CLIENT_SECRET")]
     assert [secret for secret in (*secrets, *VARIABLES.values()) if secret in text] == []
     assert list((tmp_path / "configs").iterdir())
+    for one in machines:
+        one.__exit__()
+        assert one.applied == [(tmp_path / "configs" / "tgp-lab-1.yaml").read_text()]

@@ -1,0 +1,145 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ids and texts of schematics are those of the Image Factory's own code."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import typing as t
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.factory import computed
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.schematic import canonical
+
+from sandbox.image_factory import written
+from tests.plane import build as programs
+
+from .conftest import built
+
+pytestmark = pytest.mark.cluster
+_ODD = [
+    "true",
+    "no",
+    "on",
+    "y",
+    "null",
+    "~",
+    "0x10",
+    "1.5",
+    "1e3",
+    "2024-01-01",
+    "12:30",
+    "a:",
+    "#x",
+    "-",
+    "=",
+    "<<",
+    "---",
+    "...",
+    "?",
+    ":",
+]
+_ODD += [
+    "0b1",
+    ".5",
+    "+1",
+    "-1",
+    "=x",
+    "?a",
+    "it's",
+    "a,b",
+    "-console",
+    "noapic",
+    "",
+    "a: b",
+    "x #y",
+    "x ",
+    "[x]",
+    "{}",
+    "- a",
+    "*a",
+    "&a",
+    "!a",
+    "%a",
+    "@a",
+    "`a",
+    '"x',
+    "a\\b",
+    "yes/no",
+    "console=ttyS0,115200",
+]
+_SIGNS = "abcxyzABnoyefNtr0123456789:-_.=/ #'\"{}[],&*!|>%@`?~$\\()<^;"
+
+
+@pytest.fixture(name="real", scope="module")
+def _real(request: pytest.FixtureRequest) -> t.Callable[[list[t.Any]], list[dict[str, str]]]:
+    program = built("schematic", request)
+
+    def ask(bodies: list[t.Any]) -> list[dict[str, str]]:
+        lines = "".join(json.dumps(json.dumps(one)) + "\n" for one in bodies)
+        done = subprocess.run([str(program)], input=lines, capture_output=True, text=True, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return ask
+
+
+def _bodies(values: list[str]) -> list[dict[str, t.Any]]:
+    extensions = {"officialExtensions": ["siderolabs/gvisor", "siderolabs/tailscale"]}
+    return [
+        {
+            "overlay": {"name": "rpi_generic", "image": "siderolabs/sbc-raspberrypi", "options": {"zone": True, "area": 7}},
+            "customization": {
+                "systemExtensions": extensions,
+                "extraKernelArgs": [value],
+                "meta": [{"key": 10, "value": value}],
+                "bootloader": "sd-boot",
+                "secureboot": {"includeWellKnownCertificates": True},
+            },
+        }
+        for value in values
+    ]
+
+
+def test_an_id_that_is_computed_is_the_factorys_own(real: t.Any) -> None:
+    chance = random.Random(1)
+    values = [*_ODD, *("".join(chance.choices(_SIGNS, k=chance.randint(1, 9))) for _ in range(3000))]
+    values += ["/".join("".join(chance.choices("abcXYZ0189_.,=${}&?:+-", k=4)) for _ in range(3)) for _ in range(1000)]
+    bodies = _bodies(values)
+    certain = 0
+    for value, body, answer in zip(values, bodies, real(bodies), strict=True):
+        number = computed(body)
+        certain += number is not None
+        assert number in (None, answer["id"]), value
+    assert certain > 500
+
+
+def test_the_sandbox_writes_as_the_factory_does(real: t.Any) -> None:
+    chance = random.Random(2)
+    values = [*_ODD, *("".join(chance.choices("abyno019:-=/ #'[,", k=chance.randint(1, 6))) for _ in range(2000))]
+    bodies = _bodies(values)
+    for value, body, answer in zip(values, bodies, real(bodies), strict=True):
+        assert canonical(body, written) == answer["schematic"], value
+
+
+def test_what_the_factory_does_not_know_is_refused_here_too(real: t.Any) -> None:
+    bodies: list[t.Any] = [
+        {"customisation": {}},
+        {"customization": {"extensions": ["a"]}},
+        {"customization": {"systemExtensions": {"official": ["a"]}}},
+        {"overlay": {"name": "a", "image": "b", "kind": "c"}},
+        {"customization": {"extraKernelArgs": "noapic"}},
+        {"customization": {"meta": [{"key": 300, "value": "a"}]}},
+        {"customization": {"bootloader": "lilo"}},
+    ]
+    assert all("error" in answer for answer in real(bodies))
+    for body in bodies:
+        with pytest.raises(InvalidInput):
+            computed(body)
+
+
+def test_both_programs_are_built_from_what_is_here() -> None:
+    assert {"schematic", "machinery", "machinery-1.14"} <= set(programs.NAMES)
