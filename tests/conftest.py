@@ -13,6 +13,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.outsiders import checked_line
+
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)  # a red run must be red again
 hypothesis.settings.register_profile("search", deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "search")
@@ -64,6 +66,9 @@ def pytest_terminal_summary(terminalreporter: t.Any) -> None:
     contract = _contract_of_clouds(terminalreporter.stats.get("passed", []))
     if contract:
         terminalreporter.line(contract)
+    checked = checked_line(terminalreporter.stats.get("passed", []))
+    if checked:
+        terminalreporter.line(f"passed by programs of others: {checked}")
     failed = os.environ.get("TGP_FAILED_CHECKS")
     if failed:
         terminalreporter.line(f"   checks that failed before the tests: {failed}", red=True)

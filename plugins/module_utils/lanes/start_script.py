@@ -28,8 +28,15 @@ def start_script(made: Boot) -> str:
     folders = dict.fromkeys(posixpath.dirname(file["path"]) for file in made.files)
     parts = [_HEAD, f"(umask 022 && mkdir -p {shlex.join(folders)})\n"]
     parts += [_written(file) for file in made.files]
-    parts += [f"{shlex.join(command)}\n" for command in made.commands]
+    parts += [_run(command) for command in made.commands]
     return "".join(parts)
+
+
+def _run(command: tuple[str, ...]) -> str:
+    """As cloud-init runs it: folders above one that is made are for everybody to pass, the mode is for the last alone."""
+    if command[0] == "mkdir":
+        return f"# shellcheck disable=SC2174\n(umask 022 && {shlex.join(command)})\n"
+    return f"{shlex.join(command)}\n"
 
 
 def _written(file: Document) -> str:
