@@ -24,6 +24,10 @@ from .teardown import teardown_all
 _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
 _COLUMNS = {"name": "node", "cloud": "cloud", "model": "model", "price_hour": "$/h", "result": "result", "message": "what"}
 
+_INSIDE = ("problem", "remedy")  # of a row: not for the result
+_TRY_AGAIN = "The next run of provision.yml takes another offer; this one is left alone for a while."
+_GO_ON = "The next run of reap.yml goes on with it."
+
 
 def launch_step(task: Task) -> dict[str, t.Any]:
     """Rent for every claim that the plan left without a create call on its way."""
@@ -79,18 +83,24 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
         raise
     finally:
         context.close()
-    problems = [f"{row['name']}: {row['message']}" for row in rows if row["problem"]]
+    problems = [_sentence(row) for row in rows if row["problem"]]
     for line in render(rows, _COLUMNS, right=("price_hour",)):
         task.progress(line)
     return _result(rows, "partial" if problems else "changed", changed=any(row["result"] in busy for row in rows), problems=problems)
 
 
+def _sentence(row: t.Mapping[str, t.Any]) -> str:
+    """A problem for people: which machine, on which cloud, what happened, what to do."""
+    where = f" on {row['cloud']}" if row.get("cloud") else ""
+    return f"{row['name']}{where}: {row['message'].rstrip('.')}. {row.get('remedy', '')}".rstrip()
+
+
 def _result(rows: list[dict[str, t.Any]], outcome: str, *, changed: bool, problems: t.Sequence[str] = ()) -> dict[str, t.Any]:
-    machines = [{key: value for key, value in row.items() if key != "problem"} for row in rows]
+    machines = [{key: value for key, value in row.items() if key not in _INSIDE} for row in rows]
     return {"changed": changed, "outcome": outcome, "machines": machines, "problems": list(problems)}
 
 
-def _row(claim: Claim, result: str, message: str, *, problem: bool) -> dict[str, t.Any]:
+def _row(claim: Claim, result: str, message: str, *, problem: bool, remedy: str = "") -> dict[str, t.Any]:
     return {
         "name": claim.name,
         "pool": claim.pool,
@@ -101,6 +111,7 @@ def _row(claim: Claim, result: str, message: str, *, problem: bool) -> dict[str,
         "result": result,
         "message": message,
         "problem": problem,
+        "remedy": remedy,
     }
 
 
@@ -111,9 +122,10 @@ def _launch(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
 
 def _join(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     done = join_all(context, claims)
-    return [_row(one.claim, one.result, one.message, problem=one.result != "ready") for one in done]
+    return [_row(one.claim, one.result, one.message, problem=one.result != "ready", remedy=_TRY_AGAIN) for one in done]
 
 
 def _teardown(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
-    rows = [_row(one.claim, one.result, one.message, problem=one.result == "pending") for one in teardown_all(context, claims)]
+    done = teardown_all(context, claims)
+    rows = [_row(one.claim, one.result, one.message, problem=one.result == "pending", remedy=_GO_ON) for one in done]
     return rows + remove_leftovers(context, context.task.params.get("leftovers") or [])

@@ -143,7 +143,8 @@ def test_L11_what_never_becomes_of_use_is_given_back(day: Day, behaviour: str) -
     (row,) = done["machines"]
     assert (row["result"], row["name"], row["cloud"]) == ("failed", machine.name, day.cloud)
     assert row["message"].endswith("(given back)")
-    assert [text for text in done["problems"] if machine.name in text]
+    (problem,) = done["problems"]
+    assert problem.startswith(f"{machine.name} on {day.cloud}: ") and "provision.yml takes another offer" in problem
     (line,) = day.check(late=4)
     assert (line["reason"], line["joined"]) == ("FailedJoin", False)
     assert [key for key in day.rig.blocks() if key.startswith(f"offer:{day.cloud}:")]
