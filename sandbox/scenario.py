@@ -9,8 +9,8 @@
                 {offers: [...], switches of the cloud}: offers as its ``<cloud>_offer`` reads them, switches as its SCENARIO_KEYS names them.
 ``machines``    list of {name, gpus, model, memory_gib, price, region, boot, stop, installed, on}: own machines behind power webhooks.
                 ``installed`` ones were made nodes of the cluster earlier and need no config when switched on.
-``tailnet``     {policy, profile, ephemeral_seconds}: the policy file as text (HuJSON) or object, saas or headscale, and how long silent
-                ephemeral devices stay.
+``tailnet``     {policy, profile, ephemeral_seconds}: the policy file as text (HuJSON) or object, saas, headscale or headscale-v1, and how
+                long silent ephemeral devices stay.
 ``timings``     seconds of {packages, mesh, csr, ready, gpu} for all machines.
 ``behaviours``  list of {kind, cloud, type, region, name, skip, times, seconds, factor, gpus}: see behaviour.py.
 ``faults``      list of rules, see faults.py.
@@ -35,7 +35,7 @@ from .scenario_clouds import PARTS, cloud_section, set_up
 from .scenario_lambda import lambda_offer
 from .scenario_machines import machine_entry, own_machine
 from .scenario_reader import TIMINGS, Reader, ScenarioError, timings
-from .tailnet import HEADSCALE, SAAS
+from .tailnet import PROFILES, SAAS
 from .tailnet_policy import DEFAULT as POLICY
 from .tailnet_policy import Policy
 from .world import Offer, World
@@ -115,8 +115,8 @@ def parse(content: t.Any, name: str = "scenario") -> Scenario:
     scenario.policy = policy if isinstance(policy, str) else json.dumps(policy)
     _attempt(lambda: Policy(scenario.policy), f"{name}.tailnet.policy")
     scenario.profile = tailnet.text("profile", SAAS)
-    if scenario.profile not in (SAAS, HEADSCALE):
-        raise ScenarioError(f"{name}.tailnet.profile: {scenario.profile!r} should be {SAAS} or {HEADSCALE}")
+    if scenario.profile not in PROFILES:
+        raise ScenarioError(f"{name}.tailnet.profile: {scenario.profile!r} should be {' or '.join(PROFILES)}")
     scenario.ephemeral_seconds = tailnet.number("ephemeral_seconds", scenario.ephemeral_seconds)
     tailnet.done()
     for index, raw in enumerate(top.take("behaviours", list, [])):

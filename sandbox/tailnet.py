@@ -25,6 +25,8 @@ if t.TYPE_CHECKING:
     from .world import World
 
 SAAS, HEADSCALE = "saas", "headscale"
+HEADSCALE_V1 = "headscale-v1"  # headscale before 0.30, which has its own API only
+PROFILES = (SAAS, HEADSCALE, HEADSCALE_V1)
 _ALPHABET = string.ascii_letters + string.digits
 _KEY_TEXT = {SAAS: "tskey-{kind}-{id}-{secret}", HEADSCALE: "hskey-{kind}-{id}-{secret}"}
 
@@ -57,7 +59,8 @@ class Tailnet:
         self.random = randomness or random.Random(0)
         self.policy = policy or Policy()
         self.lock = lock or threading.RLock()
-        self.profile = profile
+        self.profile = HEADSCALE if profile == HEADSCALE_V1 else profile
+        self.v1_only = profile == HEADSCALE_V1
         self.domain = domain
         self.ephemeral_seconds = ephemeral_seconds
         self.name_hold_seconds = name_hold_seconds

@@ -14,6 +14,7 @@ import typing as t
 
 import flask
 
+from . import tailnet_v1
 from .tailnet import HEADSCALE, Tailnet
 from .tailscale_access import Refused
 from .tailscale_devices import Devices
@@ -31,6 +32,9 @@ def app(world: World) -> flask.Flask:
     _credentials(world, tailnet)
     flask_app = flask.Flask("tailscale")
 
+    if tailnet.profile == HEADSCALE:
+        tailnet_v1.add_to(flask_app, tailnet)
+
     @flask_app.errorhandler(Refused)
     def refused(error: Refused) -> flask.Response:
         answer = flask.jsonify(error.body)
@@ -41,6 +45,8 @@ def app(world: World) -> flask.Flask:
 
     @flask_app.errorhandler(404)
     def no_route(_error: Exception) -> flask.Response:
+        if tailnet.v1_only:  # any path it does not know is the page with its icon
+            return flask.Response("<!DOCTYPE html><html></html>", 200, content_type="text/html; charset=utf-8")
         if tailnet.profile == HEADSCALE:
             return flask.Response("404 page not found\n", 404, content_type="text/plain")
         return flask.Response('{"message":"not found"}', 404, content_type="application/json")
@@ -62,6 +68,8 @@ def app(world: World) -> flask.Flask:
 
         flask_app.add_url_rule(f"/api/v2{path}", f"{verb} {path}", view, methods=[verb])
 
+    if tailnet.v1_only:
+        return flask_app
     for endpoints in (Keys(tailnet), Devices(tailnet), PolicyAndSettings(tailnet)):
         for verb, path, action in endpoints.routes():
             route(path, verb, action)
@@ -69,18 +77,20 @@ def app(world: World) -> flask.Flask:
 
 
 def _credentials(world: World, tailnet: Tailnet) -> None:
-    secrets = world.secrets
+    """Credentials of another service's form are replaced: clients tell by the form which service made them."""
+    foreign, secrets = ("tskey-" if tailnet.profile == HEADSCALE else "hskey-"), world.secrets
+    given = {name: "" if secret.startswith(foreign) else secret for name, secret in secrets.items()}
     with tailnet.lock:
-        client = tailnet.by_secret(secrets.get("TS_OAUTH_CLIENT_SECRET", "")) or tailnet.create_key(
+        client = tailnet.by_secret(given.get("TS_OAUTH_CLIENT_SECRET", "")) or tailnet.create_key(
             "client",
             seconds=None,
-            key_id=secrets.get("TS_OAUTH_CLIENT_ID", ""),
-            secret=secrets.get("TS_OAUTH_CLIENT_SECRET", ""),
+            key_id=secrets.get("TS_OAUTH_CLIENT_ID", "") if given.get("TS_OAUTH_CLIENT_SECRET") else "",
+            secret=given.get("TS_OAUTH_CLIENT_SECRET", ""),
             description="tgp",
             scopes=list(CLIENT_SCOPES),
             tags=list(CLIENT_TAGS),
         )
-        token = tailnet.by_secret(secrets.get("TAILSCALE_API_KEY", "")) or tailnet.create_key(
-            "api", seconds=7776000, secret=secrets.get("TAILSCALE_API_KEY", ""), description="admin", user="u1CNTRL"
+        token = tailnet.by_secret(given.get("TAILSCALE_API_KEY", "")) or tailnet.create_key(
+            "api", seconds=7776000, secret=given.get("TAILSCALE_API_KEY", ""), description="admin", user="u1CNTRL"
         )
     secrets.update(TS_OAUTH_CLIENT_ID=client.id, TS_OAUTH_CLIENT_SECRET=client.secret, TAILSCALE_API_KEY=token.secret)

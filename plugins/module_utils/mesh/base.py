@@ -10,10 +10,14 @@ import hashlib
 import re
 import typing as t
 from datetime import datetime
+from urllib.parse import quote
 
+from .. import errors
 from ..fleet.model import Device, MeshKey
 
 _LONGEST = 50  # characters of a key's description
+_LONGEST_KEY = 7776000  # seconds; the services' own limit
+_TAG = re.compile(r"tag:[A-Za-z][A-Za-z0-9-]*")
 _FOREIGN = re.compile(r"[^A-Za-z0-9-]+")
 
 
@@ -67,6 +71,50 @@ class Mesh(t.Protocol):
     def close(self) -> None:
         """Close connections."""
         ...
+
+
+class DeviceMesh(Mesh, t.Protocol):
+    """A mesh whose devices can be changed, too. ``describes_keys``: a key can be found again by its node."""
+
+    @property
+    def describes_keys(self) -> bool: ...
+
+    def set_tags(self, device_id: str, tags: t.Sequence[str]) -> None:
+        """Replace a device's tags."""
+        ...
+
+    def set_authorized(self, device_id: str, authorized: bool) -> None:
+        """Approve a device, or take the approval back."""
+        ...
+
+    def set_key_expiry(self, device_id: str, enabled: bool) -> None:
+        """Let the device's own key expire, or not."""
+        ...
+
+
+def segment(value: str, what: str) -> str:
+    """A value as one segment of a path. An empty one would address something else altogether. Raises InvalidInput."""
+    if value in ("", ".", ".."):
+        raise errors.InvalidInput(f"{value!r} is not a {what}.", field=what)
+    return quote(value, safe="")
+
+
+def check_tags(tags: t.Sequence[str]) -> None:
+    """Raise InvalidInput for what cannot be a tag."""
+    wrong = [tag for tag in tags if not _TAG.fullmatch(tag)]
+    if wrong:
+        raise errors.InvalidInput(
+            f"These are no tags of a tailnet: {', '.join(map(repr, wrong))}.",
+            remedy="A tag is written tag:name with letters, digits and hyphens, and begins with a letter.",
+        )
+
+
+def check_expiry(node: str, seconds: int) -> None:
+    """Raise InvalidInput for a life that no key can have."""
+    if not 1 <= seconds <= _LONGEST_KEY:
+        raise errors.InvalidInput(
+            f"{node}: a mesh key cannot live {seconds} s.", remedy=f"Give 1 to {_LONGEST_KEY} seconds.", field="expiry_seconds"
+        )
 
 
 def description_of(node: str) -> str:

@@ -14,8 +14,11 @@ from ..errors import InvalidInput
 from ..http import Api, Retry
 from ..redact import register
 from ..task import Task
+from .base import DeviceMesh
 from .credential import ApiToken, Credential, OAuthClient, refuse_mixed_up
 from .explain import words
+from .headscale import Headscale
+from .spoken import V1, Undecided, spoken
 from .tailscale import Tailscale
 
 PUBLIC = "https://api.tailscale.com"
@@ -42,21 +45,40 @@ _HOW = (
 )
 
 
-def connect(task: Task, *, client_id: str = "", client_secret: str = "") -> Tailscale:
+def connect(task: Task, *, client_id: str = "", client_secret: str = "") -> DeviceMesh:
     """The mesh of this module call. ``client_id`` and ``client_secret`` count when neither option nor variable gives a credential.
 
     Raises InvalidInput naming option and variables when a credential is missing, halved, or of the wrong kind. Sends nothing yet.
+    Which API another server than Tailscale's speaks is asked of it with the first call, unless the credential is one of Tailscale's.
     """
-    root = (_value(task, "tailscale_api_url") or PUBLIC).rstrip("/").removesuffix("/api/v2")
-    api = Api(
-        "tailscale",
-        f"{root}/api/v2",
-        transport=task.transport(root),
-        retry=Retry(tries=4),
-        clock=task.clock,
-        explain=words,
-    )
-    return Tailscale(api, _credential(task, api, client_id, client_secret), _value(task, "tailscale_tailnet") or "-")
+    root = (_value(task, "tailscale_api_url") or PUBLIC).rstrip("/").removesuffix("/api/v2").removesuffix("/api/v1")
+    api = _api(task, root, "/api/v2")
+    credential, tailnet = _credential(task, api, client_id, client_secret), _value(task, "tailscale_tailnet") or "-"
+    if root == PUBLIC or credential.made_by_tailscale:
+        return Tailscale(api, credential, tailnet)
+
+    def decide() -> DeviceMesh:
+        asking = _api(task, root, "")
+        try:
+            found = spoken(asking)
+        finally:
+            asking.close()
+        if found != V1:
+            return Tailscale(api, credential, tailnet)
+        api.close()
+        if credential.client_id:
+            raise InvalidInput(
+                f"{root} is a headscale without OAuth clients: it speaks its own API v1 only, as before 0.30.",
+                remedy="Make an API key there (headscale apikeys create) and give it as tailscale_api_token, or update the server.",
+            )
+        return Headscale(_api(task, root, "/api/v1"), credential)
+
+    return Undecided(decide)
+
+
+def _api(task: Task, root: str, path: str) -> Api:
+    service = "headscale" if path == "/api/v1" else "tailscale"
+    return Api(service, root + path, transport=task.transport(root), retry=Retry(tries=4), clock=task.clock, explain=words)
 
 
 def _credential(task: Task, api: Api, client_id: str, client_secret: str) -> Credential:

@@ -17,9 +17,11 @@ _MARGIN = 60.0  # a token is replaced that many seconds before it ends
 
 
 class Credential(t.Protocol):
-    """``name`` for messages; ``scopes`` the service said it has, None when it did not say; ``client_id`` of an OAuth client."""
+    """``name`` for messages; ``scopes`` the service said it has, None when it did not say; ``client_id`` of an OAuth client.
+    ``made_by_tailscale``: its form is that of the public service, whose API there is only one of."""
 
     name: str
+    made_by_tailscale: bool
     scopes: frozenset[str] | None
     client_id: str
 
@@ -41,6 +43,7 @@ class ApiToken:
     def __init__(self, token: str) -> None:
         register(token)
         self._token = token
+        self.made_by_tailscale = token.startswith("tskey-")
         self.name = "the API token"
 
     def bearer(self) -> str:
@@ -58,6 +61,7 @@ class OAuthClient:
         self._api = api
         self.client_id = client_id
         self._secret = client_secret
+        self.made_by_tailscale = client_secret.startswith("tskey-")
         self.name = f"OAuth client {client_id}"
         self.scopes: frozenset[str] | None = None
         self._lock = threading.Lock()

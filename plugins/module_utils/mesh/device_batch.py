@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 
 from ..errors import InvalidInput, TgpError
 from ..fleet.model import Device
+from .base import DeviceMesh
 from .find import find_device
 from .key_batch import side_by_side
 from .results import device_result
-from .tailscale import Tailscale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Outcome:
     warnings: list[str] = dataclasses.field(default_factory=list)
 
 
-def remove(mesh: Tailscale, hostnames: t.Sequence[str], ids: t.Sequence[str], tags: t.Sequence[str], *, dry: bool) -> Outcome:
+def remove(mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], tags: t.Sequence[str], *, dry: bool) -> Outcome:
     """Remove every device that asked for one of ``hostnames`` and carries all ``tags``, and every device of ``ids``.
 
     Devices shared in from another tailnet are never taken for ours by their hostname. What is gone already is no failure.
@@ -74,7 +74,7 @@ def remove(mesh: Tailscale, hostnames: t.Sequence[str], ids: t.Sequence[str], ta
     return outcome
 
 
-def assure(mesh: Tailscale, hostnames: t.Sequence[str], ids: t.Sequence[str], wish: DeviceWish, *, dry: bool) -> Outcome:
+def assure(mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], wish: DeviceWish, *, dry: bool) -> Outcome:
     """Bring the devices to what ``wish`` says. A device that does not exist is a failure: only a machine can bring itself in."""
     every = mesh.devices()
     outcome = Outcome()
@@ -109,7 +109,7 @@ def assure(mesh: Tailscale, hostnames: t.Sequence[str], ids: t.Sequence[str], wi
     return outcome
 
 
-def _bring(mesh: Tailscale, device: Device, wish: DeviceWish, dry: bool) -> tuple[Device, bool]:
+def _bring(mesh: DeviceMesh, device: Device, wish: DeviceWish, dry: bool) -> tuple[Device, bool]:
     """The device as it is afterwards, and whether anything had to be done."""
     after, steps = device, []
     if wish.tags is not None and set(wish.tags) != set(device.tags):

@@ -10,10 +10,10 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
-from ..errors import TgpError
+from ..errors import InvalidInput, TgpError
 from ..fleet.model import MeshKey
 from ..redact import redact
-from .base import Mesh, description_of
+from .base import DeviceMesh, Mesh, description_of
 from .results import key_result
 
 _AT_ONCE = 16  # calls side by side
@@ -68,9 +68,15 @@ def issue(mesh: Mesh, nodes: t.Sequence[str], wish: KeyWish, *, now: datetime, d
     return side_by_side(one, list(dict.fromkeys(nodes)))
 
 
-def revoke(mesh: Mesh, nodes: t.Sequence[str], ids: t.Sequence[str], *, now: datetime, dry: bool) -> list[Result]:
+def revoke(mesh: DeviceMesh, nodes: t.Sequence[str], ids: t.Sequence[str], *, now: datetime, dry: bool) -> list[Result]:
     """Every valid key of the nodes and every key of ``ids`` goes: one result per key (status removed or failed), none for what was
-    gone before."""
+    gone before. A server that keeps no descriptions cannot tell a node's key: InvalidInput for ``nodes``."""
+    if nodes and not mesh.describes_keys:
+        raise InvalidInput(
+            "headscale's API v1 keeps no descriptions of keys, so the keys of a node cannot be found.",
+            remedy="Give the ids of the keys, as tailscale_key returned them; unused keys end by themselves.",
+            field="nodes",
+        )
     owners = {description_of(node): node for node in nodes}
     listed = {key.id: key for key in mesh.keys()}
     doomed = [key for key in listed.values() if valid(key, now) and (key.description in owners or key.id in ids)]

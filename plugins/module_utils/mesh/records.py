@@ -36,14 +36,14 @@ def device(api: Api, item: t.Mapping[str, t.Any], what: str) -> Device:
     if not isinstance(device_id, str) or not isinstance(item.get("hostname"), str):
         raise api.bad_shape(what, "a device has no id or no hostname")
     created = moment(item.get("created"))
-    addresses = _strings(item.get("addresses"))
+    addresses = strings(item.get("addresses"))
     expiry_off = item.get("keyExpiryDisabled")
     return Device(
         id=device_id,
         hostname=item["hostname"],
         name=str(item.get("name") or ""),
         addresses=addresses,
-        tags=_strings(item.get("tags")),
+        tags=strings(item.get("tags")),
         online=_online(item, bool(addresses) and created is not None),
         created=created,
         last_seen=moment(item.get("lastSeen")),
@@ -92,5 +92,6 @@ def key(item: t.Mapping[str, t.Any]) -> MeshKey:
     )
 
 
-def _strings(value: t.Any) -> tuple[str, ...]:
+def strings(value: t.Any) -> tuple[str, ...]:
+    """The texts of a list; anything else is none."""
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

@@ -10,23 +10,19 @@ answer was lost is looked up by its description, deleted, and only then made aga
 from __future__ import annotations
 
 import random
-import re
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from urllib.parse import quote
 
 from .. import errors
 from ..fleet.model import Device, MeshKey
 from ..http import Answer, Api
 from ..redact import register
 from . import policy, records
-from .base import NewKey, description_of
+from .base import NewKey, check_expiry, check_tags, description_of, segment
 from .credential import Credential
 from .session import Session, said_by_service
 
-_TAG = re.compile(r"tag:[A-Za-z][A-Za-z0-9-]*")
-_LONGEST_KEY = 7776000  # seconds; the service's own limit
 _TRIES = 4  # of a create call that was answered 429, which certainly made nothing
 _READ_KEYS, _KEYS, _READ_DEVICES, _DEVICES = "auth_keys:read", "auth_keys", "devices:core:read", "devices:core"
 
@@ -38,12 +34,13 @@ class Tailscale:
     """
 
     backend = "tailscale"
+    describes_keys = True
 
     def __init__(self, api: Api, credential: Credential, tailnet: str = "-") -> None:
         self._api = api
         self._credential = credential
         self._session = Session(api, credential)
-        self._tailnet = f"/tailnet/{_segment(tailnet, 'tailscale_tailnet')}"
+        self._tailnet = f"/tailnet/{segment(tailnet, 'tailscale_tailnet')}"
 
     def close(self) -> None:
         self._api.close()
@@ -52,7 +49,7 @@ class Tailscale:
 
     def check(self, tags: t.Sequence[str]) -> str:
         """See Mesh. Raises Forbidden (details: cause scope or tag) when a scope is missing or a tag is certainly not to be had."""
-        _check_tags(tags)
+        check_tags(tags)
         self._session.bearer()
         self._check_scopes()
         devices, keys = self.devices(), self.keys()
@@ -93,15 +90,10 @@ class Tailscale:
     def create_key(self, node: str, *, tags: t.Sequence[str], ephemeral: bool = True, expiry_seconds: int = 3600) -> NewKey:
         """See Mesh. Raises InvalidInput for impossible arguments, Forbidden or ApiError (details: cause) with what to do, and
         LostAnswer when two attempts were lost; a key of that description may then exist and ends by itself."""
-        _check_tags(tags)
+        check_tags(tags)
         if self._credential.client_id and not tags:
             raise errors.InvalidInput(f"{node}: no tags for its mesh key.", remedy="Keys made by an OAuth client must carry tags.")
-        if not 1 <= expiry_seconds <= _LONGEST_KEY:
-            raise errors.InvalidInput(
-                f"{node}: a mesh key cannot live {expiry_seconds} s.",
-                remedy=f"Give 1 to {_LONGEST_KEY} seconds.",
-                field="expiry_seconds",
-            )
+        check_expiry(node, expiry_seconds)
         description = description_of(node)
         try:
             return self._post_key(description, tags, ephemeral, expiry_seconds)
@@ -192,7 +184,7 @@ class Tailscale:
             raise
 
     def _key_path(self, key_id: str) -> str:
-        return f"{self._tailnet}/keys/{_segment(key_id, 'key id')}"
+        return f"{self._tailnet}/keys/{segment(key_id, 'key id')}"
 
     def delete_key(self, key_id: str) -> bool:
         """See Mesh."""
@@ -231,7 +223,7 @@ class Tailscale:
 
     def set_tags(self, device_id: str, tags: t.Sequence[str]) -> None:
         """Replace a device's tags."""
-        _check_tags(tags)
+        check_tags(tags)
         self._change(device_id, "tags", {"tags": list(tags)}, tags)
 
     def set_authorized(self, device_id: str, authorized: bool) -> None:
@@ -246,23 +238,7 @@ class Tailscale:
         self._session.call("POST", f"{self._device_path(device_id)}/{what}", scope=_DEVICES, tags=tags, json=body, idempotent=True)
 
     def _device_path(self, device_id: str) -> str:
-        return f"/device/{_segment(device_id, 'device id')}"
-
-
-def _segment(value: str, what: str) -> str:
-    """A value as one segment of a path. An empty one would address something else altogether."""
-    if value in ("", ".", ".."):
-        raise errors.InvalidInput(f"{value!r} is not a {what}.", field=what)
-    return quote(value, safe="")
-
-
-def _check_tags(tags: t.Sequence[str]) -> None:
-    wrong = [tag for tag in tags if not _TAG.fullmatch(tag)]
-    if wrong:
-        raise errors.InvalidInput(
-            f"These are no tags of a tailnet: {', '.join(map(repr, wrong))}.",
-            remedy="A tag is written tag:name with letters, digits and hyphens, and begins with a letter.",
-        )
+        return f"/device/{segment(device_id, 'device id')}"
 
 
 def _outcome_unknown(error: errors.ApiError) -> bool:
