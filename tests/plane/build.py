@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build the Go programs that tests compare with: the real control plane, Talos's own configuration checker (in the newest and, as
-``machinery-1.10`` …, in other releases), and the Image Factory's own numbering of schematics.
+``machinery-1.10`` …, in other releases), the Image Factory's own numbering of schematics,
+and both ends of Talos's machine API in maintenance mode.
 
 ``tests/plane/build.py [plane] [machinery] …`` builds what is named (all with ``--all`` or without a name), only when it is
 missing, and prints one line for each. A binary lies in ``.cache/<name>/<hash of its sources>/<name>``. Exit status: 0 built or
@@ -23,7 +24,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OTHER_TALOS = ("1.10", "1.11", "1.12", "1.14")
-NAMES = ("plane", "machinery", *(f"machinery-{release}" for release in OTHER_TALOS), "schematic")
+NAMES = ("plane", "machinery", *(f"machinery-{release}" for release in OTHER_TALOS), "schematic", "maintenance")
 # Measured on two cores: a first build downloads and compiles all of Kubernetes.
 FIRST_BUILD = {name: "about 7 minutes" if name == "plane" else "about a minute" for name in NAMES}
 
