@@ -218,7 +218,8 @@ class Api:
         if kind is errors.RateLimited:
             details["retry_after"] = retry_after(answer.headers, self.clock)
         remedy = self._hint if kind is errors.Unauthorized else ""
-        message = f"{self.service}: {what} was answered {status}{f' {code}' if code else ''}: {redact(sentence) or 'no text'}."
+        said = redact(sentence).rstrip(". ") or "no text"
+        message = f"{self.service}: {what} was answered {status}{f' {code}' if code else ''}: {said}."
         if request_id := answer.headers.get("x-tailscale-request-id"):
             message += f" (request {request_id})"
         return kind(message, remedy=remedy, **details)

@@ -18,6 +18,7 @@ no balance, quota, bad key, sold out    test_L14_what_is_lacking_is_told_and_cos
 bad key while machines live             test_L12_a_bad_key_ends_nothing
 HTML, halves, redirects as lists        test_L12_a_list_that_is_none_ends_nothing
 lost or redirected answers to creates   test_L02_whatever_became_of_the_order_nothing_leaks
+the same for destroys                   test_L10_a_destroy_that_nobody_carried_out_is_asked_for_again
 ======================================  ========================================================================================
 """
 
@@ -257,7 +258,8 @@ def test_L14_what_is_lacking_is_told_and_costs_nothing(day: Day, what: str) -> N
         return
     assert row["result"] == "failed"
     (problem,) = done["problems"]
-    assert row["name"] in problem and f"{day.cloud}: " in problem and WRONG not in str((done, rig.warnings, rig.lines))
+    assert problem.startswith(f"{row['name']} on {day.cloud}: ") and ".." not in problem
+    assert WRONG not in str((done, rig.warnings, rig.lines))
     alarms = [text for text in rig.warnings if text.startswith("ALARM")]
     if what == "key":
         assert f"{day.cloud} does not take our key" in alarms[0] and "Check the key" in alarms[0]
@@ -345,3 +347,25 @@ def test_L02_whatever_became_of_the_order_nothing_leaks(day: Day, fault: dict[st
     day.rig.faults.clear()
     day.settle_all()
     assert len(day.check(late=PAUSE // 60)) >= 1
+
+
+# ---- the end
+
+
+def test_L10_a_destroy_that_nobody_carried_out_is_asked_for_again(day: Day) -> None:
+    """A page of a proxy and a redirect, in place of the cloud's own answer: nothing is booked, nothing is forgotten."""
+    machine, rig = day.ready(), day.rig
+    method, path = day.ground.destroy
+    for fault in ({"kind": "body", "body": HTML}, {"kind": "status", "status": 307, "headers": AWAY}):
+        rig.faults.clear()
+        day.fault(method=method, path=path, **fault)
+        done = rig.destroy()
+        (row,) = done["machines"]
+        assert row["result"] == "pending" and machine.ended is None, row
+        (problem,) = done["problems"]
+        assert problem.startswith(f"{machine.name} on {day.cloud}: ") and "reap.yml" in problem
+        assert rig.claim()["phase"] == "Terminating" and rig.ledger() == []
+        rig.advance(PAUSE)
+    rig.faults.clear()
+    day.settle()
+    assert len(day.check()) == 1
