@@ -1,0 +1,176 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for a machine that its cloud gave up, and for one whose own system stopped it before it could join."""
+
+from __future__ import annotations
+
+from .diagnosis_facts import Findings
+from .diagnosis_verdict import Verdict, quoted
+from .model import InstanceState
+
+_CAPACITY = (
+    "capacity",
+    "out of stock",
+    "no longer available",
+    "no available",
+    "resources are unavailable",
+    "resources_unavailable",
+)
+_OVER = (InstanceState.TERMINATED, InstanceState.TERMINATING, InstanceState.FAILED, InstanceState.STOPPED)
+_DISK = r"(?i)GiB free on the root disk|no space left on device|not enough disk space|disk is too small|insufficient disk"
+_NOT_VALID_NOW = r"(?i)not yet valid|certificate has expired|certificate is expired|expired or is not yet"
+_UNSYNCHRONISED = r"(?i)clock is not synchroni[sz]ed|waiting for time sync|time (is )?not (in )?sync"
+_NO_PACKAGE = (
+    r"(?i)has no kubelet|the kubelet is not \S+ but|kubelet version .* (range|newer)|Version '.*' for 'kubelet' was not found"
+)
+_GPU = (
+    r"(?i)GPUs found, \d+ ordered|no NVIDIA GPU on the PCI|nvidia-smi sees no GPU|RmInitAdapter failed|"
+    r"NVIDIA driver .* (does not load|cannot be)"
+)
+_LABEL = (
+    r"(?i)unknown '?kubernetes\.io'? or '?k8s\.io'? labels|is not allowed to modify labels|"
+    r"NodeApplyController:? .*(forbidden|not allowed)"
+)
+
+
+def _lost_capacity(findings: Findings) -> Verdict | None:
+    one = findings.instance
+    text = " ".join(filter(None, (one.problem if one else "", findings.hopeless))).strip()
+    if not any(word in text.lower() for word in _CAPACITY):
+        return None
+    return Verdict(
+        "no_capacity",
+        f"{findings.cloud} took the order and then had no machine for it.",
+        "Nothing of yours is wrong: the offer is left alone for an hour; allow more types, regions or clouds in the pool.",
+        (f"{findings.cloud}: {text}",),
+    )
+
+
+def _gone(findings: Findings) -> Verdict | None:
+    one = findings.instance
+    if one is None:
+        if not (findings.instance_listed and findings.instance_id):
+            return None
+        said = findings.hopeless or f"{findings.cloud} does not list the machine {findings.instance_id} any more"
+    elif one.interrupted or one.state in _OVER:
+        said = f"{findings.cloud} calls the machine {one.raw_state or one.state.value} {one.problem}".rstrip()
+    else:
+        return None
+    return Verdict(
+        "machine_gone",
+        f"{findings.cloud} took the machine away, or it ended by itself, before it was usable.",
+        "Rent again; if it is a spot offer that is lost often, raise the bid or set spot: false in the pool.",
+        (said, f"instance {findings.instance_id}"),
+    )
+
+
+def _broken(findings: Findings) -> Verdict | None:
+    one = findings.instance
+    if not findings.hopeless or one is None or not one.problem:
+        return None
+    return Verdict(
+        "machine_broken",
+        f"{findings.cloud} calls the machine broken, and nothing was heard of it for minutes.",
+        "Rent again: the offer and its host are left alone for an hour.",
+        (findings.hopeless, f"{findings.cloud}: {one.problem}"),
+    )
+
+
+def _never_booted(findings: Findings) -> Verdict | None:
+    one = findings.instance
+    if one is None or one.state is not InstanceState.PENDING:
+        return None
+    return Verdict(
+        "never_booted",
+        f"{findings.cloud} never said that the machine runs.",
+        "Rent again elsewhere; if machines of this type are always slow to boot, raise registrationTimeout of the pool.",
+        (f"{findings.cloud} calls it {one.raw_state or one.state.value} {one.problem}".rstrip(), quoted(_last(findings))),
+    )
+
+
+def _last(findings: Findings) -> str:
+    return findings.console[-1] if findings.console else ""
+
+
+# ---- what its own system says, in whichever step
+
+
+def _disk(findings: Findings) -> Verdict | None:
+    line, pressure = findings.says(_DISK), findings.condition("DiskPressure")
+    under = pressure is not None and pressure.status == "True"
+    if not line and not under:
+        return None
+    return Verdict(
+        "disk_too_small",
+        "The machine's disk is too small for a node: packages, container images and pods do not fit.",
+        "Ask for more disk in the class's settings of this cloud: 20 GiB must be free before anything is installed.",
+        (quoted(line), f"Node condition DiskPressure: {pressure.message or pressure.reason}" if under and pressure else ""),
+    )
+
+
+def _clock(findings: Findings) -> Verdict | None:
+    line, weak = findings.says(_NOT_VALID_NOW), findings.says(_UNSYNCHRONISED)
+    ahead = max(((one.heartbeat - findings.now).total_seconds() for one in findings.conditions if one.heartbeat), default=0.0)
+    if not line and ahead < 120 and not (weak and "csr" not in dict(findings.steps) and findings.node is None):
+        return None
+    return Verdict(
+        "clock_skew",
+        "The machine's clock is wrong, so certificates count as expired or not yet valid and no TLS connection is made.",
+        "Let it reach a time server (123/udp; Talos asks time.cloudflare.com, see machine.time.servers), or leave this host alone.",
+        (quoted(line), quoted(weak), f"its clock is {ahead:.0f} s ahead, by the heartbeats of its Node" if ahead >= 120 else ""),
+        certain=bool(line) or ahead >= 120,
+    )
+
+
+def _kubelet_package(findings: Findings) -> Verdict | None:
+    line = findings.says(_NO_PACKAGE)
+    if not line:
+        return None
+    return Verdict(
+        "wrong_kubelet_version",
+        "The machine could not get a kubelet of the version that was ordered.",
+        "Set kubernetes_version to one that pkgs.k8s.io (lane kubelet) or the Talos release has, not newer than the API server.",
+        (quoted(line), f"the API server is {findings.server_version}" if findings.server_version else ""),
+    )
+
+
+def _gpus_of_the_machine(findings: Findings) -> Verdict | None:
+    line = findings.says(_GPU)
+    if not line:
+        return None
+    return Verdict(
+        "gpu_missing",
+        "The machine does not have the GPUs that were ordered, or its driver does not find them.",
+        "Rent again: the host is left alone for an hour. If all machines of a type do so, set another driver branch or image in the class.",
+        (quoted(line), f"{findings.gpus_expected} {findings.gpu_resource} expected"),
+    )
+
+
+def _label(findings: Findings) -> Verdict | None:
+    line = findings.says(_LABEL)
+    if not line:
+        return None
+    return Verdict(
+        "forbidden_label",
+        "The kubelet gives itself a label that NodeRestriction keeps for administrators, and is refused because of it.",
+        "Take the label out of the template's nodeLabels and kubelet arguments; the pool's labels are set with admin rights after the join.",
+        (quoted(line),),
+    )
+
+
+def _container(findings: Findings) -> Verdict | None:
+    line = findings.says(r"tgp-fail ")
+    if not line:
+        return None
+    return Verdict(
+        "start_script_failed",
+        f"The container's start script gave up: {line.partition('tgp-fail ')[2][:200]}.",
+        "Correct what it names (docs/service_lane.md), or choose an image that has what the script needs.",
+        (quoted(line),),
+    )
+
+
+GONE = (_lost_capacity, _gone, _broken, _never_booted)
+BOOTSTRAP = (_disk, _clock, _label, _kubelet_package, _gpus_of_the_machine)
+CONTAINER = (_container,)
