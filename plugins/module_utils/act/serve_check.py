@@ -62,7 +62,7 @@ def service_faults(context: Context) -> list[str]:
 def check_places(context: Context) -> None:
     """Let the API server try each pool's Service without making it: labels, annotations, ports and namespace are then good."""
     for pool in service_pools(context.wishes):
-        claim = _claim(context, pool, "runpod")
+        claim = _claim(context, pool, _cloud_of(context, pool))
         device = Device("placeholder", claim.name, f"{claim.name}.example.ts.net", ("100.64.0.1",))
         body = service_object(claim, pool, device, context.cluster_id)
         try:
@@ -81,6 +81,12 @@ def check_services(context: Context) -> str:
     check_places(context)
     names = ", ".join(pool.key for pool in service_pools(context.wishes))
     return f"{names}: containers can be made and published; {Prober(context.task).check_way()}"
+
+
+def _cloud_of(context: Context, pool: Pool) -> str:
+    """A cloud that the pool's containers may come from."""
+    choices = context.wishes.classes[pool.node_class].clouds
+    return next(one.cloud for one in choices if one.enabled and Lane.SERVICE in CAPABILITIES[one.cloud].lanes)
 
 
 def _claim(context: Context, pool: Pool, cloud: str) -> Claim:

@@ -15,7 +15,7 @@ from ..runlock.keeper import Keeper
 from ..runlock.lock import resume
 from ..table import render
 from ..task import Task
-from .join import join_all
+from .join import Joined, join_all
 from .launch import launch_all
 from .leftovers import remove_leftovers
 from .planning import unlock
@@ -122,7 +122,12 @@ def _launch(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
 
 def _join(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     done = join_all(context, claims)
-    return [_row(one.claim, one.result, one.message, problem=one.result != "ready", remedy=_TRY_AGAIN) for one in done]
+    return [_row(one.claim, one.result, one.message, problem=one.result != "ready", remedy=_after_join(one)) for one in done]
+
+
+def _after_join(one: Joined) -> str:
+    """What comes next: another machine, or first the end of this one."""
+    return _GO_ON if one.claim.phase is Phase.TERMINATING else _TRY_AGAIN
 
 
 def _teardown(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:

@@ -192,7 +192,8 @@ class PaperspaceCloud:
         was_off = False
         for _round in range(_STOP_POLLS):
             try:
-                self._calls.send("DELETE", path, idempotent=True)
+                answer = self._calls.send("DELETE", path, idempotent=True)
+                self._calls.api.expect(answer.json, dict, f"DELETE {path}")
                 return
             except errors.NotFound as error:
                 if answered(error):

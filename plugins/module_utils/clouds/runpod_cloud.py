@@ -173,7 +173,9 @@ class RunpodCloud(NothingBeside):
         """A second 404 is success; one for a pod that is still listed, or was made a moment ago, is not believed."""
         while True:
             try:
-                self._calls.send("DELETE", f"/pods/{instance_id}", idempotent=True)
+                answer = self._calls.send("DELETE", f"/pods/{instance_id}", idempotent=True)
+                if answer.status != 204 and not isinstance(answer.json, dict):
+                    raise self._calls.api.bad_shape("DELETE pod", "it is neither empty nor about a pod")
                 self._young.pop(instance_id, None)
                 return
             except errors.NotFound as error:
