@@ -81,17 +81,12 @@ def container(
     )
 
 
-def payload_for(
-    context: Context, claim: Claim, offer: Offer, pool: Pool | None, node_class: NodeClass, enrolment: Enrolment
-) -> Rendered:
-    """The payload of one machine. InvalidInput, before anything is rented, when it would not boot."""
-    lane = lane_for(offer, pool)
-    if lane is Lane.SERVICE:
-        return Rendered(None, lane, container=container(context, claim, offer.cloud, pool, node_class, enrolment))
-    if not needs_payload(node_class, offer.cloud):
-        return Rendered(None, lane)
+def node_spec(
+    context: Context, claim: Claim, offer: Offer, pool: Pool | None, node_class: NodeClass, enrolment: Enrolment, lane: Lane
+) -> NodeSpec:
+    """Everything that the configuration of one machine is made from."""
     facts: ClusterFacts = cluster_facts(context)
-    spec = NodeSpec(
+    return NodeSpec(
         name=claim.name,
         pool=claim.pool.partition("/")[2],
         index=claim.index,
@@ -117,6 +112,18 @@ def payload_for(
         talos_version=facts.talos_version,
         installer_image=node_class.talos_image,
     )
+
+
+def payload_for(
+    context: Context, claim: Claim, offer: Offer, pool: Pool | None, node_class: NodeClass, enrolment: Enrolment
+) -> Rendered:
+    """The payload of one machine. InvalidInput, before anything is rented, when it would not boot."""
+    lane = lane_for(offer, pool)
+    if lane is Lane.SERVICE:
+        return Rendered(None, lane, container=container(context, claim, offer.cloud, pool, node_class, enrolment))
+    if not needs_payload(node_class, offer.cloud):
+        return Rendered(None, lane)
+    spec = node_spec(context, claim, offer, pool, node_class, enrolment, lane)
     made = payload(spec, template_of(context, node_class), capability=CAPABILITIES[offer.cloud])
     for warning in made.warnings:
         context.warn(f"{claim.name}: {warning}")

@@ -78,6 +78,8 @@ case $call in
   "modprobe nvidia_uvm") touch "$PLAY/loaded" ;;
   "tailscale up"*) touch "$PLAY/enrolled" ;;
   "containerd config default") printf 'version = 3\n            SystemdCgroup = false\n' ;;
+  "systemctl enable --now --no-block tgp-bootstrap.service")
+    [[ -z ${TGP_ROOT:-} ]] || "$TGP_ROOT/usr/local/sbin/tgp-bootstrap" </dev/null >/dev/null 2>&1 & ;;
   "systemctl restart kubelet") mkdir -p "$TGP_ROOT/var/lib/kubelet/pki"; touch "$TGP_ROOT/var/lib/kubelet/pki/kubelet-client-current.pem" ;;
   curl*http_code*)
     cat "$PLAY/code"
@@ -176,9 +178,10 @@ class Machine:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"ID={name}\nVERSION_ID={version}\nVERSION_CODENAME=noble\n")
 
-    def run(self) -> int:
-        """The exit status of one run; never longer than a few seconds."""
-        environment = {
+    @property
+    def environment(self) -> dict[str, str]:
+        """What puts a process on this machine."""
+        return {
             "PATH": f"{self.play / 'bin'}:{os.environ['PATH']}",
             "TGP_ROOT": str(self.root),
             "TGP_CONSOLE": str(self.play / "console"),
@@ -186,8 +189,11 @@ class Machine:
             "TGP_PAUSE": "0",
             "PLAY": str(self.play),
         }
+
+    def run(self) -> int:
+        """The exit status of one run; never longer than a few seconds."""
         script = self.root / "usr/local/sbin/tgp-bootstrap"
-        return subprocess.run(["bash", str(script)], env=environment, timeout=60, capture_output=True, check=False).returncode
+        return subprocess.run(["bash", str(script)], env=self.environment, timeout=60, capture_output=True, check=False).returncode
 
     def text(self, path: str) -> str:
         return (self.root / path).read_text()

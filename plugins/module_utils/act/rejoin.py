@@ -1,0 +1,94 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run of fleet_rejoin: what a rented machine that has not become a node has to be told once more, by another way than at its boot."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+
+from ..clock import to_text
+from ..clouds.registry import CAPABILITIES
+from ..errors import InvalidInput
+from ..fleet.model import Claim, Lane, Phase
+from ..fleet.registration import deadline
+from ..lanes.payload import payload
+from ..observe.context import Context
+from ..observe.open import open_context
+from ..observe.templates import template_of
+from ..runlock.lock import take
+from ..task import Task
+from .enrol import enrol
+from .payload import node_spec
+
+_ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
+
+
+def rejoin(task: Task) -> dict[str, t.Any]:
+    """Make new enrolment secrets for one machine and write its user data to ``dest``, for its owner's eyes alone. Takes the run lock
+    for as long. InvalidInput when the machine is not one that waits to join by lane kubelet."""
+    context = open_context(task)
+    try:
+        claim = _claim(context, task.params["name"])
+        if task.check_mode:
+            return _result(context, claim, changed=True)
+        lock = take(task, context.kube, context.run_id, context.cluster_id, wait=task.params["lock_wait"])
+        try:
+            claim = _written(context, _claim(context, claim.name), task.params["dest"])
+        finally:
+            lock.release()
+        return _result(context, claim, changed=True)
+    finally:
+        context.close()
+
+
+def _claim(context: Context, name: str) -> Claim:
+    claim = next((one for one in context.store.claims() if one.name == name), None)
+    if claim is None:
+        raise InvalidInput(f"There is no machine {name} of this cluster.", remedy="status.yml lists them.")
+    if claim.lane is not Lane.KUBELET:
+        raise InvalidInput(f"{name} joins by lane {claim.lane.value}; only machines of lane kubelet can be told again over SSH.")
+    if claim.deletion is not None:
+        raise InvalidInput(f"{name} is being given back ({claim.deletion.reason}).", remedy="Run provision.yml for a new machine.")
+    if claim.phase is Phase.READY:
+        raise InvalidInput(f"{name} is a node already.")
+    if claim.phase not in _ON_THEIR_WAY or not claim.instance_id:
+        raise InvalidInput(f"{name} is {claim.phase.value} and has no machine yet that could be told anything.")
+    return claim
+
+
+def _written(context: Context, claim: Claim, dest: str) -> Claim:
+    node_class, pool = context.class_of(claim), context.pool_of(claim)
+
+    def note(**changes: t.Any) -> None:
+        nonlocal claim
+        claim = context.store.write(dataclasses.replace(claim, **changes))
+        context.remember(claim)
+
+    enrolment = enrol(context, claim, node_class, note)
+    spec = node_spec(context, claim, claim.offer, pool, node_class, enrolment, Lane.KUBELET)
+    made = payload(spec, template_of(context, node_class))
+    for warning in made.warnings:
+        context.warn(f"{claim.name}: {warning}")
+    try:
+        descriptor = os.open(dest, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(made.text)
+    except OSError as error:
+        raise InvalidInput(f"{dest} cannot be written: {error.strerror}.") from None
+    return claim
+
+
+def _result(context: Context, claim: Claim, *, changed: bool) -> dict[str, t.Any]:
+    instance = next((one for one in context.instances(claim.cloud) or () if one.id == claim.instance_id), None)
+    end = deadline(claim, context.pool_of(claim), CAPABILITIES.get(claim.cloud))
+    return {
+        "changed": changed,
+        "name": claim.name,
+        "cloud": claim.cloud,
+        "address": (instance.ip if instance else "") or claim.ip,
+        "deadline": to_text(end) if end else "",
+    }

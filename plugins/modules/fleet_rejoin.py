@@ -1,0 +1,87 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_rejoin
+short_description: Make new enrolment secrets for a machine that has not become a node
+description:
+  - For a rented machine of lane V(kubelet) that exists and is paid for, but whose join failed half-way or whose user data never arrived.
+  - Takes back its old mesh key and bootstrap token, makes new ones, and writes what the machine has to be told (a C(#cloud-config)) to
+    O(dest). Role C(tgp.gpu.join_kubelet) brings that to the machine over SSH.
+  - The result holds no secret. The deadline of the join is not moved.
+version_added: 0.1.0
+author:
+  - The tgp.gpu contributors (@tgp-gpu)
+options:
+  name:
+    description: Name of the machine (its claim).
+    type: str
+    required: true
+  dest:
+    description: File on the controller that gets the user data, a secret, readable by its owner alone.
+    type: path
+    required: true
+  lock_wait:
+    description: Seconds to wait for another run to finish.
+    type: int
+    default: 0
+extends_documentation_fragment:
+  - tgp.gpu.fleet
+  - tgp.gpu.kubernetes
+  - tgp.gpu.claims
+  - tgp.gpu.clouds
+  - tgp.gpu.tailscale
+  - tgp.gpu.attributes
+"""
+
+EXAMPLES = r"""
+- name: Make new secrets for a machine that did not join
+  tgp.gpu.fleet_rejoin:
+    name: tgp-a1b2c3d4-training-0k3zq
+    dest: /run/user/1000/tgp-user-data
+    documents: [examples/lambda.yml]
+"""
+
+RETURN = r"""
+name:
+  description: Name of the machine.
+  type: str
+  returned: always
+cloud:
+  description: Its cloud.
+  type: str
+  returned: always
+address:
+  description: Its public address, empty when its cloud tells none.
+  type: str
+  returned: always
+deadline:
+  description: When the machine counts as failed unless it is a node by then.
+  type: str
+  returned: always
+"""
+
+from ..module_utils.act.rejoin import rejoin
+from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.task import Task, main
+
+SPEC = dict(
+    argument_spec=dict(
+        name=dict(type="str", required=True),
+        dest=dict(type="path", required=True),
+        lock_wait=dict(type="int", default=0),
+        **FLEET_SPEC,
+    ),
+    supports_check_mode=True,
+)
+
+
+def run(task: Task) -> dict:
+    return rejoin(task)
+
+
+if __name__ == "__main__":
+    main(SPEC, run)

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A machine that has not become a node is told anew: new secrets for it alone, the old ones worthless, and nobody else told anything."""
+
+from __future__ import annotations
+
+import json
+import stat
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, Locked
+
+from sandbox import payload
+
+from .rig import Rig
+
+
+def _rented(rig: Rig) -> str:
+    rig.behave("mesh_fails")
+    rig.rent()
+    return rig.machine().name
+
+
+def test_new_secrets_are_written_for_the_owner_alone_and_the_old_ones_are_worthless(rig: Rig, tmp_path: Path) -> None:
+    name, dest = _rented(rig), tmp_path / "told"
+    dest.write_text("what stood there before")
+    dest.chmod(0o644)
+    before = rig.claim()
+    done = rig.run("rejoin", name=name, dest=str(dest), lock_wait=0)
+    after = rig.claim()
+    assert (done["name"], done["cloud"], done["changed"]) == (name, "lambda", True) and done["deadline"]
+    assert stat.S_IMODE(dest.stat().st_mode) == 0o600
+    intent = payload.read(dest.read_text(), "ubuntu")
+    assert intent is not None and intent.mesh is not None
+    assert (intent.node_name, intent.token.partition(".")[0]) == (name, after["token_id"])
+    assert after["token_id"] != before["token_id"] and after["mesh_key_id"] != before["mesh_key_id"]
+    assert after["instance_id"] == before["instance_id"] and rig.creates() == 1
+    assert rig.tokens() == [f"bootstrap-token-{after['token_id']}"]
+    assert intent.token not in json.dumps(done) and intent.mesh.key not in json.dumps(done)
+    assert rig.left()["keys"] == 1
+
+
+def test_a_rehearsal_makes_nothing(rig: Rig, tmp_path: Path) -> None:
+    name, dest = _rented(rig), tmp_path / "told"
+    before = rig.claims()
+    rig.run("rejoin", name=name, dest=str(dest), lock_wait=0, check=True)
+    assert not dest.exists() and rig.claims() == before
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [({"name": "tgp-nobody"}, "There is no machine tgp-nobody"), ({"name": "rack-1"}, "There is no machine rack-1")],
+)
+def test_a_machine_that_is_not_known_is_refused(rig: Rig, tmp_path: Path, given: dict[str, t.Any], words: str) -> None:
+    _rented(rig)
+    with pytest.raises(InvalidInput, match=words):
+        rig.run("rejoin", dest=str(tmp_path / "told"), lock_wait=0, **given)
+    assert not (tmp_path / "told").exists()
+
+
+def test_a_node_is_left_alone(rig: Rig, tmp_path: Path) -> None:
+    rig.provision()
+    name = rig.claim()["name"]
+    with pytest.raises(InvalidInput, match="is a node already"):
+        rig.run("rejoin", name=name, dest=str(tmp_path / "told"), lock_wait=0)
+
+
+def test_nothing_is_made_beside_another_run(rig: Rig, tmp_path: Path) -> None:
+    name = _rented(rig)
+    rig.plan("provision", nodes=1)
+    before = rig.claims()
+    with pytest.raises(Locked):
+        rig.run("rejoin", name=name, dest=str(tmp_path / "told"), lock_wait=0)
+    assert rig.claims() == before
