@@ -89,10 +89,13 @@ def _text(documents: t.Sequence[Document]) -> str:
     ],
     ids=["plain", "no GPU", "AMD", "no mesh", "headscale", "taints", "marks"],
 )
-def test_talos_takes_what_is_made(node: dict[str, t.Any], template: str | None, mode: str) -> None:
+def test_talos_takes_what_is_made(
+    node: dict[str, t.Any], template: str | None, mode: str, record_property: t.Callable[[str, object], None]
+) -> None:
     facts = {"install_disk": "/dev/vda", "installer_image": INSTALLER, **node}
     result = validate(_text(build(make(**facts), template)), mode)
     assert (result.ok, result.errors, result.warnings) == (True, (), ())
+    record_property("checked", ("configurations by Talos 1.13", 1))
 
 
 def test_talos_installs_nothing_without_a_disk() -> None:

@@ -8,18 +8,21 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InvalidInput
-from ..fleet.marks import EPHEMERAL, INITIALIZING
+from ..fleet.gpus import canonical
 from ..fleet.model import Lane
 from ..fleet.names import label_value
+from . import patches
 from .builtin import WORKER
 from .documents import Document, at, items_at, machine_document, of_kind, parse
 from .labels import may_set
+from .mirrors import mirrors
+from .nvidia import Generation, generation, kernel_modules, mismatches
+from .ours import changed, held
 from .spec import NodeSpec
 from .template import render
 from .versions import minor, plain
 
 TAILNET = "100.64.0.0/10"
-NVIDIA_MODULES = ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset")
 KUBELET_IMAGE = "ghcr.io/siderolabs/kubelet"
 
 
@@ -41,6 +44,21 @@ def build(spec: NodeSpec, template: str | None = None) -> list[Document]:
     _hostname(spec, config, documents)
     if spec.mesh.backend == "tailscale":
         _tailscale(spec, documents)
+    mirrors(spec, config, documents)
+    return _patched(spec, documents) if spec.patches else documents
+
+
+def _patched(spec: NodeSpec, documents: list[Document]) -> list[Document]:
+    """The class's patches laid over all of it: they may decide everything but what makes the node ours."""
+    before = held(documents, spec.every_taint)
+    variables = spec.variables()
+    for number, text in enumerate(spec.patches, 1):
+        what = f"talosConfig.patches[{number - 1}]"
+        pieces = patches.read(render(text, variables), what)
+        patches.apply(documents, pieces, what)
+    problems = changed(before, held(documents, spec.every_taint))
+    if problems:
+        raise InvalidInput("The patches of talosConfig cannot be used.", problems=problems, node=spec.name)
     return documents
 
 
@@ -56,8 +74,24 @@ def _complete(spec: NodeSpec) -> None:
         problems.append("The mesh is tailscale and there is no enrolment key for this node.")
     if spec.login_server and not spec.login_server.startswith(("https://", "http://")):
         problems.append(f"The login server {spec.login_server!r} must be a URL.")
+    if spec.lane is not Lane.KUBELET:
+        problems += _image(spec)
     if problems:
         raise InvalidInput(f"No configuration can be made for node {spec.name}.", problems=problems, node=spec.name)
+
+
+def _image(spec: NodeSpec) -> list[str]:
+    """Whether an image can serve this node: a driver for its GPU, and the mesh. What is not known of the image is not judged."""
+    models = [spec.model] if spec.nvidia and spec.model else []
+    if spec.extensions is None:
+        old = [model for model in models if generation(canonical(model) or "") is Generation.OLD]
+        return [
+            f"{model} is too old for the drivers of Talos images; take a Pascal card or newer, or lane kubelet." for model in old
+        ]
+    found = mismatches(spec.extensions, models, spec.talos_version)
+    if spec.mesh.backend == "tailscale" and "siderolabs/tailscale" not in spec.extensions:
+        found.append("The image has no extension siderolabs/tailscale, so the node could not enter the mesh.")
+    return found
 
 
 def _refuse_secrets(config: Document) -> None:
@@ -112,12 +146,11 @@ def _machine(spec: NodeSpec, machine: Document) -> None:
 
 
 def _taints(spec: NodeSpec, given: t.Any) -> list[dict[str, str]]:
-    """Pool taints, startup taints, ours; then what the template registers beyond them. One per key and effect."""
-    wanted = [*spec.taints, *spec.startup_taints, *((EPHEMERAL,) if spec.ephemeral_taint else ()), INITIALIZING]
+    """All of ours; then what the template registers beyond them. One per key and effect."""
     found: dict[tuple[str, str], dict[str, str]] = {}
-    for taint in wanted:
+    for taint in spec.every_taint:
         entry = {"key": taint.key, "value": taint.value, "effect": taint.effect}
-        found.setdefault((taint.key, taint.effect), {key: value for key, value in entry.items() if value})
+        found[taint.key, taint.effect] = {key: value for key, value in entry.items() if value}
     if given is not None and not isinstance(given, list):
         raise InvalidInput("machine.kubelet.extraConfig.registerWithTaints of the template must be a list of taints.")
     for entry in given or ():
@@ -133,7 +166,7 @@ def _nvidia(spec: NodeSpec, machine: Document) -> None:
     if not isinstance(given, list):
         raise InvalidInput("machine.kernel.modules of the template must be a list.")
     present = [module.get("name") for module in given if isinstance(module, dict)]
-    kernel["modules"] = [*given, *({"name": name} for name in NVIDIA_MODULES if name not in present)]
+    kernel["modules"] = [*given, *({"name": name} for name in kernel_modules(canonical(spec.model) or "") if name not in present)]
     sysctls = _part(machine, "sysctls")
     sysctls.setdefault("kernel.kexec_load_disabled", "1")  # many GPUs do not survive the kexec with which Talos reboots
     if (minor(spec.talos_version) or (1, 13)) <= (1, 12):

@@ -52,6 +52,9 @@ def identity(config: Document) -> Sentences:
     for path, owner in (("machine.ca", "Talos"), ("cluster.ca", "Kubernetes")):
         if at(config, f"{path}.key") is not None:
             yield f"{path}.key holds the private key of the {owner} CA; a worker must never have it: leave the field out."
+        for number, accepted in enumerate(items_at(config, f"{path.partition('.')[0]}.acceptedCAs")):
+            if isinstance(accepted, dict) and accepted.get("key") is not None:
+                yield f"{path.partition('.')[0]}.acceptedCAs[{number}].key: a worker must never have the private key of a CA; leave it out."
         certificate = at(config, f"{path}.crt")
         if certificate is not None and not is_pem(certificate):
             yield f"{path}.crt must be the base64 text of the {owner} CA's PEM certificate."
@@ -201,6 +204,10 @@ def _outside_var(path: str, op: t.Any, where: str) -> Sentences:
         advice = "Talos has no systemd; a service comes as a system extension in the image, with an ExtensionServiceConfig document"
     elif "tailscale" in path:
         advice = "leave it out: the mesh key reaches the node in an ExtensionServiceConfig document that is added to each node"
+    elif path.startswith("/etc/cri/conf.d/") and "nvidia" in path:
+        advice = (
+            f"only {_CRI_PART} is taken there, and the extension nvidia-container-toolkit registers the runtime nvidia by itself"
+        )
     elif path.startswith("/etc/cri/conf.d/"):
         advice = f"only {_CRI_PART} is taken there"
     elif op != "create":

@@ -119,6 +119,9 @@ def _collect(source: t.Mapping[str, t.Any], column: int, what: str, required: t.
                 continue
             value = certificate
         values[field] = value
+    if values.get("os_ca_crt") and values.get("os_ca_crt") == values.get("k8s_ca_crt"):
+        os_ca, k8s_ca = (_PATHS[field][column] for field in ("os_ca_crt", "k8s_ca_crt"))
+        problems.append(f"{os_ca} and {k8s_ca} are the same certificate: the CA of Talos and that of Kubernetes are two.")
     if problems:
         raise InvalidInput(f"{what} cannot be used.", problems=problems, remedy=_REMEDY)
     return ClusterSecrets(**values)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..fleet import gpus
+from ..fleet.marks import EPHEMERAL, INITIALIZING
 from ..fleet.model import Labels, Lane, MeshChoice, Taint
 from ..redact import register
 from .secrets import ClusterSecrets
@@ -22,7 +24,9 @@ class NodeSpec:
     of the Kubernetes API (https://host:6443) as the node reaches it; "" takes the one of ``secrets``. ``bootstrap_token`` is this
     node's own ("id.secret"), ``auth_key`` its one-use mesh key, ``login_server`` the URL of a headscale. ``taints`` stay,
     ``startup_taints`` are taken off when the node is initialised, ``ephemeral_taint`` adds tgp.io/ephemeral. ``installer_image``
-    and ``install_disk`` serve machines that install Talos to a disk. ``gpu_count`` None = unknown.
+    and ``install_disk`` serve machines that install Talos to a disk. ``gpu_count`` None = unknown. ``extensions`` are those of its image,
+    None = unknown. ``registry_mirrors``: registry → URLs of its mirrors. ``patches``: texts of strategic merge patches, laid over the
+    configuration one after the other; they may use the template's variables.
 
     Of lane kubelet alone: ``cni`` "local" (a bridge of this node) or "flannel" (Talos's own; ``flannel_cni_url`` and
     ``flannel_cni_sha256`` name the plugin's archive), ``driver_branch`` (NVIDIA's, installed where the image brings no driver).
@@ -53,6 +57,9 @@ class NodeSpec:
     talos_version: str = DEFAULT_TALOS
     installer_image: str = ""
     install_disk: str = ""
+    extensions: tuple[str, ...] | None = None
+    registry_mirrors: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    patches: tuple[str, ...] = dataclasses.field(default=(), repr=False)
     cni: str = "local"
     flannel_cni_url: str = ""
     flannel_cni_sha256: str = ""
@@ -63,8 +70,17 @@ class NodeSpec:
 
     @property
     def nvidia(self) -> bool:
-        """True when it has NVIDIA GPUs (AMD's Instinct cards are called MI…)."""
-        return bool(self.gpu_count) and not self.model.upper().startswith("MI")
+        """True when it has NVIDIA GPUs; a model that nobody knows is taken for one of theirs."""
+        return bool(self.gpu_count) and gpus.vendor(gpus.canonical(self.model) or "") != "amd"
+
+    @property
+    def every_taint(self) -> tuple[Taint, ...]:
+        """All taints it registers with, ours at the end; one for each key and effect."""
+        wanted = [*self.taints, *self.startup_taints, *((EPHEMERAL,) if self.ephemeral_taint else ()), INITIALIZING]
+        found: dict[tuple[str, str], Taint] = {}
+        for taint in wanted:
+            found.setdefault((taint.key, taint.effect), taint)
+        return tuple(found.values())
 
     @property
     def api_endpoint(self) -> str:

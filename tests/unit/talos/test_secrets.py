@@ -102,3 +102,9 @@ def test_broken_yaml_is_located_and_not_shown():
     with pytest.raises(InvalidInput) as caught:
         read("cluster:\n  secret: [dmVyeS1zZWNyZXQtdmFsdWU=\n")
     assert "line" in str(caught.value) and "dmVyeS1zZWNyZXQ" not in str(caught.value)
+
+
+def test_the_same_certificate_twice_is_a_wrong_bundle():
+    wrong = {**BUNDLE, "certs": {**BUNDLE["certs"], "os": BUNDLE["certs"]["k8s"]}}
+    with pytest.raises(InvalidInput, match="certs.os.crt and certs.k8s.crt are the same certificate"):
+        read(wrong)

@@ -1,0 +1,155 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Strategic merge patches, as ``talosctl --config-patch`` takes them: documents laid over documents of the same kind and name.
+
+Mappings are merged, single values replaced, lists appended, but for the few that Talos replaces or merges by a key. Nothing
+(null or empty text) changes nothing. ``$patch: delete`` takes a document, a field or, beside a key, an entry of a list away; what
+a patch deletes goes before what it adds.
+"""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+from ..errors import InvalidInput
+from .documents import Document, parse
+
+DELETE = "$patch"
+_REPLACED = {
+    ("", "cluster.network.podSubnets"), ("", "cluster.network.serviceSubnets"), ("NetworkRuleConfig", "ingress"),
+    ("NetworkRuleConfig", "portSelector.ports"),
+}  # fmt: skip
+# lists whose entries are found again by one of these fields
+_KEYED = {
+    ("", "machine.network.interfaces"): ("interface", "deviceSelector"),
+    ("", "machine.network.interfaces.vlans"): ("vlanId",),
+    ("ExtensionServiceConfig", "configFiles"): ("mountPath",),
+}
+
+
+def read(text: str, what: str) -> list[Document]:
+    """The documents of one patch. InvalidInput for what is none, and for JSON patches, which know one document only."""
+    found = parse(text, what)
+    for piece in found:
+        unknown = [one for one in ("kind", "apiVersion") if "kind" in piece and one not in piece]
+        if unknown:
+            raise InvalidInput(f"{what}: a document with kind needs apiVersion, too.")
+    return found
+
+
+def apply(documents: list[Document], patch: t.Sequence[Document], what: str = "The patch") -> None:
+    """Lay the documents of one patch over ``documents``, which are changed. ``what`` names the patch in errors.
+
+    Raises InvalidInput when it deletes what is not there, or lays one kind of value over another.
+    """
+    for piece in patch:
+        kind, name = piece.get("kind", ""), piece.get("name")
+        found = next((one for one in documents if one.get("kind", "") == kind and one.get("name") == name), None)
+        title = " ".join(str(one) for one in (kind, name) if one) or "the machine configuration"
+        if piece.get(DELETE) == "delete":
+            if not kind:
+                raise InvalidInput(f"{what}: the machine configuration as a whole cannot be deleted.")
+            if found is None:
+                raise InvalidInput(f"{what} deletes {title}, and there is none.")
+            documents[:] = [one for one in documents if one is not found]
+            continue
+        piece = copy.deepcopy(piece)
+        deletions = _deletions(piece)
+        if found is None:
+            if deletions:
+                raise InvalidInput(f"{what} deletes something of {title}, and there is none.")
+            documents.append(piece)
+            continue
+        for path, key in deletions:
+            _delete(found, path, key, f"{what}: {title}")
+        _merge(found, piece, kind, "", f"{what}: {title}")
+
+
+Path = tuple[str, ...]
+Key = tuple[str, t.Any]
+
+
+def _deletions(value: t.Any, path: Path = ()) -> list[tuple[Path, Key | None]]:
+    """Where something is to be deleted: the path, and for an entry of a list its telling field. Taken out of ``value``."""
+    found: list[tuple[Path, Key | None]] = []
+    if isinstance(value, dict):
+        for name in list(value):
+            item = value[name]
+            if isinstance(item, dict) and item.get(DELETE) == "delete":
+                found.append(((*path, name), None))
+                del value[name]
+                continue
+            inner = _deletions(item, (*path, name))
+            found += inner
+            if inner and not item:
+                del value[name]
+    elif isinstance(value, list):
+        for entry in [one for one in value if isinstance(one, dict) and one.get(DELETE) == "delete"]:
+            key = next(((name, item) for name, item in entry.items() if name != DELETE), None)
+            if key is None:
+                raise InvalidInput(f"{'.'.join(path)}: beside $patch: delete write the field by which the entry is to be found.")
+            found.append((path, key))
+        value[:] = [one for one in value if not (isinstance(one, dict) and one.get(DELETE) == "delete")]
+    return found
+
+
+def _delete(document: Document, path: Path, key: Key | None, what: str) -> None:
+    holder: t.Any = document
+    for name in path if key else path[:-1]:
+        holder = holder.get(name) if isinstance(holder, dict) else None
+    if key is None and isinstance(holder, dict) and path[-1] in holder:
+        del holder[path[-1]]
+        return
+    if key is not None and isinstance(holder, list):
+        # Talos compares as text
+        place = next((n for n, one in enumerate(holder) if isinstance(one, dict) and str(one.get(key[0])) == str(key[1])), None)
+        if place is not None:
+            del holder[place]
+            return
+    entry = f" with {key[0]} {key[1]}" if key else ""
+    raise InvalidInput(f"{what} has no {'.'.join(path)}{entry} that could be deleted.")
+
+
+def _merge(left: dict[str, t.Any], right: t.Mapping[str, t.Any], kind: str, path: str, what: str) -> None:
+    for name, item in right.items():
+        here = f"{path}.{name}" if path else name
+        there = left.get(name)
+        if item is None or (item == "" and there is not None):
+            continue
+        if there is None:
+            left[name] = item
+        elif isinstance(there, dict) and isinstance(item, dict):
+            if here == "machine.kubelet.extraArgs" and not kind:
+                there.update(item)
+            else:
+                _merge(there, item, kind, here, what)
+        elif here.startswith("machine.kubelet.extraArgs.") and not kind:
+            left[name] = item
+        elif isinstance(there, list) and isinstance(item, list):
+            _merge_list(there, item, kind, here, what)
+        elif isinstance(there, (dict, list)) or isinstance(item, (dict, list)):
+            raise InvalidInput(f"{what}: {here} is {_word(there)}, and the patch has {_word(item)} there.")
+        else:
+            left[name] = item
+
+
+def _merge_list(there: list[t.Any], item: list[t.Any], kind: str, here: str, what: str) -> None:
+    if (kind, here) in _REPLACED:
+        there[:] = item
+        return
+    keys = _KEYED.get((kind, here), ())
+    for entry in item:
+        twin = None
+        key = next((one for one in keys if isinstance(entry, dict) and entry.get(one)), None)
+        if key is not None:
+            twin = next((one for one in there if isinstance(one, dict) and one.get(key) == entry[key]), None)
+        if twin is None:
+            there.append(entry)
+        else:
+            _merge(twin, entry, kind, here, what)
+
+
+def _word(value: t.Any) -> str:
+    return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a single value"
