@@ -3,14 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs every check this machine can run, cheapest first, and ends with pytest over all levels.
 
-``--only style,types`` runs just those. The real control plane is built in the background where Go is; without Go its tests are
-skipped with one clear line, unless TGP_REQUIRE_PLANE is set.
+``--only style,types`` runs just those. The real control plane and the real mesh are built in the background where Go is; without
+Go their tests are skipped with one clear line each, unless TGP_REQUIRE_PLANE is set.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -57,7 +58,9 @@ def plane() -> subprocess.Popen[bytes] | None:
     """Begin to build what needs Go; None when there is no Go (the tests say so)."""
     if shutil.which("go") is None:
         return None
-    command = [sys.executable, "tests/plane/build.py", "--all"]
+    python = shlex.quote(sys.executable)
+    both = f"{python} tests/plane/build.py --all; plane=$?; {python} -m tests.mesh_real.build; mesh=$?; exit $((plane ? plane : mesh))"
+    command = ["sh", "-c", both]
     return subprocess.Popen(["nice", *command] if shutil.which("nice") else command, cwd=ROOT)
 
 
@@ -80,9 +83,9 @@ def main() -> int:
     code = 0
     if not chosen:
         if building is not None:
-            say("real control plane")
+            say("real control plane and mesh")
             if building.wait() != 0:
-                print("   it could not be built; the tests that need it are skipped", flush=True)
+                print("   not all of it could be built; the tests that need it are skipped", flush=True)
         say("tests")
         if failed:
             print(f"   before the tests begin: {', '.join(failed)} FAILED", flush=True)

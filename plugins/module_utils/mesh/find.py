@@ -56,9 +56,9 @@ def find_device(
 
 
 def is_suffixed(device: Device) -> bool:
-    """True when the mesh named the device "host-1" although it asked for "host"."""
+    """True when the mesh named the device "host-1" although it asked for "host"; headscale 0.28 adds eight letters instead."""
     label = device.name.partition(".")[0].lower()
-    return re.fullmatch(re.escape(device.hostname.lower()) + r"-\d+", label) is not None
+    return re.fullmatch(re.escape(device.hostname.lower()) + r"-(\d+|[a-z0-9]{8})", label) is not None
 
 
 def _young(device: Device, created_after: datetime | None) -> bool:

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A key that our module made lets a real Tailscale client into a real headscale; our module finds the device and removes it."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+import httpx
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.find import find_device
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.node_words import meaning
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.whereabouts import whereabouts
+from ansible_collections.tgp.gpu.plugins.modules import tailscale_device, tailscale_device_info, tailscale_key
+
+from .conftest import Hand
+from .mesh import Server
+
+TAGS = ["tag:gpu"]
+pytestmark = pytest.mark.flaky(reruns=1)  # real programs in real time, on a machine that others use, too
+
+
+def key_for(hand: Hand, name: str, **options: int) -> dict[str, str]:
+    made = hand.run(tailscale_key, nodes=[name], tags=TAGS, **dict[str, t.Any](options))
+    assert made["changed"] is True
+    return dict(made["tailscale_keys"][0])
+
+
+def devices(hand: Hand, name: str) -> list[dict[str, object]]:
+    return list(hand.run(tailscale_device_info, hostnames=[name], tags=TAGS)["devices"])
+
+
+def test_S0_key_enrols_a_real_client_that_is_found_and_removed(server: Server, hand: Hand) -> None:
+    name = "tgp-a1b2c3d4-training-0k3zq"
+    assert "works" in hand.mesh.check(TAGS)
+    key = key_for(hand, name)
+    now = SystemClock().now()
+    found = find_device(hand.mesh.devices(), hostname=name, tags=TAGS, created_after=now)
+    assert whereabouts(found, next(one for one in hand.mesh.keys() if one.id == key["id"]), now).stage == "waiting"
+
+    node = server.node()
+    assert node.up(key["key"], name) == ""
+    (device,) = devices(hand, name)
+    assert device["online"] is True and device["ephemeral"] is True and device["suffixed"] is False
+    assert device["tags"] == TAGS and device["addresses"][0] == node.address()  # type: ignore[index]
+    found = find_device(hand.mesh.devices(), hostname=name, tags=TAGS, created_after=now, ephemeral=True)
+    assert whereabouts(found, None, now).well
+
+    # the key is over once it was used; taking it back leaves the device where and what it is
+    assert hand.run(tailscale_key, state="absent", ids=[key["id"]])["changed"] is False
+    assert devices(hand, name)[0]["ephemeral"] is True
+
+    assert hand.run(tailscale_device, state="absent", hostnames=[name], tags=TAGS, check=True)["changed"] is True
+    assert devices(hand, name)
+    assert hand.run(tailscale_device, state="absent", hostnames=[name], tags=TAGS)["removed"] == [device["id"]]
+    assert devices(hand, name) == []
+    assert hand.run(tailscale_device, state="absent", hostnames=[name], tags=TAGS)["changed"] is False
+
+
+def test_used_expired_foreign_and_malformed_keys_are_told_apart(server: Server, hand: Hand) -> None:
+    used, revoked, short, tagged = (key_for(hand, f"tgp-keys-{word}")["key"] for word in ("used", "gone", "short", "tags"))
+    assert server.node().up(used, "tgp-keys-used") == ""
+    listed = sorted(hand.mesh.keys(), key=lambda key: int(key.id))
+    hand.run(tailscale_key, state="absent", ids=[listed[-3].id])  # the second of the four
+    brief = key_for(hand, "tgp-keys-brief", expiry_seconds=1)["key"]
+    time.sleep(1.2)
+
+    late = server.node()
+    for key, flags, cause in (
+        (used, (), "key_used"),
+        (revoked, (), "key_expired"),  # revoking means expiring: headscale has no other word for it
+        (brief, (), "key_expired"),
+        (short[:-20], (), "key_malformed"),
+        ("hskey-auth-0123456789ab-" + "f" * 64, (), "key_unknown"),
+        (tagged, ("--advertise-tags=tag:k8s-cp",), "tags"),
+    ):
+        words = late.up(key, "tgp-keys-late", *flags, seconds=10)
+        told = meaning(words)
+        assert told is not None and told.cause == cause, f"{cause}: {words}"
+        assert told.remedy and key not in str(told)
+    logged = meaning(late.child.log.read_text())
+    assert logged is not None and logged.quote  # the daemon's own log has the same words, though not of every attempt
+
+
+def test_a_login_server_that_is_not_there(server: Server) -> None:
+    lost = server.node()
+    lost.server = "http://127.0.0.1:9"
+    lost.up("hskey-auth-0123456789ab-" + "f" * 64, "tgp-lost", seconds=5)
+    told = meaning(lost.child.log.read_text())
+    assert told is not None and told.cause == "server", lost.child.last_words(20)
+
+
+def test_a_taken_name_is_seen_by_the_mesh_s_name_and_not_by_ours(server: Server, hand: Hand) -> None:
+    name = "tgp-taken"
+    nodes = [server.node(), server.node()]
+    for node in nodes:
+        assert node.up(key_for(hand, name)["key"], name) == ""
+    both = devices(hand, name)
+    assert [one["hostname"] for one in both] == [name, name]
+    assert sorted(bool(one["suffixed"]) for one in both) == [False, True]
+    assert sorted(hand.run(tailscale_device, state="absent", hostnames=[name])["removed"]) == sorted(str(one["id"]) for one in both)
+
+
+def test_S3_06_hostname_tags_ephemeral_and_routes_arrive(server: Server, hand: Hand) -> None:
+    name = "tgp-routes"
+    node = server.node()
+    lasting = key_for(hand, name, ephemeral=False)
+    assert node.up(lasting["key"], name, "--accept-routes=true", "--advertise-routes=10.9.0.0/16") == ""
+    answer = httpx.get(f"{server.url}/api/v1/node", headers={"authorization": f"Bearer {server.api_key}"}, trust_env=False).json()
+    (seen,) = [one for one in answer["nodes"] if one["name"] == name]
+    assert seen["availableRoutes"] == ["10.9.0.0/16"] and seen["tags"] == TAGS and seen["preAuthKey"]["ephemeral"] is False
+    assert node.run("debug", "prefs").stdout.count('"RouteAll": true') == 1
+    hand.run(tailscale_device, state="absent", ids=[seen["id"]])
+
+
+@pytest.mark.slow
+def test_S3_34_an_ephemeral_machine_that_logs_out_leaves_nothing(server: Server, hand: Hand) -> None:
+    name = "tgp-leaves"
+    node = server.node()
+    assert node.up(key_for(hand, name)["key"], name) == ""
+    assert devices(hand, name)
+    node.child.stop()  # with its state in memory the client logs out when it is ended
+    server.until(lambda: not devices(hand, name), "the device to go", timeout=30)
