@@ -21,10 +21,17 @@ KINDS: dict[str, str] = {
     "mesh_fails": "the mesh client cannot reach its coordination server",
     "never_ready": "the node registers and its network never comes up",
     "gpu_missing": "only `gpus` GPUs ever become allocatable",
+    "disk_too_small": "its root disk has only `gib` GiB free",
+    "clock_skew": "its clock is `seconds` behind, and nothing sets it right: beyond thirty days no certificate counts as valid yet",
+    "blocked": "it has no way to `port` of the control plane: 6443, or 50001 for Talos",
+    "wrong_ca": "the API server shows it a certificate of another authority, as something that looks into TLS does",
+    "other_kubelet": "its image brings a kubelet of `version`; newer than the API server it gets no further than its Node",
+    "own_label": "its configuration carries `label` besides, as an image of somebody's own may",
     "unhealthy_path": "the health path of its container answers 503, for `seconds` or (0) for ever",
     "slow": "every step takes `factor` times as long",
 }
 ENDINGS = ("dies", "crash", "vanish")
+PORTS = (6443, 50001)
 
 
 @dataclasses.dataclass
@@ -42,6 +49,10 @@ class Behaviour:
     seconds: float = 0.0
     factor: float = 3.0
     gpus: int = 0
+    gib: int = 8
+    port: int = 6443
+    version: str = ""
+    label: str = "node-role.kubernetes.io/gpu"
 
     @classmethod
     def parse(cls, rule: t.Any) -> Behaviour:
@@ -53,16 +64,20 @@ class Behaviour:
             raise ValueError(f"unknown key {', '.join(unknown)}; known are {', '.join(sorted(known))}")
         if rule.get("kind") not in KINDS:
             raise ValueError(f"kind {rule.get('kind')!r} should be one of {', '.join(KINDS)}")
-        for key in ("cloud", "type", "region", "name"):
+        for key in ("cloud", "type", "region", "name", "version", "label"):
             if not isinstance(rule.get(key, ""), str):
                 raise ValueError(f"{key} should be text")
-        for key in ("skip", "times", "gpus", "seconds", "factor"):
+        for key in ("skip", "times", "gpus", "gib", "port", "seconds", "factor"):
             value = rule.get(key, 0)
-            whole = key in ("skip", "times", "gpus")
+            whole = key in ("skip", "times", "gpus", "gib", "port")
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not 0 <= value < float("inf"):
                 raise ValueError(f"{key} should be {'a whole number' if whole else 'a number'} of zero or more, not {value!r}")
-        if rule["kind"] in ENDINGS and "seconds" not in rule:
+        if rule["kind"] in (*ENDINGS, "clock_skew") and "seconds" not in rule:
             raise ValueError(f"{rule['kind']} needs `seconds`")
+        if rule["kind"] == "blocked" and rule.get("port", 6443) not in PORTS:
+            raise ValueError("port should be 6443 or 50001")
+        if rule["kind"] == "other_kubelet" and not re.fullmatch(r"v\d+\.\d+\.\d+", rule.get("version", "")):
+            raise ValueError("other_kubelet needs a `version` like v1.37.0")
         if rule.get("factor", 1) == 0:
             raise ValueError("factor should be above zero")
         try:

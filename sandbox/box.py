@@ -24,6 +24,7 @@ from .faults import Faults, FaultyApp
 from .kube import KubeApi
 from .kubelets import Kubelets
 from .machine import Machines
+from .node_ports import NodePorts
 from .payload import Intent
 from .scenario import Scenario
 from .tailnet import Tailnet
@@ -93,7 +94,7 @@ class Box:
         if cluster is None:
             # nodes are declared lost by the world itself: after a leap of the clock no heartbeat could be in time
             self.kube = KubeApi(self.world.clock, seed=seed, node_grace=None)
-            self.apps[KUBERNETES] = self._wrap(self.kube.app, KUBERNETES)
+            self.apps[KUBERNETES] = self._wrap(NodePorts(self.kube.app, self.world), KUBERNETES)
             cluster = self._in_process(self.kube)
         self.cluster = cluster
         self.talos = TalosSecrets(cluster.ca_pem)

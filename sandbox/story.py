@@ -17,12 +17,13 @@ import typing as t
 
 from . import kubelet, payload
 from .cluster import Client, Cluster, KubeError
-from .life import MESH_TIMEOUT, Life, Over
+from .life import MESH_TIMEOUT, Over
+from .obstacles import Obstacles
 from .payload import Intent, Refused
 from .tailnet import JoinRefused
 
 
-class Story(Life):
+class Story(Obstacles):
     """One power-on."""
 
     def tell(self) -> None:
@@ -87,6 +88,8 @@ class Story(Life):
             for key in ("device", "certificate"):
                 state.pop(key, None)
             state.update(payload=given, node=intent.node_name)
+        self._disk(intent)
+        intent = self._bent(intent)
         self._image(intent)
         if intent.lane == "kubelet" and not known:
             self._packages(intent)
@@ -122,6 +125,7 @@ class Story(Life):
         self._pause(self._seconds("mesh"))
         if "mesh_fails" in self._parts:
             raise Refused("mesh", MESH_TIMEOUT)
+        self._clock_of_the_mesh()
         device = self._machine.details.get("device")
         if not device or not self._all.tailnet.set_online(device, True):
             try:
@@ -155,16 +159,22 @@ class Story(Life):
             return
         token, ca = intent.trustd
         ours = self._all.trustd
-        if ca.split() != ours[1].split():
+        self._machine.details["apid"] = False
+        if blocked := self._way_to_trustd(intent):
+            self._note("apid", f"failed to sign API server CSR: {blocked}")
+        elif ca.split() != ours[1].split():
             self._note("apid", "failed to sign API server CSR: x509: certificate signed by unknown authority")
         elif token != ours[0]:
             self._note("apid", "failed to sign API server CSR: rpc error: code = Unauthenticated desc = invalid token")
+        else:
+            self._machine.details["apid"] = True
 
     def _kubernetes(self, intent: Intent, address: str) -> None:
         cluster, kubelets, state = self._all.cluster, self._all.kubelets, self._machine.details
         if cluster is None or kubelets is None:
             self._note("csr", "there is no Kubernetes in this world", failed=True)
             return
+        self._way_to_the_api(intent)
         if "certificate" not in state:
             state["certificate"] = self._certificate(cluster, intent)
         client = cluster.connect(intent.server, intent.ca_pem, certificate=state["certificate"])
@@ -177,6 +187,11 @@ class Story(Life):
                 kubelets.silence(intent.node_name)
                 raise Over
             self._note("node", f"{intent.node_name} registered with {address}")
+            if not self._starts(cluster, intent):
+                self._note(
+                    "ready", f"kubelet {intent.kubelet_version}: the server does not know the requested resource", failed=True
+                )
+                return
             if not intent.labels_at_registration:
                 self._late_labels(client, intent)
             self._workload(client, intent)

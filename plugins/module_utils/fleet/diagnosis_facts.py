@@ -52,8 +52,8 @@ class Findings:
     None in ``instance_listed``, ``devices_read``, ``keys_read``, ``token_found``, ``requests_read``, ``nodes_read``: unknown is never a no.
 
     ``step`` is the last one reached, ``steps`` when each was first seen, ``message`` why the wait says it was not further, ``hopeless``
-    why it was given up before its time. ``console`` is None where the cloud shows none. ``token_expires`` is when the
-    API server deletes the token by itself. ``namesakes`` are devices with its name that are not its own. ``stale``: the Node is older than the launch.
+    why it was given up before its time. ``console`` is None where the cloud shows none. ``token_expires`` is when the API server deletes
+    the token by itself. ``namesakes`` are young devices that no claim explains. ``stale``: the Node is older than the launch.
     ``talos_api`` is what the control plane got at port 50000 of the Node; ``schematic`` the image that was ordered.
     """
 
