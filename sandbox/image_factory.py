@@ -119,13 +119,12 @@ def app(world: World) -> flask.Flask:
         if problem is not None or match is None:
             return problem or plain(f"invalid path {name!r}", 400)
         below = f"{flask.request.host_url}image/{number}/{version}"
-        arguments = f"talos.platform={match[1]} console=tty0 init_on_alloc=1 slab_nomerge pti=on"
-        return plain(
-            "\n".join([
-                "#!ipxe", "", "imgfree", "",
-                f"kernel {below}/kernel-{match[2]} {arguments}", f"initrd {below}/initramfs-{match[2]}.xz", "boot", "",
-            ])
-        )  # fmt: skip
+        if match[3]:  # the command line is inside the signed image
+            return plain(f"#!ipxe\n\nkernel {below}/{name}.uki.efi\nboot\n")
+        with world.lock:
+            own = ((yaml.safe_load(known[number]) or {}).get("customization") or {}).get("extraKernelArgs") or []
+        line = " ".join([f"talos.platform={match[1]} console=tty0 init_on_alloc=1 slab_nomerge= pti=on", *own])
+        return plain(f"#!ipxe\n\nkernel {below}/kernel-{match[2]} {line}\ninitrd {below}/initramfs-{match[2]}.xz\nboot\n")
 
     return factory
 

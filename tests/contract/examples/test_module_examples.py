@@ -44,6 +44,7 @@ ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machi
     "tailscale_device",
     "talos_schematic",
     "talos_config",
+    "talos_boot_media",
     "talos_machine_info",
     "talos_push",
     "fleet_teardown",
