@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import typing as t
 
@@ -14,7 +15,12 @@ from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.find import find_device
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.node_words import meaning
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.whereabouts import whereabouts
-from ansible_collections.tgp.gpu.plugins.modules import tailscale_device, tailscale_device_info, tailscale_key
+from ansible_collections.tgp.gpu.plugins.modules import (
+    tailscale_device,
+    tailscale_device_info,
+    tailscale_key,
+    tailscale_policy_info,
+)
 
 from .conftest import Hand
 from .mesh import Server
@@ -114,6 +120,26 @@ def test_S3_06_hostname_tags_ephemeral_and_routes_arrive(server: Server, hand: H
     assert seen["availableRoutes"] == ["10.9.0.0/16"] and seen["tags"] == TAGS and seen["preAuthKey"]["ephemeral"] is False
     assert node.run("debug", "prefs").stdout.count('"RouteAll": true') == 1
     hand.run(tailscale_device, state="absent", ids=[seen["id"]])
+
+
+def test_S3_36_headscale_takes_the_rules_we_write(server: Server, hand: Hand) -> None:
+    wish: dict[str, t.Any] = {
+        "tags": TAGS,
+        "control_planes": "tag:k8s-cp",
+        "advertise_routes": ["10.9.0.0/16"],
+        "client_tag": "tag:k8s-cp",
+    }
+    told = hand.run(tailscale_policy_info, **wish)
+    assert [one["subject"] for one in told["problems"]] == ["10.9.0.0/16"]
+    snippet = {name: part for name, part in told["policy_snippet"].items() if name != "tests"}  # those from 0.29 on
+    (server.folder / "ours.json").write_text(json.dumps(snippet))
+    before = httpx.get(f"{server.url}/api/v1/policy", headers={"authorization": f"Bearer {server.api_key}"}, trust_env=False).json()
+    server.command("policy", "set", "--file", str(server.folder / "ours.json"))
+    try:
+        assert hand.run(tailscale_policy_info, **wish)["ok"] is True
+    finally:
+        (server.folder / "before").write_text(before["policy"])
+        server.command("policy", "set", "--file", str(server.folder / "before"))
 
 
 @pytest.mark.slow

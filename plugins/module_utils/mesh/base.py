@@ -79,6 +79,22 @@ class DeviceMesh(Mesh, t.Protocol):
     @property
     def describes_keys(self) -> bool: ...
 
+    def policy(self) -> str | None:
+        """The policy text (HuJSON); None when there is none to be seen."""
+        ...
+
+    def carried_tags(self) -> set[str] | None:
+        """The tags of an OAuth client itself; None when it is none, or may not see them."""
+        ...
+
+    def settings(self) -> dict[str, t.Any] | None:
+        """The tailnet's settings as Tailscale names them; None when they cannot be seen."""
+        ...
+
+    def failed_policy_tests(self, tests: t.Sequence[t.Mapping[str, t.Any]]) -> list[str] | None:
+        """What the mesh says to ``tests`` ({src, accept}) of the policy in force; [] = all pass, None = it cannot be asked."""
+        ...
+
     def set_tags(self, device_id: str, tags: t.Sequence[str]) -> None:
         """Replace a device's tags."""
         ...

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import typing as t
 
 from .. import errors
+from .policy_wish import line_of_owners
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,8 +25,7 @@ class Attempt:
         return ", ".join(self.tags) or "the tag"
 
     def policy_line(self) -> str:
-        owners = {"tag:tgp": [], **{tag: ["tag:tgp"] for tag in self.tags or ("tag:gpu",)}}
-        return f'"tagOwners": {json.dumps(owners)}'
+        return line_of_owners(self.tags or ("tag:gpu",))
 
 
 # (words of the refusal, cause, what to do); the first that matches counts, the text is a format string over an Attempt

@@ -55,6 +55,15 @@ class Headscale:
         text = answer.json.get("policy") if isinstance(answer.json, dict) else None
         return text if isinstance(text, str) and text.strip() else None
 
+    def carried_tags(self) -> None:
+        """An API key of headscale carries none and may hand out any."""
+
+    def settings(self) -> None:
+        """There are none in this API."""
+
+    def failed_policy_tests(self, tests: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        """This API cannot try a connection."""
+
     # ---- keys
 
     def create_key(self, node: str, *, tags: t.Sequence[str], ephemeral: bool = True, expiry_seconds: int = 3600) -> NewKey:

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 
 from .. import errors
 from ..http import Answer
 from . import hujson
+from .policy_wish import line_of_owners
 
 
 class Reader(t.Protocol):
@@ -35,7 +35,7 @@ def verdict(reader: Reader, tags: t.Sequence[str]) -> str:
         raise _refusal(f"the policy does not define {', '.join(undefined)}", reader, undefined)
     if not reader.client_id:
         return f"the policy defines {wanted}"
-    own = _own_tags(reader)
+    own = own_tags(reader)
     if own is None:
         return f"the policy defines {wanted}; whether a tag of {reader.caller()} owns it shows with the first key"
     denied = [tag for tag in tags if tag not in own and not own & set(owners[tag])]
@@ -48,14 +48,18 @@ def verdict(reader: Reader, tags: t.Sequence[str]) -> str:
     return f"it may hand out {wanted}"
 
 
+def text(reader: Reader) -> str | None:
+    """The policy (HuJSON), None when it may not be read."""
+    try:
+        return reader.read("/acl", scope="policy_file:read").text
+    except (errors.Forbidden, errors.NotFound):
+        return None
+
+
 def _owners(reader: Reader) -> dict[str, list[str]] | None:
     """``tagOwners``, None when the policy may not be read."""
     try:
-        answer = reader.read("/acl", scope="policy_file:read")
-    except (errors.Forbidden, errors.NotFound):
-        return None
-    try:
-        policy = hujson.loads(answer.text)
+        policy = hujson.loads(text(reader) or "")
     except ValueError:
         return None
     owners = policy.get("tagOwners") if isinstance(policy, dict) else None
@@ -64,7 +68,7 @@ def _owners(reader: Reader) -> dict[str, list[str]] | None:
     return {str(tag): [str(owner) for owner in who or ()] for tag, who in (owners or {}).items()}
 
 
-def _own_tags(reader: Reader) -> set[str] | None:
+def own_tags(reader: Reader) -> set[str] | None:
     """The tags of the OAuth client itself; None when the credential may not see them."""
     try:
         answer = reader.read(f"/keys/{reader.client_id}", scope="oauth_keys:read")
@@ -75,10 +79,9 @@ def _own_tags(reader: Reader) -> set[str] | None:
 
 
 def _refusal(why: str, reader: Reader, tags: t.Sequence[str]) -> errors.Forbidden:
-    owners = json.dumps({"tag:tgp": [], **{tag: ["tag:tgp"] for tag in tags}})
     return errors.Forbidden(
         f"tailscale: {why}, so no key with it can be made.",
-        remedy=f'Write it into the policy, owned by a tag of {reader.caller()}, for example "tagOwners": {owners}.',
+        remedy=f"Write it into the policy, owned by a tag of {reader.caller()}, for example {line_of_owners(tags)}.",
         service="tailscale",
         cause="tag",
         tags=list(tags),

@@ -73,6 +73,18 @@ class Undecided:
     def describes_keys(self) -> bool:
         return self.decided().describes_keys
 
+    def policy(self) -> str | None:
+        return self.decided().policy()
+
+    def carried_tags(self) -> set[str] | None:
+        return self.decided().carried_tags()
+
+    def settings(self) -> dict[str, t.Any] | None:
+        return self.decided().settings()
+
+    def failed_policy_tests(self, tests: t.Sequence[t.Mapping[str, t.Any]]) -> list[str] | None:
+        return self.decided().failed_policy_tests(tests)
+
     def check(self, tags: t.Sequence[str]) -> str:
         return self.decided().check(tags)
 

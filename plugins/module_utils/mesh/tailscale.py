@@ -85,6 +85,41 @@ class Tailscale:
         """A read below the tailnet's path, for the policy check."""
         return self._session.call("GET", self._tailnet + path, scope=scope, headers={"accept": accept})
 
+    def policy(self) -> str | None:
+        """The policy text (HuJSON); None when the credential may not read it."""
+        return policy.text(self)
+
+    def carried_tags(self) -> set[str] | None:
+        """The tags of the OAuth client itself; None with an API token, or when the credential may not see them."""
+        return policy.own_tags(self) if self.client_id else None
+
+    def settings(self) -> dict[str, t.Any] | None:
+        """The tailnet's settings; None when the credential may not see them."""
+        try:
+            answer = self.read("/settings", scope="feature_settings:read")
+        except (errors.Forbidden, errors.NotFound):
+            return None
+        return answer.json if isinstance(answer.json, dict) else None
+
+    def failed_policy_tests(self, tests: t.Sequence[t.Mapping[str, t.Any]]) -> list[str] | None:
+        """What the service says to ``tests`` ({src, accept}) of the policy in force; [] = all pass, None = it cannot be asked."""
+        path = f"{self._tailnet}/acl/validate"
+        try:
+            answer = self._session.call("POST", path, scope="policy_file:read", json=list(tests), idempotent=True)
+        except (errors.Forbidden, errors.NotFound):
+            return None
+        body = answer.json if isinstance(answer.json, dict) else {}
+        message = str(body.get("message") or "")  # 200 also when tests fail
+        if not message or message.startswith("warning"):
+            return []
+        said = [
+            f"{one.get('user')}: {text}"
+            for one in body.get("data") or ()
+            if isinstance(one, dict)
+            for text in one.get("errors") or ()
+        ]
+        return said or [message]
+
     # ---- keys
 
     def create_key(self, node: str, *, tags: t.Sequence[str], ephemeral: bool = True, expiry_seconds: int = 3600) -> NewKey:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The three modules, called as the action plugin calls them."""
+"""The modules, called as the action plugin calls them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.modules import tailscale_device, tailscale_device_info, tailscale_key
+from ansible_collections.tgp.gpu.plugins.modules import (
+    tailscale_device,
+    tailscale_device_info,
+    tailscale_key,
+    tailscale_policy_info,
+)
 
 from tests.contract.mesh.conftest import Place
 
@@ -187,7 +192,7 @@ def test_info_filters(place: Place) -> None:
     assert set(place.run(tailscale_device_info)["devices"][0]) == documented(tailscale_device_info, "devices")
 
 
-@pytest.mark.parametrize("module", [tailscale_key, tailscale_device, tailscale_device_info])
+@pytest.mark.parametrize("module", [tailscale_key, tailscale_device, tailscale_device_info, tailscale_policy_info])
 def test_options_are_documented_and_examples_parse(module: t.Any) -> None:
     from ansible_collections.tgp.gpu.plugins.doc_fragments.tailscale import ModuleDocFragment
 
@@ -195,5 +200,5 @@ def test_options_are_documented_and_examples_parse(module: t.Any) -> None:
     shared = set(yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"])
     assert own | shared == set(module.SPEC["argument_spec"])
     for example in yaml.safe_load(module.EXAMPLES):
-        ((arguments),) = [value for key, value in example.items() if key.startswith("tgp.gpu.")]
-        assert set(arguments) <= own
+        for arguments in [value for key, value in example.items() if key.startswith("tgp.gpu.")]:
+            assert set(arguments) <= own
