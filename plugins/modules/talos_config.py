@@ -113,6 +113,23 @@ options:
   talos_image:
     description: Installer image, normally one of the Image Factory with the GPU and mesh extensions.
     type: str
+  schematic:
+    description:
+      - What is in the Talos image, as the Image Factory takes it. GPUs without their driver in it are refused; without O(talos_image)
+        the public factory's installer of it is used. M(tgp.gpu.talos_schematic) makes one.
+    type: dict
+  patches:
+    description:
+      - Strategic merge patches as text, like those of C(talosctl --config-patch), with C($patch) V(delete). They may use the template's
+        variables, and are laid over everything in their order.
+      - What makes a node ours they cannot change - secrets, endpoint, host name, its taints, labels under C(tgp.io/), the mesh key.
+    type: list
+    elements: str
+    default: []
+  registry_mirrors:
+    description: Registry, for example V(docker.io) or V(*), to the list of its mirrors' URLs.
+    type: dict
+    default: {}
   mesh:
     description: The private network of the nodes.
     type: dict
@@ -178,6 +195,13 @@ EXAMPLES = r"""
     talos_secrets: secrets.yaml
     control_plane_endpoint: https://100.64.0.1:6443
     kubernetes_version: 1.36.3
+    registry_mirrors:
+      docker.io: ["https://mirror.example.org"]
+    patches:
+      - |
+        machine:
+          sysctls:
+            vm.max_map_count: "262144"
     dest: configs
     nodes:
       - name: tgp-lab-1
@@ -296,6 +320,9 @@ SPEC = dict(
         template=dict(type="str"),
         template_file=dict(type="path"),
         talos_image=dict(type="str"),
+        schematic=dict(type="dict"),
+        patches=dict(type="list", elements="str", default=[]),
+        registry_mirrors=dict(type="dict", default={}),
         mesh=dict(type="dict", options=_MESH),
         ephemeral_taint=dict(type="bool", default=True),
         cni=dict(type="str", choices=["local", "flannel"], default="local"),

@@ -18,6 +18,7 @@ from ..lanes.payload import payload
 from ..observe.cluster_facts import ClusterFacts, cluster_facts
 from ..observe.context import Context
 from ..observe.templates import template_of
+from ..talos.image_choice import image_of
 from ..talos.spec import NodeSpec
 
 
@@ -86,6 +87,7 @@ def node_spec(
 ) -> NodeSpec:
     """Everything that the configuration of one machine is made from."""
     facts: ClusterFacts = cluster_facts(context)
+    image = image_of(node_class.talos_schematic, node_class.talos_image, facts.talos_version)
     return NodeSpec(
         name=claim.name,
         pool=claim.pool.partition("/")[2],
@@ -110,7 +112,10 @@ def node_spec(
         login_server=facts.login_server,
         kubernetes_version=facts.kubernetes_version,
         talos_version=facts.talos_version,
-        installer_image=node_class.talos_image,
+        installer_image=image.installer,
+        extensions=image.extensions,
+        registry_mirrors=node_class.registry_mirrors,
+        patches=node_class.talos_patches,
     )
 
 

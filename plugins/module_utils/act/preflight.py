@@ -14,7 +14,9 @@ from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
 from ..observe.credentials import unused
 from ..observe.templates import template_of
+from ..talos.image_choice import schematic_problems
 from ..talos.validate import template_problems
+from ..talos.versions import DEFAULT_TALOS
 from .payload import needs_payload
 from .serve_check import check_places, service_faults, service_rights
 
@@ -30,7 +32,9 @@ RIGHTS = (
     *(Right(verb, "secrets", namespace="kube-system") for verb in ("create", "delete")),
 )
 """What a whole cycle of renting and giving back does in the cluster, whatever store the claims are in."""
-CLAIM_RIGHTS = tuple(Right(verb, "configmaps", namespace="tgp-system") for verb in ("get", "list", "create", "update", "patch", "delete"))
+CLAIM_RIGHTS = tuple(
+    Right(verb, "configmaps", namespace="tgp-system") for verb in ("get", "list", "create", "update", "patch", "delete")
+)
 
 
 def check_before_renting(context: Context) -> None:
@@ -89,7 +93,24 @@ def template_faults(context: Context, node_class: NodeClass) -> list[str]:
     """Everything wrong with a class's template; none where its machines need no configuration from us."""
     if not makes_nodes(context.wishes, node_class):
         return []
-    return template_problems(template_of(context, node_class), node_class.talos_image)
+    found = template_problems(
+        template_of(context, node_class),
+        node_class.talos_image,
+        context.task.params.get("talos_version") or "",
+        patches=node_class.talos_patches,
+        registry_mirrors=node_class.registry_mirrors,
+        mesh=node_class.mesh,
+    )
+    if node_class.talos_schematic is not None:
+        version = context.task.params.get("talos_version") or DEFAULT_TALOS
+        found += schematic_problems(
+            node_class.talos_schematic,
+            node_class.talos_image,
+            version,
+            models=node_class.gpu_types,
+            tailscale=node_class.mesh.backend == "tailscale",
+        )
+    return found
 
 
 def _no_cloud(context: Context, node_class: NodeClass) -> list[str]:

@@ -51,6 +51,9 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine]) ->
         template=template,
         template_ref=secret_ref(talos.get("templateRef")),
         talos_image=talos.get("image", ""),
+        talos_schematic=talos.get("schematic"),
+        talos_patches=tuple(talos.get("patches", ())),
+        registry_mirrors=mirrors(talos),
         mesh=mesh,
         gpu_types=tuple(one for one in models if one),
         gpu_memory_mib=reader.mib(needs.get("minGpuMemory"), f"{path}.minGpuMemory"),
@@ -73,6 +76,11 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine]) ->
 def fingerprint(content: t.Any) -> str:
     """A short hash of JSON-like data, the same for the same content."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def mirrors(talos: Spec) -> dict[str, tuple[str, ...]]:
+    """Registry → URLs of its mirrors."""
+    return {registry: tuple(urls) for registry, urls in talos.get("registryMirrors", {}).items()}
 
 
 def template_text(talos: Spec, reader: Reader) -> str | None:

@@ -10,7 +10,7 @@ import typing as t
 from ..clouds.registry import ENTRIES
 from ..fleet import requirements as words
 from ..fleet.model import CloudChoice, Machine, NodeClass, Pool, Requirement
-from .node_class import OWN_MACHINES, fingerprint, mesh_choice, template_text
+from .node_class import OWN_MACHINES, fingerprint, mesh_choice, mirrors, template_text
 from .reading import Reader, secret_ref, taints
 from .service import check_clouds, lanes, service
 
@@ -100,6 +100,9 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
         template=template,
         template_ref=secret_ref(talos.get("templateRef")),
         talos_image=talos.get("image", ""),
+        talos_schematic=talos.get("schematic"),
+        talos_patches=tuple(talos.get("patches", ())),
+        registry_mirrors=mirrors(talos),
         mesh=mesh,
         gpu_types=(model,) if model else (),
         gpu_count=spec.get("gpuCount"),

@@ -117,6 +117,13 @@ _TALOS = _object(
         "machineConfigTemplate": _said(_TEXT, "the machine configuration as text with variables"),
         "templateRef": _SECRET_REF,
         "machineConfigTemplateFile": _said(_TEXT, "path of a file with the template, relative to this document"),
+        "patches": _list(_TEXT, description="strategic merge patches as text, laid over the configuration in their order"),
+        "registryMirrors": {
+            "type": "object",
+            "additionalProperties": _list(_TEXT, 1),
+            "description": "registry (docker.io) to the URLs of its mirrors",
+        },
+        "schematic": {"type": "object", "description": "what is in the Talos image, as the Image Factory takes it"},
     }
 )
 _TAILSCALE = _object(

@@ -14,6 +14,7 @@ import typing as t
 from ..errors import InvalidInput
 from ..fleet.model import Lane, MeshChoice, Taint
 from ..redact import redact, register
+from ..talos.image_choice import image_of, schematic_problems
 from ..talos.secrets import ClusterSecrets, read
 from ..talos.spec import NodeSpec
 from ..talos.validate import Result, placeholder, template_result
@@ -65,8 +66,12 @@ def _validated(task: Task, template: str | None) -> dict[str, t.Any]:
     params = task.params
     found: list[Result] = []
     if template is not None or not params["nodes"]:
-        found.append(template_result(template, params["talos_image"] or "", params["talos_version"] or ""))
+        more = {"patches": tuple(params["patches"]), "registry_mirrors": _mirrors(params["registry_mirrors"])}
+        found.append(template_result(template, params["talos_image"] or "", params["talos_version"] or "", **more))
     problems = [problem for result in found for problem in result.errors]
+    if params["schematic"] is not None:
+        version, tailscale = params["talos_version"] or DEFAULT_TALOS, (params["mesh"] or {}).get("backend") != "none"
+        problems += schematic_problems(params["schematic"], params["talos_image"] or "", version, tailscale=tailscale)
     for node in params["nodes"] if not problems else ():
         own = {"secrets": read(params["talos_secrets"])} if params["talos_secrets"] else {}
         stand_in = placeholder(params["talos_version"] or DEFAULT_TALOS, **own)
@@ -87,6 +92,7 @@ def _spec(
 ) -> NodeSpec:
     """The spec of one entry of ``nodes``. ``stand_in`` lends its secrets where none are given (validation only)."""
     mesh = params["mesh"] or {}
+    image = image_of(params["schematic"], params["talos_image"] or "", params["talos_version"] or DEFAULT_TALOS)
     facts: dict[str, t.Any] = {key: node[key] for key in _PLAIN if node.get(key) is not None}
     own: dict[str, t.Any] = {
         key: node.get(key) or (getattr(stand_in, key) if stand_in else "") for key in ("bootstrap_token", "auth_key")
@@ -112,7 +118,10 @@ def _spec(
         login_server=params["mesh_login_server"] or "",
         kubernetes_version=params["kubernetes_version"] or DEFAULT_KUBERNETES,
         talos_version=params["talos_version"] or DEFAULT_TALOS,
-        installer_image=params["talos_image"] or "",
+        installer_image=image.installer,
+        extensions=image.extensions,
+        registry_mirrors=_mirrors(params["registry_mirrors"]),
+        patches=tuple(params["patches"]),
         cni=params["cni"],
         flannel_cni_url=params["flannel_cni_url"] or "",
         flannel_cni_sha256=params["flannel_cni_sha256"] or "",
@@ -122,6 +131,10 @@ def _spec(
 
 def _texts(given: t.Mapping[str, t.Any] | None) -> dict[str, str]:
     return {str(key): str(value) for key, value in (given or {}).items()}
+
+
+def _mirrors(given: t.Mapping[str, t.Any]) -> dict[str, tuple[str, ...]]:
+    return {str(registry): tuple(map(str, urls)) if isinstance(urls, list) else (str(urls),) for registry, urls in given.items()}
 
 
 def _taints(given: t.Sequence[t.Mapping[str, str]] | None) -> tuple[Taint, ...]:

@@ -17,6 +17,7 @@ _REFERENCE = re.compile(r"(?:[a-z0-9.:-]+/)?siderolabs/([a-z0-9-]+):(\S+)")
 _NVIDIA = re.compile(
     r"siderolabs/(nvidia-open-gpu-kernel-modules|nonfree-kmod-nvidia|nvidia-container-toolkit|nvidia-fabricmanager)-(lts|production)"
 )
+_PARTS = ("nvidia-container-toolkit", "nvidia-fabricmanager")
 MODULES = ("nvidia-open-gpu-kernel-modules", "nonfree-kmod-nvidia")
 
 
@@ -75,13 +76,17 @@ def _near(name: str, known: t.Collection[str]) -> str:
 def disagreements(names: t.Collection[str]) -> list[str]:
     """What does not work together among NVIDIA's extensions, one sentence each."""
     parts: dict[str, set[str]] = {}
+    found = []
     for name in names:
         match = _NVIDIA.fullmatch(name)
         if match:
             parts.setdefault(match[1], set()).add(match[2])
+        elif re.match(r"siderolabs/n(vidia|onfree-kmod-nvidia)", name) and name != "siderolabs/nvidia-gdrdrv-device":
+            near = difflib.get_close_matches(name.removeprefix(_OWNER), (*MODULES, *_PARTS), n=1, cutoff=0.5)
+            hint = f"; write {near[0]}-production or {near[0]}-lts" if near else ""
+            found.append(f"{name} is no extension of NVIDIA's in any Talos release from 1.10 on{hint}.")
     if not parts:
-        return []
-    found = []
+        return found
     tracks = set().union(*parts.values())
     if len(tracks) > 1:
         found.append("NVIDIA's extensions are of two tracks, lts and production: driver and libraries would differ. Take one.")

@@ -22,9 +22,9 @@ _REMEDY = "Hand secrets to the node in its machine configuration, which is not p
 
 def refuse_secrets(schematic: Schematic) -> None:
     """InvalidInput that names the places, never the values."""
-    customization = schematic.get("customization") or {}
+    customization = schematic.get("customization")
     problems = []
-    if customization.get("embeddedMachineConfiguration"):
+    if isinstance(customization, t.Mapping) and customization.get("embeddedMachineConfiguration"):
         problems.append("customization.embeddedMachineConfiguration: a machine configuration holds the secrets of the cluster.")
     for path, text in _texts(schematic, ""):
         why = _why(text) if not path.startswith("customization.embeddedMachineConfiguration") else ""

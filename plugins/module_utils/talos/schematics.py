@@ -40,6 +40,8 @@ def schematic_of(task: Task) -> dict[str, t.Any]:
 def content(params: t.Mapping[str, t.Any], version: str) -> tuple[dict[str, t.Any], list[Wish]]:
     """The schematic that the options describe, and its extensions with the versions they were asked in."""
     base: dict[str, t.Any] = dict(params["schematic"] or {})
+    refuse_secrets(base)
+    canonical(base, str)  # its form is looked at before its parts are
     customization: dict[str, t.Any] = dict(base.get("customization") or {})
     systems: dict[str, t.Any] = dict(customization.get("systemExtensions") or {})
     listed = systems.get("officialExtensions") or []

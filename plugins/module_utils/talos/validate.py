@@ -146,8 +146,9 @@ def placeholder(talos_version: str = DEFAULT_TALOS, **facts: t.Any) -> NodeSpec:
     return NodeSpec(**{**known, **facts})
 
 
-def template_result(template: str | None, talos_image: str = "", talos_version: str = "") -> Result:
-    """Everything wrong with a class's template (None or blank = missing) and its image, found by trying it out.
+def template_result(template: str | None, talos_image: str = "", talos_version: str = "", **facts: t.Any) -> Result:
+    """Everything wrong with a class's template (None or blank = missing) and its image, found by trying it out. ``facts`` are more of
+    the class, as NodeSpec has them: ``patches``, ``registry_mirrors``, ``mesh``.
 
     What every node gets from the collection anyway (tokens, certificates, host name, taints, mesh service) need not be in it.
     The Talos version is the image's when it has one, else ``talos_version`` or the newest known.
@@ -158,7 +159,7 @@ def template_result(template: str | None, talos_image: str = "", talos_version: 
     tagged = tag_of(talos_image) if talos_image else ""
     version = tagged if minor(tagged) else talos_version or DEFAULT_TALOS
     try:
-        documents = build(placeholder(version, **_install_facts(template)), template)
+        documents = build(placeholder(version, **{**_install_facts(template), **facts}), template)
     except InvalidInput as error:
         return Result((*(error.problems or (error.message,)), *image), ())
     raw = machine_document(documents)
@@ -173,6 +174,6 @@ def _install_facts(template: str) -> dict[str, str]:
     return {field: value for name, (field, value) in facts.items() if re.search(rf"\b({name}|{field})\b", template)}
 
 
-def template_problems(template: str | None, talos_image: str = "", talos_version: str = "") -> list[str]:
+def template_problems(template: str | None, talos_image: str = "", talos_version: str = "", **facts: t.Any) -> list[str]:
     """The errors of :func:`template_result`."""
-    return list(template_result(template, talos_image, talos_version).errors)
+    return list(template_result(template, talos_image, talos_version, **facts).errors)

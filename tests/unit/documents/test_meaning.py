@@ -74,6 +74,9 @@ OF_SERVICES: Json = {  # tried on a pool of services
 }
 TALOS: Json = {
     "talosConfig.image": "ghcr.io/siderolabs/installer:v1.13.9",
+    "talosConfig.schematic": {"customization": {"systemExtensions": {"officialExtensions": ["siderolabs/tailscale"]}}},
+    "talosConfig.patches": ["machine: {sysctls: {a.b: '1'}}"],
+    "talosConfig.registryMirrors": {"docker.io": ["https://mirror.example"]},
     "talosConfig.machineConfigTemplate": "machine: {}",
     "talosConfig.machineConfigTemplateFile": "worker.yaml",
     "talosConfig.templateRef": {"name": "talos", "key": "worker"},

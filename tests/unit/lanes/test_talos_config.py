@@ -156,3 +156,60 @@ def test_warnings_are_shown():
     warnings: list[str] = []
     run(warnings=warnings, nodes=[node()], template="persist: true\nmachine: {}\ncluster: {}\n")
     assert warnings == ["tgp-ml-1: persist is outdated: leave it out."]
+
+
+NVIDIA = ["siderolabs/nvidia-container-toolkit-production", "siderolabs/nvidia-open-gpu-kernel-modules-production"]
+
+
+def image(*extensions):
+    return {"customization": {"systemExtensions": {"officialExtensions": sorted(extensions)}}}
+
+
+def test_patches_mirrors_and_the_image_by_its_content():
+    given = {
+        "patches": ["machine: {nodeLabels: {example.test/name: '{{ NodeName }}'}}"],
+        "registry_mirrors": {"docker.io": ["https://mirror.example.test"]},
+        "schematic": image("siderolabs/tailscale", *NVIDIA),
+    }
+    entry = run(nodes=[node(model="A100", install_disk="/dev/vda")], reveal=True, **given)["configs"][0]
+    config, *others = list(yaml.safe_load_all(base64.b64decode(entry["content"])))
+    number = "ac674a9bdc851c27611448f940f5b0b948922d53081cf39ac1eb8a8b04e4347d"
+    assert config["machine"]["install"]["image"] == f"factory.talos.dev/metal-installer/{number}:v1.13.9"
+    assert config["machine"]["nodeLabels"]["example.test/name"] == "tgp-ml-1"
+    assert {"RegistryMirrorConfig"} < {one["kind"] for one in others}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"schematic": image("siderolabs/tailscale")}, "has no driver of NVIDIA"),
+        ({"schematic": image(*NVIDIA)}, "could not enter the mesh"),
+        (
+            {"schematic": image("siderolabs/tailscale"), "talos_image": f"factory.talos.dev/metal-installer/{'0' * 64}:v1.13.9"},
+            "two images",
+        ),
+        ({"schematic": {"customization": {"extraKernelArgs": ["true"]}}}, "cannot be computed here"),
+        ({"patches": ["machine: {token: zzzzzz.0123456789abcdef}"]}, "machine.token"),
+        ({"registry_mirrors": {"docker.io": ["mirror"]}}, "no address"),
+    ],
+)
+def test_what_cannot_serve_the_nodes_is_refused(given, words):
+    assert words in run(nodes=[node(model="A100")], **given)["msg"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"schematic": image("siderolabs/tailscale", "siderolabs/nvidia-container-toolkit")},
+            "write nvidia-container-toolkit-production",
+        ),
+        ({"schematic": image("tailscale")}, "whole names: siderolabs/tailscale"),
+        ({"schematic": {"customization": "none"}}, "must be a mapping"),
+        ({"schematic": {"customization": {"extraKernelArgs": ["talos.config.inline=KLUv"]}}}, "machine configuration"),
+        ({"patches": ["machine: {systemd: {}}"]}, "machine.systemd"),
+    ],
+)
+def test_the_state_validated_tries_the_image_and_the_patches_out(given, words):
+    result = run(state="validated", template="machine: {}\ncluster: {}\n", talos_secrets=None, control_plane_endpoint=None, **given)
+    assert result["failed"] and words in result["msg"]

@@ -95,13 +95,17 @@ class MeshChoice:
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeClass:
     """GPUNodeClass: infrastructure, credentials, limits. ``spot_discount_min``: the share by which spot has to be cheaper than the best
-    firm offer; None = the run's setting."""
+    firm offer; None = the run's setting. ``talos_patches``: texts of strategic merge patches. ``registry_mirrors``: registry → URLs.
+    ``talos_schematic``: what is in the Talos image, as the Image Factory takes it; None = unknown."""
 
     name: str
     clouds: tuple[CloudChoice, ...]
     template: str | None = None
     template_ref: SecretRef | None = None
     talos_image: str = ""
+    talos_schematic: t.Mapping[str, t.Any] | None = None
+    talos_patches: tuple[str, ...] = ()
+    registry_mirrors: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     mesh: MeshChoice = MeshChoice()
     gpu_types: tuple[str, ...] = ()
     gpu_memory_mib: int | None = None
