@@ -65,7 +65,7 @@ def payload(spec: NodeSpec, template: str | None = None, *, capability: Capabili
     else:
         raise InvalidInput(
             f"Lane {spec.lane.value} is not served yet, so node {spec.name} cannot be configured for it.",
-            remedy="Accept lane kubelet or talos in the pool.",
+            remedy="Accept lane kubelet or talos in the pool; role takeover (experimental) is for machines that run already.",
         )
     if capability is not None:
         if capability.carrier is not Carrier.USER_DATA:
