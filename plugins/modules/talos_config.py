@@ -171,6 +171,11 @@ options:
     description: NVIDIA driver branch that lane V(kubelet) installs where the image brings no driver.
     type: str
     default: '580'
+  talosctl:
+    description:
+      - Whether to let C(talosctl validate) look at one of the configurations, too. Default is when C(talosctl) is on PATH and of the
+        minor version of O(talos_version). V(true) makes a missing or unfit program an error.
+    type: bool
   dest:
     description:
       - Folder for one file per node, readable by its owner alone. C(NAME.yaml) for Talos, C(NAME.cloud-init) for lane V(kubelet).
@@ -329,6 +334,7 @@ SPEC = dict(
         flannel_cni_url=dict(type="str"),
         flannel_cni_sha256=dict(type="str"),
         driver_branch=dict(type="str", default="580"),
+        talosctl=dict(type="bool"),
         dest=dict(type="path"),
         reveal=dict(type="bool", default=False),
         talos_secrets=dict(type="raw", no_log=True, fallback=(env_fallback, ["TGP_TALOS_SECRETS"])),

@@ -14,13 +14,15 @@ import typing as t
 from ..errors import InvalidInput
 from ..fleet.model import Lane, MeshChoice, Taint
 from ..redact import redact, register
+from ..talos import talosctl
+from ..talos.config import build
 from ..talos.image_choice import image_of, schematic_problems
 from ..talos.secrets import ClusterSecrets, read
 from ..talos.spec import NodeSpec
 from ..talos.validate import Result, placeholder, template_result
 from ..talos.versions import DEFAULT_KUBERNETES, DEFAULT_TALOS
 from ..task import Task
-from .payload import Payload, payload
+from .payload import Payload, boot_mode, payload
 
 _TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 _PLAIN = ("name", "pool", "index", "cloud", "instance_type", "region", "gpu_count", "model", "install_disk")
@@ -43,6 +45,7 @@ def configure(task: Task) -> dict[str, t.Any]:
             problems += [f"{node['name']}: {problem}" for problem in error.problems or (str(error),)]
     if problems:
         raise InvalidInput("No configuration was made.", problems=problems)
+    _second_opinion(task, next((spec for spec, _one in made if spec.lane is Lane.TALOS), None), template)
     for spec, one in made:
         for warning in one.warnings:
             task.warn(f"{spec.name}: {warning}")
@@ -81,10 +84,33 @@ def _validated(task: Task, template: str | None) -> dict[str, t.Any]:
             problems += [f"{node['name']}: {problem}" for problem in error.problems or (str(error),)]
     if problems:
         raise InvalidInput("The machine config template cannot be used.", problems=problems)
+    if template is not None or not params["nodes"]:
+        _second_opinion(task, None, template)
     warnings = [warning for result in found for warning in result.warnings]
     for warning in warnings:
         task.warn(warning)
     return {"changed": False, "configs": []}
+
+
+def _second_opinion(task: Task, spec: NodeSpec | None, template: str | None) -> None:
+    """Let talosctl, where there is one, look at one configuration: that of ``spec``, else one of placeholders where only a template is
+    tried out. What differs between nodes are names, keys and the GPU, which it does not judge."""
+    params = task.params
+    version = params["talos_version"] or DEFAULT_TALOS
+    if spec is None and params["state"] != "validated":
+        return
+    program = talosctl.find(params["talosctl"])
+    why_not = talosctl.unfit(program, version) if program else ""
+    if why_not and params["talosctl"]:
+        raise InvalidInput(f"talosctl cannot be asked: {why_not}")
+    if program is None or why_not:
+        return
+    if spec is None:
+        spec = placeholder(version, patches=tuple(params["patches"]), registry_mirrors=_mirrors(params["registry_mirrors"]))
+    documents = build(spec, template)
+    problems = talosctl.validate(program, documents, boot_mode(documents))
+    if problems:
+        raise InvalidInput("talosctl would not take this configuration.", problems=problems)
 
 
 def _spec(

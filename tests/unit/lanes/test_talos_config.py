@@ -213,3 +213,21 @@ def test_what_cannot_serve_the_nodes_is_refused(given, words):
 def test_the_state_validated_tries_the_image_and_the_patches_out(given, words):
     result = run(state="validated", template="machine: {}\ncluster: {}\n", talos_secrets=None, control_plane_endpoint=None, **given)
     assert result["failed"] and words in result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("state", "version", "wanted"), [("present", "v1.13.9", 1), ("validated", "v1.13.9", 1), ("present", "v1.12.0", 0)]
+)
+def test_talosctl_is_asked_once_where_it_is_there_and_fits(tmp_path, monkeypatch, state, version, wanted):
+    program = tmp_path / "talosctl"
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = version ] && echo "Talos {version}" && exit\ncat "$3" >/dev/null\necho "no good" >&2\nexit 1\n'
+    )
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    nodes = [node(), node("tgp-ml-2")] if state == "present" else []
+    result = run(state=state, nodes=nodes, template="machine: {}\ncluster: {}\n")
+    assert result.get("msg", "").count("talosctl: no good") == wanted
+    assert "failed" not in run(state=state, nodes=nodes, template="machine: {}\ncluster: {}\n", talosctl=False)
+    if not wanted:
+        assert "cannot be asked" in run(state=state, nodes=nodes, talosctl=True)["msg"]
