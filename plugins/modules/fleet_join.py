@@ -42,7 +42,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 machines:
-  description: One entry per machine, with C(name), C(pool), C(cloud), C(result), C(phase), C(price_hour) and C(message).
+  description:
+    - One entry per machine, with C(name), C(pool), C(cloud), C(result), C(phase), C(price_hour), C(message), and C(seen), the time at
+      which each of its steps was first seen.
+    - C(diagnosis) of one that failed has C(code), C(step), C(cause), C(remedy), C(evidence), C(looked_at), C(certain) and C(file), the
+      evidence file on this machine. It is null otherwise.
   type: list
   elements: dict
   returned: always

@@ -23,17 +23,22 @@ from ..fleet.service import is_service
 from ..mesh.find import find_device
 from ..observe.context import Context
 from ..observe.feed import Feed
+from .evidence import End as Ended
+from .evidence import Explained, explain_all
 from .hope import Hope
 from .teardown import teardown_all
 
 
 @dataclasses.dataclass(frozen=True)
 class Joined:
-    """How one claim ended in this step: ``result`` is ready, failed (given back) or waiting (the run ended before it was decided)."""
+    """How one claim ended in this step: ``result`` is ready, failed (given back) or waiting (the run ended before it was decided).
+    ``seen`` is when each step was first seen, ``explained`` why a failed one failed."""
 
     claim: Claim
     result: str
     message: str = ""
+    seen: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
+    explained: Explained | None = None
 
 
 class End(t.Protocol):
@@ -43,6 +48,8 @@ class End(t.Protocol):
     step: str
     message: str
     seconds: float
+    seen: dict[str, datetime]
+    hopeless: str
 
 
 class Following:
@@ -56,6 +63,7 @@ class Following:
         self._devices: Feed[Device] = Feed(self._read_devices, context.clock)
         self._hope = Hope()
         self._ended: dict[str, str] = {}
+        self._explained: dict[str, Explained] = {}
 
     # ---- what is seen
 
@@ -158,6 +166,7 @@ class Following:
         price had jumped by the time they were ready."""
         now = self.context.clock.now()
         failed = [name for name in self.order if not outcomes[name].ready or name in self._ended]
+        self._explain(failed, outcomes)
         unwritten = {name: problem for name in failed if (problem := self._fail(name, outcomes[name], now))}
         ending = [self.claims[name] for name in failed if name not in unwritten]
         given_back = {one.claim.name: one for one in teardown_all(self.context, ending)}
@@ -165,18 +174,45 @@ class Following:
         for name in self.order:
             outcome = outcomes[name]
             if name not in failed:
-                results.append(Joined(self.claims[name], "ready", f"after {outcome.seconds:.0f} s"))
+                results.append(Joined(self.claims[name], "ready", f"after {outcome.seconds:.0f} s", outcome.seen))
                 continue
             if name in unwritten:
-                results.append(Joined(self.claims[name], "failed", f"{self._why(name, outcome)} ({unwritten[name]})"))
+                message = f"{self._why(name, outcome)} ({unwritten[name]})"
+                results.append(Joined(self.claims[name], "failed", message, outcome.seen, self._explained.get(name)))
                 continue
             end = given_back[name]
             tail = "given back" if end.result == "gone" else f"not given back yet: {end.message}"
-            results.append(Joined(end.claim, "failed", f"{self._why(name, outcome)} ({tail})"))
+            message = f"{self._why(name, outcome)} ({tail})"
+            results.append(Joined(end.claim, "failed", message, outcome.seen, self._explained.get(name)))
         return results
 
+    def _explain(self, failed: t.Sequence[str], outcomes: t.Mapping[str, End]) -> None:
+        """Ask everybody once more about those that never came, while they still exist, and tell what is found. A price that jumped
+        needs no explanation."""
+        lost = {
+            name: (self.claims[name], Ended(outcome.step, outcome.message, dict(outcome.seen), outcome.hopeless))
+            for name in failed
+            if name not in self._ended and not (outcome := outcomes[name]).ready
+        }
+        now = self.context.clock.now()
+        self._explained = explain_all(self.context, lost, lambda: self._devices.items(now))
+        for explained in self._explained.values():
+            for line in explained.lines:
+                self.context.task.progress(line)
+
     def _why(self, name: str, outcome: End) -> str:
+        explained = self._explained.get(name)
+        seen = self._seen(name, outcome)
+        return f"{seen} - {explained.summary}" if explained is not None else seen
+
+    def _seen(self, name: str, outcome: End) -> str:
         return f"{outcome.step}: {self._ended[name] if outcome.ready else outcome.message}"
+
+    def _booked(self, name: str, outcome: End) -> str:
+        """What stays in claim and ledger, which have little room: the cause and the place of the evidence come first."""
+        explained = self._explained.get(name)
+        seen = self._seen(name, outcome)
+        return (f"{explained.summary} ({seen})" if explained is not None else seen)[:500]
 
     def _fail(self, name: str, outcome: End, now: datetime) -> str:
         """Book a failed join; the problem when its record could not be written. Then reap.yml finds it overdue and gives it back."""
@@ -186,7 +222,7 @@ class Following:
         failed = claim if claim.phase is Phase.READY else advance(claim, Phase.FAILED, now, why)
         self.context.progress.step(name, "failed", why, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
         try:
-            self._write(name, failed, deletion=Deletion(reason=reason, requested=now, last_error=why[:500]))
+            self._write(name, failed, deletion=Deletion(reason=reason, requested=now, last_error=self._booked(name, outcome)))
             for key in blocks.keys_after(claim.offer, "price" if reason == "PriceJump" else "join"):
                 self.context.block(key, "price" if reason == "PriceJump" else "join")
             if not outcome.ready:

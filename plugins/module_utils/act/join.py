@@ -12,14 +12,18 @@ from datetime import timedelta
 
 from ..clouds.registry import CAPABILITIES
 from ..cluster.emptying import STARTED, undoing
+from ..cluster.node_port import refused
 from ..cluster.nodes import change
 from ..cluster.wait import Evidence, Expected, wait_for
+from ..errors import TgpError, Unreachable
 from ..fleet import marks
-from ..fleet.model import Claim, InstanceState, Node, Phase
+from ..fleet.diagnosis_node import wrong_image, wrong_version
+from ..fleet.model import Claim, InstanceState, Lane, Node, Phase
 from ..fleet.phases import advance
 from ..fleet.registration import not_initialized, timeout
 from ..fleet.service import is_service
 from ..observe.context import Context
+from .evidence import schematic_of, server_version
 from .following import Following, Joined
 from .record import IDLE_SINCE
 from .serve import serve_all
@@ -66,7 +70,21 @@ class _Join(Following):
             deadline=started + timedelta(seconds=timeout(claim, pool, capability)),
             missing=lambda node: not_initialized(claim, node, pool, marking=True),
             returns=not capability.rented,
+            wrong=self._wrong_for(claim),
         )
+
+    def _wrong_for(self, claim: Claim) -> t.Callable[[Node], str]:
+        """Why a Node of the claim will never do. A kubelet that is too new and works all the same is let be."""
+        try:
+            version = self.context.once("server version", lambda: server_version(self.context))
+        except TgpError:
+            version = ""  # then nothing is said against any
+        schematic = schematic_of(self.context, claim) if claim.token_id else ""
+
+        def wrong(node: Node) -> str:
+            return wrong_image(dict(node.annotations), schematic) or ("" if node.ready else wrong_version(node.kubelet_version, version))
+
+        return wrong
 
     def evidence(self, name: str) -> Evidence:
         """What cloud and mesh say of a machine that is no Ready node yet; called every few seconds for each of them."""
@@ -96,6 +114,8 @@ class _Join(Following):
         """The node is complete: assert our marks, let pods in, and take back what it does not need any more."""
         with self._lock:
             claim = self.claims[name]
+        if claim.lane is Lane.TALOS and claim.token_id and (closed := refused(self.context.kube, node.name)):
+            raise Unreachable(f"its Talos API never came up: {closed}", service="talos")  # asked again until its time is over
         pool = self.context.pool_of(claim)
         opening = _opening(node)
         change(

@@ -40,9 +40,10 @@ class Wait:
     step: str = "launched"
     message: str = "nothing was seen of it"
     seconds: float = 0.0
+    hopeless: str = ""
     looked: datetime | None = None
     asked: datetime | None = None
-    seen: set[str] = dataclasses.field(default_factory=set)
+    seen: dict[str, datetime] = dataclasses.field(default_factory=dict)
 
 
 def serve_all(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
@@ -110,7 +111,7 @@ class _Serve(Following):
         online = device is not None and device.online is True
         hopeless = self._ended.get(name) or self._hope.lost(claim, instance, self.context.listed_at(claim.cloud), alive=online)
         if hopeless:
-            wait.message = hopeless
+            wait.message = wait.hopeless = hopeless
             self._close(name)
             return
         if instance is not None:
@@ -164,7 +165,7 @@ class _Serve(Following):
     def _step(self, name: str, step: str, detail: str) -> None:
         wait = self._waits[name]
         if step not in wait.seen:
-            wait.seen.add(step)
+            wait.seen[step] = self.context.clock.now()
             wait.step = step
             self._reach(name, step, detail)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..clock import to_text
 from ..errors import LockLost
 from ..fleet.model import Claim, Phase
 from ..observe.context import Context
@@ -122,7 +123,17 @@ def _launch(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
 
 def _join(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     done = join_all(context, claims)
-    return [_row(one.claim, one.result, one.message, problem=one.result != "ready", remedy=_after_join(one)) for one in done]
+    return [
+        _row(one.claim, one.result, one.message, problem=one.result != "ready", remedy=_after_join(one)) | _course(one) for one in done
+    ]
+
+
+def _course(one: Joined) -> dict[str, t.Any]:
+    """When each step was first seen, and why it ended early."""
+    return {
+        "seen": {step: to_text(moment) for step, moment in one.seen.items()},
+        "diagnosis": one.explained.result if one.explained is not None else None,
+    }
 
 
 def _after_join(one: Joined) -> str:

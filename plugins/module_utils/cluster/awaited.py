@@ -14,6 +14,10 @@ from ..fleet.model import Node
 STEPS = ("launched", "instance", "device", "csr", "node", "ready", "complete")
 
 
+def _nothing_wrong(_node: Node) -> str:
+    return ""
+
+
 @dataclasses.dataclass(frozen=True)
 class Evidence:
     """What others say of a machine that is not a node yet. Empty text = nothing is known. ``hopeless`` ends the wait with its reason."""
@@ -32,7 +36,8 @@ class Expected:
     """A node to wait for. ``claim`` is the name it is reported under, ``name`` that of its Node.
 
     ``missing`` says what a Node still lacks (empty = complete). ``launched`` None: a Node of any age is right; ``returns``: the machine
-    keeps its Node while it is off, so an old Node is right once it is Ready.
+    keeps its Node while it is off, so an old Node is right once it is Ready. ``wrong`` says why a Node will never do (empty = it may);
+    that ends the wait for it.
     """
 
     name: str
@@ -41,11 +46,13 @@ class Expected:
     missing: t.Callable[[Node], t.Sequence[str]]
     launched: datetime | None = None
     returns: bool = False
+    wrong: t.Callable[[Node], str] = _nothing_wrong
 
 
 @dataclasses.dataclass
 class Outcome:
-    """How a wait ended: ``step`` is the last one reached, ``seen`` when each was first seen, ``message`` why it is not further."""
+    """How a wait ended: ``step`` is the last one reached, ``seen`` when each was first seen, ``message`` why it is not further,
+    ``hopeless`` why it was given up before its time."""
 
     ready: bool = False
     step: str = "launched"
@@ -53,3 +60,4 @@ class Outcome:
     seconds: float = 0.0
     seen: dict[str, datetime] = dataclasses.field(default_factory=dict)
     node: Node | None = None
+    hopeless: str = ""

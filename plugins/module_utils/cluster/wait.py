@@ -177,9 +177,13 @@ class _Wait:
         self._reach(one, "node", f"uid {node.uid}")
         if node.ready:
             self._reach(one, "ready", f"kubelet {node.kubelet_version}".strip())
-        missing = one.missing(node)
         outcome = self._outcomes[one.claim]
         outcome.node = node
+        if wrong := one.wrong(node):
+            outcome.message = outcome.hopeless = wrong
+            self._close(one.claim)
+            return
+        missing = one.missing(node)
         if missing:
             outcome.message = "; ".join(missing)
             return
@@ -242,7 +246,7 @@ class _Wait:
     def _weigh(self, one: Expected, evidence: Evidence, requests: list[csr.Request]) -> None:
         outcome = self._outcomes[one.claim]
         if evidence.hopeless:
-            outcome.message = evidence.hopeless
+            outcome.message = outcome.hopeless = evidence.hopeless
             self._close(one.claim)
             return
         if "node" in outcome.seen:

@@ -48,7 +48,8 @@ def per_day(price_hour: Decimal) -> Decimal:
 
 
 def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot: bool = True) -> dict[str, t.Any]:
-    """The closing record of a claim, JSON-safe; amounts are exact text. ``joined`` tells whether it ever became usable.
+    """The closing record of a claim, JSON-safe; amounts are exact text. ``joined`` tells whether it ever became usable,
+    ``why`` the cause when it did not.
     ``running_since`` and ``interrupted_at`` say between which times the GPUs were billed, where that is not all the time."""
     started = claim.launch_started
     return {
@@ -71,5 +72,6 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
         "interrupted_at": print_time(claim.interrupted_at) if claim.interrupted_at else None,
         "cost": str(claim_cost(claim, end, granularity, bills_boot=bills_boot)),
         "reason": claim.deletion.reason if claim.deletion else "",
+        "why": claim.deletion.last_error if claim.deletion and claim.initialized is None else "",
         "joined": claim.initialized is not None,
     }
