@@ -15,7 +15,14 @@ from .tree import ROOT, below, files, name, tree
 
 PLUGINS = ROOT / "plugins"
 PACKAGE = "ansible_collections.tgp.gpu.plugins"
-NEIGHBOURS = {("documents", "clouds"), ("lanes", "talos"), ("lanes", "talos_api"), ("runlock", "claims"), ("runlock", "cluster"), ("claims", "cluster")}
+NEIGHBOURS = {
+    ("documents", "clouds"),
+    ("lanes", "talos"),
+    ("lanes", "talos_api"),
+    ("runlock", "claims"),
+    ("runlock", "cluster"),
+    ("claims", "cluster"),
+}
 SHIPPED = ("plugins", "roles", "playbooks", "sandbox")
 
 
