@@ -8,6 +8,7 @@ P1  provision.yml of N own machines (no pacing) ÷ (empty playbook + the longest
 P6  draining 50 nodes with node_drain, and with kubectl drain ten at a time (tests/bench/nodes.py)
 P7  how late the play knows that the last node is Ready, and the CPU that waiting cost
 P9  asking four clouds at once, five thousand offers, and two hundred launches at one cloud's pace (tests/bench/offers.py)
+P10 the configurations of a thousand nodes, rendered and checked (tests/bench/configs.py)
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import yaml
 
 from sandbox.running import ROOT, Running
 
-from . import nodes, offers
+from . import configs, nodes, offers
 
 SPEED = 20.0
 _EMPTY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks: []\n"
@@ -47,6 +48,7 @@ def main() -> int:
         rows = [*_provision(folder / "own", count, rented=False), *_provision(folder / "rented", count, rented=True)]
         rows += nodes.rows(folder / "nodes")
         rows += offers.rows(folder / "offers")
+        rows += configs.rows()
     for what, value in rows:
         print(f"  {what:<78} {value}")
     return 0
