@@ -35,7 +35,8 @@ _OTHERS = {
 }  # fmt: skip
 _OVERLAYS = (("rpi_generic", "siderolabs/sbc-raspberrypi"), ("jetson_orin_nano", "siderolabs/sbc-jetson"))
 _READS_AS_OTHER = re.compile(
-    r"|~|(?i:true|false|yes|no|on|off|y|n|null)|[-+]?[0-9][0-9_]*|0x[0-9A-Fa-f_]+|0o?[0-7_]+|0b[01_]+|<<|[-+]?(\.[0-9]|[0-9])[0-9_]*\.?[0-9_]*([eE][-+]?[0-9]+)?"
+    r"|~|(?i:true|false|yes|no|on|off|y|n|null)|[-+]?[0-9][0-9_]*|0x[0-9A-Fa-f_]+|0o?[0-7_]+|0b[01_]+|<<"
+    r"|[-+]?(\.[0-9]|[0-9])[0-9_]*\.?[0-9_]*([eE][-+]?[0-9]+)?"
     r"|[-+]?\.(?i:inf|nan)|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?|[-+]?[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?"
 )
 _ID = re.compile(r"[0-9a-f]{64}")

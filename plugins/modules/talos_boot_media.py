@@ -147,7 +147,7 @@ files:
     path: {description: The file., type: str, returned: always}
     bytes: {description: Its size., type: int, returned: always}
     sha256: {description: SHA-256 of its content., type: str, returned: always}
-    changed: {description: Whether it was, or would be, written., type: bool, returned: always}
+    changed: {description: "Whether it was, or would be, written.", type: bool, returned: always}
 images:
   description: Where the images are. The factory makes an image when it is asked for the first time, which takes minutes.
   type: dict

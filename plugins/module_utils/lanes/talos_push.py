@@ -25,6 +25,9 @@ Node = t.Mapping[str, t.Any]
 
 def look(task: Task) -> dict[str, t.Any]:
     """What each machine of ``nodes`` is doing. Never fails for a machine: what is wrong with it is its ``problem``."""
+    problems = _number_problems(task)
+    if problems:
+        raise InvalidInput("No machine was asked.", problems=problems)
     seen = _side_by_side(lambda node: _wait(task, node, 0)[1], task.params["nodes"])
     return {
         "changed": False,
@@ -66,7 +69,7 @@ class _Failed(TgpError):
 def _prepared(task: Task, nodes: t.Sequence[Node]) -> tuple[list[Trust], list[GivenConfig]]:
     """Trust and checked configuration of every node; InvalidInput with the faults of all of them."""
     allowed = networks(task.params["trusted_networks"])
-    problems: list[str] = []
+    problems = _number_problems(task)
     trust, configs = [], []
     names = [node["name"] for node in nodes]
     problems += [f"{name} is listed twice." for name in sorted({name for name in names if names.count(name) > 1})]
@@ -81,6 +84,16 @@ def _prepared(task: Task, nodes: t.Sequence[Node]) -> tuple[list[Trust], list[Gi
     if problems:
         raise InvalidInput("Nothing was sent to any machine.", problems=problems)
     return trust, configs
+
+
+def _number_problems(task: Task) -> list[str]:
+    params = task.params
+    problems = [f"{node['host']}: port {node['port']} is no port." for node in params["nodes"] if not 0 < node["port"] < 65536]
+    if not 0 < params["call_timeout"] <= 600:
+        problems.append("call_timeout must be more than 0 and at most 600 seconds.")
+    if params.get("wait") is not None and params["wait"] < 0:
+        problems.append("wait cannot be negative.")
+    return problems
 
 
 def _push_one(task: Task, node: Node, config: GivenConfig, trust: Trust) -> dict[str, t.Any]:

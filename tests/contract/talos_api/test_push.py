@@ -139,6 +139,19 @@ def test_networks_that_say_nothing_are_refused(machine: Maintenance, wrong: str,
     assert said in result["msg"] and machine.calls == []
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"call_timeout": 0.0}, "call_timeout must be"),
+        ({"call_timeout": float("nan")}, "call_timeout must be"),
+        ({"wait": -1}, "wait cannot"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(machine: Maintenance, wrong: dict[str, t.Any], said: str) -> None:
+    assert said in call(talos_push, nodes=[node(machine)], **{"wait": 0, **wrong})["msg"] and machine.calls == []
+    assert "port 0 is no port" in call(talos_machine_info, nodes=[{"host": "127.0.0.1", "port": 0}])["msg"]
+
+
 def test_wrong_configurations_are_refused_before_the_first_machine_is_asked(machine: Maintenance) -> None:
     broken = yaml.safe_load(CONFIG.split("---")[0])
     broken["machine"]["systemd"] = {}
