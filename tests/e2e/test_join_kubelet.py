@@ -130,7 +130,7 @@ def test_a_rented_machine_that_did_not_join_is_told_anew_with_new_secrets(start:
         "machine": name, "ssh_connection": "local", "ssh_become": False, "join_kubelet_root": str(told.machine.root), "join_kubelet_pause": 1,
         "join_kubelet_timeout": 30, "ansible_python_interpreter": sys.executable,
     }  # fmt: skip
-    environment = {**told.machine.environment, "PATH": f"{told.machine.play / 'bin'}:{sandbox.environment['PATH']}"}
+    environment = {**told.machine.environment, "PATH": f"{told.machine.play / 'bin'}:{sandbox.environment['PATH']}", "TMPDIR": str(tmp_path)}
     found = sandbox.playbook("join_kubelet", extra_vars=variables, env=environment)
     found.succeeded()
     after = sandbox.claims()[name]
@@ -139,6 +139,11 @@ def test_a_rented_machine_that_did_not_join_is_told_anew_with_new_secrets(start:
     assert after["token_id"] != before["token_id"] and after["mesh_key_id"] != before["mesh_key_id"]
     assert sandbox.tokens() == [f"bootstrap-token-{after['token_id']}"]
     assert sandbox.totals()["keys"] == 1
+    assert list(tmp_path.glob("*user-data")) == [told.user_data]  # nothing of the playbook's is left on the controller
+    unreachable = {**variables, "ssh_connection": "ssh", "address": "127.0.0.1", "ssh_port": 1, "ssh_timeout": 2}
+    lost = sandbox.playbook("join_kubelet", extra_vars=unreachable, env=environment)
+    lost.failed()
+    assert list(tmp_path.glob("*user-data")) == [told.user_data] and "Forget the secrets" in lost.out
     refused = sandbox.playbook("join_kubelet", extra_vars={**variables, "machine": "tgp-nobody"}, env=environment)
     refused.failed()
     assert "There is no machine tgp-nobody" in refused.words

@@ -15,6 +15,7 @@ import shutil
 import stat
 import subprocess
 import tarfile
+import time
 
 import pytest
 import yaml
@@ -517,3 +518,36 @@ def test_flannel_with_the_right_checksum_is_installed(tmp_path):
     (machine.play / "archive").write_bytes(archive.read_bytes())
     assert machine.run() == 0
     assert os.access(machine.root / "opt/cni/bin/flannel", os.X_OK)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("changes", [{}, {"mesh": MeshChoice(backend="none"), "auth_key": ""}])
+def test_systemd_takes_every_unit(tmp_path, changes, record_property):
+    machine = Machine(tmp_path, **changes)
+    assert machine.run() == 0
+    for path in (
+        "usr/local/sbin/tgp-bootstrap",
+        "usr/bin/kubelet",
+        "usr/bin/timeout",
+        "bin/sh",
+        "lib/systemd/systemd-socket-proxyd",
+    ):
+        program = machine.root / path
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.touch()
+        program.chmod(0o755)
+    (machine.root / "etc/systemd/system/kubelet.service").write_text("[Service]\nExecStart=/usr/bin/kubelet\n")
+    units = ["tgp-bootstrap.service", "tgp-api.socket", "tgp-api.service", "kubelet.service"]
+    command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", f"--root={machine.root}", *units]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if "unrecognized option" in found.stderr:
+        pytest.skip("this systemd-analyze is too old")
+    assert (found.returncode, found.stderr) == (0, "")
+    record_property("checked", ("units by systemd-analyze", len(units)))
+
+
+def test_its_own_work_takes_little_time(machine):
+    """All but downloads and the waiting for others: at most 20 seconds."""
+    started = time.monotonic()
+    assert machine.run() == 0
+    assert time.monotonic() - started < 20
