@@ -32,13 +32,14 @@ from .teardown import teardown_all
 @dataclasses.dataclass(frozen=True)
 class Joined:
     """How one claim ended in this step: ``result`` is ready, failed (given back) or waiting (the run ended before it was decided).
-    ``seen`` is when each step was first seen, ``explained`` why a failed one failed."""
+    ``seen`` is when each step was first seen, ``explained`` why a failed one failed. ``left``: its machine may still be there."""
 
     claim: Claim
     result: str
     message: str = ""
     seen: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
     explained: Explained | None = None
+    left: bool = False
 
 
 class End(t.Protocol):
@@ -178,12 +179,13 @@ class Following:
                 continue
             if name in unwritten:
                 message = f"{self._why(name, outcome)} ({unwritten[name]})"
-                results.append(Joined(self.claims[name], "failed", message, outcome.seen, self._explained.get(name)))
+                results.append(Joined(self.claims[name], "failed", message, outcome.seen, self._explained.get(name), left=True))
                 continue
             end = given_back[name]
             tail = "given back" if end.result == "gone" else f"not given back yet: {end.message}"
             message = f"{self._why(name, outcome)} ({tail})"
-            results.append(Joined(end.claim, "failed", message, outcome.seen, self._explained.get(name)))
+            left = end.result != "gone"
+            results.append(Joined(end.claim, "failed", message, outcome.seen, self._explained.get(name), left=left))
         return results
 
     def _explain(self, failed: t.Sequence[str], outcomes: t.Mapping[str, End]) -> None:
