@@ -5,10 +5,13 @@
 
 It answers Version and ApplyConfiguration to anybody, takes a configuration that Talos would take (sandbox/talos_config.py), and from then
 on wants a client certificate from everybody, as a configured machine does. All else is unimplemented, as most of it is there.
+
+``python -m sandbox.talos_maintenance [--port 50000]`` is one to rehearse with; it ends with Ctrl-C.
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
 import dataclasses
 import datetime
@@ -19,6 +22,7 @@ import ssl
 import struct
 import tempfile
 import threading
+import time
 import typing as t
 from urllib.parse import quote
 
@@ -278,3 +282,26 @@ def _fields(message: bytes) -> t.Iterator[tuple[int, t.Any]]:
             yield tag >> 3, bytes(next(rest) for _ in range(length))
         else:
             raise _Fault(_INTERNAL, "grpc: error unmarshalling request: unknown wire type")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="a machine in Talos's maintenance mode, on loopback")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--platform", default="metal", help="metal installs itself, others boot a disk image")
+    options = parser.parse_args()
+    with Maintenance(port=options.port, platform=options.platform) as machine:
+        print(f"127.0.0.1:{machine.port} waits for a configuration; fingerprint {machine.fingerprint}", flush=True)
+        seen = 0
+        try:
+            while True:
+                time.sleep(0.2)
+                for text in machine.applied[seen:]:
+                    digest = hashlib.sha256(text.encode()).hexdigest()
+                    print(f"took a configuration of {len(text.encode())} bytes, SHA-256 {digest}", flush=True)
+                    seen += 1
+        except KeyboardInterrupt:
+            print("switched off")
+
+
+if __name__ == "__main__":
+    main()

@@ -12,7 +12,7 @@ import typing as t
 
 from ..errors import InvalidInput
 from ..redact import register
-from ..talos.documents import Document, machine_document, parse
+from ..talos.documents import Document, at, machine_document, parse
 from ..talos.validate import MODES, check
 from .payload import boot_mode
 
@@ -44,8 +44,9 @@ def given_config(entry: t.Mapping[str, t.Any], what: str, talos_version: str = "
     if not text:
         raise InvalidInput(f"{what} has no configuration: give config or config_file.")
     documents = parse(text, f"the configuration of {what}")
-    register(*_secrets(documents))
-    if machine_document(documents) is None:
+    machine = machine_document(documents)
+    register(*_secrets(documents), *(one for one in (at(machine, "cluster.id"),) if isinstance(one, str)))
+    if machine is None:
         raise InvalidInput(
             f"The configuration of {what} has no machine document (the one without kind), so Talos would go on waiting for one.",
             remedy="tgp.gpu.talos_config makes whole configurations.",
