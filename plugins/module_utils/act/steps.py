@@ -20,6 +20,7 @@ from .join import Joined, join_all
 from .launch import launch_all
 from .leftovers import remove_leftovers
 from .planning import unlock
+from .repair import Drifted, drifted_nodes, repair_all
 from .teardown import teardown_all
 
 _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
@@ -27,6 +28,7 @@ _COLUMNS = {"name": "node", "cloud": "cloud", "model": "model", "price_hour": "$
 
 _INSIDE = ("problem", "remedy")  # of a row: not for the result
 _TRY_AGAIN = "The next run of provision.yml takes another offer; this one is left alone for a while."
+_ASSERT_AGAIN = "The next run of provision.yml tries again."
 _GO_ON = "The next run of reap.yml goes on with it."
 
 
@@ -36,8 +38,8 @@ def launch_step(task: Task) -> dict[str, t.Any]:
 
 
 def join_step(task: Task) -> dict[str, t.Any]:
-    """Follow every claim that has a machine until it is Ready or its time is over."""
-    return _step(task, _unfinished, _join, busy=("ready", "failed"))
+    """Follow every claim that has a machine until it is Ready or its time is over, and set the marks of nodes in use again."""
+    return _step(task, _unfinished, _join, busy=("ready", "failed", "repaired"))
 
 
 def teardown_step(task: Task) -> dict[str, t.Any]:
@@ -74,11 +76,15 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
             for claim in context.known_claims()
             if (claim.name in names if names else True) and wanted(claim) and (claim.deletion is None or work is _teardown)
         ]
-        if task.check_mode or not (claims or task.params.get("leftovers")):
+        drifted = drifted_nodes(context, names) if work is _join else []
+        if task.check_mode:
+            rows = [_row(one.claim, "drifted", f"would be set again: {', '.join(one.what)}", problem=False) for one in drifted]
+            return _result(rows, "ok", changed=bool(rows))
+        if not (claims or drifted or task.params.get("leftovers")):
             return _result([], "ok", changed=False)
         context.lock = resume(task, context.kube, context.run_id, context.cluster_id)
         with Keeper(context.lock, context.clock):
-            rows = work(context, claims)
+            rows = work(context, claims) + _repair(context, drifted)
     except LockLost as lost:
         lost.result = {"outcome": "lock_lost", "machines": [], "problems": [str(lost)]}  # type: ignore[attr-defined]
         raise
@@ -128,6 +134,13 @@ def _join(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     ]
 
 
+def _repair(context: Context, drifted: list[Drifted]) -> list[dict[str, t.Any]]:
+    done = repair_all(context, drifted)
+    return [
+        _row(one.claim, "drifted" if one.problem else "repaired", one.message, problem=bool(one.problem), remedy=_ASSERT_AGAIN) for one in done
+    ]
+
+
 def _course(one: Joined) -> dict[str, t.Any]:
     """When each step was first seen, and why it ended early."""
     return {
@@ -138,7 +151,7 @@ def _course(one: Joined) -> dict[str, t.Any]:
 
 def _after_join(one: Joined) -> str:
     """What comes next: another machine, or first the end of this one."""
-    return _GO_ON if one.claim.phase is Phase.TERMINATING else _TRY_AGAIN
+    return _GO_ON if one.left else _TRY_AGAIN
 
 
 def _teardown(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:

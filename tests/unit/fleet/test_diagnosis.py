@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import diagnosis
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis import Diagnosis, diagnose
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_facts import Condition, Findings, PodSeen, Request
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_node import wrong_image, wrong_version
@@ -139,6 +142,15 @@ CASES: list[tuple[str, str, Findings]] = [
     ("machine gone", "machine_gone", seen(RUNS, instance=None, hopeless="vast does not list the machine 4711 any more")),
     ("machine taken back", "machine_gone", seen(HAS_NODE, instance=machine(InstanceState.TERMINATED, "preempted", "taken back"))),
     # beyond the fifteen
+    ("no client", "no_mesh_client", seen(RUNS, "fail mesh: the image has no extension siderolabs/tailscale: service ext-tailscale does not exist")),
+    ("not in the mesh", "not_in_mesh", RUNS),
+    ("offline", "device_offline", seen(IN_MESH, device=dataclasses.replace(DEVICE, online=False, last_seen=START))),
+    ("no request", "no_request", IN_MESH),
+    ("no Node", "no_node", seen(IN_MESH, requests=HAS_NODE.requests)),
+    ("not ready", "node_not_ready", seen(HAS_NODE, node=node(False, "PLEG is not healthy"))),
+    ("image", "wrong_image", seen(HAS_NODE, node=node(annotations={"extensions.talos.dev/schematic": "b" * 64}), schematic="a" * 64)),
+    ("labels", "labels_missing", seen(HAS_NODE, node=node(allocatable={"nvidia.com/gpu": 1}), wished_labels={"tgp.io/x": "y"},
+                                      message="kubernetes: not allowed to set label")),
     ("never boots", "never_booted", seen(RUNS, instance=machine(InstanceState.PENDING, "booting"))),
     ("broken", "machine_broken", seen(RUNS, instance=machine(InstanceState.UNKNOWN, "unhealthy", "no heartbeat"), hopeless="unhealthy")),
     ("mesh unreachable", "mesh_unreachable", seen(RUNS, 'control: LoginHot -> fetch control key: Get "https://x": i/o timeout')),
@@ -238,3 +250,13 @@ def test_one_screen_shows_steps_with_their_times() -> None:
     assert "  instance  12:00:40Z      40s" in shown
     assert "  device    -" in shown
     assert shown[-1].endswith("/s/e.json")
+
+
+def test_every_cause_is_documented() -> None:
+    """docs/diagnosis.md has a row for each code that a rule can give, and for no other; each is a case above."""
+    folder = Path(diagnosis.__file__).resolve().parent
+    page = next(parent for parent in folder.parents if (parent / "docs").is_dir()) / "docs" / "diagnosis.md"
+    told = {code for _name, code, _findings in CASES} | {"unknown"}
+    assert set(re.findall(r"^\| `([a-z_0-9]+)` \|", page.read_text(), re.M)) == told
+    text = "".join(file.read_text() for file in folder.glob("diagnosis*.py"))
+    assert set(re.findall(r'Verdict\(\s*"([a-z_0-9]+)"', text)) <= told
