@@ -71,7 +71,7 @@ def user_data_faults(text: str, folder: Path) -> str:
 
 
 def checked_line(reports: t.Iterable[t.Any]) -> str:
-    """"9 user data by cloud-init schema, 16 scripts by shellcheck": what passed in this run; empty when nothing was looked at."""
+    """Such as "9 user data by cloud-init schema, 16 scripts by shellcheck": what passed in this run; empty when nothing was looked at."""
     sums: collections.Counter[str] = collections.Counter()
     for report in reports:
         for name, value in report.user_properties:

@@ -130,7 +130,11 @@ def test_a_rented_machine_that_did_not_join_is_told_anew_with_new_secrets(start:
         "machine": name, "ssh_connection": "local", "ssh_become": False, "join_kubelet_root": str(told.machine.root), "join_kubelet_pause": 1,
         "join_kubelet_timeout": 30, "ansible_python_interpreter": sys.executable,
     }  # fmt: skip
-    environment = {**told.machine.environment, "PATH": f"{told.machine.play / 'bin'}:{sandbox.environment['PATH']}", "TMPDIR": str(tmp_path)}
+    environment = {
+        **told.machine.environment,
+        "PATH": f"{told.machine.play / 'bin'}:{sandbox.environment['PATH']}",
+        "TMPDIR": str(tmp_path),
+    }
     found = sandbox.playbook("join_kubelet", extra_vars=variables, env=environment)
     found.succeeded()
     after = sandbox.claims()[name]

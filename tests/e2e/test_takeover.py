@@ -58,7 +58,13 @@ class Taken:
             "ansible_python_interpreter": sys.executable,
             **variables,
         }
-        command = [str(Path(sys.executable).parent / "ansible-playbook"), "-vvv", str(self.folder / "play.yml"), "-e", json.dumps(given)]
+        command = [
+            str(Path(sys.executable).parent / "ansible-playbook"),
+            "-vvv",
+            str(self.folder / "play.yml"),
+            "-e",
+            json.dumps(given),
+        ]
         environment = {**os.environ, "ANSIBLE_NOCOLOR": "1"}
         found = subprocess.run(
             [*command, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -81,7 +87,10 @@ def test_without_the_opt_in_it_refuses_and_does_not_even_look(taken: Taken) -> N
 def test_what_is_unproven_is_said_first_and_all_is_done_in_order(taken: Taken) -> None:
     found = taken.run(allow_experimental=True)
     assert found.returncode == 0, found.stdout + found.stderr
-    said, looked = found.stdout.index("EXPERIMENTAL. Everything on"), found.stdout.index("TASK [tgp.gpu.takeover : Look at the machine]")
+    said, looked = (
+        found.stdout.index("EXPERIMENTAL. Everything on"),
+        found.stdout.index("TASK [tgp.gpu.takeover : Look at the machine]"),
+    )
     assert said < looked
     assert taken.victim.acted()[-1] == "systemd-run --on-active=3 --collect systemctl kexec"
     fetched = [call.split()[-1] for call in taken.victim.calls if call.startswith("curl -fsSL")]
@@ -109,7 +118,11 @@ def test_a_rehearsal_only_looks(taken: Taken) -> None:
 def test_a_failure_before_the_end_is_told_and_leaves_no_configuration(taken: Taken) -> None:
     taken.victim.answers(fail="kexec ")
     found = taken.run(allow_experimental=True)
-    assert found.returncode != 0 and "is still Ubuntu" in found.stdout and "fail kexec: the kernel of Talos cannot be loaded" in found.stdout
+    assert (
+        found.returncode != 0
+        and "is still Ubuntu" in found.stdout
+        and "fail kexec: the kernel of Talos cannot be loaded" in found.stdout
+    )
     assert not (taken.victim.root / "run/tgp-takeover-config.yaml").exists()
     assert not (taken.victim.root / "boot/efi/config.yaml").exists()
 

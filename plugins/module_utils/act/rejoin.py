@@ -33,13 +33,13 @@ def rejoin(task: Task) -> dict[str, t.Any]:
     try:
         claim = _claim(context, task.params["name"])
         if task.check_mode:
-            return _result(context, claim, changed=True)
+            return _result(context, claim)
         lock = take(task, context.kube, context.run_id, context.cluster_id, wait=task.params["lock_wait"])
         try:
             claim = _written(context, _claim(context, claim.name), task.params["dest"])
         finally:
             lock.release()
-        return _result(context, claim, changed=True)
+        return _result(context, claim)
     finally:
         context.close()
 
@@ -82,11 +82,11 @@ def _written(context: Context, claim: Claim, dest: str) -> Claim:
     return claim
 
 
-def _result(context: Context, claim: Claim, *, changed: bool) -> dict[str, t.Any]:
+def _result(context: Context, claim: Claim) -> dict[str, t.Any]:
     instance = next((one for one in context.instances(claim.cloud) or () if one.id == claim.instance_id), None)
     end = deadline(claim, context.pool_of(claim), CAPABILITIES.get(claim.cloud))
     return {
-        "changed": changed,
+        "changed": True,
         "name": claim.name,
         "cloud": claim.cloud,
         "address": (instance.ip if instance else "") or claim.ip,

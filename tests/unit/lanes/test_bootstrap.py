@@ -383,11 +383,19 @@ def test_a_failure_is_named_and_the_next_run_goes_on(machine, call, step):
         (lambda machine: machine.release("ubuntu", "20.04"), "preflight", "Ubuntu 20.04 is not supported"),
         (lambda machine: (machine.play / "container").touch(), "preflight", "a container cannot be"),
         (lambda machine: (machine.root / "sys/fs/cgroup/cgroup.controllers").unlink(), "preflight", "cgroup v2"),
-        (lambda machine: (machine.root / "sys/bus/pci/devices/0000:00:01.0/vendor").unlink(), "driver", "no NVIDIA GPU on the PCI bus"),
+        (
+            lambda machine: (machine.root / "sys/bus/pci/devices/0000:00:01.0/vendor").unlink(),
+            "driver",
+            "no NVIDIA GPU on the PCI bus",
+        ),
         (lambda machine: (machine.play / "containerd").write_text("1.7.27"), "packages", "containerd 2 or newer is needed"),
         (lambda machine: (machine.play / "no-dns").touch(), "api", "known neither to DNS nor to the mesh"),
         (lambda machine: (machine.play / "code").write_text("000"), "api", "does not answer tailscale ping either"),
-        (lambda machine: ((machine.play / "code").write_text("000"), (machine.play / "peer").touch()), "api", "a grant for tcp:6443"),
+        (
+            lambda machine: ((machine.play / "code").write_text("000"), (machine.play / "peer").touch()),
+            "api",
+            "a grant for tcp:6443",
+        ),
         (
             lambda machine: (
                 (machine.play / "code").write_text("000"),

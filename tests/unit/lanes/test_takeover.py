@@ -144,14 +144,21 @@ REFUSALS: list[tuple[str, str, Break, dict[str, str]]] = [
     ("memory", "less than 4 GiB", lambda v: v.file("proc/meminfo", "MemTotal: 2000000 kB\n"), {}),
     ("dhcp", "no address by DHCP", lambda v: v.answers(route="default via 10.0.0.1 dev ens5 proto static"), {}),
     ("gpu-busy", "pids 41 42", lambda v: v.answers(pids="41\n42"), {}),
-    ("internet", "factory.talos.dev cannot be reached", lambda v: v.answers(fail="curl -sS --max-time 15 -o /dev/null https://factory"), {}),
+    (
+        "internet",
+        "factory.talos.dev cannot be reached",
+        lambda v: v.answers(fail="curl -sS --max-time 15 -o /dev/null https://factory"),
+        {},
+    ),
     ("internet", "ghcr.io cannot be reached", lambda v: v.answers(fail="curl -sS --max-time 15 -o /dev/null https://ghcr"), {}),
     ("control-plane", "port 6443", lambda v: v.answers(fail="nc -z -w 10 192.0.2.1 6443"), {}),
     ("control-plane", "port 50001", lambda v: v.answers(fail="nc -z -w 10 192.0.2.1 50001"), {}),
 ]
 
 
-@pytest.mark.parametrize("name, words, break_it, settings", REFUSALS, ids=[f"{one[0]}-{number}" for number, one in enumerate(REFUSALS)])
+@pytest.mark.parametrize(
+    "name, words, break_it, settings", REFUSALS, ids=[f"{one[0]}-{number}" for number, one in enumerate(REFUSALS)]
+)
 @pytest.mark.parametrize("command", ["preflight", "prepare", "commit"])
 def test_every_preflight_is_a_named_refusal_before_anything_is_done(
     victim: Victim, command: str, name: str, words: str, break_it: Break, settings: dict[str, str]
@@ -218,7 +225,10 @@ def test_what_was_done_before_the_point_of_no_return_is_undone(victim: Victim, b
     assert not (victim.root / "boot/efi/config.yaml").exists()
     assert not [call for call in victim.calls if call.startswith("systemd-run")]
     if broken == "kexec ":
-        assert [call for call in victim.calls if call.startswith("sgdisk -c")] == ["sgdisk -c 15:metal-iso /dev/vda", "sgdisk -c 15: /dev/vda"]
+        assert [call for call in victim.calls if call.startswith("sgdisk -c")] == [
+            "sgdisk -c 15:metal-iso /dev/vda",
+            "sgdisk -c 15: /dev/vda",
+        ]
 
 
 @pytest.mark.parametrize(
@@ -269,5 +279,51 @@ def test_what_is_unproven_stands_in_the_docs() -> None:
     unproven = yaml.safe_load((ROOT / "roles/takeover/vars/main.yml").read_text(encoding="utf-8"))["takeover_unproven"]
     assert [one for one in unproven if f"- {one}" not in told.splitlines()] == []
     assert {name for name, *_rest in REFUSALS} == {
-        line.split("`")[1] for line in told.partition("## What is refused")[2].partition("\n## ")[0].splitlines() if line.startswith("| `")
+        line.split("`")[1]
+        for line in told.partition("## What is refused")[2].partition("\n## ")[0].splitlines()
+        if line.startswith("| `")
     }
+
+
+_REAL = ("sgdisk", "mkfs.vfat", "mcopy", "zstd", "dd", "truncate")
+_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+@pytest.mark.skipif(any(shutil.which(one, path=_PATH) is None for one in _REAL), reason="needs gdisk, dosfstools, mtools and zstd")
+def test_the_program_that_overwrites_a_disk_does_so_to_a_file(victim: Victim, tmp_path: Path) -> None:
+    """The real tools, an image with a partition table, and a larger "disk": afterwards the image is there, and behind it the configuration."""
+
+    def run(*command: str) -> str:
+        environment = {**os.environ, "PATH": _PATH}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    image, disk, work = tmp_path / "image", tmp_path / "disk", victim.root / "run/tgp-takeover"
+    run("truncate", "-s", "64M", str(image))
+    run("sgdisk", "-n", "1:0:+8M", "-c", "1:EFI", "-n", "2:0:+8M", "-c", "2:STATE", str(image))
+    run("zstd", "-q", str(image), "-o", str(tmp_path / "metal.raw.zst"))
+    run("truncate", "-s", "160M", str(disk))
+    disk.open("r+b").write(b"Ubuntu" * 1000)
+    for name in ("zstd", "mkfs.vfat", "mcopy"):
+        (victim.play / "bin" / name).unlink()
+    shutil.copy(tmp_path / "metal.raw.zst", victim.play / "served/metal-amd64.raw.zst")
+    (victim.play / "bin/ldd").unlink()
+    (victim.play / "bin/ldd").write_text("#!/bin/sh\nexit 1\n")
+    (victim.play / "bin/ldd").chmod(0o755)
+    assert victim.run("prepare", TGP_VARIANT="disk", PATH=f"{victim.play / 'bin'}:{_PATH}").returncode == 0
+    script = (work / "root/write").read_text()
+    for old, new in (
+        ("/dev/vda", str(disk)),
+        ("/proc/sysrq-trigger", str(tmp_path / "sysrq")),
+        ("/metal.raw.zst", str(work / "metal-amd64.raw.zst")),
+        ("/config.vfat", str(work / "config.vfat")),
+        ("sleep 2", ""),
+    ):
+        script = script.replace(old, new)
+    ran = subprocess.run(["/bin/bash"], input=script, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    table = run("sgdisk", "-p", str(disk))
+    rows = [line.split() for line in table.splitlines() if line.strip()[:1].isdigit()]
+    assert [row[-1] for row in rows] == ["EFI", "STATE", "metal-iso"]
+    assert "No problems found" in run("sgdisk", "-v", str(disk))
+    assert run("mcopy", "-i", f"{disk}@@{int(rows[-1][1]) * 512}", "::config.yaml", "-") == f"machine: {{token: {SECRET}}}\n"
+    assert (tmp_path / "sysrq").read_text() == "b\n"
