@@ -154,8 +154,8 @@ class _Run:
 
 
 def _cheapest_first(one: tuple[Offer, str | None, int | None]) -> tuple[t.Any, ...]:
-    offer = one[0]
-    return (offer.price_hour is None, offer.price_hour or 0, offer.cloud, offer.id)
+    offer, place = one[0], one[2]
+    return (offer.price_hour is None, offer.price_hour or 0, place or 0, offer.cloud, offer.id)
 
 
 def _hits(quotes: t.Sequence[Quote], now: datetime) -> dict[str, t.Any]:
