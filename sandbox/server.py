@@ -24,6 +24,7 @@ from .clock import SimClock
 from .cluster import Cluster
 from .kube import KubeServer
 from .scenario import Scenario
+from .tailnet import Tailnet
 from .wsgi import App
 
 _THREADS = 24
@@ -125,7 +126,7 @@ class Served:
         box.talos.write(secrets_file)
         state = self.folder / "tgp"
         state.mkdir(mode=0o700, exist_ok=True)
-        environment.update({name: box.world.secrets[name] for name in _CREDENTIALS})
+        environment.update({name: box.world.secrets[name] for name in _credentials(box)})
         environment.update(
             KUBECONFIG=str(pathlib.Path(str(kubeconfig)).resolve()),
             TGP_CLOCK_FILE=str(self.folder / "clock.json"),
@@ -162,3 +163,10 @@ class Served:
             thread.join()
         if self._own_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _credentials(box: Box) -> tuple[str, ...]:
+    """Names of the credentials that clients are given: a headscale before 0.30 has API keys and no OAuth clients."""
+    if not Tailnet.of(box.world).v1_only:
+        return _CREDENTIALS
+    return (*(name for name in _CREDENTIALS if not name.startswith("TS_OAUTH_")), "TAILSCALE_API_KEY")
