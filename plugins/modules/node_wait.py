@@ -54,7 +54,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description: One entry per Node, with C(name), C(ready), C(step), C(message), C(seconds) and C(seen) (when each step was first seen).
+  description:
+    - One entry per Node, with C(name), C(ready), C(step), C(message), C(seconds), C(seen) (when each step was first seen) and
+      C(diagnosis), null for one that is ready. It has C(code), C(step), C(cause), C(remedy), C(evidence), C(looked_at) and C(certain).
   type: list
   elements: dict
   returned: always

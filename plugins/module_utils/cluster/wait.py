@@ -59,6 +59,11 @@ def wait_for(
     return _Wait(kube, expected, clock, evidence, on_step, on_ready).run()
 
 
+def is_older(node: Node, launched: datetime) -> bool:
+    """True for a Node that is too old to be that of a machine launched then."""
+    return node.created < launched - _OLDER
+
+
 class _Wait:
     def __init__(
         self,
@@ -205,7 +210,7 @@ class _Wait:
         self._close(claim)
 
     def _is_stale(self, one: Expected, node: Node) -> bool:
-        return not one.returns and one.launched is not None and node.created < one.launched - _OLDER
+        return not one.returns and one.launched is not None and is_older(node, one.launched)
 
     # ---- everything that is not a node yet
 

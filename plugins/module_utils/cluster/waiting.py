@@ -5,15 +5,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import typing as t
 from datetime import datetime, timedelta
 
 from ..clock import from_text, to_text
-from ..errors import InvalidInput, TimedOut
+from ..errors import InvalidInput, TgpError, TimedOut
+from ..fleet.diagnosis import Diagnosis, diagnose
+from ..fleet.diagnosis_facts import Findings
+from ..fleet.diagnosis_view import screen
 from ..fleet.model import Node
 from ..task import Task
+from . import csr
 from .connect import connect
-from .wait import Expected, Outcome, wait_for
+from .kube import Kube
+from .node_evidence import node_and_conditions, requests_of, system_pods_in_trouble
+from .wait import Expected, Outcome, is_older, wait_for
+
+_STEPS = ("csr", "node", "ready", "complete")
 
 
 def wait_for_nodes(task: Task) -> dict[str, t.Any]:
@@ -34,12 +44,18 @@ def wait_for_nodes(task: Task) -> dict[str, t.Any]:
     kube = connect(task)
     try:
         outcomes = wait_for(
-            kube, expected, clock=task.clock, on_step=lambda name, step, text: task.progress(f"  {name:<34} {step:<9} {text}".rstrip())
+            kube,
+            expected,
+            clock=task.clock,
+            on_step=lambda name, step, text: task.progress(f"  {name:<34} {step:<9} {text}".rstrip()),
         )
+        explained = _explain_late(kube, task, outcomes, newer_than)
     finally:
         kube.close()
-    result = {"changed": False, "nodes": [_entry(name, outcome) for name, outcome in outcomes.items()]}
-    late = [f"{name}: {outcome.step}: {outcome.message}" for name, outcome in outcomes.items() if not outcome.ready]
+    result = {"changed": False, "nodes": [_entry(name, outcome, explained.get(name)) for name, outcome in outcomes.items()]}
+    late = [
+        f"{name}: {outcomes[name].step}: {outcomes[name].message} - {one.cause} [{one.code}]" for name, one in explained.items()
+    ]
     if late:
         error = TimedOut(f"{len(late)} of {len(outcomes)} nodes were not complete after {params['timeout']} s: {'; '.join(late)}.")
         error.result = result  # type: ignore[attr-defined]
@@ -62,8 +78,63 @@ def _moment(text: str | None) -> datetime | None:
         raise InvalidInput(f"newer_than {text!r} is not a time: {error}.", remedy="Write it like 2026-08-21T12:00:00Z.") from error
 
 
-def _entry(name: str, outcome: Outcome) -> dict[str, t.Any]:
+def _explain_late(kube: Kube, task: Task, outcomes: t.Mapping[str, Outcome], newer_than: datetime | None) -> dict[str, Diagnosis]:
+    """Why each Node that is late is not complete, as far as the cluster alone can tell; told on one screen each."""
+    late = {name: outcome for name, outcome in outcomes.items() if not outcome.ready}
+    if not late:
+        return {}
+    shared = _Asked()
+    listed = shared.ask("certificate requests", lambda: csr.requests(kube), [])
+    version = shared.ask("server version", lambda: str(kube.get("/version").get("gitVersion") or ""), "")
+    found = {}
+    for name, outcome in late.items():
+        unread = _Asked(shared)
+        node, conditions = unread.ask("Node", functools.partial(node_and_conditions, kube, name), (None, ()))
+        pods = unread.ask("pods", functools.partial(system_pods_in_trouble, kube, name), ()) if node is not None else ()
+        now = task.clock.now()
+        found[name] = diagnose(
+            Findings(
+                name=name,
+                now=now,
+                launched=newer_than,
+                steps=tuple(outcome.seen.items()),
+                step=outcome.step,
+                message=outcome.message,
+                requests=requests_of(listed, "", name, newer_than),
+                requests_read=None if "certificate requests" in unread else True,
+                node=node,
+                nodes_read=None if "Node" in unread else True,
+                stale=node is not None and newer_than is not None and is_older(node, newer_than),
+                conditions=conditions,
+                pods=pods,
+                pods_read=None if "pods" in unread else True,
+                gpu_resource=task.params["gpu_resource"],
+                gpus_expected=task.params["gpus"],
+                server_version=version,
+                unread=tuple(unread.items()),
+            )
+        )
+        for line in screen(name, found[name], outcome.seen, expected=_STEPS, launched=newer_than, now=now):
+            task.progress(line)
+    return found
+
+
+class _Asked(dict[str, str]):
+    """What could not be read, and why."""
+
+    def ask(self, what: str, question: t.Callable[[], t.Any], otherwise: t.Any) -> t.Any:
+        try:
+            return question()
+        except TgpError as error:
+            self[what] = f"could not be read: {str(error)[:200]}"
+            return otherwise
+
+
+def _entry(name: str, outcome: Outcome, diagnosis: Diagnosis | None) -> dict[str, t.Any]:
     return {
+        "diagnosis": None
+        if diagnosis is None
+        else {key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(diagnosis).items()},
         "name": name,
         "ready": outcome.ready,
         "step": outcome.step,

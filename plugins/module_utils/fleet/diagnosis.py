@@ -59,14 +59,9 @@ def diagnose(findings: Findings) -> Diagnosis:
 def looked_at(findings: Findings) -> tuple[str, ...]:
     """One line per place that was asked, with what it said."""
     unread = dict(findings.unread)
-    lines = [f"cloud: {_instance(findings)}"]
-    if findings.console is not None:
-        lines.append(
-            f"console: {len(findings.console)} lines" + (f", the last: {findings.console[-1][:160]}" if findings.console else "")
-        )
-    else:
-        none = f"{findings.cloud or 'this cloud'} shows none"
-        lines.append(f"console: {unread.get('console') or none}")
+    lines: list[str] = []
+    if findings.cloud:
+        lines = [f"cloud: {_instance(findings)}", f"console: {_console(findings)}"]
     if findings.uses_mesh:
         lines += [f"mesh device: {_device(findings)}", f"mesh key: {_key(findings)}"]
     if findings.lane is Lane.SERVICE:
@@ -91,6 +86,13 @@ def _instance(findings: Findings) -> str:
     if findings.instance_listed:
         return f"{findings.instance_id or 'the machine'} is not listed"
     return dict(findings.unread).get("cloud", "not asked")
+
+
+def _console(findings: Findings) -> str:
+    lines = findings.console
+    if lines is None:
+        return dict(findings.unread).get("console") or f"{findings.cloud} shows none"
+    return f"{len(lines)} lines" + (f", the last: {lines[-1][:160]}" if lines else "")
 
 
 def _device(findings: Findings) -> str:

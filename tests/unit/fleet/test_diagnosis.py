@@ -142,7 +142,7 @@ CASES: list[tuple[str, str, Findings]] = [
     ("machine gone", "machine_gone", seen(RUNS, instance=None, hopeless="vast does not list the machine 4711 any more")),
     ("machine taken back", "machine_gone", seen(HAS_NODE, instance=machine(InstanceState.TERMINATED, "preempted", "taken back"))),
     # beyond the fifteen
-    ("no client", "no_mesh_client", seen(RUNS, "fail mesh: the image has no extension siderolabs/tailscale: service ext-tailscale does not exist")),
+    ("no client", "no_mesh_client", seen(RUNS, "fail mesh: the image has no extension siderolabs/tailscale")),
     ("not in the mesh", "not_in_mesh", RUNS),
     ("offline", "device_offline", seen(IN_MESH, device=dataclasses.replace(DEVICE, online=False, last_seen=START))),
     ("no request", "no_request", IN_MESH),
