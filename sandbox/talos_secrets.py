@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import datetime
 import os
+import typing as t
 import secrets
 import string
 
@@ -32,7 +33,7 @@ class TalosSecrets:
         self.cluster_secret = base64.b64encode(os.urandom(32)).decode()
         self.os_ca, self.os_key = _authority()
 
-    def bundle(self) -> dict[str, object]:
+    def bundle(self) -> dict[str, t.Any]:
         return {
             "cluster": {"id": self.cluster_id, "secret": self.cluster_secret},
             "secrets": {

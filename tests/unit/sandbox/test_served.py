@@ -22,6 +22,7 @@ import yaml
 
 from sandbox.__main__ import main
 from sandbox.scenario import parse
+from sandbox.talos_secrets import TalosSecrets
 from sandbox.server import Served
 
 from .conftest import SMALL, Hand
@@ -101,7 +102,7 @@ def test_machines_join_over_tls_and_everything_ends(tmp_path: pathlib.Path) -> N
         good = hand.rent("tgp-a-1", hand.payload("tgp-a-1", endpoint=endpoint))
         lost = hand.rent("tgp-a-2", hand.payload("tgp-a-2", endpoint="https://127.0.0.1:9"))
         bundle = yaml.safe_load(pathlib.Path(served.environment["TGP_TALOS_SECRETS"]).read_text())
-        bundle["certs"]["k8s"]["crt"] = bundle["certs"]["os"]["crt"]
+        bundle["certs"]["k8s"]["crt"] = TalosSecrets("").bundle()["certs"]["os"]["crt"]  # a CA, and not this cluster's
         from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
 
         wrong = hand.rent("tgp-a-3", hand.payload("tgp-a-3", endpoint=endpoint, secrets=read(bundle)))
