@@ -8,9 +8,9 @@ from __future__ import annotations
 import base64
 import datetime
 import os
-import typing as t
 import secrets
 import string
+import typing as t
 
 import yaml
 from cryptography import x509

@@ -22,8 +22,8 @@ import yaml
 
 from sandbox.__main__ import main
 from sandbox.scenario import parse
-from sandbox.talos_secrets import TalosSecrets
 from sandbox.server import Served
+from sandbox.talos_secrets import TalosSecrets
 
 from .conftest import SMALL, Hand
 
