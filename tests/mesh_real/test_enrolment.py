@@ -12,9 +12,10 @@ import typing as t
 import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis import diagnose
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_facts import Findings
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.mesh_words import meaning
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.find import find_device
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.node_words import meaning
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.whereabouts import whereabouts
 from ansible_collections.tgp.gpu.plugins.modules import (
     tailscale_device,
     tailscale_device_info,
@@ -44,8 +45,8 @@ def test_S0_key_enrols_a_real_client_that_is_found_and_removed(server: Server, h
     assert "works" in hand.mesh.check(TAGS)
     key = key_for(hand, name)
     now = SystemClock().now()
-    found = find_device(hand.mesh.devices(), hostname=name, tags=TAGS, created_after=now)
-    assert whereabouts(found, next(one for one in hand.mesh.keys() if one.id == key["id"]), now).stage == "waiting"
+    assert find_device(hand.mesh.devices(), hostname=name, tags=TAGS, created_after=now).device is None
+    assert [one.invalid for one in hand.mesh.keys() if one.id == key["id"]] == [False]
 
     node = server.node()
     assert node.up(key["key"], name) == ""
@@ -53,7 +54,8 @@ def test_S0_key_enrols_a_real_client_that_is_found_and_removed(server: Server, h
     assert device["online"] is True and device["ephemeral"] is True and device["suffixed"] is False
     assert device["tags"] == TAGS and device["addresses"][0] == node.address()  # type: ignore[index]
     found = find_device(hand.mesh.devices(), hostname=name, tags=TAGS, created_after=now, ephemeral=True)
-    assert whereabouts(found, None, now).well
+    assert found.device is not None and not found.stale and not found.suffixed
+    assert [one.invalid for one in hand.mesh.keys() if one.id == key["id"]] == [True]
 
     # the key is over once it was used; taking it back leaves the device where and what it is
     assert hand.run(tailscale_key, state="absent", ids=[key["id"]])["changed"] is False
@@ -75,18 +77,22 @@ def test_used_expired_foreign_and_malformed_keys_are_told_apart(server: Server, 
     time.sleep(1.2)
 
     late = server.node()
-    for key, flags, cause in (
-        (used, (), "key_used"),
-        (revoked, (), "key_expired"),  # revoking means expiring: headscale has no other word for it
-        (brief, (), "key_expired"),
-        (short[:-20], (), "key_malformed"),
-        ("hskey-auth-0123456789ab-" + "f" * 64, (), "key_unknown"),
-        (tagged, ("--advertise-tags=tag:k8s-cp",), "tags"),
+    for key, flags, cause, code in (
+        (used, (), "key_used", "used_key"),
+        (revoked, (), "key_expired", "expired_key"),  # revoking means expiring: headscale has no other word for it
+        (brief, (), "key_expired", "expired_key"),
+        (short[:-20], (), "key_malformed", "mesh_login_refused"),
+        ("hskey-auth-0123456789ab-" + "f" * 64, (), "key_unknown", "mesh_login_refused"),
+        (tagged, ("--advertise-tags=tag:k8s-cp",), "tags", "tag_not_permitted"),
     ):
         words = late.up(key, "tgp-keys-late", *flags, seconds=10)
         told = meaning(words)
         assert told is not None and told.cause == cause, f"{cause}: {words}"
-        assert told.remedy and key not in str(told)
+        findings = Findings(
+            "tgp-keys-late", SystemClock().now(), uses_mesh=True, console=tuple(words.splitlines()), devices_read=True
+        )
+        diagnosis = diagnose(findings)
+        assert diagnosis.code == code and diagnosis.remedy and key not in str(diagnosis)
     logged = meaning(late.child.log.read_text())
     assert logged is not None and logged.quote  # the daemon's own log has the same words, though not of every attempt
 

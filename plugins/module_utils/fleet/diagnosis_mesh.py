@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .diagnosis_facts import Findings
 from .diagnosis_verdict import Verdict, quoted
+from .mesh_words import meaning
 
 _REFUSED = r"(?i)invalid key|invalid pre auth key|authkey (already used|expired|revoked)|API key \S+ (not valid|does not exist)"
 _TAGS = r"(?i)requested tags .* (invalid or not permitted)|oauth authkeys require --advertise-tags|tag .* (not owned|not permitted)"
@@ -78,6 +79,14 @@ def _tags(findings: Findings) -> Verdict | None:
     )
 
 
+def _other_words(findings: Findings) -> Verdict | None:
+    """What else a refused login says of itself; what also needs a look at key, policy or network is told by the other rules."""
+    told = meaning("\n".join(findings.console or ())) if _absent(findings) else None
+    if told is None or told.cause in ("key_used", "key_expired", "key_over", "tags", "server"):
+        return None
+    return Verdict("mesh_login_refused", told.text, told.remedy, (quoted(told.quote),))
+
+
 def _no_way(findings: Findings) -> Verdict | None:
     if not _absent(findings):
         return None
@@ -139,4 +148,4 @@ def _offline(findings: Findings) -> Verdict | None:
     return None
 
 
-RULES = (_tags, _expired_key, _used_key, _no_way, _silent, _offline)
+RULES = (_tags, _expired_key, _used_key, _other_words, _no_way, _silent, _offline)

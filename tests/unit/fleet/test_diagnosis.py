@@ -143,6 +143,7 @@ CASES: list[tuple[str, str, Findings]] = [
     ("machine taken back", "machine_gone", seen(HAS_NODE, instance=machine(InstanceState.TERMINATED, "preempted", "taken back"))),
     # beyond the fifteen
     ("no client", "no_mesh_client", seen(RUNS, "fail mesh: the image has no extension siderolabs/tailscale")),
+    ("key of another server", "mesh_login_refused", seen(RUNS, "fail mesh: tailscale up: invalid key: invalid API token")),
     ("not in the mesh", "not_in_mesh", RUNS),
     ("offline", "device_offline", seen(IN_MESH, device=dataclasses.replace(DEVICE, online=False, last_seen=START))),
     ("no request", "no_request", IN_MESH),

@@ -12,16 +12,13 @@ import typing as t
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Meaning:
-    """``cause``: key_used, key_expired, key_revoked, key_unknown, key_malformed, key_over (Tailscale does not say which of the
-    first three), key_missing, tags, client_secret, server, tls, approval, tun or state. ``quote`` are the words it was taken from."""
+    """``cause``: key_used, key_expired, key_over (Tailscale does not say which of the two), key_unknown, key_malformed, key_missing,
+    tags, client_secret, server, tls, tun or state. ``quote`` is the line it was taken from."""
 
     cause: str
     text: str
     remedy: str
     quote: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.text} {self.remedy}"
 
 
 _FRESH = "A key works once and for an hour: take the machine down and launch it anew, which makes a fresh one."
@@ -39,14 +36,13 @@ _KNOWN: tuple[tuple[str, str, str, str], ...] = (
         "Its key had expired when the machine came: booting took longer than the key lives.",
         _FRESH,
     ),
-    (r"authkey revoked", "key_revoked", "Its key had been revoked when the machine came.", _FRESH),
     (
         r"invalid key: API key \S+ not valid",
         "key_over",
         "Its key was used before, expired or revoked; Tailscale does not say which.",
         _FRESH,
     ),
-    (r"API key does not exist", "key_unknown", "Its key has been deleted.", _FRESH),
+    (r"API key does not exist|authkey revoked", "key_unknown", "Its key had been revoked when the machine came.", _FRESH),
     (
         r"invalid pre auth key|auth-?key not found|invalid key: unable to validate",
         "key_unknown",
@@ -88,12 +84,6 @@ _KNOWN: tuple[tuple[str, str, str, str], ...] = (
         "server",
         "It does not reach the login server.",
         "The server must be reachable from the internet on tcp 443 (mesh_login_server); some clouds close outgoing ports.",
-    ),
-    (
-        r"NeedsMachineAuth|needs? (?:machine )?approval|machineAuthorized=false.*waiting",
-        "approval",
-        "It waits for the approval of an administrator.",
-        "Keys of this collection are preapproved: it joined with another key, or the tailnet lost its trust in the key.",
     ),
     (
         r"/dev/net/tun|CreateTUN|tstun\.New|operation not permitted.*tun",
