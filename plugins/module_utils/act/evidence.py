@@ -55,9 +55,14 @@ class Explained:
     file: str = ""
 
     @property
-    def summary(self) -> str:
+    def cause(self) -> str:
+        """In one sentence, with its code."""
+        return f"{self.diagnosis.cause} [{self.diagnosis.code}]"
+
+    @property
+    def booked(self) -> str:
         """Cause and place of the evidence, for records."""
-        return f"{self.diagnosis.cause} [{self.diagnosis.code}]" + (f" Evidence: {self.file}" if self.file else "")
+        return f"{self.cause} Evidence: {self.file}" if self.file else self.cause
 
     @property
     def result(self) -> dict[str, t.Any]:

@@ -205,7 +205,7 @@ class Following:
     def _why(self, name: str, outcome: End) -> str:
         explained = self._explained.get(name)
         seen = self._seen(name, outcome)
-        return f"{seen} - {explained.summary}" if explained is not None else seen
+        return f"{seen} - {explained.cause}" if explained is not None else seen
 
     def _seen(self, name: str, outcome: End) -> str:
         return f"{outcome.step}: {self._ended[name] if outcome.ready else outcome.message}"
@@ -214,7 +214,7 @@ class Following:
         """What stays in claim and ledger, which have little room: the cause and the place of the evidence come first."""
         explained = self._explained.get(name)
         seen = self._seen(name, outcome)
-        return (f"{explained.summary} ({seen})" if explained is not None else seen)[:500]
+        return (f"{explained.booked} ({seen})" if explained is not None else seen)[:500]
 
     def _fail(self, name: str, outcome: End, now: datetime) -> str:
         """Book a failed join; the problem when its record could not be written. Then reap.yml finds it overdue and gives it back."""
