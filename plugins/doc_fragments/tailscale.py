@@ -11,7 +11,8 @@ class ModuleDocFragment:
 options:
   tailscale_api_url:
     description:
-      - Root of the API, without C(/api/v2). Point it at a headscale server (0.30 or later) or at the sandbox.
+      - Root of the API, without C(/api/v2). Point it at a headscale server (0.28 or later) or at the sandbox. Which API a headscale
+        speaks is asked of it; before 0.30 it is its own, which takes O(tailscale_api_token) only.
       - Taken from E(TAILSCALE_API_URL) when not given; else V(https://api.tailscale.com).
     type: str
   tailscale_tailnet:
@@ -29,7 +30,8 @@ options:
     type: str
   tailscale_api_token:
     description:
-      - An API access token, instead of an OAuth client. It has the rights of its user and ends after at most 90 days.
+      - An API access token, instead of an OAuth client. It has the rights of its user and ends after at most 90 days. For headscale
+        an API key (C(headscale apikeys create)).
       - Taken from E(TAILSCALE_API_KEY) or E(TS_API_KEY) when not given.
     type: str
 """
