@@ -20,7 +20,7 @@ from ..errors import LockLost, TgpError
 from ..fleet import limits, marks
 from ..fleet.cost import claim_cost
 from ..fleet.diagnosis import Diagnosis, diagnose
-from ..fleet.diagnosis_facts import Findings
+from ..fleet.diagnosis_facts import Findings, Request
 from ..fleet.diagnosis_view import screen, steps_of
 from ..fleet.model import Claim, Device, Lane
 from ..fleet.registration import is_stale
@@ -104,7 +104,8 @@ class _Collector:
         context = self._context
         findings = self.findings(claim, end)
         diagnosis = diagnose(findings)
-        lost = claim_cost(claim, findings.now, context.granularity(claim.cloud))
+        facts = CAPABILITIES[claim.cloud]
+        lost = claim_cost(claim, findings.now, facts.billing_granularity, bills_boot=facts.bills_boot)
         lines = screen(
             claim.name,
             diagnosis,
@@ -140,7 +141,7 @@ class _Collector:
             cloud=claim.cloud,
             lane=claim.lane,
             launched=claim.launch_started,
-            steps=tuple(sorted(_times(claim, end).items(), key=lambda pair: pair[1])),
+            steps=tuple(sorted(_times(claim, end, known.get("requests", ())).items(), key=lambda pair: pair[1])),
             step=end.step,
             message=redact(end.message),
             hopeless=redact(end.hopeless),
@@ -228,9 +229,10 @@ class _Collector:
         }
 
 
-def _times(claim: Claim, end: End) -> dict[str, datetime]:
-    """When each step was first seen, by this wait or by an earlier one."""
-    noted = {"device": claim.mesh_seen, "node": claim.registered}
+def _times(claim: Claim, end: End, requests: t.Iterable[Request]) -> dict[str, datetime]:
+    """When each step was first seen, by this wait, by an earlier one, or by the cluster."""
+    asked = min((one.created for one in requests if one.created is not None), default=None)
+    noted = {"device": claim.mesh_seen, "csr": asked, "node": claim.registered}
     return {**{step: moment for step, moment in noted.items() if moment is not None}, **end.seen}
 
 

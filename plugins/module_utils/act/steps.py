@@ -24,9 +24,9 @@ from .repair import Drifted, drifted_nodes, repair_all
 from .teardown import teardown_all
 
 _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
-_COLUMNS = {"name": "node", "cloud": "cloud", "model": "model", "price_hour": "$/h", "result": "result", "message": "what"}
+_COLUMNS = {"name": "node", "cloud": "cloud", "model": "model", "price_hour": "$/h", "result": "result", "what": "what"}
 
-_INSIDE = ("problem", "remedy")  # of a row: not for the result
+_INSIDE = ("problem", "remedy", "what")  # of a row: not for the result
 _TRY_AGAIN = "The next run of provision.yml takes another offer; this one is left alone for a while."
 _ASSERT_AGAIN = "The next run of provision.yml tries again."
 _GO_ON = "The next run of reap.yml goes on with it."
@@ -91,7 +91,7 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
     finally:
         context.close()
     problems = [_sentence(row) for row in rows if row["problem"]]
-    for line in render(rows, _COLUMNS, right=("price_hour",)):
+    for line in render([{"what": row["message"], **row} for row in rows], _COLUMNS, right=("price_hour",)):
         task.progress(line)
     return _result(rows, "partial" if problems else "changed", changed=any(row["result"] in busy for row in rows), problems=problems)
 
@@ -142,8 +142,10 @@ def _repair(context: Context, drifted: list[Drifted]) -> list[dict[str, t.Any]]:
 
 
 def _course(one: Joined) -> dict[str, t.Any]:
-    """When each step was first seen, and why it ended early."""
-    return {
+    """When each step was first seen, and why it ended early; the table shows no more than the cause, a screen has told the rest."""
+    end = "given back" if one.message.endswith("(given back)") else "not given back yet"
+    short = {"what": f"{one.explained.cause} ({end})"} if one.explained is not None else {}
+    return short | {
         "seen": {step: to_text(moment) for step, moment in one.seen.items()},
         "diagnosis": one.explained.result if one.explained is not None else None,
     }

@@ -15,7 +15,7 @@ from .model import Lane
 STEPS = ("launched", "instance", "device", "csr", "node", "ready", "complete")
 SERVICE_STEPS = ("launched", "instance", "device", "healthy")
 _WIDTH = 108
-_MOST = 8  # lines of evidence; the file has all
+_MOST = 5  # pieces of evidence, of two lines at most; the file has all
 
 
 def steps_of(lane: Lane | None, *, mesh: bool) -> tuple[str, ...]:
@@ -50,21 +50,16 @@ def screen(
     sure = "" if diagnosis.certain else " (not certain)"
     lines += _block("cause", f"{diagnosis.cause}{sure} [{diagnosis.code}]")
     for at, text in enumerate(diagnosis.evidence[:_MOST]):
-        lines += _block("" if at else "evidence", _cut(text))
+        lines += _block("" if at else "evidence", text, most=2)
     lines += _block("remedy", diagnosis.remedy)
     if file:
         lines.append(f"  {'all of it':<9} {file}")
     return lines
 
 
-def _block(head: str, text: str) -> list[str]:
-    wrapped = textwrap.wrap(text, _WIDTH - 12) or [""]
+def _block(head: str, text: str, most: int = 4) -> list[str]:
+    wrapped = textwrap.wrap(text, _WIDTH - 12, max_lines=most, placeholder=" …") or [""]
     return [f"  {head if not at else '':<9} {line}" for at, line in enumerate(wrapped)]
-
-
-def _cut(text: str) -> str:
-    most = _WIDTH - 13
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _short(seconds: float) -> str:
