@@ -74,6 +74,9 @@ def looked_at(findings: Findings) -> tuple[str, ...]:
     )
     lines.append(f"Node: {_node(findings)}")
     if findings.node is not None:
+        marks = [*(f"label {key}" for key in findings.missing_labels), *(f"taint {one}" for one in findings.missing_taints)]
+        if findings.wished_labels or findings.wished_taints:
+            lines.append(f"marks: {'not yet set: ' + ', '.join(marks) if marks else 'all set'}")
         broken = "; ".join(f"{one.name} {one.state or one.phase}" for one in findings.pods)
         lines.append(f"system pods: {broken or ('none in trouble' if findings.pods_read else unread.get('pods', 'not asked'))}")
     return tuple(lines)

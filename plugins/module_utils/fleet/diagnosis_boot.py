@@ -112,14 +112,13 @@ def _disk(findings: Findings) -> Verdict | None:
 def _clock(findings: Findings) -> Verdict | None:
     line, weak = findings.says(_NOT_VALID_NOW), findings.says(_UNSYNCHRONISED)
     ahead = max(((one.heartbeat - findings.now).total_seconds() for one in findings.conditions if one.heartbeat), default=0.0)
-    if not line and ahead < 120 and not (weak and "csr" not in dict(findings.steps) and findings.node is None):
+    if not line and ahead < 120:
         return None
     return Verdict(
         "clock_skew",
         "The machine's clock is wrong, so certificates count as expired or not yet valid and no TLS connection is made.",
         "Let it reach a time server (123/udp; Talos asks time.cloudflare.com, see machine.time.servers), or leave this host alone.",
         (quoted(line), quoted(weak), f"its clock is {ahead:.0f} s ahead, by the heartbeats of its Node" if ahead >= 120 else ""),
-        certain=bool(line) or ahead >= 120,
     )
 
 
@@ -171,6 +170,17 @@ def _container(findings: Findings) -> Verdict | None:
     )
 
 
+def _unhealthy(findings: Findings) -> Verdict | None:
+    if findings.device is None or not findings.device.online or not findings.message:
+        return None
+    return Verdict(
+        "unhealthy",
+        "The container is in the mesh and its health path never answered well.",
+        "See what the image's command logs; check healthPath and ports of the pool; a model that loads slowly needs more registrationTimeout.",
+        (findings.message[:300], quoted(_last(findings))),
+    )
+
+
 GONE = (_lost_capacity, _gone, _broken, _never_booted)
 BOOTSTRAP = (_disk, _clock, _label, _kubelet_package, _gpus_of_the_machine)
-CONTAINER = (_container,)
+CONTAINER = (_container, _unhealthy)

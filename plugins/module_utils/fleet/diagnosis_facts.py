@@ -112,3 +112,8 @@ class Findings:
         """Wished labels that the Node does not carry."""
         have = self.node.labels if self.node else {}
         return tuple(sorted(key for key, value in self.wished_labels.items() if have.get(key) != value))
+
+    @property
+    def missing_taints(self) -> tuple[str, ...]:
+        """Wished taints that the Node does not carry."""
+        return tuple(str(one) for one in self.wished_taints if self.node is None or one not in self.node.taints)

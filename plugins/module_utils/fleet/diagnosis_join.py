@@ -9,7 +9,7 @@ from .diagnosis_facts import Findings, Request
 from .diagnosis_verdict import Verdict, quoted
 
 _STRANGE_CA = r"(?i)unknown authority|not of the cluster's CA|unable to get local issuer|self[- ]signed certificate"
-_UNAUTHORIZED = r"(?i)Unauthorized|does not know the bootstrap token|\b401\b"
+_UNAUTHORIZED = r"(?i)Unauthorized|does not know the bootstrap token|answers 401\b"
 _NO_ANSWER = (
     r"(?i)API server \S+ cannot be reached",
     r"(?i)dial tcp \S+: .*(i/o timeout|connection refused|no route to host|network is unreachable)",

@@ -10,7 +10,7 @@ from .diagnosis_verdict import Verdict, quoted
 from .mesh_words import meaning
 
 _REFUSED = r"(?i)invalid key|invalid pre auth key|authkey (already used|expired|revoked)|API key \S+ (not valid|does not exist)"
-_TAGS = r"(?i)requested tags .* (invalid or not permitted)|oauth authkeys require --advertise-tags|tag .* (not owned|not permitted)"
+_TAGS = r"(?i)requested tags .* (invalid or not permitted)|oauth authkeys require --advertise-tags"
 _NO_WAY = r"(?i)fetch control key|control: LoginHot|LoginHot|tailscale.*(i/o timeout|connection refused|no such host)"
 _NO_EXTENSION = r"(?i)no extension siderolabs/tailscale|service ext-tailscale does not exist"
 _NO_KEY_THERE = r"(?i)not logged in"
@@ -30,9 +30,9 @@ def _absent(findings: Findings) -> bool:
 def _expired_key(findings: Findings) -> Verdict | None:
     if not _absent(findings):
         return None
-    key, line = findings.key, findings.says(r"(?i)authkey expired", _REFUSED)
+    key, line = findings.key, findings.says(r"(?i)authkey expired")
     over = key is not None and key.expires is not None and key.expires <= findings.now
-    if not over and "expired" not in line.lower():
+    if not over and not line:
         return None
     when = f"the key {findings.key_id} expired at {key.expires:%Y-%m-%d %H:%M:%SZ}" if over and key and key.expires else ""
     return Verdict(
@@ -64,6 +64,7 @@ def _used_key(findings: Findings) -> Verdict | None:
         "Its one-use mesh key had been used before: by another machine, or by this one before it lost its state.",
         "Remove the device that you do not know from the mesh, then rent again. A stranger's device means that the host read the payload.",
         (f"the key {findings.key_id} is not valid any more, and its time is not over" if spent else "", quoted(line), *others),
+        certain=spent or "already used" in line.lower(),  # Tailscale's own words do not tell used from expired
     )
 
 

@@ -105,6 +105,25 @@ CASES: list[tuple[str, str, Findings]] = [
     ("used key", "used_key", seen(RUNS, key=key(invalid=True))),
     ("used key by the log", "used_key", seen(RUNS, "tailscale up: invalid key: API key kABC not valid", keys_read=None, key=None)),
     (
+        "used key by the bootstrap program",
+        "used_key",
+        seen(
+            RUNS,
+            "fail mesh: tailscale up failed (key used or expired, its tag not owned, or no way to the server): invalid key: "
+            "API key kABC not valid",
+            key=key(invalid=True),
+        ),
+    ),
+    (
+        "clock not synchronised, and something else",
+        "blocked_6443",
+        seen(
+            IN_MESH,
+            "the clock is not synchronised; a wrong one shows in step api",
+            "fail api: the API server 100.64.0.1:6443 cannot be reached: no route or a firewall",
+        ),
+    ),
+    (
         "no capacity after launch",
         "no_capacity",
         seen(RUNS, instance=machine(InstanceState.STOPPED, "off", "Failed to start: insufficient capacity"), hopeless="off"),
@@ -165,6 +184,7 @@ CASES: list[tuple[str, str, Findings]] = [
                                         node=node(allocatable={"nvidia.com/gpu": 1}))),
     ("a taint of others", "startup_taint", seen(HAS_NODE, node=node(allocatable={"nvidia.com/gpu": 1}, taints=(TAINT,)),
                                                 message="taint x/y")),
+    ("unhealthy", "unhealthy", seen(IN_MESH, lane=Lane.SERVICE, message="unhealthy: it answers 503")),
     ("container", "start_script_failed", seen(RUNS, "tgp-fail no curl or wget", lane=Lane.SERVICE)),
 ]  # fmt: skip
 
@@ -261,3 +281,10 @@ def test_every_cause_is_documented() -> None:
     assert set(re.findall(r"^\| `([a-z_0-9]+)` \|", page.read_text(), re.M)) == told
     text = "".join(file.read_text() for file in folder.glob("diagnosis*.py"))
     assert set(re.findall(r'Verdict\(\s*"([a-z_0-9]+)"', text)) <= told
+
+
+def test_what_a_node_lacks_of_the_wished_is_looked_at() -> None:
+    wished = seen(HAS_NODE, wished_labels={"tgp.io/x": "y"}, wished_taints=(TAINT,))
+    assert "marks: not yet set: label tgp.io/x, taint x/y:NoSchedule" in diagnose(wished).looked_at
+    complete = seen(wished, node=node(labels={"tgp.io/x": "y"}, taints=(TAINT,)))
+    assert "marks: all set" in diagnose(complete).looked_at
