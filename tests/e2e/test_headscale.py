@@ -32,6 +32,8 @@ def test_machines_come_and_go_over_a_headscale(sandbox: Sandbox) -> None:
     options = {"options": {"mesh_login_server": url}}
     checked = sandbox.playbook("validate", extra_vars=options).succeeded()
     assert "NO" not in {line.split()[0] for line in checked.out.splitlines() if line.startswith("  ")}, checked.text
+    assert "mesh_login_server" not in checked.text
+    assert "mesh_login_server is not given" in sandbox.playbook("validate").words
     sandbox.playbook("provision", extra_vars=options).succeeded()
     world = sandbox.world()
     online = [one for one in world["devices"] if one["online"]]

@@ -150,4 +150,5 @@ def _refused(what: str, host: str, timeout: float) -> str:
         socket.create_connection((host, 443), timeout).close()
     except OSError:
         return "Check the port of the endpoint; the API server of a Talos control plane listens on 6443."
-    return f"It answers on 443, as a Service exposed by the Tailscale operator does: write the endpoint as https://{host}:443."
+    shown = f"[{host}]" if ":" in host else host
+    return f"It answers on 443, as a Service exposed by the Tailscale operator does: write the endpoint as https://{shown}:443."

@@ -33,9 +33,13 @@ class NewKey:
 
 
 class Mesh(t.Protocol):
-    """One mesh with one credential. Every verb raises an ApiError of ``errors`` when the mesh cannot be read or refuses."""
+    """One mesh with one credential. Every verb raises an ApiError of ``errors`` when the mesh cannot be read or refuses.
+
+    ``own_server``: machines have to be told its URL, since clients know Tailscale's alone.
+    """
 
     backend: str
+    own_server: bool
 
     def check(self, tags: t.Sequence[str]) -> str:
         """Prove that the credential works and that ``tags`` may be handed out, without changing anything.

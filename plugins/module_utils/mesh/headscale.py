@@ -29,6 +29,7 @@ class Headscale:
     """One headscale server with one of its API keys. ``api`` has the base URL up to ``/api/v1``. Safe for use by several threads."""
 
     backend = "tailscale"
+    own_server = True
     describes_keys = False
 
     def __init__(self, api: Api, credential: Credential) -> None:

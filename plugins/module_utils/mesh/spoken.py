@@ -56,6 +56,7 @@ class Undecided:
     """A mesh whose API is found out with the first question, so that connecting sends nothing and cannot fail."""
 
     backend = "tailscale"
+    own_server = True
 
     def __init__(self, decide: t.Callable[[], DeviceMesh]) -> None:
         self._decide = decide

@@ -34,6 +34,7 @@ class Tailscale:
     """
 
     backend = "tailscale"
+    own_server = False
     describes_keys = True
 
     def __init__(self, api: Api, credential: Credential, tailnet: str = "-") -> None:
