@@ -13,7 +13,7 @@ import pytest
 from .campaign import Campaign
 from .grounds import GROUNDS
 
-RUNS = int(os.environ.get("TGP_CHAOS_RUNS") or ("50" if os.environ.get("CI") else "25"))
+RUNS = int(os.environ.get("TGP_CHAOS_RUNS", "25"))
 SEED = int(os.environ.get("TGP_CHAOS_SEED", "1"))
 _PER_WORLD = 25  # stories played in one world, so that ledgers and histories stay readable
 
