@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import re
 
-from ..errors import InvalidInput
+from ..cluster.namespace import NAMESPACE
+from ..errors import Forbidden, InvalidInput, NotFound
 from ..talos.secrets import ClusterSecrets, read
 from ..talos.versions import DEFAULT_TALOS
 from .context import Context
@@ -42,6 +45,7 @@ def _read(context: Context) -> ClusterFacts:
         secrets = read(source)
     except InvalidInput as error:  # the path stands in an option that counts as secret, so it cannot be told
         raise InvalidInput(f"talos_secrets (TGP_TALOS_SECRETS): {error}") from error
+    _refuse_another_cluster(context, secrets)
     endpoint = params.get("control_plane_endpoint") or secrets.endpoint
     if not endpoint:
         raise InvalidInput(
@@ -56,6 +60,30 @@ def _read(context: Context) -> ClusterFacts:
         talos_version=params.get("talos_version") or DEFAULT_TALOS,
         login_server=params.get("mesh_login_server") or "",
     )
+
+
+def _refuse_another_cluster(context: Context, secrets: ClusterSecrets) -> None:
+    """Every cluster publishes its CA in each namespace; a bundle with another one would give machines that never join."""
+    published: set[str] = set()
+    for namespace in (NAMESPACE, "default"):  # ours may not exist yet
+        try:
+            found = context.kube.get(f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt")
+        except (Forbidden, NotFound):
+            continue  # not published or not ours to read: nothing is known against the bundle
+        published = _certificates(str((found.get("data") or {}).get("ca.crt", "")))
+        break
+    given = _certificates(base64.b64decode(secrets.k8s_ca_crt).decode("ascii", "replace"))
+    if published and given and not published & given:
+        raise InvalidInput(
+            "talos_secrets (TGP_TALOS_SECRETS) are those of another cluster: their Kubernetes CA is not the one of the cluster that "
+            f"{context.kube.source} leads to. Machines with these secrets would never join.",
+            remedy="Give the secrets of this cluster, or the kubeconfig of theirs.",
+        )
+
+
+def _certificates(text: str) -> set[str]:
+    """The certificates of a PEM text, each as its base64 without line ends."""
+    return {"".join(body.split()) for body in re.findall(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", text, re.S)}
 
 
 def _server_version(context: Context) -> str:

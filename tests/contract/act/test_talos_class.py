@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import base64
 import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
+
+from tests.fixtures.talos_nodes import pem
 
 from .rig import Rig
 
@@ -62,3 +66,26 @@ def test_patches_and_mirrors_are_on_the_machine(rig: Rig) -> None:
     machine = rig.machine()
     assert machine.payload is not None and f"example.test/name={machine.name}" in machine.payload
     assert any("RegistryMirrorConfig is not carried over" in text for text in rig.warnings)  # Ubuntu's own runtime pulls there
+
+
+def _publish(rig: Rig, authority: str) -> None:
+    body = {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": authority}}
+    rig.kube("PUT", "/api/v1/namespaces/default/configmaps/kube-root-ca.crt", body)
+
+
+def test_the_secrets_of_another_cluster_are_refused_before_anything_is_rented(rig: Rig) -> None:
+    _publish(rig, pem_of("another"))
+    for refused in (lambda: rig.run("validate"), lambda: rig.rent()):
+        with pytest.raises(InvalidInput, match="those of another cluster"):
+            refused()
+    assert rig.creates() == 0
+
+
+def test_the_secrets_of_this_cluster_are_taken_also_while_its_authority_changes(rig: Rig) -> None:
+    own = base64.b64decode(read(rig.box.talos.bundle()).k8s_ca_crt).decode()
+    _publish(rig, pem_of("another") + "\n" + own.replace("\n", "\r\n"))
+    assert rig.run("validate")["checks"] and rig.rent()["machines"]
+
+
+def pem_of(name: str) -> str:
+    return base64.b64decode(pem(name)).decode()
