@@ -302,6 +302,21 @@ def test_what_cannot_be_asked_is_named_and_ends_nothing(build: Build) -> None:
     assert row["diagnosis"]["code"] == "not_in_mesh" and "is unused and valid" not in str(row["diagnosis"])
 
 
+@pytest.mark.parametrize(
+    "behaviour, code, words", [("unhealthy_path", "unhealthy", "503"), ("never_boots", "never_booted", "runpod calls it")]
+)
+def test_a_service_that_never_answers_is_explained_too(build: Build, behaviour: str, code: str, words: str) -> None:
+    rig = rented(build, "runpod")
+    rig.training.update(copy.deepcopy(GROUNDS["runpod"].pool))
+    rig.behave(behaviour)
+    rig.rent()
+    (row,) = rig.join()["machines"]
+    assert row["result"] == "failed" and row["message"].endswith("(given back)")
+    assert row["diagnosis"]["code"] == code and words in "\n".join(row["diagnosis"]["evidence"]), row["diagnosis"]
+    shown = [line for line in rig.lines if line.startswith("  ") and line.split()[0] in ("launched", "device", "healthy", "csr")]
+    assert [line.split()[0] for line in shown if "-" in line or "Z" in line][:3] == ["launched", "device", "healthy"]
+
+
 def test_S3_31_every_step_has_its_time(rig: Rig) -> None:
     (row,) = rig.provision()["machines"]
     assert (row["result"], row["diagnosis"]) == ("ready", None)
