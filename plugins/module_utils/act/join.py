@@ -28,6 +28,8 @@ from .following import Following, Joined
 from .record import IDLE_SINCE
 from .serve import serve_all
 
+_CHANCE = 90.0  # seconds from its registration in which a kubelet of an unfit version may become Ready
+
 __all__ = ["Joined", "join_all"]
 
 
@@ -74,17 +76,22 @@ class _Join(Following):
         )
 
     def _wrong_for(self, claim: Claim) -> t.Callable[[Node], str]:
-        """Why a Node of the claim will never do. A kubelet that is too new and works all the same is let be."""
-        try:
-            version = self.context.once("server version", lambda: server_version(self.context))
-        except TgpError:
-            version = ""  # then nothing is said against any
+        """Why a Node of the claim will never do. A kubelet that is too new has a while to show that it works all the same."""
+        version = self.context.once("server version if it is told", self._version)
         schematic = schematic_of(self.context, claim) if claim.token_id else ""
 
         def wrong(node: Node) -> str:
-            return wrong_image(dict(node.annotations), schematic) or ("" if node.ready else wrong_version(node.kubelet_version, version))
+            works = node.ready or (self.context.clock.now() - node.created).total_seconds() < _CHANCE
+            return wrong_image(dict(node.annotations), schematic) or ("" if works else wrong_version(node.kubelet_version, version))
 
         return wrong
+
+    def _version(self) -> str:
+        """The API server's; empty when it cannot be asked: then nothing is said against any kubelet."""
+        try:
+            return server_version(self.context)
+        except TgpError:
+            return ""
 
     def evidence(self, name: str) -> Evidence:
         """What cloud and mesh say of a machine that is no Ready node yet; called every few seconds for each of them."""

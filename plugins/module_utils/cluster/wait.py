@@ -64,6 +64,10 @@ def is_older(node: Node, launched: datetime) -> bool:
     return node.created < launched - _OLDER
 
 
+def _is_waiting(node: Node | None) -> bool:
+    return node is not None and not node.ready
+
+
 class _Wait:
     def __init__(
         self,
@@ -216,8 +220,9 @@ class _Wait:
 
     def _look(self, pool: ThreadPoolExecutor) -> None:
         """Ask clouds and mesh beside the waiting: a slow answer of theirs must not hide a node that is Ready."""
+        waiting = {self._expected[claim].name for claim in self._open if _is_waiting(self._outcomes[claim].node)}
         with self._changed:
-            self._fresh |= self._again
+            self._fresh |= self._again | waiting  # whether a Node will never do may be a matter of time
         self._again.clear()
         claims = [claim for claim in self._expected if self._is_in_doubt(claim)]
         if claims and self._looking is None:
