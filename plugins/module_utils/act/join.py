@@ -15,7 +15,7 @@ from ..cluster.emptying import STARTED, undoing
 from ..cluster.node_port import refused
 from ..cluster.nodes import change
 from ..cluster.wait import Evidence, Expected, wait_for
-from ..errors import TgpError, Unreachable
+from ..errors import TgpError
 from ..fleet import marks
 from ..fleet.diagnosis_node import wrong_image, wrong_version
 from ..fleet.model import Claim, InstanceState, Lane, Node, Phase
@@ -122,7 +122,10 @@ class _Join(Following):
         with self._lock:
             claim = self.claims[name]
         if claim.lane is Lane.TALOS and claim.token_id and (closed := refused(self.context.kube, node.name)):
-            raise Unreachable(f"its Talos API never came up: {closed}", service="talos")  # asked again until its time is over
+            self.context.warn(
+                f"{name} is a node, but its Talos API has not come up: {closed}. Most likely it cannot reach trustd; open tcp 50001 to every "
+                "control plane address beside 6443 (mesh policy, firewall). A Talos node without it reboots after 70 minutes."
+            )
         pool = self.context.pool_of(claim)
         opening = _opening(node)
         change(

@@ -10,17 +10,23 @@ from .kube import Kube
 from .nodes import path_of
 
 TALOS_API = 50000
+KUBELET = 10250
 _NO_WAY = (500, 502, 503, 504)  # with which the API server says that it did not get through; no reason to ask again
 
 
 def refused(kube: Kube, node: str, port: int = TALOS_API) -> str:
     """What the API server says when the node's own system refuses the connection, that is, when nothing listens there. Empty when
-    something does, and whenever that cannot be told: no way, no right (get on nodes/proxy), another server in between."""
+    something does, and whenever that cannot be told: no way, no right (get on nodes/proxy), another server in between. Where the
+    kubelet's port refuses as well, the control plane does not reach this node at all, and that says nothing about the other port."""
+    if not _is_refused(kube, node, port) or _is_refused(kube, node, KUBELET):
+        return ""
+    return f"port {port} of the node refuses connections (asked by the control plane): nothing listens there"
+
+
+def _is_refused(kube: Kube, node: str, port: int) -> bool:
     path = path_of(node).replace("/nodes/", "/nodes/https:")
     try:
         answer = kube.call("GET", f"{path}:{port}/proxy/", ok=_NO_WAY)
     except ApiError:
-        return ""
-    if answer.status not in _NO_WAY or "connection refused" not in answer.text:
-        return ""
-    return f"port {port} of the node refuses connections (asked by the control plane): nothing listens there"
+        return False
+    return answer.status in _NO_WAY and "connection refused" in answer.text
