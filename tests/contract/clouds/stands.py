@@ -57,6 +57,7 @@ class Stand:
     create_method = "POST"
 
     def __init__(self) -> None:
+        self._before = set(threading.enumerate())  # those of other tests are not ours to wait for
         self.world = World(SimClock(speed=SPEED))
         self.faults = Faults()
         self.world.on_boot = self._boot
@@ -98,7 +99,7 @@ class Stand:
 
     def close(self) -> None:
         self.world.clock.close()
-        for thread in threading.enumerate():
+        for thread in set(threading.enumerate()) - self._before:
             if thread.name.startswith(("machine-", "terminate-", "power-off-")):
                 thread.join(5)
 
