@@ -13,7 +13,6 @@ _REFUSED = r"(?i)invalid key|invalid pre auth key|authkey (already used|expired|
 _TAGS = r"(?i)requested tags .* (invalid or not permitted)|oauth authkeys require --advertise-tags"
 _NO_WAY = r"(?i)fetch control key|control: LoginHot|LoginHot|tailscale.*(i/o timeout|connection refused|no such host)"
 _NO_EXTENSION = r"(?i)no extension siderolabs/tailscale|service ext-tailscale does not exist"
-_NO_KEY_THERE = r"(?i)not logged in"
 
 
 def _absent(findings: Findings) -> bool:
