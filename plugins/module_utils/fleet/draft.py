@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .facts import Settled
-from .model import Action, Claim, Deletion, Phase, Plan, Shortfall
+from .model import Action, Claim, Deletion, Notice, Phase, Plan, Shortfall
 from .situation import Situation
 
 
@@ -29,6 +29,7 @@ class Draft:
     warnings: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
     findings: dict[str, datetime] = dataclasses.field(default_factory=dict)
+    notices: dict[str, Notice] = dataclasses.field(default_factory=dict)
 
     @property
     def now(self) -> datetime:
@@ -67,6 +68,11 @@ class Draft:
         """Something a person should read; nothing is done about it."""
         self.reports.append(Action("report", name, reason, detail, pool=pool, target=target))
 
+    def notice(self, kind: str, subject: str, text: str, **data: str) -> None:
+        """Something a person should be told at once; told once per kind and subject."""
+        key = f"{kind}|{subject}"
+        self.notices.setdefault(key, Notice(kind, key, subject, text, data))
+
     def sighted(self, key: str) -> datetime:
         """Note a finding and return when it was first seen (now, if it is new)."""
         first = min(self.situation.seen.findings.get(key, self.now), self.now)
@@ -94,6 +100,7 @@ class Draft:
             warnings=tuple(dict.fromkeys(self.warnings)),
             problems=tuple(dict.fromkeys(self.problems)),
             findings={key: self.findings[key] for key in sorted(self.findings)},
+            notices=tuple(self.notices[key] for key in sorted(self.notices)),
         )
 
 

@@ -110,5 +110,11 @@ def test_a_token_is_looked_for_without_being_read(cluster: Cluster) -> None:
 )
 def test_only_a_refused_connection_says_that_nothing_listens(cluster: Cluster, status: int, text: str, closed: bool) -> None:
     body = {"kind": "Status", "message": text, "code": status}
-    cluster.faults.add({"kind": "status", "service": "kubernetes", "path": "/proxy", "status": status, "body": body, "times": None})
+    cluster.faults.add({"kind": "status", "service": "kubernetes", "path": ":50000/proxy", "status": status, "body": body, "times": None})
     assert bool(refused(cluster.client(), "a")) is closed
+
+
+def test_a_node_that_the_control_plane_does_not_reach_says_nothing_about_one_port(cluster: Cluster) -> None:
+    body = {"kind": "Status", "message": "dial tcp 100.64.0.9: connect: connection refused", "code": 503}
+    cluster.faults.add({"kind": "status", "service": "kubernetes", "path": "/proxy", "status": 503, "body": body, "times": None})
+    assert refused(cluster.client(), "a") == ""

@@ -24,7 +24,7 @@ from .clouds import (
     StateFacts,
 )
 from .cluster import Node, Pod, Taint
-from .decisions import Action, Plan, Shortfall
+from .decisions import Action, Notice, Plan, Shortfall
 from .mesh import Device, MeshKey
 from .sight import CloudView, Observation, Probe, Published
 from .wishes import (
@@ -65,6 +65,7 @@ __all__ = [
     "MeshKey",
     "Node",
     "NodeClass",
+    "Notice",
     "Observation",
     "Offer",
     "OfferQuery",

@@ -49,10 +49,24 @@ class Shortfall:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a person should be told at once, wherever they are. ``kind``: budget_soft, budget_hard, destroy_pending, orphan_found,
+    failed_joins, mass_guard or lock_lost. ``key`` is the same as long as it is about the same thing, so that it is told once;
+    ``subject`` the machine, pool, class or cloud it is about; ``data`` more for programs, without secrets."""
+
+    kind: str
+    key: str
+    subject: str
+    text: str
+    data: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """What a run would do. Pure data: the same observation and wishes always give the same plan (I-8).
 
-    ``findings`` replaces the stored list of first sightings (two-run rule). ``problems`` make the play fail at its end.
+    ``findings`` replaces the stored list of first sightings (two-run rule). ``problems`` make the play fail at its end. ``notices`` are
+    for people who do not look at the run.
     """
 
     actions: tuple[Action, ...] = ()
@@ -60,3 +74,4 @@ class Plan:
     warnings: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
+    notices: tuple[Notice, ...] = ()
