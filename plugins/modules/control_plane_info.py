@@ -48,8 +48,8 @@ seealso:
 EXAMPLES = r"""
 - name: Both doors of all three control planes
   tgp.gpu.control_plane_info:
-    endpoint: https://100.64.0.1:6443
-    control_planes: [100.64.0.1, 100.64.0.2, 100.64.0.3]
+    endpoint: "{{ endpoint }}"                # https://100.64.0.1:6443
+    control_planes: "{{ control_planes }}"    # [100.64.0.1, 100.64.0.2, 100.64.0.3]
   register: doors
   failed_when: not doors.ok
 """

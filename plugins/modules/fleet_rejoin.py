@@ -40,8 +40,8 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Make new secrets for a machine that did not join
   tgp.gpu.fleet_rejoin:
-    name: tgp-a1b2c3d4-training-0k3zq
-    dest: /run/user/1000/tgp-user-data
+    name: "{{ plan_result.launch | first }}"    # tgp-a1b2c3d4-a10-0k3zq
+    dest: "{{ lookup('ansible.builtin.env', 'XDG_RUNTIME_DIR') }}/tgp-user-data"
     documents: [examples/lambda.yml]
 """
 

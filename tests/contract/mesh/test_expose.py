@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import pathlib
 import socket
-import ssl
-import threading
 import typing as t
 
 import pytest
@@ -17,7 +15,8 @@ from ansible_collections.tgp.gpu.plugins.modules import control_plane_info, tail
 
 from sandbox.clock import SimClock
 from sandbox.kube import KubeApi, serve
-from tests.cluster.pki import Authority
+
+from ...fixtures.tls_door import TlsDoors
 
 SERVICE = "/api/v1/namespaces/default/services/kubernetes"
 Result = dict[str, t.Any]
@@ -85,38 +84,9 @@ def test_bad_input_says_what_to_write(cluster: tuple[KubeApi, str], wish: dict[s
 @pytest.fixture
 def door(tmp_path: pathlib.Path) -> t.Iterator[t.Callable[..., int]]:
     """Opens a TLS server on loopback with a certificate for the given names; its port."""
-    authority, open_doors = Authority(tmp_path), []
-
-    def opened(*names: str, plain: bool = False) -> int:
-        listener = socket.create_server(("127.0.0.1", 0))
-        open_doors.append(listener)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        if not plain:
-            serving = f"door{len(open_doors)}"
-            authority.serving(serving, [one for one in names if not one[0].isdigit()], [one for one in names if one[0].isdigit()])
-            context.load_cert_chain(tmp_path / f"{serving}.crt", tmp_path / f"{serving}.key")
-
-        def answer() -> None:
-            while True:
-                try:
-                    link, _peer = listener.accept()
-                except OSError:
-                    return
-                with link:
-                    try:
-                        if plain:
-                            link.sendall(b"SSH-2.0-OpenSSH\r\n")
-                        else:
-                            context.wrap_socket(link, server_side=True).close()
-                    except OSError:
-                        continue
-
-        threading.Thread(target=answer, daemon=True).start()
-        return int(listener.getsockname()[1])
-
-    yield opened
-    for listener in open_doors:
-        listener.close()
+    doors = TlsDoors(tmp_path)
+    yield doors.open
+    doors.close()
 
 
 def closed() -> int:
