@@ -113,7 +113,7 @@ def test_a_scenario_can_furnish_many_worlds() -> None:
 
 
 def test_a_scenario_that_is_nowhere() -> None:
-    with pytest.raises(ScenarioError, match="neither a file nor one of default, four-clouds, seed-s0"):
+    with pytest.raises(ScenarioError, match="neither a file nor one of all-lanes, default, four-clouds, seed-s0"):
         scenario.load("/nowhere/at/all.yaml")
 
 

@@ -49,7 +49,7 @@ def test_the_example_of_services_gives_containers():
 
 
 def test_there_are_examples():
-    assert [path.stem for path in EXAMPLES] == ["clouds", "lambda", "seed-s0-corrected", "webhook"]
+    assert [path.stem for path in EXAMPLES] == ["all_lanes", "clouds", "lambda", "seed-s0-corrected", "webhook"]
 
 
 def test_s0_the_seed_is_accepted_but_for_its_template():
