@@ -11,7 +11,6 @@ from collections import Counter
 from decimal import Decimal
 
 import pytest
-import yaml
 
 from .box import ROOT, Result, Sandbox, bill
 
