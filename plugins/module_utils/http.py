@@ -191,10 +191,18 @@ class Api:
             raise self._transport_error(what, error) from error
         except httpx.InvalidURL as error:
             raise errors.Unreachable(f"{self.service}: {what} has no valid address: {error}", service=self.service) from error
+        except RuntimeError as error:
+            raise self._after_close(what, error) from error
         answer = Answer(response.status_code, {k.lower(): v for k, v in response.headers.items()}, text, _decode(response))
         if 200 <= answer.status < 300 or answer.status in ok:
             return answer
         raise self.error(what, answer)
+
+    def _after_close(self, what: str, error: RuntimeError) -> Exception:
+        """A thread that follows something may want one more answer when the run is over and its connections are closed."""
+        if not self._client.is_closed:
+            return error
+        return errors.ApiError(f"{self.service}: {what} was not sent: the connections are closed.", service=self.service)
 
     def _transport_error(self, what: str, error: Exception) -> errors.ApiError:
         name = type(error).__name__
@@ -265,6 +273,8 @@ class _Lines:
         request = client.build_request("GET", self._path, params=self._params, timeout=httpx.Timeout(self._timeout, connect=10.0))
         try:
             self._response = client.send(request, stream=True)
+        except RuntimeError as error:
+            raise self._api._after_close(f"GET {self._path}", error) from error
         except httpx.HTTPError as error:
             raise self._api._transport_error(f"GET {self._path}", error) from error
         if self._response.status_code != 200:

@@ -154,3 +154,13 @@ def test_a_refused_key_says_what_to_check() -> None:
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(errors.InvalidInput, match="not an http"):
         Api("cloud", address)
+
+
+def test_a_call_after_the_end_is_an_error_of_ours_and_is_not_repeated() -> None:
+    client, seen = api([ok()])
+    client.close()
+    with pytest.raises(errors.ApiError, match="GET /x was not sent: the connections are closed"):
+        client.get("/x")
+    with pytest.raises(errors.ApiError, match="GET /watch was not sent: the connections are closed"), client.stream("/watch"):
+        pass
+    assert seen == []
