@@ -14,6 +14,7 @@ import typing as t
 
 from .clock import Clock, from_environment
 from .errors import TgpError
+from .events import Events
 from .redact import redact, redact_all, register
 
 if t.TYPE_CHECKING:
@@ -34,7 +35,8 @@ class Task:
     """One module call.
 
     ``progress`` prints a line at once (a real module process cannot; there it is silent), ``warn`` adds a warning to the
-    result. ``transport`` maps a base URL to an httpx transport; tests mount a WSGI app there, None means the network.
+    result. ``transport`` maps a base URL to an httpx transport; tests mount a WSGI app there, None means the network. ``events`` is
+    the log of the run that the call belongs to, once it is known; ``playbook`` that run's playbook, where it is known.
     """
 
     params: dict[str, t.Any]
@@ -44,11 +46,17 @@ class Task:
     warn: t.Callable[[str], None] = _silent
     clock: Clock = dataclasses.field(default_factory=from_environment)
     transport: t.Callable[[str], httpx.BaseTransport | None] = _network
+    events: Events | None = None
+    playbook: str = ""
 
     def __post_init__(self) -> None:
         say, caution = self.progress, self.warn
         self.progress = lambda line: say(redact(line))
         self.warn = lambda line: caution(redact(line))
+
+    def tell(self, kind: str, **facts: t.Any) -> int:
+        """Write an event into the run's log; its number, 0 without a log."""
+        return self.events.write(kind, **facts) if self.events is not None else 0
 
 
 Spec = dict[str, t.Any]

@@ -18,6 +18,7 @@ from ..cluster.kube import Kube
 from ..errors import BadShape, InvalidInput, TgpError
 from ..fleet.claim_record import from_record, to_record
 from ..fleet.model import Claim
+from ..places import state_folder
 from ..task import Task
 
 #: options of everything that reads or writes claims; environment fallbacks are read by :func:`open_store`
@@ -70,10 +71,8 @@ class ClaimStore(t.Protocol):
 
 
 def state_dir(task: Task) -> str:
-    """The folder for files of this user: option ``state_dir``, ``TGP_STATE_DIR``, else ~/.local/state/tgp (XDG_STATE_HOME counts)."""
-    chosen = task.params.get("state_dir") or os.environ.get("TGP_STATE_DIR")
-    base = os.environ.get("XDG_STATE_HOME") or os.path.join("~", ".local", "state")
-    return os.path.abspath(os.path.expanduser(chosen or os.path.join(base, "tgp")))
+    """The folder for files of this user (places.py)."""
+    return state_folder(task.params)
 
 
 def open_store(task: Task, kube: Kube | None) -> ClaimStore:

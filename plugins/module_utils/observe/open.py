@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-import socket
-import uuid
 from decimal import Decimal, InvalidOperation
 
-from ..claims.store import open_store, state_dir
+from ..claims.store import open_store
 from ..cluster.connect import connect as connect_cluster
 from ..cluster.identity import cluster_id
 from ..errors import InvalidInput
+from ..events import Events, new_run_id
 from ..fleet.settings import Settings
+from ..places import events_path
 from ..progress import Progress
 from ..task import Task
 from .context import Context
@@ -33,7 +33,9 @@ def open_context(task: Task, *, settings: Settings | None = None, documents_requ
             remedy="Give documents (a file or folder with GPUNodeClass and GPUNodePool), or set documents_from_cluster.",
         )
     run_id = task.params.get("run_id") or new_run_id()
-    progress = Progress(task.progress, task.clock, run_id, None if task.check_mode else state_dir(task))
+    if task.events is None and not task.check_mode:
+        task.events = Events(events_path(task.params), task.clock, run_id, fresh=not task.params.get("run_id"), warn=task.warn)
+    progress = Progress(task.progress, task.clock, task.events)
     return Context(
         task=task,
         kube=kube,
@@ -44,11 +46,6 @@ def open_context(task: Task, *, settings: Settings | None = None, documents_requ
         run_id=run_id,
         progress=progress,
     )
-
-
-def new_run_id() -> str:
-    """Unlike any other run's, readable in a log."""
-    return f"{socket.gethostname().partition('.')[0].lower()}-{uuid.uuid4().hex[:8]}"
 
 
 def settings_of(task: Task, **more: object) -> Settings:

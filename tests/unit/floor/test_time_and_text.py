@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.clock import FileClock, from_environment, from_text, to_text
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import ServerError
+from ansible_collections.tgp.gpu.plugins.module_utils.events import Events
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.feed import Feed
 from ansible_collections.tgp.gpu.plugins.module_utils.progress import Progress
 from ansible_collections.tgp.gpu.plugins.module_utils.table import render
@@ -75,18 +76,19 @@ def test_the_clock_cannot_go_back() -> None:
 
 def test_a_step_shows_elapsed_time_and_cost_and_is_logged(tmp_path: Path) -> None:
     said: list[str] = []
-    progress = Progress(said.append, At(), "run-1", str(tmp_path))
+    progress = Progress(said.append, At(), Events(str(tmp_path / "events.jsonl"), At(), "run-1"))
     progress.step("tgp-x", "joined", "complete", since=NOON - timedelta(seconds=1230), price_hour=Decimal("0.42"), cloud="lambda")
     assert said[0].split() == ["20m30s", "$0.1435", "tgp-x", "joined", "complete"]
     record = json.loads((tmp_path / "events.jsonl").read_text())
     assert record == {
-        "time": "2026-08-21T12:00:00Z", "run": "run-1", "name": "tgp-x", "event": "joined", "text": "complete",
+        "time": "2026-08-21T12:00:00Z", "run": "run-1", "seq": 1, "kind": "progress", "name": "tgp-x", "event": "joined", "text": "complete",
         "elapsed": 1230.0, "price_hour": "0.42", "cost": "0.1435", "cloud": "lambda",
     }  # fmt: skip
 
 
-def test_without_a_folder_nothing_is_logged(tmp_path: Path) -> None:
-    Progress(lambda line: None, At(), "run-1", None).step("x", "e")
+def test_without_a_log_nothing_is_logged(tmp_path: Path) -> None:
+    Progress(lambda line: None, At(), None).step("x", "e")
+    Progress(lambda line: None, At(), Events("", At(), "run-1")).step("x", "e")
     assert not list(tmp_path.iterdir())
 
 
