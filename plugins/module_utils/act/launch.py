@@ -135,6 +135,10 @@ class _Launch:
         """A dearer second choice must pass the limits again, counted with everything launched meanwhile."""
         if offer.price_hour is None:
             return False
+        bound = self.claim.price_bound
+        if bound is not None and offer.price_hour > bound:
+            self.context.progress.step(self.claim.name, "skipped", f"{offer.cloud} {offer.id}: ${offer.price_hour}/h, approved were ${bound}/h")
+            return False
         if offer.price_hour <= self.claim.reserved_price:
             return True
         with self.context.money:

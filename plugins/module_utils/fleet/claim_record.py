@@ -17,11 +17,12 @@ from ..errors import InvalidInput
 from .durations import parse_time, print_time
 from .model import Attempt, Claim, Offer
 
+_T = t.TypeVar("_T")
 VERSION = 1
 _NOT_STORED = frozenset({"version"})  # the store's own resourceVersion
 _ADDED: dict[type, frozenset[str]] = {
     Attempt: frozenset({"instance_id"}),
-    Claim: frozenset({"running_since", "interrupted_at"}),
+    Claim: frozenset({"running_since", "interrupted_at", "price_bound"}),
     Offer: frozenset({"min_bid", "price_estimated", "traits"}),
 }
 
@@ -43,6 +44,16 @@ def from_record(record: t.Mapping[str, t.Any]) -> Claim:
             remedy="Use the version of the collection that wrote it.",
         )
     return t.cast(Claim, _decode(Claim, content, str(content.get("name") or "claim"), _NOT_STORED))
+
+
+def encode(value: t.Any) -> t.Any:
+    """Anything made of our frozen dataclasses as JSON-safe data, in the same form as a claim's record."""
+    return _encode(value, frozenset())
+
+
+def decode(kind: type[_T], content: t.Any, path: str) -> _T:
+    """An object of ``kind`` from what :func:`encode` gave, as strictly as a claim. Raises InvalidInput naming the field below ``path``."""
+    return t.cast("_T", _decode(kind, content, path))
 
 
 def _encode(value: t.Any, leave_out: frozenset[str]) -> t.Any:
@@ -122,7 +133,7 @@ def _texts(value: t.Any, path: str) -> dict[str, str]:
 
 def _scalar(hint: t.Any, value: t.Any, path: str) -> t.Any:
     if hint is datetime:
-        return parse_time(value)
+        return _time(value, path)
     if hint is Decimal:
         return _decimal(value, path)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
@@ -135,10 +146,20 @@ def _scalar(hint: t.Any, value: t.Any, path: str) -> t.Any:
     return value
 
 
+def _time(value: t.Any, path: str) -> datetime:
+    try:
+        return parse_time(value)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error.message}", remedy=error.remedy) from error
+
+
 def _decimal(value: t.Any, path: str) -> Decimal:
     if not isinstance(value, str):
         raise InvalidInput(f"{path}: an amount as text was expected, not {value!r}.")
     try:
-        return Decimal(value)
+        amount = Decimal(value)
     except InvalidOperation as error:
         raise InvalidInput(f"{path}: {value!r} is not an amount.") from error
+    if not amount.is_finite():
+        raise InvalidInput(f"{path}: {value!r} is not an amount.")
+    return amount

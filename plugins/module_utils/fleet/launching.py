@@ -9,13 +9,15 @@ import collections
 import dataclasses
 import hashlib
 import typing as t
+from decimal import Decimal
 
 from . import blocks as blocklist
-from . import limits, lost, service
+from . import limits, lost, overspent, service
 from .adoption import adopt
 from .draft import Draft
 from .facts import Settled
 from .model import Action, Attempt, Claim, NodeClass, Offer, Phase, Pool, Shortfall
+from .money import print_money
 from .names import draw, free_index
 from .offers import Selection, lane_of, lanes_refused, no_lane, offer_key, select
 from .orphans import Orphan
@@ -33,6 +35,8 @@ class Market:
         self.situation = draft.situation
         self.held = limits.reserved(one.claim for one in draft.settled.values() if _holds(one))
         self.held = _reserve_unclaimed(self.held, draft, orphans)
+        anew = {one.claim.name for one in draft.settled.values() if not _holds(one)}
+        self.purses = overspent.purses_of(draft, orphans, without=anew)
         self.taken: collections.Counter[str] = collections.Counter()
         self.own_in_use = {one.claim.name for one in draft.settled.values()}
         self.blocks = lost.merged(self.situation.seen.blocks, lost.blocked_by_loss(draft))
@@ -70,9 +74,32 @@ class Market:
                 first_reason = first_reason or reason
                 continue
             rest = self._rest(candidates[place + 1 :], offer, pool, node_class, without)
-            self._reserve(offer, pool, node_class)
+            self.reserve(offer, pool, node_class)
             return offer, rest, ""
         return None, (), first_reason or self._why_none(pool, node_class)
+
+    def find(self, planned: Claim, pool: Pool, node_class: NodeClass, bound: Decimal) -> tuple[Offer | None, tuple[Offer, ...], str]:
+        """The offer of a planned claim at the price of now, not reserved yet; those of its candidates that may be tried after it; or None
+        and the reason. Nothing above ``bound`` is taken."""
+        selection, key = self.selection(pool, node_class), offer_key(planned.offer)
+        found = next((one for one in selection.candidates if offer_key(one) == key), None)
+        if found is None:
+            why = selection.rejected.get(key) or self.unread.get(planned.offer.cloud) or "is not offered any more"
+            return None, (), f"offer {key}: {why}"
+        now = t.cast(Decimal, found.price_hour)
+        if now > bound:
+            return None, (), f"offer {key} costs ${print_money(now)}/h now, the plan bears up to ${print_money(bound)}/h"
+        reason = self._against(found, pool, node_class, ())
+        if reason:
+            return None, (), f"offer {key}: {reason}"
+        known = {offer_key(one) for one in planned.candidates}
+        rest = self._rest(selection.candidates, found, pool, node_class, {key})
+        return found, tuple(one for one in rest if offer_key(one) in known and t.cast(Decimal, one.price_hour) <= bound), ""
+
+    def keep(self, claim: Claim) -> None:
+        """Let a launch that is not decided anew in this run keep what it reserved."""
+        self.held = self.held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
+        self.purses = self.purses.plus(claim.pool, claim.node_class, claim.price)
 
     def _against(self, offer: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]) -> str:
         if offer_key(offer) in without:
@@ -81,7 +108,8 @@ class Market:
             return "not available"
         if not self.situation.rented(offer.cloud) and not self._is_off(offer):
             return "not available"
-        return limits.room(offer, pool, node_class, self.held, self.situation.settings)
+        full = limits.room(offer, pool, node_class, self.held, self.situation.settings)
+        return full or self.purses.room(pool.key, node_class.name, offer.price_hour)
 
     def _is_off(self, offer: Offer) -> bool:
         """An own machine can be switched on when no claim uses it and its Node is not Ready."""
@@ -105,10 +133,12 @@ class Market:
                 rest.append(offer)
         return tuple(rest)
 
-    def _reserve(self, offer: Offer, pool: Pool, node_class: NodeClass) -> None:
+    def reserve(self, offer: Offer, pool: Pool, node_class: NodeClass) -> None:
+        """Count one more machine of this offer."""
         self.taken[offer_key(offer)] += 1
         self.own_in_use.add(offer.id)
         self.held = self.held.plus(offer, t.cast(t.Any, offer.price_hour), node_class.name, pool.key)
+        self.purses = self.purses.plus(pool.key, node_class.name, t.cast(t.Any, offer.price_hour))
 
     def _why_none(self, pool: Pool, node_class: NodeClass) -> str:
         unread = [self.unread[choice.cloud] for choice in node_class.clouds if choice.enabled and choice.cloud in self.unread]
@@ -150,6 +180,7 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
     if situation.nodes is None:
         draft.problems.append("The cluster's Nodes could not be read: nothing is launched.")
     market = Market(draft, orphans)
+    overspent.tell(draft, market.purses)
     live = _resume(draft, market)
     live.update(adopt(one.instance, one.node, situation).pool for one in orphans if one.case == "O2")
     for pool in situation.pools:
@@ -225,6 +256,7 @@ def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: N
         return
     lane = lane_of(offer, pool, draft.situation.capabilities[offer.cloud])
     changes: dict[str, t.Any] = {"offer": offer, "candidates": rest, "cloud": offer.cloud, "reserved_price": offer.price_hour}
+    changes["price_bound"] = None  # of a plan that is over; this one decides anew
     claim = dataclasses.replace(
         claim, **changes, lane=lane or claim.lane, expected_gpus=offer.gpu_count, launch_started=None, unknown_since=None
     )

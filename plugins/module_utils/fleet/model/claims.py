@@ -57,6 +57,7 @@ class Claim:
 
     ``pool`` is "namespace/name". ``offer`` is the offer being tried or rented, ``candidates`` the ones to try after it.
     ``ids_seen`` are all machine ids ever handed out under this name. ``expected_gpus`` is what must become allocatable.
+    ``price_bound``: no offer above it is rented, because an approved plan said so.
     ``running_since`` and ``interrupted_at``: between them the GPUs are billed, where a cloud bills disk and GPUs apart.
     """
 
@@ -94,6 +95,7 @@ class Claim:
     gone_since: datetime | None = None
     running_since: datetime | None = None
     interrupted_at: datetime | None = None
+    price_bound: Decimal | None = None
     generation: str = ""
     deletion: Deletion | None = None
     attempts: tuple[Attempt, ...] = ()
