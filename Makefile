@@ -27,7 +27,7 @@ sandbox: $(VENV)/.demo  ## a sandbox to play with; Ctrl-C stops it
 	@$(BIN)/python -m sandbox up --env-file .sandbox/env --speed 10
 
 plane: $(VENV)/.test  ## build the real control plane (needs Go) for the cluster tests
-	@$(BIN)/python tests/plane/build.py
+	@$(BIN)/python -m tests.build plane
 
 clean:
 	rm -rf $(VENV) .cache .sandbox .pytest_cache .mypy_cache .ruff_cache .hypothesis

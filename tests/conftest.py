@@ -20,11 +20,13 @@ hypothesis.settings.register_profile("search", deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "search")
 
 LEVELS = ("unit", "contract", "cluster", "e2e", "chaos")
+OTHER_NAMES = {"node_real": "node", "mesh_real": "mesh"}  # folders of the levels with whole programs of others
 
 
 def _level(nodeid: str) -> str:
     parts = Path(nodeid.partition("::")[0]).parts
-    return next((part for part in parts if part in LEVELS), "other")
+    found = (OTHER_NAMES.get(part, part) for part in parts)
+    return next((part for part in found if part in (*LEVELS, *OTHER_NAMES.values())), "other")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,6 +35,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _level(item.nodeid) in ("contract", "cluster", "e2e"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> t.Generator[None, pytest.TestReport, pytest.TestReport]:
+    """All tests that miss the same program make one line of the summary: their skips are told from one place, this file."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple) and ": not built, " in report.longrepr[2]:
+        report.longrepr = (__file__, None, report.longrepr[2])  # type: ignore[assignment]  # pytest prints a place without a line
+    return report
 
 
 def _contract_of_clouds(passed: list[t.Any]) -> str:
@@ -54,7 +65,9 @@ def _contract_of_clouds(passed: list[t.Any]) -> str:
 
 def pytest_terminal_summary(terminalreporter: t.Any) -> None:
     """One line per level: how many tests passed, failed and were skipped; and one for the contract of clouds."""
-    counts: dict[str, collections.Counter[str]] = {level: collections.Counter() for level in (*LEVELS, "other")}
+    counts: dict[str, collections.Counter[str]] = {
+        level: collections.Counter() for level in (*LEVELS, *OTHER_NAMES.values(), "other")
+    }
     for outcome in ("passed", "failed", "skipped", "error", "xfailed", "rerun"):
         for report in terminalreporter.stats.get(outcome, []):
             if getattr(report, "when", "call") in ("call", "setup"):

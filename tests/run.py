@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs every check this machine can run, cheapest first, and ends with pytest over all levels.
 
-``--only style,types`` runs just those. The real control plane and the real mesh are built in the background where Go is; without
+``--only style,types`` runs just those. The real control plane, mesh and container runtime are built in the background where Go is; without
 Go their tests are skipped with one clear line each, unless TGP_REQUIRE_PLANE is set.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -40,7 +39,9 @@ def types() -> int:
 
 
 def lint() -> int:
-    return run(str(BIN / "ansible-lint"), "--offline", "-q", "--nocolor", "playbooks", "roles", "meta", "galaxy.yml", "examples/inventory")
+    return run(
+        str(BIN / "ansible-lint"), "--offline", "-q", "--nocolor", "playbooks", "roles", "meta", "galaxy.yml", "examples/inventory"
+    )
 
 
 def changelog() -> int:
@@ -58,9 +59,7 @@ def plane() -> subprocess.Popen[bytes] | None:
     """Begin to build what needs Go; None when there is no Go (the tests say so)."""
     if shutil.which("go") is None:
         return None
-    python = shlex.quote(sys.executable)
-    both = f"{python} tests/plane/build.py --all; plane=$?; {python} -m tests.mesh_real.build; mesh=$?; exit $((plane ? plane : mesh))"
-    command = ["sh", "-c", both]
+    command = [sys.executable, "-m", "tests.build"]
     return subprocess.Popen(["nice", *command] if shutil.which("nice") else command, cwd=ROOT)
 
 
@@ -83,7 +82,7 @@ def main() -> int:
     code = 0
     if not chosen:
         if building is not None:
-            say("real control plane and mesh")
+            say("real control plane, mesh and container runtime")
             if building.wait() != 0:
                 print("   not all of it could be built; the tests that need it are skipped", flush=True)
         say("tests")

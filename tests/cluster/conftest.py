@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-import shutil
 import typing as t
 
 import pytest
@@ -16,32 +15,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import con
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
-from tests.plane import build as programs
+from tests.build import built
 
 from .plane import Plane
-
-
-def built(name: str, request: pytest.FixtureRequest) -> pathlib.Path:
-    """The binary of a Go program, built now if need be. Skips the test if that cannot be done here."""
-    if not programs.binary(name).exists() and shutil.which("go"):
-        reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter:
-            reporter.write_line(f"{name}: building with Go, {programs.FIRST_BUILD[name]} the first time ...")
-    try:
-        return programs.build(name)
-    except programs.CannotBuild as problem:
-        if os.environ.get("TGP_REQUIRE_PLANE") == "1":
-            pytest.fail(f"TGP_REQUIRE_PLANE=1, but {problem}", pytrace=False)
-        pytest.skip(str(problem))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> t.Generator[None, pytest.TestReport, pytest.TestReport]:
-    """All tests that miss the same program make one line of the summary: their skips are told from one place, this file."""
-    report = yield
-    if report.skipped and isinstance(report.longrepr, tuple) and ": not built, " in report.longrepr[2]:
-        report.longrepr = (__file__, None, report.longrepr[2])  # type: ignore[assignment]  # pytest prints a place without a line
-    return report
 
 
 @pytest.fixture(scope="session")

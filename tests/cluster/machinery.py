@@ -13,7 +13,7 @@ import json
 import subprocess
 import typing as t
 
-from tests.plane.build import build
+from tests.build import build
 
 MODES = ("metal", "cloud", "container")
 

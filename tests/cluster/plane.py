@@ -57,11 +57,14 @@ class Plane:
     """A control plane from ``__enter__`` to ``__exit__``, alone in a temporary folder and on free ports.
 
     ``node_grace`` (seconds) is how long a silent kubelet keeps its node Ready: a day, so that a busy machine does not disturb
-    tests; a test of dying kubelets starts its own plane with 5.
+    tests; a test of dying kubelets starts its own plane with 5. ``address`` is where the API server listens.
     """
 
-    def __init__(self, binary: pathlib.Path, *, node_grace: int = 86400, folder: pathlib.Path | None = None) -> None:
+    def __init__(
+        self, binary: pathlib.Path, *, node_grace: int = 86400, folder: pathlib.Path | None = None, address: str = "127.0.0.1"
+    ) -> None:
         self.binary = binary
+        self.address = address
         self.node_grace = node_grace
         self._given_folder = folder
         self._tokens = {user: secrets.token_urlsafe(32) for user in ("admin", "controllers", "scheduler")}
@@ -89,7 +92,7 @@ class Plane:
 
     def _start(self) -> None:
         etcd, peer, api, controllers, scheduler = free_ports(5)
-        self.server = f"https://127.0.0.1:{api}"
+        self.server = f"https://{self.address}:{api}"
         self._certificates()
         self.ca_pem = (self.folder / "ca.crt").read_text()
         self.kubeconfig = self.write_kubeconfig("admin", {"token": self._tokens["admin"]})
@@ -103,7 +106,7 @@ class Plane:
             "--unsafe-no-fsync", "--log-level=warn",
         )
         apiserver = self._run(
-            "kube-apiserver", f"--etcd-servers={store}", "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+            "kube-apiserver", f"--etcd-servers={store}", f"--bind-address={self.address}", f"--advertise-address={self.address}",
             f"--secure-port={api}", "--tls-cert-file=apiserver.crt", "--tls-private-key-file=apiserver.key",
             "--client-ca-file=ca.crt", "--token-auth-file=tokens.csv", "--anonymous-auth=false", "--enable-bootstrap-token-auth",
             "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
@@ -138,7 +141,9 @@ class Plane:
 
     def _certificates(self) -> None:
         authority = pki.Authority(self.folder)
-        authority.serving("apiserver", ["localhost", "kubernetes", "kubernetes.default.svc"], ["127.0.0.1", "10.96.0.1"])
+        authority.serving(
+            "apiserver", ["localhost", "kubernetes", "kubernetes.default.svc"], sorted({"127.0.0.1", "10.96.0.1", self.address})
+        )
         authority.client("kubelet-client", "apiserver-kubelet-client", "system:masters")
         authority.client("operator", "operator", "system:masters")
         pki.signing_pair(self.folder, "sa")
@@ -193,7 +198,9 @@ class Plane:
         token = f"{identity}.{secret}"
         if seconds > 0:  # the API server learns of it a moment later
             headers = {"authorization": f"Bearer {token}"}
-            self.until(lambda: self.http.get("/version", headers=headers).status_code == 200, what="the API server to know the token")
+            self.until(
+                lambda: self.http.get("/version", headers=headers).status_code == 200, what="the API server to know the token"
+            )
         return token
 
     def bind(self, name: str, groups: t.Iterable[str], role: str) -> None:

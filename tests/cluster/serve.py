@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 
-from tests.plane.build import CannotBuild, build
+from tests.build import CannotBuild, build
 
 from .plane import Plane, PlaneFailed
 

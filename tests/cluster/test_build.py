@@ -10,14 +10,14 @@ import shutil
 
 import pytest
 
-from tests.plane import build as programs
+from tests import build as programs
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sources without anything built from them."""
-    for name in {one.partition("-")[0] for one in programs.NAMES}:
-        shutil.copytree(programs.ROOT / "tests" / name, tmp_path / "tests" / name)
+    for folder in {one.folder for one in programs.PROGRAMS.values()}:
+        shutil.copytree(programs.ROOT / "tests" / folder, tmp_path / "tests" / folder)
     monkeypatch.setattr(programs, "ROOT", tmp_path)
 
 
@@ -50,7 +50,7 @@ def test_a_failed_build(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def test_the_place_follows_the_sources(tmp_path: pathlib.Path) -> None:
-    before = {name: programs.binary(name) for name in programs.NAMES}
+    before = {name: programs.binary(name) for name in programs.PROGRAMS}
     with open(tmp_path / "tests" / "plane" / "main.go", "a", encoding="utf-8") as source:
         source.write("// another\n")
     assert programs.binary("plane") != before["plane"] and programs.binary("machinery") == before["machinery"]

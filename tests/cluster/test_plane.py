@@ -15,7 +15,7 @@ import time
 import httpx
 import pytest
 
-from tests.plane.build import ROOT
+from tests.build import ROOT
 
 from . import objects
 from .plane import Plane

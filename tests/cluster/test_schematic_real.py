@@ -16,7 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.talos.factory import compu
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.schematic import canonical
 
 from sandbox.image_factory import written
-from tests.plane import build as programs
+from tests import build as programs
 
 from .conftest import built
 
@@ -142,4 +142,4 @@ def test_what_the_factory_does_not_know_is_refused_here_too(real: t.Any) -> None
 
 
 def test_both_programs_are_built_from_what_is_here() -> None:
-    assert {"schematic", "machinery", "machinery-1.14"} <= set(programs.NAMES)
+    assert {"schematic", "machinery", "machinery-1.14"} <= set(programs.PROGRAMS)

@@ -5,48 +5,21 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
-import shutil
 import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.connect import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
 
-from tests.plane.build import CannotBuild
+from tests.build import built
 
-from . import build as programs
 from .mesh import Server
-
-
-def built(name: str, request: pytest.FixtureRequest) -> pathlib.Path:
-    """The binary, built now if need be. Skips the test if that cannot be done here."""
-    if not programs.binary(name).exists() and shutil.which("go"):
-        reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter:
-            reporter.write_line(f"{name}: building with Go, {programs.FIRST_BUILD} the first time ...")
-    try:
-        return programs.build(name)
-    except CannotBuild as problem:
-        if os.environ.get("TGP_REQUIRE_PLANE") == "1":
-            pytest.fail(f"TGP_REQUIRE_PLANE=1, but {problem}", pytrace=False)
-        pytest.skip(str(problem))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> t.Generator[None, pytest.TestReport, pytest.TestReport]:
-    """All tests that miss the same program make one line of the summary."""
-    report = yield
-    if report.skipped and isinstance(report.longrepr, tuple) and ": not built, " in report.longrepr[2]:
-        report.longrepr = (__file__, None, report.longrepr[2])  # type: ignore[assignment]  # pytest prints a place without a line
-    return report
 
 
 @pytest.fixture(scope="session")
 def server(request: pytest.FixtureRequest) -> t.Iterator[Server]:
     """One headscale for all tests: give every machine a name of its own."""
-    with Server(built("headscale", request), built("tailscale", request)) as running:
+    with Server(built("headscale", request), built("tailscaled", request)) as running:
         yield running
 
 

@@ -2,11 +2,12 @@
 // GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 // SPDX-License-Identifier: GPL-3.0-or-later
 
-// One binary for a whole Kubernetes control plane on loopback, plus kubemark, the kubelet with a fake runtime.
+// One binary for a whole Kubernetes control plane on loopback, plus the kubelet, and kubemark, which is one with a fake runtime.
 // The first argument (or the name the binary is started under) chooses the program.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 	kubemark "k8s.io/kubernetes/cmd/kubemark/app"
 )
 
@@ -27,6 +29,7 @@ var commands = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllers.NewControllerManagerCommand,
 	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+	"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
 	"kubemark":                kubemark.NewHollowNodeCommand,
 }
 
@@ -47,7 +50,7 @@ func main() {
 	case known(name):
 		os.Exit(cli.Run(commands[name]()))
 	default:
-		fmt.Fprintln(os.Stderr, "usage: plane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubemark FLAGS")
+		fmt.Fprintln(os.Stderr, "usage: plane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kubemark FLAGS")
 		os.Exit(2)
 	}
 }

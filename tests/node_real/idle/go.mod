@@ -1,0 +1,3 @@
+module tgp.gpu/idle
+
+go 1.22
