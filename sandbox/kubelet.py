@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import typing as t
+import uuid
 from datetime import datetime, timezone
 
 from cryptography import x509
@@ -99,6 +101,8 @@ def register(client: Client, intent: Intent, address: str, machine_id: str, now:
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
     }
     patch_status(client, intent.node_name, status)
+    event(client, intent.node_name, now, "Starting", "Starting kubelet.")
+    event(client, intent.node_name, now, "InvalidDiskCapacity", "invalid capacity 0 on image filesystem", warning=True)
     return str(node["metadata"]["uid"])
 
 
@@ -121,6 +125,7 @@ def late_labels(client: Client, intent: Intent) -> None:
 def ready(client: Client, node: str, now: datetime) -> None:
     """The network has come up."""
     patch_status(client, node, {"conditions": conditions(True, now)})
+    event(client, node, now, "NodeReady", f"Node {node} status is now: NodeReady")
 
 
 def offer_gpus(client: Client, node: str, gpus: int) -> None:
@@ -143,6 +148,31 @@ def lost(client: Client, node: str, now: datetime) -> None:
         for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
     ]
     patch_status(client, node, {"conditions": unknown})
+    event(client, node, now, "NodeNotReady", f"Node {node} status is now: NodeNotReady", of="node-controller")
+
+
+def event(
+    client: Client, node: str, now: datetime, reason: str, message: str, *, warning: bool = False, of: str = "kubelet"
+) -> None:
+    """Note something about a Node, as kubelets and controllers do. Nobody's work ends because a note is not taken."""
+    stamp, name = time_text(now), f"{node}.{uuid.uuid4().hex[:16]}"
+    body = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": "default"},
+        "involvedObject": {"kind": "Node", "name": node, "uid": node},
+        "type": "Warning" if warning else "Normal",
+        "reason": reason,
+        "message": message,
+        "source": {"component": of, "host": node},
+        "reportingComponent": of,
+        "reportingInstance": node,
+        "firstTimestamp": stamp,
+        "lastTimestamp": stamp,
+        "count": 1,
+    }
+    with contextlib.suppress(KubeError):
+        client.call("POST", "/api/v1/namespaces/default/events", body)
 
 
 def patch_status(client: Client, node: str, status: dict[str, t.Any]) -> None:

@@ -15,6 +15,8 @@ import typing as t
 MASK = "********"
 _MIN_LENGTH = 6  # shorter values would blank innocent text
 _known: set[str] = set()
+_BOOTSTRAP_TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
+_BLOB = re.compile(r"[A-Za-z0-9+/_=-]{48,}")
 _PATTERNS = (
     re.compile(r"tskey-[A-Za-z0-9-]+"),
     re.compile(r"hskey-[A-Za-z0-9-]+"),
@@ -36,6 +38,11 @@ def redact(text: str) -> str:
     for pattern in _PATTERNS:
         text = pattern.sub(MASK, text)
     return text
+
+
+def redact_foreign(text: str) -> str:
+    """The same for a text that somebody else wrote, such as a boot log: also without bootstrap tokens and long runs of letters and digits."""
+    return _BLOB.sub(lambda found: f"({len(found[0])} characters)", _BOOTSTRAP_TOKEN.sub(MASK, redact(text)))
 
 
 def redact_all(value: t.Any) -> t.Any:

@@ -7,13 +7,13 @@ diagnosis, is printed, and stays in a file. Whatever cannot be asked is named; n
 from __future__ import annotations
 
 import dataclasses
-import re
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from ..clouds.registry import CAPABILITIES
 from ..cluster import csr, tokens
+from ..cluster.node_events import events_of
 from ..cluster.node_evidence import node_and_conditions, requests_of, system_pods_in_trouble, token_exists
 from ..cluster.node_port import refused
 from ..errors import LockLost, TgpError
@@ -25,14 +25,14 @@ from ..fleet.diagnosis_view import screen, steps_of
 from ..fleet.model import Claim, Device, Lane
 from ..fleet.registration import is_stale
 from ..observe.context import Context
-from ..redact import MASK, redact
+from ..redact import redact, redact_foreign
+from ..talos.image_choice import ordered_schematic
+from ..talos.versions import DEFAULT_TALOS
 from .evidence_file import save
 
 _WORKERS = 16
 _ODD = (TgpError, ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError)  # answers that nobody foresaw
 _LINES, _LONGEST = 200, 400  # of a console: lines kept, characters of each
-_TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
-_BLOB = re.compile(r"[A-Za-z0-9+/_=-]{48,}")
 _T = t.TypeVar("_T")
 
 
@@ -203,8 +203,9 @@ class _Collector:
         )
         token, token_read = ask("bootstrap tokens", lambda: claim.token_id and token_exists(kube, claim.token_id), None)
         pods, pods_read = ask("pods", lambda: system_pods_in_trouble(kube, name), ()) if node is not None else ((), False)
-        version, _good = ask("server version", lambda: context.once("server version", lambda: server_version(context)), "")
         pool, started = context.pool_of(claim), claim.launch_started
+        events, events_read = ask("events", lambda: events_of(kube, name, pods, started), ())
+        version, _good = ask("server version", lambda: context.once("server version", lambda: server_version(context)), "")
         stale = node is not None and is_stale(claim, node, CAPABILITIES[claim.cloud])
         return {
             "node": node,
@@ -218,6 +219,8 @@ class _Collector:
             "token_expires": started + timedelta(seconds=tokens.LONGEST) if started and claim.token_id else None,
             "pods": pods,
             "pods_read": pods_read or None,
+            "events": events,
+            "events_read": events_read or None,
             "wished_labels": marks.node_labels(claim, pool, context.cluster_id),
             "wished_taints": marks.taints(pool),
             "gpu_resource": "" if pool is not None and pool.gpu_wait == "none" else limits.gpu_resource(claim.offer.model),
@@ -248,11 +251,12 @@ def server_version(context: Context) -> str:
 def schematic_of(context: Context, claim: Claim) -> str:
     """The schematic of the Talos image that the claim's class orders, empty when it names none."""
     node_class = context.wishes.classes.get(claim.node_class)
-    found = re.search(r"/([0-9a-f]{64})[:@]", node_class.talos_image or "") if node_class is not None else None
-    return found[1] if found else ""
+    if node_class is None:
+        return ""
+    version = context.task.params.get("talos_version") or DEFAULT_TALOS
+    return ordered_schematic(node_class.talos_schematic, node_class.talos_image or "", version)
 
 
 def console_lines(text: str) -> tuple[str, ...]:
     """The newest lines of a boot log without anything that is or may be a secret."""
-    clean = _BLOB.sub(lambda found: f"({len(found[0])} characters)", _TOKEN.sub(MASK, redact(text)))
-    return tuple(line[:_LONGEST] for line in clean.splitlines() if line.strip())[-_LINES:]
+    return tuple(line[:_LONGEST] for line in redact_foreign(text).splitlines() if line.strip())[-_LINES:]

@@ -20,6 +20,7 @@ from ..task import Task
 from . import csr
 from .connect import connect
 from .kube import Kube
+from .node_events import events_of
 from .node_evidence import node_and_conditions, requests_of, system_pods_in_trouble
 from .wait import Expected, Outcome, is_older, wait_for
 
@@ -91,6 +92,7 @@ def _explain_late(kube: Kube, task: Task, outcomes: t.Mapping[str, Outcome], new
         unread = _Asked(shared)
         node, conditions = unread.ask("Node", functools.partial(node_and_conditions, kube, name), (None, ()))
         pods = unread.ask("pods", functools.partial(system_pods_in_trouble, kube, name), ()) if node is not None else ()
+        events = unread.ask("events", functools.partial(events_of, kube, name, pods, newer_than), ())
         now = task.clock.now()
         found[name] = diagnose(
             Findings(
@@ -108,6 +110,8 @@ def _explain_late(kube: Kube, task: Task, outcomes: t.Mapping[str, Outcome], new
                 conditions=conditions,
                 pods=pods,
                 pods_read=None if "pods" in unread else True,
+                events=events,
+                events_read=None if "events" in unread else True,
                 gpu_resource=task.params["gpu_resource"],
                 gpus_expected=task.params["gpus"],
                 server_version=version,

@@ -79,7 +79,14 @@ def looked_at(findings: Findings) -> tuple[str, ...]:
             lines.append(f"marks: {'not yet set: ' + ', '.join(marks) if marks else 'all set'}")
         broken = "; ".join(f"{one.name} {one.state or one.phase}" for one in findings.pods)
         lines.append(f"system pods: {broken or ('none in trouble' if findings.pods_read else unread.get('pods', 'not asked'))}")
+    if findings.events_read or "events" in unread:
+        lines.append(f"events: {_events(findings) if findings.events_read else unread['events']}")
     return tuple(lines)
+
+
+def _events(findings: Findings) -> str:
+    warned = findings.warned(most=3)
+    return "; ".join(warned) or (f"{len(findings.events)}, no warning among them" if findings.events else "none")
 
 
 def _instance(findings: Findings) -> str:

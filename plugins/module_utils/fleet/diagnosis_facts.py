@@ -12,6 +12,8 @@ from datetime import datetime
 
 from .model import Device, Instance, Lane, MeshKey, Node, Taint
 
+_EVERY_START = ("InvalidDiskCapacity",)  # warnings that a kubelet gives whenever it starts
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
@@ -46,10 +48,28 @@ class PodSeen:
     state: str = ""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class EventSeen:
+    """What the cluster noted about the Node or a pod on it. ``about`` is Node/NAME or namespace/POD, ``kind`` Normal or Warning, ``last``
+    when it was noted last."""
+
+    about: str
+    kind: str
+    reason: str
+    message: str = ""
+    count: int = 1
+    last: datetime | None = None
+
+    def __str__(self) -> str:
+        often = f" ({self.count} times)" if self.count > 1 else ""
+        return f"event of {self.about}: {self.reason}{often}: {self.message}".rstrip(": ")
+
+
 @dataclasses.dataclass(frozen=True)
 class Findings:
     """All that is known of one machine at the end of the wait for it. What could not be read stands in ``unread`` as (what, why) and is
-    None in ``instance_listed``, ``devices_read``, ``keys_read``, ``token_found``, ``requests_read``, ``nodes_read``: unknown is never a no.
+    None in ``instance_listed``, ``devices_read``, ``keys_read``, ``token_found``, ``requests_read``, ``nodes_read``, ``pods_read``,
+    ``events_read``: unknown is never a no.
 
     ``step`` is the last one reached, ``steps`` when each was first seen, ``message`` why the wait says it was not further, ``hopeless``
     why it was given up before its time. ``console`` is None where the cloud shows none. ``token_expires`` is when the API server deletes
@@ -88,6 +108,8 @@ class Findings:
     conditions: tuple[Condition, ...] = ()
     pods: tuple[PodSeen, ...] = ()
     pods_read: bool | None = None
+    events: tuple[EventSeen, ...] = ()
+    events_read: bool | None = None
     wished_labels: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     wished_taints: tuple[Taint, ...] = ()
     gpu_resource: str = ""
@@ -106,6 +128,10 @@ class Findings:
 
     def condition(self, kind: str) -> Condition | None:
         return next((one for one in self.conditions if one.type == kind), None)
+
+    def warned(self, most: int = 2) -> tuple[str, ...]:
+        """The newest warnings among its events, as evidence."""
+        return tuple(str(one) for one in self.events if one.kind == "Warning" and one.reason not in _EVERY_START)[:most]
 
     @property
     def missing_labels(self) -> tuple[str, ...]:

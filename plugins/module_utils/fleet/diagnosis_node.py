@@ -99,7 +99,7 @@ def _network(findings: Findings) -> Verdict | None:
         "The Node registered and its pod network never came up.",
         "See why the network plugin's pod does not run here: its tolerations must cover the pool's taints, its image must be reachable, and in "
         "lane kubelet with cni: flannel the plugin's binary has to be in /opt/cni/bin.",
-        (f"Node: {node.ready_message[:300]}", *pods[:4], none),
+        (f"Node: {node.ready_message[:300]}", *pods[:2], *findings.warned(), none),
     )
 
 
@@ -114,7 +114,7 @@ def _not_ready(findings: Findings) -> Verdict | None:
         "The Node registered and its kubelet fell silent." if silent else f"The Node registered and is not Ready: {node.ready_message[:200]}.",
         "Rent again; if it repeats, the machine's network or memory fails." if silent else
         "Read the message of the condition Ready; the kubelet's log on the machine says more.",
-        (f"Node: {node.ready_message[:300]}", *others),
+        (f"Node: {node.ready_message[:300]}", *others, *findings.warned()),
     )  # fmt: skip
 
 
@@ -132,7 +132,8 @@ def _gpus(findings: Findings) -> Verdict | None:
         "See that the device plugin runs on it (its tolerations must cover the pool's taints), then that the driver sees the GPUs.",
         (
             f"allocatable {resource}: {found}",
-            *pods[:4],
+            *pods[:2],
+            *findings.warned(),
             "no device plugin pod is in trouble on it" if findings.pods_read and not pods else "",
             quoted(findings.says(r"(?i)NVRM|nvidia")),
         ),

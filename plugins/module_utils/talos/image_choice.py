@@ -49,6 +49,15 @@ def image_of(schematic: Schematic | None, image: str, talos_version: str) -> Ima
     return Image(image or images(number or "", talos_version).installer, tuple(extensions_of(schematic)))
 
 
+def ordered_schematic(schematic: Schematic | None, image: str, talos_version: str) -> str:
+    """The number of the schematic that nodes of a class run, "" when neither its reference nor its content tells."""
+    try:
+        found = _ID.search(image_of(schematic, image, talos_version).installer)
+    except InvalidInput:  # it was refused before anything was rented, or the class was changed since
+        return ""
+    return found[1] if found else ""
+
+
 def extensions_of(schematic: Schematic) -> list[str]:
     """The official extensions of a schematic, by their whole names."""
     systems = (schematic.get("customization") or {}).get("systemExtensions") or {}

@@ -93,6 +93,16 @@ def told(rig: Rig, **more: t.Any) -> Told:
     return Told(rig, rig.join(), **more)
 
 
+def note(rig: Rig, kind: str, name: str, namespace: str, reason: str, message: str) -> None:
+    """A warning, three times, as the kubelet writes it."""
+    stamp = rig.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    about = {"kind": kind, "name": name, **({"namespace": namespace} if kind == "Pod" else {})}
+    meta = {"name": f"{name}.{reason.lower()}", "namespace": namespace}
+    times = {"firstTimestamp": stamp, "lastTimestamp": stamp, "count": 3}
+    body = {"metadata": meta, "involvedObject": about, "type": "Warning", "reason": reason, "message": message, **times}
+    rig.kube("POST", f"/api/v1/namespaces/{namespace}/events", body)
+
+
 # ---- the fifteen
 
 
@@ -256,10 +266,18 @@ def test_12_cni_not_ready(build: Build, cloud: str) -> None:
     state = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}}
     status = {"phase": "Pending", "containerStatuses": [{**waits, **state}]}
     rig.kube("PATCH", "/api/v1/namespaces/kube-system/pods/kube-flannel-x1/status", {"status": status})
+    note(
+        rig, "Pod", "kube-flannel-x1", "kube-system", "Failed", 'Failed to pull image "x": not found, with abcdef.0123456789abcdef'
+    )
+    note(rig, "Node", name, "default", "InvalidDiskCapacity", "invalid capacity 0 on image filesystem")
     said = told(rig)
     assert said.code == "cni_not_ready" and "its pod network never came up" in said.cause
     assert "cni plugin not initialized" in said.evidence
     assert "kube-system/kube-flannel-x1: flannel: ImagePullBackOff" in said.evidence
+    assert 'event of kube-system/kube-flannel-x1: Failed (3 times): Failed to pull image "x": not found' in said.evidence
+    assert "InvalidDiskCapacity" not in said.evidence, "every kubelet says that when it starts"
+    kept = json.loads(Path(said.diagnosis["file"]).read_text())["findings"]["events"]
+    assert {"Failed", "Starting"} <= {one["reason"] for one in kept} and "0123456789abcdef" not in json.dumps(kept)
 
 
 def test_13_disk_too_small(build: Build) -> None:

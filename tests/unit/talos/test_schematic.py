@@ -8,6 +8,7 @@ from __future__ import annotations
 import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.image_choice import ordered_schematic
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.schematic import gpu_schematic, schematic_id
 
 from sandbox.image_factory import app
@@ -73,3 +74,20 @@ def test_versions_and_extensions(factory):
     assert factory.get("/version/v9.9.9/extensions/official").status_code == 404
     assert factory.get("/version/nonsense/extensions/official").status_code == 500
     assert factory.get(f"/schematics/{'0' * 64}").status_code == 404
+
+
+def test_the_schematic_of_a_class_is_known_by_reference_and_by_content():
+    content, other = gpu_schematic(["siderolabs/tailscale"]), "0" * 64
+    number = schematic_id(content)
+    assert number and len(number) == 64
+    image = f"factory.talos.dev/metal-installer/{number}:v1.13.9"
+    for schematic, reference, found in (
+        (content, "", number),
+        (content, image, number),
+        (None, image, number),
+        (None, f"registry.example/{other}@sha256:{other}", other),
+        (None, "ghcr.io/siderolabs/installer:v1.13.9", ""),
+        (None, "", ""),
+        (content, image.replace(number, other), ""),  # two images: refused before renting, so no evidence afterwards
+    ):
+        assert ordered_schematic(schematic, reference, "1.13.9") == found, (schematic, reference)
