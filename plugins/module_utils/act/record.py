@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 
-from ..cluster.nodes import annotate
+from ..cluster.marking import parse_taint
+from ..cluster.nodes import annotate, change
 from ..errors import Conflict, NotFound
 from ..fleet import blocks
 from ..fleet.model import Action, Claim, Plan
 from ..observe.context import Context
+from .telling import tell_decisions
 
 IDLE_SINCE = "tgp.io/idle-since"
 _LEFT_ALONE = {"SpotLost": "spotlost", "FailedJoin": "join", "PriceJump": "price"}  # reason of a deletion to class of L-14
@@ -27,6 +30,7 @@ class Recorded:
 
 def record(context: Context, plan: Plan) -> Recorded:
     """Write the plan's claims, node annotations and findings. Launch and destroy themselves come later, from the claims."""
+    tell_decisions(context.task, plan)
     done = Recorded()
     going = {claim.name for claim in context.known_claims() if claim.deletion is not None}
     for action in plan.actions:
@@ -36,6 +40,8 @@ def record(context: Context, plan: Plan) -> Recorded:
                 _leave_alone(context, action.claim)
             done.claims[action.name] = context.store.write(action.claim)
             done.writes += 1
+        elif action.kind in ("taint", "untaint"):
+            done.writes += _taint(context, action)
         elif action.kind == "annotate":
             done.writes += _annotate(context, action)
     if dict(plan.findings) != context.read_times("findings"):
@@ -48,6 +54,18 @@ def _leave_alone(context: Context, claim: Claim) -> None:
     reason = _LEFT_ALONE.get(claim.deletion.reason if claim.deletion else "", "")
     for key in blocks.keys_after(claim.offer, reason):
         context.block(key, reason)
+
+
+def _taint(context: Context, action: Action) -> int:
+    """Set a taint of ours (value "key=value:Effect"), or take it away (value its key)."""
+    value = action.value or ""
+    wish: dict[str, t.Any] = {"add_taints": [parse_taint(value)]} if action.kind == "taint" else {"remove_taints": [value]}
+    context.lock.renew_if_due()
+    try:
+        return int(change(context.kube, action.target, uid=action.uid, **wish))
+    except (NotFound, Conflict) as error:
+        context.warn(f"{action.target}: {action.kind} {value} was not done in this run: {error}")
+        return 0
 
 
 def _annotate(context: Context, action: Action) -> int:

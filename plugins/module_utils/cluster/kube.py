@@ -23,6 +23,7 @@ from .watch import Expired, Watch
 
 T = t.TypeVar("T")
 Json = dict[str, t.Any]
+Teller = t.Callable[[str, str, t.Callable[[], t.Any]], t.Any]
 
 _PATCH = {
     "merge": "application/merge-patch+json",
@@ -42,7 +43,8 @@ def explain(body: t.Any, text: str) -> tuple[str | None, str]:
 class Kube:
     """One cluster. Paths are those of the API (``/api/v1/nodes/x``), answers plain dicts.
 
-    ``source`` says which context of which file this is. Reads are retried by ``http.Api``; writes are sent once unless the caller
+    ``source`` says which context of which file this is. ``teller`` is called with method, path and a function that sends the call, for
+    each that may delete something: it sends it and tells of it. Reads are retried by ``http.Api``; writes are sent once unless the caller
     says ``idempotent``. Safe to use from several threads.
     """
 
@@ -52,6 +54,7 @@ class Kube:
         self.clock = api.clock
         self.follows = Follows()
         self._identity: str | None = None
+        self.teller: Teller | None = None
 
     def close(self) -> None:
         self.api.close()
@@ -116,6 +119,11 @@ class Kube:
 
     def call(self, method: str, path: str, *, watch: bool = False, **options: t.Any) -> Answer:
         """Any request; Forbidden names the right that is missing."""
+        if self.teller is not None and method in ("DELETE", "POST") and "dryRun" not in (options.get("params") or {}):
+            return t.cast(Answer, self.teller(method, path, lambda: self._call(method, path, watch, options)))
+        return self._call(method, path, watch, options)
+
+    def _call(self, method: str, path: str, watch: bool, options: Json) -> Answer:
         try:
             return self.api.call(method, path, **options)
         except Forbidden as error:

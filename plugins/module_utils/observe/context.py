@@ -29,6 +29,7 @@ from ..progress import Progress
 from ..task import Task
 from .credentials import cloud_credential, mesh_credentials
 from .feed import Feed
+from .told import told_cloud, told_mesh
 
 _T = t.TypeVar("_T")
 
@@ -180,9 +181,10 @@ class Context:
         choice = self.choice(name)
         credential = cloud_credential(self.task, self.kube, name, choice)
         in_flight = {claim.name: word for claim in self.known_claims() if claim.cloud == name and (word := _in_flight(claim))}
-        return connect_cloud(
+        cloud = connect_cloud(
             name, self.task, credential=credential, choice=choice, node_ready=self._node_ready, in_flight=in_flight
         )
+        return told_cloud(cloud, self.task, name)
 
     def _node_ready(self, node: str) -> bool | None:
         from ..cluster.nodes import get_node
@@ -208,7 +210,7 @@ class Context:
         """The connected mesh, None when no class uses one and none was configured."""
         with self._opening:
             if self._mesh is None and self.uses_mesh():
-                self._mesh = self._connect_mesh()
+                self._mesh = told_mesh(self._connect_mesh(), self.task)
             return self._mesh
 
     def _connect_mesh(self) -> Mesh:

@@ -18,6 +18,7 @@ from ..progress import Progress
 from ..task import Task
 from .context import Context
 from .documents import load
+from .told import KubeTeller, told_store
 
 
 def open_context(task: Task, *, settings: Settings | None = None, documents_required: bool = True) -> Context:
@@ -36,10 +37,12 @@ def open_context(task: Task, *, settings: Settings | None = None, documents_requ
     if task.events is None and not task.check_mode:
         task.events = Events(events_path(task.params), task.clock, run_id, fresh=not task.params.get("run_id"), warn=task.warn)
     progress = Progress(task.progress, task.clock, task.events)
+    if task.events is not None:
+        kube.teller = KubeTeller(task)
     return Context(
         task=task,
         kube=kube,
-        store=open_store(task, kube),
+        store=told_store(open_store(task, kube), task),
         wishes=wishes,
         settings=settings or settings_of(task),
         cluster_id=cluster_id(kube, task.params.get("cluster_id")),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
+import typing as t
 
 from ..claims.store import state_dir
 from ..clock import Clock
@@ -29,11 +30,20 @@ class RunLock:
     """The lock of one run. ``renew_if_due`` may be called from many threads; every call that costs or deletes asks it first."""
 
     def __init__(
-        self, kube: Kube | None, cluster_id: str, run_id: str, folder: str, clock: Clock, *, owner_pid: int | None = None
+        self,
+        kube: Kube | None,
+        cluster_id: str,
+        run_id: str,
+        folder: str,
+        clock: Clock,
+        *,
+        owner_pid: int | None = None,
+        tell: t.Callable[..., t.Any] = lambda kind, **facts: None,
     ) -> None:
         owner = describe(owner_pid)
         self.run_id = run_id
         self._clock = clock
+        self._tell = tell
         self._local = LocalLock(os.path.join(folder, f"run-{cluster_id}.lock"), run_id, owner, clock)
         self._lease = Lease(kube, cluster_id, run_id, owner, clock) if kube is not None else None
         self._mutex = threading.RLock()
@@ -49,10 +59,16 @@ class RunLock:
             deadline = self._clock.now().timestamp() + wait
             while True:
                 try:
-                    return self._attempt()
-                except Locked:
+                    new = self._attempt()
+                    self._tell("lock", event="taken" if new else "held")
+                    return new
+                except LockLost as lost:
+                    self._tell_lost(lost)
+                    raise
+                except Locked as busy:
                     left = deadline - self._clock.now().timestamp()
                     if left <= 0:
+                        self._tell("lock", event="busy", holder=busy.details.get("holder"), age=busy.details.get("age"), text=busy.message)
                         raise
                     self._clock.sleep(min(_POLL, left))
 
@@ -105,12 +121,14 @@ class RunLock:
                 self._local.renew(leased=True)
             except LockLost as lost:
                 self._lost = lost
+                self._tell_lost(lost)
                 raise
             except ApiError as error:
                 passed = (self._clock.now() - self._lease.renewed).total_seconds()
                 if passed < DURATION:
                     raise
                 self._lost = LockLost(f"The run lock could not be renewed for {passed:.0f} s: {error}")
+                self._tell_lost(self._lost)
                 raise self._lost from error
 
     def release(self) -> bool:
@@ -122,12 +140,17 @@ class RunLock:
                     held = self._lease.release()
             finally:
                 local = self._local.release()
-            return held if self._lease is not None else local
+            released = held if self._lease is not None else local
+            self._tell("lock", event="released" if released else "not held")
+            return released
+
+    def _tell_lost(self, lost: LockLost) -> None:
+        self._tell("lock", event="lost", holder=lost.details.get("holder"), text=lost.message)
 
 
 def run_lock(task: Task, kube: Kube | None, run_id: str, cluster_id: str, *, owner_pid: int | None = None) -> RunLock:
     """The lock of a run, not yet taken; files lie in the task's ``state_dir``."""
-    return RunLock(kube, cluster_id, run_id, state_dir(task), task.clock, owner_pid=owner_pid)
+    return RunLock(kube, cluster_id, run_id, state_dir(task), task.clock, owner_pid=owner_pid, tell=task.tell)
 
 
 def take(task: Task, kube: Kube | None, run_id: str, cluster_id: str, *, wait: float = 0) -> RunLock:
