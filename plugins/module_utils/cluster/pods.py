@@ -13,6 +13,7 @@ from datetime import datetime
 from ..clock import from_text
 from ..fleet.model import Pod
 from .kube import Json, Kube
+from .placement import placement_of
 from .quantity import GPU_RESOURCES, is_gpu, whole
 
 PATH = "/api/v1/pods"
@@ -35,8 +36,9 @@ def pods(
     all: bool = False,
     gpu_resources: tuple[str, ...] = GPU_RESOURCES,
 ) -> list[Pod]:
-    """All pods of the cluster, or those bound to ``node``. ``requests`` holds GPU resources only, with ``all`` every resource
-    (cpu in thousandths, memory in bytes). BadShape when the answer is not a list of pods: then nothing is known about any node."""
+    """All pods of the cluster, or those bound to ``node``. ``requests`` holds GPU resources only, with ``all`` and of pods that
+    wait for a node every resource (cpu in thousandths, memory in bytes). BadShape when the answer is not a list of pods: then nothing is
+    known about any node."""
     reduce = reducer(kube, all=all, gpu_resources=gpu_resources)
     return kube.collect(PATH, reduce, {"fieldSelector": f"spec.nodeName={node}"} if node else None)[0]
 
@@ -48,7 +50,7 @@ def pod_path(namespace: str, name: str) -> str:
 
 def reducer(kube: Kube, *, all: bool = False, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> t.Callable[[Json], Pod]:
     """The function that turns a raw pod into our record."""
-    wanted = (lambda name: True) if all else functools.lru_cache(maxsize=1024)(lambda name: is_gpu(name, gpu_resources))
+    wanted = _everything if all else functools.lru_cache(maxsize=1024)(lambda name: is_gpu(name, gpu_resources))
 
     def reduce(raw: Json) -> Pod:
         try:
@@ -67,6 +69,8 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
     owner = next((one for one in meta.get("ownerReferences") or () if one.get("controller")), _NOTHING)
     phase = sys.intern(status.get("phase") or "Pending")
     grace = spec.get("terminationGracePeriodSeconds")
+    node = sys.intern(spec.get("nodeName") or "")
+    waiting, waiting_why = ("", "") if phase in ("Succeeded", "Failed") else _waiting(status)
     deletion = meta.get("deletionTimestamp")
     started = status.get("startTime")
     return Pod(
@@ -74,7 +78,7 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
         name=meta["name"],
         uid=meta["uid"],
         phase=phase,
-        node=sys.intern(spec.get("nodeName") or ""),
+        node=node,
         owner_kind=sys.intern(owner.get("kind") or ""),
         owner_api=sys.intern(owner.get("apiVersion") or ""),
         mirror=_MIRROR in annotations,
@@ -82,14 +86,16 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
         created=_moment(meta["creationTimestamp"]),
         started=_moment(started) if started else None,
         finished=_finished(status) if phase in ("Succeeded", "Failed") else None,
-        requests=effective_requests(spec, wanted),
+        requests=effective_requests(spec, wanted if node or phase != "Pending" else _everything),
         labels=meta.get("labels") or _NOTHING,
         annotations={key: annotations[key] for key in annotations if key.startswith(_DOMAINS)} if annotations else _NOTHING,
         grace_seconds=30 if grace is None else int(grace),
         priority_class=sys.intern(spec.get("priorityClassName") or ""),
         empty_dir=any("emptyDir" in volume for volume in spec.get("volumes") or ()),
         nominated_node=status.get("nominatedNodeName") or "",
-        waiting="" if phase in ("Succeeded", "Failed") else _waiting(status),
+        waiting=waiting,
+        waiting_why=waiting_why,
+        placement=placement_of(spec, meta["namespace"]),
     )
 
 
@@ -110,17 +116,22 @@ def _finished(status: t.Mapping[str, t.Any]) -> datetime | None:
     return max(ends) if ends else None
 
 
-def _waiting(status: t.Mapping[str, t.Any]) -> str:
-    """Why it does not run: the scheduler's reason (Unschedulable, SchedulingGated) or that of a container (ImagePullBackOff)."""
+def _everything(_name: str) -> bool:
+    return True
+
+
+def _waiting(status: t.Mapping[str, t.Any]) -> tuple[str, str]:
+    """Why it does not run: the scheduler's reason (Unschedulable, SchedulingGated) or that of a container (ImagePullBackOff), and the
+    scheduler's sentence."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return str(condition.get("reason") or "Unscheduled")
+            return str(condition.get("reason") or "Unscheduled"), str(condition.get("message") or "")
     for kind in ("initContainerStatuses", "containerStatuses"):
         for one in status.get(kind) or ():
             waiting = (one.get("state") or _NOTHING).get("waiting")
             if waiting:
-                return str(waiting.get("reason") or "Waiting")
-    return ""
+                return str(waiting.get("reason") or "Waiting"), ""
+    return "", ""
 
 
 def effective_requests(spec: t.Mapping[str, t.Any], wanted: t.Callable[[str], bool]) -> t.Mapping[str, int]:

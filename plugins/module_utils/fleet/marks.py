@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .model import Claim, Pool, Taint
+from .model import Claim, Offer, Pool, Taint
 from .names import label_value
 
 EPHEMERAL = Taint("tgp.io/ephemeral", "true", "NoSchedule")
@@ -14,11 +14,18 @@ INITIALIZING = Taint("tgp.io/initializing", "", "NoSchedule")
 
 def node_labels(claim: Claim, pool: Pool | None, cluster_id: str) -> dict[str, str]:
     """Labels a kubelet may set itself and we assert again after it joined. The instance id is not known before the launch."""
-    offer = claim.offer
+    marks = offer_labels(claim.offer, claim.cloud, claim.pool, claim.node_class, cluster_id)
+    if claim.instance_id:
+        marks["tgp.io/instance-id"] = label_value(claim.instance_id)
+    return {**marks, **(dict(pool.labels) if pool else {})}
+
+
+def offer_labels(offer: Offer, cloud: str, pool: str, node_class: str, cluster_id: str) -> dict[str, str]:
+    """The labels that are known of a machine before it is rented, without those that a pool's document brings along."""
     marks = {
-        "tgp.io/nodepool": label_value(claim.pool.partition("/")[2]),
-        "tgp.io/nodeclass": label_value(claim.node_class),
-        "tgp.io/provider": label_value(claim.cloud),
+        "tgp.io/nodepool": label_value(pool.partition("/")[2]),
+        "tgp.io/nodeclass": label_value(node_class),
+        "tgp.io/provider": label_value(cloud),
         "tgp.io/provisioned": "true",
         "tgp.io/cluster": cluster_id,
         "tgp.io/gpu-type": label_value(offer.model),
@@ -28,9 +35,8 @@ def node_labels(claim: Claim, pool: Pool | None, cluster_id: str) -> dict[str, s
         "tgp.io/spot": "true" if offer.spot else "false",
         "node.kubernetes.io/instance-type": label_value(offer.instance_type),
         "topology.kubernetes.io/region": label_value(offer.cloud_region or offer.region),
-        "tgp.io/instance-id": label_value(claim.instance_id),
     }
-    return {**{key: value for key, value in marks.items() if value}, **(dict(pool.labels) if pool else {})}
+    return {key: value for key, value in marks.items() if value}
 
 
 def node_annotations(claim: Claim, pool: Pool | None) -> dict[str, str]:

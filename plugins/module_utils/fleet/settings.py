@@ -37,6 +37,9 @@ class Settings:
     max_launch_per_run: int | None = 5
     max_nodes_total: int | None = None
     max_hourly_total: Decimal | None = None
+    capacity_reserve: Decimal = Decimal("0.1")
+    lowest_priority: int = -10
+    unsatisfiable_for: int = 1800
     # L-13, L-14
     strategy: str | None = None
     price_ttl: int = 300

@@ -26,6 +26,7 @@ from .clouds import (
 from .cluster import Node, Pod, Taint
 from .decisions import Action, Notice, Plan, Shortfall
 from .mesh import Device, MeshKey
+from .placement import Expression, NodeTerm, Others, Placement, Toleration
 from .sight import CloudView, Observation, Probe, Published
 from .wishes import (
     CloudChoice,
@@ -53,6 +54,7 @@ __all__ = [
     "Container",
     "Deletion",
     "Device",
+    "Expression",
     "Extra",
     "IdleProbe",
     "Instance",
@@ -65,11 +67,14 @@ __all__ = [
     "MeshKey",
     "Node",
     "NodeClass",
+    "NodeTerm",
     "Notice",
     "Observation",
     "Offer",
     "OfferQuery",
+    "Others",
     "Phase",
+    "Placement",
     "Plan",
     "Pod",
     "Pool",
@@ -82,5 +87,6 @@ __all__ = [
     "Shortfall",
     "StateFacts",
     "Taint",
+    "Toleration",
     "Wishes",
 ]

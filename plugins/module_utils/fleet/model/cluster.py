@@ -9,6 +9,7 @@ import dataclasses
 import typing as t
 from datetime import datetime
 
+from .placement import Placement
 from .words import Labels
 
 
@@ -47,10 +48,12 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod, reduced to what decisions need. ``requests`` are effective requests (L-17), only GPU resources by default.
+    """A pod, reduced to what decisions need. ``requests`` are effective requests (L-17), only GPU resources by default;
+    of a pod that waits for a node every resource.
 
     ``owner_kind`` and ``owner_api`` are those of the controlling owner, empty without one. ``finished`` is the latest end of a
-    container once the phase is Succeeded or Failed. ``deletion`` includes the grace period, as the API server writes it.
+    container once the phase is Succeeded or Failed. ``deletion`` includes the grace period, as the API server writes it. ``waiting`` is
+    the scheduler's reason or a container's, ``waiting_why`` the scheduler's sentence about it.
     """
 
     namespace: str
@@ -73,3 +76,5 @@ class Pod:
     empty_dir: bool = False
     nominated_node: str = ""
     waiting: str = ""
+    waiting_why: str = ""
+    placement: Placement = Placement()

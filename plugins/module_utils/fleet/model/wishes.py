@@ -153,7 +153,11 @@ class IdleProbe:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pool:
-    """GPUNodePool, or a GPURequest as a pool of one node (``request`` True). ``nodes`` = machines wanted by provision."""
+    """GPUNodePool, or a GPURequest as a pool of one node (``request`` True). ``nodes`` = machines wanted by provision.
+
+    ``pack``: which offer is taken for waiting pods, "price" (the cheapest per GPU they use) or "fewest" (the one that holds most of
+    them). ``schedulers``: whose pods count beside the default scheduler's. ``scale_up_delay``: seconds a pod has to wait first.
+    ``slices``: how many pods share each GPU by time slicing, offered as nvidia.com/gpu.shared if ``slices_renamed``."""
 
     namespace: str
     name: str
@@ -183,6 +187,11 @@ class Pool:
     generation: str = ""
     service: ServiceSpec | None = None
     idle_probe: IdleProbe | None = None
+    pack: str = "price"
+    schedulers: tuple[str, ...] = ()
+    scale_up_delay: int = 0
+    slices: int = 1
+    slices_renamed: bool = False
 
     @property
     def key(self) -> str:

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What room a machine has for pods: seen (a Ready Node), or planned (a machine on its way, an offer)."""
+
+from __future__ import annotations
+
+import typing as t
+from decimal import Decimal
+
+from . import limits, marks
+from .model import Claim, Node, NodeClass, Offer, Pod, Pool
+from .packing import Bin
+from .settings import Settings
+from .suits import KEEPS_OFF
+
+CPU, MEMORY, DISK = "cpu", "memory", "ephemeral-storage"
+GPU_MEMORY = "tgp.io/gpu-memory"
+_MIB = 1024 * 1024
+
+
+def gpu_resource(model: str, pool: Pool | None) -> str:
+    """The resource under which a machine of the pool will offer its GPUs."""
+    name = limits.gpu_resource(model)
+    return f"{name}.shared" if pool is not None and pool.slices_renamed else name
+
+
+def planned_gpus(offer: Offer, pool: Pool | None) -> int:
+    """How many GPUs, or slices of GPUs, must become allocatable."""
+    return offer.gpu_count * (pool.slices if pool is not None else 1)
+
+
+def of_node(node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib: int | None = None) -> Bin:
+    """The room a Node has now: what is allocatable less what its unfinished pods were promised. ``pods`` are those bound to it.
+
+    The room is as true as the pods' requests are complete: without their cpu and memory only the GPUs are.
+    """
+    free: dict[str, int | None] = dict(node.allocatable)
+    bound = tuple(pod for pod in pods if pod.node == node.name and pod.phase not in ("Succeeded", "Failed"))
+    for pod in bound:
+        for name, amount in pod.requests.items():
+            free[name] = (free.get(name) or 0) - amount
+    said = node.labels.get(GPU_MEMORY, "")
+    memory = int(said) if said.isdigit() else gpu_memory_mib
+    return Bin(node.name, free, node.labels, node.taints, pool=pool, gpu_memory_mib=memory, pods=bound, node=node.name)
+
+
+def of_claim(claim: Claim, pool: Pool | None, cluster_id: str, rented: bool, settings: Settings) -> Bin:
+    """The room that a machine on its way will have, by its offer. What is not known of it is not held against it."""
+    labels = {**marks.node_labels(claim, pool, cluster_id), **_system_labels(claim.offer)}
+    free = _planned(claim.offer, pool, settings, None)
+    free[gpu_resource(claim.offer.model, pool)] = max(claim.expected_gpus, planned_gpus(claim.offer, pool))
+    name = "" if rented else claim.node_name
+    return Bin(claim.name, free, labels, marks.taints(pool), pool=claim.pool, gpu_memory_mib=claim.offer.gpu_memory_mib, node=name)
+
+
+def of_offer(offer: Offer, pool: Pool, node_class: NodeClass, cluster_id: str, rented: bool, settings: Settings) -> Bin:
+    """The room a machine rented for the pool would have. What an own machine does not say of itself is not held against it."""
+    labels = marks.offer_labels(offer, offer.cloud, pool.key, node_class.name, cluster_id)
+    return Bin(
+        offer.id,
+        _planned(offer, pool, settings, 0 if rented else None),
+        {**labels, **pool.labels, **_system_labels(offer)},
+        marks.taints(pool),
+        pool=pool.key,
+        gpu_memory_mib=offer.gpu_memory_mib,
+        node="" if rented else offer.id,
+    )
+
+
+def _planned(offer: Offer, pool: Pool | None, settings: Settings, unknown: int | None) -> dict[str, int | None]:
+    """cpu in thousandths, memory in bytes, less what the system takes; GPUs whole."""
+    share = 1 - settings.capacity_reserve
+    return {
+        CPU: unknown if offer.vcpus is None else int(Decimal(offer.vcpus * 1000) * share),
+        MEMORY: unknown if offer.memory_mib is None else int(Decimal(offer.memory_mib * _MIB) * share),
+        DISK: None if offer.disk_gib is None else int(Decimal(offer.disk_gib * 1024 * _MIB) * share),
+        gpu_resource(offer.model, pool): planned_gpus(offer, pool),
+    }
+
+
+def _system_labels(offer: Offer) -> dict[str, str]:
+    """Labels that every kubelet sets."""
+    return {
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": offer.arch,
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": offer.arch,
+    }
+
+
+def blocking(node: Node, known: t.Container[str] = ()) -> bool:
+    """Whether nothing new may go to the Node: it is cordoned, not Ready, or being taken down. ``known``: taint keys that do not count."""
+    down = any(taint.key == "tgp.io/disrupted" and taint.effect in KEEPS_OFF and taint.key not in known for taint in node.taints)
+    return node.unschedulable or not node.ready or down
