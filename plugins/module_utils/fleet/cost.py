@@ -33,12 +33,34 @@ def claim_cost(claim: Claim, end: datetime, granularity: int = 1, *, bills_boot:
     ``bills_boot`` False: the GPUs count from ``running_since`` to ``interrupted_at``, the disk all the time."""
     if claim.launch_started is None:
         return Decimal(0)
+    return billed(
+        claim.price,
+        claim.offer.storage_price_hour,
+        (claim.launch_started, end),
+        (claim.running_since, claim.interrupted_at),
+        granularity,
+        bills_boot=bills_boot,
+    )
+
+
+def billed(
+    price: Decimal,
+    disk: Decimal,
+    life: tuple[datetime, datetime],
+    running: tuple[datetime | None, datetime | None],
+    granularity: int = 1,
+    *,
+    bills_boot: bool = True,
+) -> Decimal:
+    """Dollars of a machine at ``price`` per hour, ``disk`` of it for storage, that lived from ``life[0]`` to ``life[1]``; its GPUs ran
+    between ``running``, which counts where disk and GPUs are billed apart."""
+    start, end = life
     if bills_boot:
-        return cost(claim.price, claim.launch_started, end, granularity)
-    disk = min(claim.offer.storage_price_hour, claim.price)
-    total = cost(disk, claim.launch_started, end, granularity)
-    if claim.running_since is not None:
-        total += cost(claim.price - disk, claim.running_since, min(claim.interrupted_at or end, end), granularity)
+        return cost(price, start, end, granularity)
+    disk = min(disk, price)
+    total = cost(disk, start, end, granularity)
+    if running[0] is not None:
+        total += cost(price - disk, running[0], min(running[1] or end, end), granularity)
     return total
 
 
@@ -50,8 +72,11 @@ def per_day(price_hour: Decimal) -> Decimal:
 def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot: bool = True) -> dict[str, t.Any]:
     """The closing record of a claim, JSON-safe; amounts are exact text. ``joined`` tells whether it ever became usable,
     ``why`` the cause when it did not.
-    ``running_since`` and ``interrupted_at`` say between which times the GPUs were billed, where that is not all the time."""
+    ``running_since`` and ``interrupted_at`` say between which times the GPUs were billed, where that is not all the time.
+    ``useful_seconds`` are those from the moment it was usable to its last idle time (or its end), ``idle_seconds`` that idle tail;
+    ``granularity`` and ``bills_boot`` say how its cloud bills."""
     started = claim.launch_started
+    useful, idle = _use(claim, end)
     return {
         "name": claim.name,
         "pool": claim.pool,
@@ -74,4 +99,19 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
         "reason": claim.deletion.reason if claim.deletion else "",
         "why": claim.deletion.last_error if claim.deletion and claim.initialized is None else "",
         "joined": claim.initialized is not None,
+        "initialized": print_time(claim.initialized) if claim.initialized else None,
+        "idle_since": print_time(claim.idle_since) if claim.initialized and claim.idle_since else None,
+        "useful_seconds": useful,
+        "idle_seconds": idle,
+        "granularity": granularity,
+        "bills_boot": bills_boot,
     }
+
+
+def _use(claim: Claim, end: datetime) -> tuple[int, int]:
+    """Useful and idle seconds, both 0 for a machine that was never usable."""
+    if claim.initialized is None:
+        return 0, 0
+    stopped = min(claim.interrupted_at or end, end)
+    idle_from = min(max(claim.idle_since or stopped, claim.initialized), stopped)
+    return max(0, int((idle_from - claim.initialized).total_seconds())), max(0, int((stopped - idle_from).total_seconds()))

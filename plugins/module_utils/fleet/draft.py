@@ -30,6 +30,7 @@ class Draft:
     problems: list[str] = dataclasses.field(default_factory=list)
     findings: dict[str, datetime] = dataclasses.field(default_factory=dict)
     notices: dict[str, Notice] = dataclasses.field(default_factory=dict)
+    hurried: dict[str, str] = dataclasses.field(default_factory=dict)  # pools whose idle machines go at once, and why
 
     @property
     def now(self) -> datetime:

@@ -44,6 +44,7 @@ MODES: t.Mapping[str, Mode] = {
     "Drifted": Mode.VOLUNTARY,
     "Manual": Mode.MANUAL,
     "Expired": Mode.FORCEFUL,
+    "Budget": Mode.FORCEFUL,
     "Unhealthy": Mode.FORCEFUL,
     "SpotLost": Mode.LOST,
     "InstanceGone": Mode.GONE,

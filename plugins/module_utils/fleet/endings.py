@@ -18,7 +18,7 @@ from .offers import price_verdict
 from .phases import BEFORE_READY, may_have_instance
 from .registration import failure_class, overdue, timeout
 
-FORCED_AGAIN = frozenset({"Expired", "Manual", "FailedJoin", "LaunchFailed", "InstanceGone", "PriceJump", "Orphan", "Unhealthy"})
+FORCED_AGAIN = frozenset({"Expired", "Budget", "Manual", "FailedJoin", "LaunchFailed", "InstanceGone", "PriceJump", "Orphan", "Unhealthy"})
 
 
 def finish(draft: Draft) -> None:

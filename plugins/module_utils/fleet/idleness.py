@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import typing as t
 
-from . import idle, removal, service, service_idle
+from . import idle, overspent, removal, service, service_idle
 from .draft import Draft
 from .durations import latest, print_duration
 from .facts import Settled
@@ -55,6 +55,7 @@ def _verdict(draft: Draft, one: Settled, pool: Pool) -> idle.Idle | None:
 
 
 def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
+    pool = overspent.hurried(draft, pool)
     growing = _growth(draft, pool)
     candidates: list[removal.Candidate] = []
     for one in usable:
@@ -72,7 +73,7 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
     since = {one.claim.name: one.idle_since for one in candidates}
     for claim in chosen.go:
         idle_for = print_duration((draft.now - since[claim.name]).total_seconds())
-        draft.destroy(claim, "Empty", f"idle for {idle_for}")
+        draft.destroy(claim, "Empty", "; ".join(filter(None, (f"idle for {idle_for}", draft.hurried.get(pool.key)))))
     for claim in chosen.kept:
         _keep(draft, claim, f"idle, kept for minNodes {pool.min_nodes}")
     for claim in chosen.later:
@@ -99,6 +100,8 @@ def _keep(draft: Draft, claim: Claim, why: str) -> None:
 
 def _growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:
     """What keeps an idle node while its pool is growing: a function of the claim, empty = nothing."""
+    if pool.key in draft.hurried:
+        return lambda claim: ""
     claims = [one.claim for one in draft.settled.values() if one.claim.pool == pool.key]
     joining = {_shape(one): one.name for one in claims if one.phase in BEFORE_READY and one.deletion is None}
     added = latest(one.initialized for one in claims if one.phase is Phase.READY)

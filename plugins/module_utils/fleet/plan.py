@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InvalidInput
-from . import endings, extras, idleness, launching, lost, orphans, unclaimed_services
+from . import endings, extras, idleness, launching, lost, orphans, overspent, unclaimed_services
 from .draft import Draft
 from .facts import settle
 from .model import Capability, Observation, Plan, Wishes
@@ -86,6 +86,9 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
     endings.prices(draft, destroy=True)
     endings.asked_for(draft)
     endings.expired(draft)
+    purses = overspent.purses_of(draft, unclaimed)
+    overspent.tell(draft, purses)
+    overspent.act(draft, purses)
     idleness.judge(draft)
     orphans.duplicates(draft)
     orphans.carry_over(draft)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import dataclasses
 from decimal import Decimal
 
-MODES = ("provision", "reap", "destroy", "status")
+from .model.spending import SpendingBudget
+
+MODES = ("provision", "reap", "everything", "destroy", "status")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Settings:
     max_nodes_total: int | None = None
     max_hourly_total: Decimal | None = None
     capacity_reserve: Decimal = Decimal("0.1")
+    budget: SpendingBudget | None = None
     lowest_priority: int = -10
     unsatisfiable_for: int = 1800
     # L-13, L-14

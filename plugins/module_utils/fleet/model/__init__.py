@@ -29,6 +29,7 @@ from .mesh import Device, MeshKey
 from .placement import Expression, NodeTerm, Others, Placement, Toleration
 from .sight import CloudView, Observation, Probe, Published
 from .wishes import (
+from .spending import Ledger, LedgerLine, SpendingBudget
     CloudChoice,
     IdleProbe,
     Machine,
@@ -66,6 +67,8 @@ __all__ = [
     "MeshChoice",
     "MeshKey",
     "Node",
+    "Ledger",
+    "LedgerLine",
     "NodeClass",
     "NodeTerm",
     "Notice",
@@ -89,4 +92,5 @@ __all__ = [
     "Taint",
     "Toleration",
     "Wishes",
+    "SpendingBudget",
 ]

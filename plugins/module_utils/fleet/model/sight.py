@@ -13,6 +13,7 @@ from .claims import Claim
 from .clouds import Extra, Instance, Offer
 from .cluster import Node, Pod
 from .mesh import Device, MeshKey
+from .spending import Ledger
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,3 +63,4 @@ class Observation:
     blocks: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
     probes: t.Mapping[str, Probe] = dataclasses.field(default_factory=dict)  # of services, by machine name
     services: tuple[Published, ...] | None = ()
+    ledger: Ledger | None = None  # read only where a budget or a report asks for it

@@ -11,6 +11,8 @@ from decimal import Decimal
 
 from .clouds import Lane
 from .cluster import Taint
+from .hours import Calendar
+from .spending import SpendingBudget
 from .words import Labels
 
 
@@ -122,6 +124,7 @@ class NodeClass:
     resources: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
     strategy: str = "weighted"
     generation: str = ""
+    budget: SpendingBudget | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -203,5 +206,7 @@ class Wishes:
     """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted now (None: as they are)."""
 
     classes: t.Mapping[str, NodeClass]
+    disruption_budgets: tuple[DisruptionBudget, ...] = ()
+    budget: SpendingBudget | None = None
     pools: tuple[Pool, ...]
     nodes: t.Mapping[str, int] = dataclasses.field(default_factory=dict)

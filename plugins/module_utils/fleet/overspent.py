@@ -1,0 +1,124 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is done when a budget runs low or is used up (L-16): people are told, idle machines go at once, or all go.
+
+Books that cannot be read whole delete nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import timedelta
+
+from .adoption import adopt
+from .draft import Draft
+from .durations import print_time
+from .facts import Settled
+from .holds import node_hold
+from .model import Claim, Pool
+from .orphans import Orphan
+from .spending import Purse, Purses, open_purses
+
+REASON = "Budget"
+
+
+def purses_of(draft: Draft, orphans: t.Sequence[Orphan], without: t.Container[str] = ()) -> Purses:
+    """The budgets of this run, with everything that is billed to us: claims (but those named in ``without``), second machines, machines
+    without a claim."""
+    situation = draft.situation
+    claims = [one.claim for one in draft.settled.values() if one.claim.name not in without]
+    return open_purses(
+        situation.wishes,
+        situation.settings.budget,
+        situation.seen.ledger,
+        (*claims, *_unclaimed(draft, orphans)),
+        draft.now,
+        situation.capabilities,
+    )
+
+
+def _unclaimed(draft: Draft, orphans: t.Sequence[Orphan]) -> t.Iterator[Claim]:
+    """Stand-ins for machines without a claim of their own."""
+    situation = draft.situation
+    for orphan in orphans:
+        if situation.rented(orphan.instance.cloud):
+            for number, instance in enumerate((orphan.instance, *orphan.others)):
+                claim = adopt(instance, orphan.node, situation)
+                if number or claim.name not in draft.settled:
+                    yield dataclasses.replace(claim, name=f"{claim.name}#{instance.id}")
+    for one in draft.settled.values():
+        for extra in one.recovery.duplicates:
+            price = extra.price_hour if extra.price_hour is not None else one.claim.price
+            started = extra.created or one.claim.launch_started
+            changes = {"name": f"{one.claim.name}#{extra.id}", "price_paid": price, "launch_started": started}
+            yield dataclasses.replace(one.claim, **changes)  # type: ignore[arg-type]
+
+
+def tell(draft: Draft, purses: Purses) -> None:
+    """Warn about budgets that run low or are used up, and tell people, once in each period."""
+    for purse in purses.all:
+        if not purse.whole:
+            draft.warnings.append(
+                f"The {purse.title} cannot be watched: {_unread(draft)} Nothing is launched on it, and nothing is given back for it."
+            )
+        if not (purse.soft or purse.used_up):
+            continue
+        kind = "budget_hard" if purse.used_up else "budget_soft"
+        text = f"{purse.says}; {_what(purse)}" if purse.used_up else purse.says
+        draft.warnings.append(text)
+        subject = f"{purse.scope} {purse.name} {purse.period.key}"
+        data = {"scope": purse.scope, "name": purse.name, "period": purse.period.key, "action": purse.budget.action}
+        draft.notice(kind, subject, text, spent=str(purse.spent), amount=str(purse.budget.amount), **data)
+
+
+def _what(purse: Purse) -> str:
+    word = {"stop_launch": "nothing more is launched", "drain_idle": "idle machines go at once", "drain_all": "all its machines go"}
+    return word[purse.budget.action] if purse.whole else "nothing is given back for it, because the books are not whole"
+
+
+def _unread(draft: Draft) -> str:
+    ledger = draft.situation.seen.ledger
+    if ledger is None:
+        return "the ledger could not be read."
+    return f"{len(ledger.torn)} lines of the ledger cannot be understood ({'; '.join(ledger.torn[:3])}); repair or remove them."
+
+
+def act(draft: Draft, purses: Purses) -> None:
+    """The actions of budgets that are used up. Machines that cost nothing stay."""
+    for purse in purses.all:
+        if not (purse.used_up and purse.whole):
+            continue
+        if purse.budget.action == "drain_idle":
+            for pool in draft.situation.pools:
+                if purse.covers(pool.key, pool.node_class):
+                    draft.hurried.setdefault(pool.key, f"the {purse.title} is used up")
+        elif purse.budget.action == "drain_all":
+            _drain_all(draft, purse)
+
+
+def _drain_all(draft: Draft, purse: Purse) -> None:
+    since = draft.sighted(f"{REASON}|{purse.scope}|{purse.name}|{purse.period.key}")
+    for one in list(draft.undecided()):
+        claim = one.claim
+        if claim.price == 0 or not purse.covers(claim.pool, claim.node_class):
+            continue
+        pool = draft.situation.pool(claim)
+        last = since + timedelta(seconds=pool.termination_grace if pool is not None else 0)
+        held = _held(draft, one)
+        if held and draft.now < last:
+            draft.report(claim.name, "Held", f"{purse.title} used up, held by {held} until {print_time(last)}", pool=claim.pool)
+        else:
+            draft.destroy(claim, REASON, purse.says)
+
+
+def _held(draft: Draft, one: Settled) -> str:
+    return node_hold(one.node, draft.now).why if one.node is not None else ""
+
+
+def hurried(draft: Draft, pool: Pool) -> Pool:
+    """The pool as idleness shall judge it: with its budget used up, what is idle goes at once, down to no machine at all."""
+    if pool.key not in draft.hurried:
+        return pool
+    return dataclasses.replace(pool, consolidate_after=0, min_age=0, min_nodes=0, consolidation_policy="WhenIdle")
