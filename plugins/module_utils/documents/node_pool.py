@@ -10,6 +10,7 @@ import typing as t
 from ..clouds.registry import ENTRIES
 from ..fleet import requirements as words
 from ..fleet.model import CloudChoice, Machine, NodeClass, Pool, Requirement
+from .disruption import disruption
 from .node_class import OWN_MACHINES, fingerprint, mesh_choice, mirrors, template_text
 from .reading import Reader, secret_ref, taints
 from .service import check_clouds, lanes, service
@@ -28,7 +29,6 @@ def node_pool(
     inner: Spec = template.get("spec", {})
     meta: Spec = template.get("metadata", {})
     limits: Spec = spec.get("limits", {})
-    end: Spec = spec.get("disruption", {})
     name = spec["nodeClassRef"]["name"]
     if name not in classes and name not in broken:
         known = f"Known are {', '.join(sorted(classes))}." if classes else "No GPUNodeClass was given."
@@ -39,7 +39,6 @@ def node_pool(
         reader.warn("spec.maxHourlyPrice", f"{price} is above the class's maxHourlyCost {cost}; no machine can cost that much.")
     if "maxNodes" in limits and limits["maxNodes"] < spec.get("minNodes", 0):
         reader.fault("spec.minNodes", f"{spec['minNodes']} is above limits.maxNodes {limits['maxNodes']}.")
-    policy = end.get("consolidationPolicy", "WhenIdle")
     accepted = lanes(inner.get("lanes", ()), classes.get(name), reader)
     serves, probe = service(spec, accepted, reader)
     return Pool(
@@ -57,18 +56,15 @@ def node_pool(
         resources=dict(limits.get("resources", {})),
         min_nodes=spec.get("minNodes", 0),
         weight=spec.get("weight", 0),
-        consolidate_after=reader.duration_or_never(end.get("consolidateAfter"), "spec.disruption.consolidateAfter", 600),
-        consolidation_policy="WhenIdle" if policy == "WhenEmpty" else policy,
-        expire_after=reader.duration_or_never(end.get("expireAfter"), "spec.disruption.expireAfter", None),
         termination_grace=reader.duration(spec.get("terminationGracePeriod"), "spec.terminationGracePeriod", 600),
         drain_timeout=reader.duration(spec.get("drainTimeout"), "spec.drainTimeout", 600),
-        min_age=reader.duration(end.get("minAge"), "spec.disruption.minAge", 600),
         registration_timeout=reader.duration_or_never(spec.get("registrationTimeout"), "spec.registrationTimeout", None),
         idle_mode=end.get("idleMode", "workload"),
         gpu_wait=spec.get("gpuWait", "all"),
         generation=fingerprint([inner, meta]),
         service=serves,
         idle_probe=probe,
+        **disruption(spec.get("disruption", {}), reader),
     )
 
 

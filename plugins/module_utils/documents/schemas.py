@@ -25,6 +25,7 @@ POLICIES = ("WhenIdle", "WhenEmpty", "Never")
 BACKENDS = ("tailscale", "none")
 IDLE_MODES = ("workload", "gpu", "all")
 GPU_WAITS = ("all", "any", "none")
+DISRUPTION_REASONS = ("Empty", "Drifted", "Underutilized")
 MESH_CLIENTS = ("inject", "image")
 
 
@@ -151,6 +152,17 @@ _SERVICE = _object(
     ("image", "ports", "healthPath"),
     "what a machine of lane service runs",
 )
+_BUDGET = _object(
+    {
+        "nodes": {"type": ["string", "integer"], "description": 'a number of nodes, or a share of them like "10%"'},
+        "reasons": _list({"enum": list(DISRUPTION_REASONS)}, 1, "for which reasons it holds; without it for all"),
+        "schedule": _said(_TEXT, 'when it begins to be in force, as five cron fields: "0 9 * * 1-5"'),
+        "duration": _said(_DURATION, "for how long it then is in force"),
+        "timeZone": _said(_TEXT, "of the schedule, for example Europe/Berlin; UTC without it"),
+    },
+    ("nodes",),
+    "how many nodes of the pool may be on their way out at once",
+)
 _IDLE_PROBE = _object(
     {"url": _PATH, "command": _list(_TEXT, 1, "a program on the controller and its arguments")}, (), "how a service is asked whether it is idle"
 )
@@ -241,6 +253,8 @@ NODE_POOL = _document(
                     "consolidationPolicy": {"enum": list(POLICIES)},
                     "consolidateAfter": _DURATION_OR_NEVER,
                     "expireAfter": _DURATION_OR_NEVER,
+                    "expireJitter": _said(_SHARE, "by up to so much of expireAfter a node goes earlier"),
+                    "budgets": _list(_BUDGET),
                     "minAge": _DURATION,
                     "idleMode": _said({"enum": list(IDLE_MODES)}, "which pods keep a node busy"),
                     "idleProbe": _IDLE_PROBE,

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from .durations import print_time
 from .holds import node_hold
 from .model import Claim, Node, Pool
+from .office_hours import hours
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,16 +29,31 @@ def due(claim: Claim, pool: Pool) -> datetime | None:
     """When the claim's machine has to go: expireAfter (maxLifetime of a request) after its launch began. None = never."""
     if pool.expire_after is None or claim.launch_started is None:
         return None
-    return claim.launch_started + timedelta(seconds=pool.expire_after)
+    return claim.launch_started + timedelta(
+        seconds=pool.expire_after - earlier(pool.expire_after, pool.expire_jitter, fraction(claim))
+    )
+
+
+def earlier(seconds: int, jitter: Decimal, part: Decimal) -> int:
+    """By how many whole seconds a machine goes before its time: ``part`` (0 to 1) of the share ``jitter`` of it."""
+    return int(seconds * jitter * part)
+
+
+def fraction(claim: Claim) -> Decimal:
+    """A number from 0 to just below 1, always the same for a name, so that machines of one launch do not all go at once."""
+    return Decimal(int(hashlib.sha256(claim.name.encode()).hexdigest()[:8], 16)) / 2**32
 
 
 def judge(claim: Claim, node: Node | None, pool: Pool, now: datetime) -> Age:
     """Whether the claim is expired. A hold on its node delays that by at most the termination grace period."""
-    moment = due(claim, pool)
+    moment, why = due(claim, pool), ""
+    stop = hours(pool, now).stop
+    if stop is not None and (moment is None or stop < moment):
+        moment, why = stop, ", the hard stop of its pool's calendar"
     if moment is None or now < moment:
         return Age(moment, False)
     hold = node_hold(node, now) if node is not None else None
     last = moment + timedelta(seconds=pool.termination_grace)
     if hold is not None and hold.why and now < last:
         return Age(moment, False, f"expired, held by {hold.why} until {print_time(last)}")
-    return Age(moment, True, f"due since {print_time(moment)}")
+    return Age(moment, True, f"due since {print_time(moment)}{why}")

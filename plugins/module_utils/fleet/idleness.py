@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import typing as t
 
-from . import idle, overspent, removal, service, service_idle
+from . import idle, overspent, removal, service, service_idle, voluntary
 from .draft import Draft
 from .durations import latest, print_duration
 from .facts import Settled
@@ -69,15 +69,18 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
             _keep(draft, claim, against)
         else:
             candidates.append(removal.Candidate(claim, found.since))
-    chosen = removal.choose(candidates, len(usable), pool.min_nodes, draft.situation.settings.max_remove_per_run)
+    room = voluntary.room(draft, pool, "Empty") if candidates else voluntary.FREE
+    bounds = [bound for bound in (room.nodes, draft.situation.settings.max_remove_per_run) if bound is not None]
+    chosen = removal.choose(candidates, len(usable), pool.min_nodes, min(bounds, default=None))
     since = {one.claim.name: one.idle_since for one in candidates}
     for claim in chosen.go:
         idle_for = print_duration((draft.now - since[claim.name]).total_seconds())
         draft.destroy(claim, "Empty", "; ".join(filter(None, (f"idle for {idle_for}", draft.hurried.get(pool.key)))))
     for claim in chosen.kept:
         _keep(draft, claim, f"idle, kept for minNodes {pool.min_nodes}")
+    held = room.nodes is not None and len(chosen.go) >= room.nodes
     for claim in chosen.later:
-        _keep(draft, claim, "idle, goes in a later run (max_remove_per_run)")
+        _keep(draft, claim, f"idle, kept by disruption budget {room.why}" if held else "idle, goes in a later run (max_remove_per_run)")
 
 
 def _note(draft: Draft, claim: Claim, node: Node | None, found: idle.Idle) -> Claim:

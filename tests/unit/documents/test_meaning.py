@@ -40,6 +40,10 @@ BASE: dict[str, Json] = {
                 "startupTaints": [{"key": "driver", "effect": "NoSchedule"}],
             }
         },
+        "disruption": {
+            "expireAfter": "24h",
+            "budgets": [{"nodes": 1, "reasons": ["Empty"], "schedule": "0 9 * * 1-5", "duration": "8h", "timeZone": "Europe/Berlin"}],
+        },
     },
     "GPURequest": {"gpuType": "A10", "provider": "lambda", "credentialsRef": REF, "maxHourlyPrice": "2"},
 }
@@ -155,6 +159,12 @@ OTHER: dict[str, Json] = {
         "disruption.consolidationPolicy": "Never",
         "disruption.consolidateAfter": "20m",
         "disruption.expireAfter": "1h",
+        "disruption.expireJitter": "10%",
+        "disruption.budgets.0.nodes": "10%",
+        "disruption.budgets.0.reasons": ["Drifted", "Underutilized"],
+        "disruption.budgets.0.schedule": "@daily",
+        "disruption.budgets.0.duration": "1h",
+        "disruption.budgets.0.timeZone": "America/New_York",
         "disruption.minAge": "1m",
         "disruption.idleMode": "gpu",
         "drainTimeout": "1m",

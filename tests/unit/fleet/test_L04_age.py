@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import hashlib
+from datetime import timedelta
+from decimal import Decimal
+
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import age, holds
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost
@@ -37,6 +41,24 @@ def test_L04_edits_take_effect_at_once() -> None:
     assert not expired("12:00", 8)
 
 
+def test_L04_jitter_is_a_part_of_a_share_of_the_time() -> None:
+    assert age.earlier(24 * HOUR, Decimal("0.1"), Decimal("0.25")) == 36 * 60
+    assert age.earlier(24 * HOUR, Decimal(0), Decimal("0.25")) == 0
+    wanted = pool(expire_after=24 * HOUR, expire_jitter=Decimal("0.1"))
+    made = claim("tgp-a1b2c3d4-p-00001", launch_started=at("08:00"))
+    assert age.fraction(made) == Decimal(int(hashlib.sha256(b"tgp-a1b2c3d4-p-00001").hexdigest()[:8], 16)) / 2**32
+    due = age.due(made, wanted)
+    assert due == age.due(made, wanted) == at("08:00") + timedelta(seconds=24 * HOUR - int(24 * HOUR * age.fraction(made) / 10))
+    assert age.due(made, pool(expire_after=24 * HOUR)) == at("08:00") + timedelta(hours=24)
+
+
+def test_L04_jitter_spreads_a_batch_over_its_share_and_no_further() -> None:
+    wanted = pool(expire_after=24 * HOUR, expire_jitter=Decimal("0.1"))
+    dues = {age.due(claim(f"tgp-a1b2c3d4-p-{place:05}", launch_started=at("08:00")), wanted) for place in range(50)}
+    first, last = at("08:00") + timedelta(seconds=24 * HOUR * 0.9), at("08:00") + timedelta(hours=24)
+    assert len(dues) > 45 and all(due is not None and first < due <= last for due in dues)
+
+
 def test_L04_never_by_default() -> None:
     assert age.due(claim(), pool()) is None
 
@@ -67,8 +89,6 @@ def test_L04_begun_drain_keeps_its_time() -> None:
 
 @pytest.mark.parametrize(("seconds", "dollars"), [(24 * HOUR, "10.08"), (24 * HOUR + 600, "10.15")])
 def test_L04_cost_of_a_day(seconds: int, dollars: str) -> None:
-    from datetime import timedelta
-
     assert print_money(cost(claim().price, at("00:00"), at("00:00") + timedelta(seconds=seconds))) == dollars
 
 

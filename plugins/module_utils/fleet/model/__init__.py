@@ -31,6 +31,7 @@ from .sight import CloudView, Observation, Probe, Published
 from .wishes import (
 from .spending import Ledger, LedgerLine, SpendingBudget
     CloudChoice,
+    DisruptionBudget,
     IdleProbe,
     Machine,
     MeshChoice,
@@ -55,6 +56,7 @@ __all__ = [
     "Container",
     "Deletion",
     "Device",
+    "DisruptionBudget",
     "Expression",
     "Extra",
     "IdleProbe",

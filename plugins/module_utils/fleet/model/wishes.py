@@ -155,6 +155,19 @@ class IdleProbe:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class DisruptionBudget:
+    """How many nodes of a pool may go at once (L-6). ``nodes``: a number or a share like "10%". ``reasons``: Empty, Drifted,
+    Underutilized; none = all. ``schedule``: cron of five fields in ``time_zone``; in force from each due time for ``duration``
+    seconds. Without it always."""
+
+    nodes: str
+    reasons: tuple[str, ...] = ()
+    schedule: str = ""
+    duration: int | None = None
+    time_zone: str = "UTC"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Pool:
     """GPUNodePool, or a GPURequest as a pool of one node (``request`` True). ``nodes`` = machines wanted by provision.
 
@@ -179,6 +192,7 @@ class Pool:
     consolidate_after: int | None = 600
     consolidation_policy: str = "WhenIdle"
     expire_after: int | None = None
+    expire_jitter: Decimal = Decimal(0)
     termination_grace: int = 600
     drain_timeout: int = 600
     min_age: int = 600
@@ -190,6 +204,8 @@ class Pool:
     generation: str = ""
     service: ServiceSpec | None = None
     idle_probe: IdleProbe | None = None
+    disruption_budgets: tuple[DisruptionBudget, ...] = ()
+    budget: SpendingBudget | None = None
     pack: str = "price"
     schedulers: tuple[str, ...] = ()
     scale_up_delay: int = 0
@@ -206,7 +222,5 @@ class Wishes:
     """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted now (None: as they are)."""
 
     classes: t.Mapping[str, NodeClass]
-    disruption_budgets: tuple[DisruptionBudget, ...] = ()
-    budget: SpendingBudget | None = None
     pools: tuple[Pool, ...]
     nodes: t.Mapping[str, int] = dataclasses.field(default_factory=dict)

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The part of a GPUNodePool that says when its nodes go by themselves: ``spec.disruption``."""
+
+from __future__ import annotations
+
+import typing as t
+from decimal import Decimal
+
+from ..errors import InvalidInput
+from ..fleet.cron import parse_cron, zone
+from ..fleet.disruption_budgets import valid
+from ..fleet.model import DisruptionBudget
+from .host_quality import share
+from .reading import Reader
+
+PATH = "spec.disruption"
+_SAME = {"WhenEmpty": "WhenIdle", "WhenEmptyOrUnderutilized": "WhenUnderutilized"}  # Karpenter's words
+Spec = t.Mapping[str, t.Any]
+
+
+def disruption(end: Spec, reader: Reader) -> dict[str, t.Any]:
+    """The Pool's fields that ``spec.disruption`` gives, by name."""
+    policy = end.get("consolidationPolicy", "WhenIdle")
+    return {
+        "consolidation_policy": _SAME.get(policy, policy),
+        "consolidate_after": reader.duration_or_never(end.get("consolidateAfter"), f"{PATH}.consolidateAfter", 600),
+        "expire_after": reader.duration_or_never(end.get("expireAfter"), f"{PATH}.expireAfter", None),
+        "expire_jitter": _jitter(end, reader),
+        "min_age": reader.duration(end.get("minAge"), f"{PATH}.minAge", 600),
+        "idle_mode": end.get("idleMode", "workload"),
+        "disruption_budgets": tuple(
+            _budget(one, f"{PATH}.budgets[{place}]", reader) for place, one in enumerate(end.get("budgets", ()))
+        ),
+    }
+
+
+def _jitter(end: Spec, reader: Reader) -> Decimal:
+    if "expireJitter" in end and end.get("expireAfter", "Never") == "Never":
+        reader.fault(f"{PATH}.expireJitter", "has no effect without expireAfter. Give expireAfter, or remove it.")
+    return share(end.get("expireJitter"), f"{PATH}.expireJitter", reader, most=100) or Decimal(0)
+
+
+def _budget(one: Spec, path: str, reader: Reader) -> DisruptionBudget:
+    nodes = str(one["nodes"])
+    if not valid(nodes):
+        reader.fault(f"{path}.nodes", f'{nodes!r} is neither a number of nodes nor a share from 0% to 100%, like "10%".')
+    if ("schedule" in one) != ("duration" in one):
+        missing = "duration" if "schedule" in one else "schedule"
+        reader.fault(f"{path}.{missing}", "is missing: a budget has both a schedule and a duration, or none of the two.")
+    if "timeZone" in one and "schedule" not in one:
+        reader.fault(f"{path}.timeZone", "has no effect without a schedule. Remove it.")
+    for field, read in (("schedule", parse_cron), ("timeZone", zone)):
+        try:
+            read(one.get(field, "UTC" if field == "timeZone" else "@daily"))
+        except InvalidInput as error:
+            reader.fault(f"{path}.{field}", str(error))
+    lasts = reader.duration(one["duration"], f"{path}.duration", 1) if "duration" in one else None
+    if lasts == 0:
+        reader.fault(f"{path}.duration", "is 0, so the budget would never be in force.")
+    return DisruptionBudget(nodes, tuple(one.get("reasons", ())), one.get("schedule", ""), lasts, one.get("timeZone", "UTC"))
