@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+from datetime import datetime
 
 from ..clouds.registry import CAPABILITIES
 from ..cluster.namespace import ensure_namespace
 from ..errors import InvalidInput, Locked, TgpError
 from ..fleet.model import Action, Plan, Pool, Wishes
+from ..fleet.office_hours import hours
 from ..fleet.plan import plan
 from ..fleet.plan_view import headings, rows, summary
 from ..fleet.settings import Destroy, Settings
@@ -26,7 +28,7 @@ from .record import record
 
 _LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_service", "delete_extra")
 _BOOKKEEPING = ("update", "annotate")
-_CHANGES = ("launch", "destroy", "resume", *_LEFTOVERS)
+_CHANGES = ("launch", "destroy", "resume", "taint", "untaint", *_LEFTOVERS)
 
 
 def plan_run(task: Task) -> dict[str, t.Any]:
@@ -34,7 +36,7 @@ def plan_run(task: Task) -> dict[str, t.Any]:
     settings = _settings(task)
     context = open_context(task, settings=settings, documents_required=settings.mode == "provision")
     try:
-        context.wishes = _chosen(task, context.wishes, settings)
+        context.wishes = _chosen(task, context.wishes, settings, context.clock.now())
         if settings.mode == "provision":
             check_before_renting(context)
         if task.check_mode:
@@ -164,7 +166,7 @@ def _settings(task: Task) -> Settings:
     return settings_of(task, mode=params["mode"])
 
 
-def _chosen(task: Task, wishes: Wishes, settings: Settings) -> Wishes:
+def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wishes:
     """The wishes with the pools that were asked for and the numbers wanted in them."""
     if settings.mode != "provision":
         return wishes
@@ -178,18 +180,19 @@ def _chosen(task: Task, wishes: Wishes, settings: Settings) -> Wishes:
             remedy=f"Known pools: {', '.join(sorted(pool.key for pool in wishes.pools)) or 'none'}.",
         )
     pools = [pool for pool in wishes.pools if not asked or pool.key in asked or pool.name in asked]
-    wanted = {pool.key: _number(task.params.get("nodes"), pool) for pool in pools}
+    wanted = {pool.key: _number(task.params.get("nodes"), pool, now) for pool in pools}
     return dataclasses.replace(wishes, nodes=wanted)
 
 
-def _number(nodes: t.Any, pool: Pool) -> int:
+def _number(nodes: t.Any, pool: Pool, now: datetime) -> int:
     """How many machines a pool shall have: the user's number, else its minNodes, at least one; a request is always one machine."""
     if isinstance(nodes, dict):
         nodes = nodes.get(pool.key, nodes.get(pool.name))
     if pool.request:
         return 1
     if nodes is None or nodes == "":
-        return max(pool.min_nodes, 1)
+        open_now = hours(pool, now)
+        return 0 if open_now.closed else max(open_now.min_nodes, 1)
     try:
         number = int(nodes)
     except (TypeError, ValueError):

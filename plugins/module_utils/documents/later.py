@@ -16,7 +16,6 @@ NOT_YET: dict[str, tuple[str, ...]] = {
     ),
     "GPUNodePool": (
         "spec.budget",
-        "spec.calendar",
         "spec.schedule",
         "spec.nodes",
         "spec.replicas",
@@ -24,9 +23,7 @@ NOT_YET: dict[str, tuple[str, ...]] = {
         "spec.schedulers",
         "spec.scaleUpDelay",
         "spec.timeSlicing",
-        "spec.unhealthyTimeout",
         "spec.template.spec.timeSlicing",
-        "spec.disruption.calendar",
         "spec.disruption.replaceCheaperPercent",
         "spec.disruption.utilizationThreshold",
     ),

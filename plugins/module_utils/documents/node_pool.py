@@ -10,6 +10,7 @@ import typing as t
 from ..clouds.registry import ENTRIES
 from ..fleet import requirements as words
 from ..fleet.model import CloudChoice, Machine, NodeClass, Pool, Requirement
+from .calendar import calendar
 from .disruption import disruption
 from .node_class import OWN_MACHINES, fingerprint, mesh_choice, mirrors, template_text
 from .reading import Reader, secret_ref, taints
@@ -60,6 +61,8 @@ def node_pool(
         drain_timeout=reader.duration(spec.get("drainTimeout"), "spec.drainTimeout", 600),
         registration_timeout=reader.duration_or_never(spec.get("registrationTimeout"), "spec.registrationTimeout", None),
         idle_mode=end.get("idleMode", "workload"),
+        unhealthy_timeout=reader.duration(spec["unhealthyTimeout"], "spec.unhealthyTimeout", 0) if "unhealthyTimeout" in spec else None,
+        calendar=calendar(spec.get("calendar"), reader),
         gpu_wait=spec.get("gpuWait", "all"),
         generation=fingerprint([inner, meta]),
         service=serves,

@@ -27,6 +27,7 @@ IDLE_MODES = ("workload", "gpu", "all")
 GPU_WAITS = ("all", "any", "none")
 DISRUPTION_REASONS = ("Empty", "Drifted", "Underutilized")
 MESH_CLIENTS = ("inject", "image")
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def _object(properties: Schema, required: t.Sequence[str] = (), description: str = "") -> Schema:
@@ -166,6 +167,23 @@ _BUDGET = _object(
 _IDLE_PROBE = _object(
     {"url": _PATH, "command": _list(_TEXT, 1, "a program on the controller and its arguments")}, (), "how a service is asked whether it is idle"
 )
+_CLOCK: Schema = {"type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$", "description": 'a local time of day like "08:00"'}
+_CLOCK_END: Schema = {"type": "string", "pattern": "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$", "description": 'a local time of day like "18:00"'}
+_WINDOW = _object(
+    {
+        "days": _list({"enum": list(DAYS)}, 1, "on which it begins; every day without it"),
+        "from": _CLOCK,
+        "to": _said(_CLOCK_END, "a time that is not after from lies on the next day"),
+        "minNodes": _said(_COUNT, "nodes that are kept meanwhile; the pool's minNodes without it"),
+        "hardStop": _said(_CLOCK, "time of day after the end at which machines that are still there go by force"),
+    },
+    ("from", "to"),
+)
+_CALENDAR = _object(
+    {"timeZone": _said(_TEXT, "for example Europe/Berlin; UTC without it"), "windows": _list(_WINDOW, 1)},
+    ("windows",),
+    "when the pool is in use; outside of all windows nothing is launched and no node is kept",
+)
 _REQUIREMENT = _object(
     {"key": {"enum": list(KEYS)}, "operator": {"enum": list(OPERATORS)}, "values": _list({"type": "string"})}, ("key", "operator")
 )
@@ -247,6 +265,8 @@ NODE_POOL = _document(
             "maxHourlyPrice": _said(_MONEY, 'dollars per hour for one machine, in quotes, for example "2.0"'),
             "weight": _COUNT,
             "minNodes": _COUNT,
+            "calendar": _CALENDAR,
+            "unhealthyTimeout": _said(_DURATION, "for how long a node may be ill before it goes"),
             "limits": _object({"maxNodes": _COUNT, "resources": _GPU_COUNTS}),
             "disruption": _object(
                 {

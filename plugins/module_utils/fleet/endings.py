@@ -8,12 +8,12 @@ from __future__ import annotations
 import collections
 from datetime import datetime
 
-from . import age, guard, service
+from . import age, gpu_lost, guard, service
 from .draft import Draft
 from .durations import print_time
 from .facts import Settled
 from .holds import node_hold, terminate_requested
-from .model import InstanceState, Node, Phase
+from .model import Claim, InstanceState, Node, Phase
 from .offers import price_verdict
 from .phases import BEFORE_READY, may_have_instance
 from .registration import failure_class, overdue, timeout
@@ -142,7 +142,9 @@ def unhealthy(draft: Draft) -> None:
             since = draft.sighted(f"NodeGone|{claim.cloud}|{claim.name}")
         else:
             since = None if one.node.ready else one.node.ready_since
-        if since is not None and (draft.now - since).total_seconds() >= settings.unhealthy_timeout:
+            if one.node.ready and (since := gpu_lost.since(draft, one)) is not None:
+                what = "its GPUs are gone"
+        if since is not None and (draft.now - since).total_seconds() >= _patience(draft, claim):
             gone = "its Node is gone" if one.node is None else f"its Node is not Ready: {one.node.ready_message}".rstrip(": ")
             what = what or gone
             if machine.state is InstanceState.UNKNOWN:  # unknown never deletes, and must not be billed in silence either
@@ -153,13 +155,20 @@ def unhealthy(draft: Draft) -> None:
     for pool in sorted(sick):
         if len(sick[pool]) > max(1, int(sizes[pool] * settings.unhealthy_share)) and not settings.allow_mass_delete:
             draft.problems.append(
-                f"guard_refused: {len(sick[pool])} of {sizes[pool]} nodes of {pool} are not Ready; none is removed. "
+                f"guard_refused: {len(sick[pool])} of {sizes[pool]} nodes of {pool} are not well; none is removed. "
                 "The control plane or the mesh is more likely broken than all of these machines. If they really are, run again with "
                 "allow_mass_delete: true."
             )
             continue
         for one, detail in sick[pool]:
             draft.destroy(one.claim, "Unhealthy", detail)
+
+
+def _patience(draft: Draft, claim: Claim) -> int:
+    """Seconds for which a node may be ill: its pool's wish, else the run's setting."""
+    pool = draft.situation.pool(claim)
+    own = None if pool is None else pool.unhealthy_timeout
+    return draft.situation.settings.unhealthy_timeout if own is None else own
 
 
 def _service_down(draft: Draft, one: Settled) -> tuple[datetime | None, str]:

@@ -20,6 +20,7 @@ from .model import Action, Attempt, Claim, NodeClass, Offer, Phase, Pool, Shortf
 from .money import print_money
 from .names import draw, free_index
 from .offers import Selection, lane_of, lanes_refused, no_lane, offer_key, select
+from .office_hours import hours
 from .orphans import Orphan
 from .phases import LIVE
 from .registration import overdue
@@ -291,6 +292,9 @@ def _refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
     refused = lanes_refused(pool, node_class, situation.capabilities)
     if refused:
         return refused
+    closed = hours(pool, situation.now).closed
+    if closed:
+        return closed
     if situation.nodes is None:
         return "nodes unknown"
     if node_class.mesh.backend not in ("", "none") and situation.devices is None:

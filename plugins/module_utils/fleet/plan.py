@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InvalidInput
-from . import endings, extras, idleness, launching, lost, orphans, overspent, unclaimed_services
+from . import endings, extras, gpu_lost, idleness, launching, lost, orphans, overspent, unclaimed_services
 from .draft import Draft
 from .facts import settle
 from .model import Capability, Observation, Plan, Wishes
@@ -81,6 +81,7 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
     lost.spot_lost(draft)
     endings.lost(draft)
     lost.given_up(draft)
+    gpu_lost.judge(draft)
     endings.unhealthy(draft)
     endings.failed_joins(draft)
     endings.prices(draft, destroy=True)

@@ -63,8 +63,14 @@ def _missing_gpus(claim: Claim, node: Node, pool: Pool | None) -> list[str]:
         return []
     resource = limits.gpu_resource(claim.offer.model)
     expected = claim.expected_gpus if wait == "all" else min(1, claim.expected_gpus)
-    found = sum(amount for name, amount in node.allocatable.items() if name == resource or name.startswith(f"{resource}."))
+    found = allocatable_gpus(claim, node)
     return [] if found >= expected else [f"{found} of {expected} {resource}"]
+
+
+def allocatable_gpus(claim: Claim, node: Node) -> int:
+    """How many GPUs (or slices of them) the claim's Node offers to pods."""
+    resource = limits.gpu_resource(claim.offer.model)
+    return sum(amount for name, amount in node.allocatable.items() if name == resource or name.startswith(f"{resource}."))
 
 
 def timeout(claim: Claim, pool: Pool | None, capability: Capability | None) -> int:

@@ -26,6 +26,7 @@ from .model import (
     Wishes,
 )
 from .names import Verdict, label_value, verdict
+from .office_hours import floor_of_now
 from .recovery import Instances
 from .registration import INSTANCE_ID
 from .settings import Settings
@@ -43,7 +44,8 @@ class Situation:
         self.settings = settings
         self.capabilities = capabilities
         self.claims: tuple[Claim, ...] = tuple(sorted(seen.claims or (), key=lambda claim: claim.name))
-        self.pools: tuple[Pool, ...] = tuple(sorted(wishes.pools, key=lambda pool: (-pool.weight, pool.key)))
+        pools = (floor_of_now(pool, seen.now) for pool in wishes.pools)
+        self.pools: tuple[Pool, ...] = tuple(sorted(pools, key=lambda pool: (-pool.weight, pool.key)))
         self.pool_by_key = {pool.key: pool for pool in self.pools}
         self.nodes: tuple[Node, ...] | None = None if seen.nodes is None else tuple(sorted(seen.nodes, key=lambda node: node.name))
         self.devices: tuple[Device, ...] | None = (

@@ -33,6 +33,10 @@ BASE: dict[str, Json] = {
     },
     "GPUNodePool": {
         "nodeClassRef": {"name": "base"},
+        "calendar": {
+            "timeZone": "Europe/Berlin",
+            "windows": [{"days": ["Mon", "Tue"], "from": "08:00", "to": "18:00", "minNodes": 1, "hardStop": "20:00"}],
+        },
         "template": {
             "spec": {
                 "requirements": [{"key": "tgp.io/region", "operator": "In", "values": ["us-east"]}],
@@ -171,6 +175,13 @@ OTHER: dict[str, Json] = {
         "registrationTimeout": "30m",
         "terminationGracePeriod": "1m",
         "gpuWait": "any",
+        "unhealthyTimeout": "5m",
+        "calendar.timeZone": "UTC",
+        "calendar.windows.0.days": ["Sat"],
+        "calendar.windows.0.from": "09:00",
+        "calendar.windows.0.to": "24:00",
+        "calendar.windows.0.minNodes": 3,
+        "calendar.windows.0.hardStop": "21:00",
     },
     "GPURequest": {
         **TALOS,

@@ -25,11 +25,12 @@ from .clouds import (
 )
 from .cluster import Node, Pod, Taint
 from .decisions import Action, Notice, Plan, Shortfall
+from .hours import Calendar, Window
 from .mesh import Device, MeshKey
 from .placement import Expression, NodeTerm, Others, Placement, Toleration
 from .sight import CloudView, Observation, Probe, Published
-from .wishes import (
 from .spending import Ledger, LedgerLine, SpendingBudget
+from .wishes import (
     CloudChoice,
     DisruptionBudget,
     IdleProbe,
@@ -48,6 +49,7 @@ from .words import Labels
 __all__ = [
     "Action",
     "Attempt",
+    "Calendar",
     "Capability",
     "Carrier",
     "Claim",
@@ -65,12 +67,12 @@ __all__ = [
     "Labels",
     "Lane",
     "LaunchRequest",
+    "Ledger",
+    "LedgerLine",
     "Machine",
     "MeshChoice",
     "MeshKey",
     "Node",
-    "Ledger",
-    "LedgerLine",
     "NodeClass",
     "NodeTerm",
     "Notice",
@@ -90,9 +92,10 @@ __all__ = [
     "SecretRef",
     "ServiceSpec",
     "Shortfall",
+    "SpendingBudget",
     "StateFacts",
     "Taint",
     "Toleration",
+    "Window",
     "Wishes",
-    "SpendingBudget",
 ]

@@ -197,6 +197,8 @@ class Pool:
     drain_timeout: int = 600
     min_age: int = 600
     registration_timeout: int | None = None
+    unhealthy_timeout: int | None = None
+    calendar: Calendar | None = None
     idle_mode: str = "workload"
     gpu_wait: str = "all"
     request: bool = False
