@@ -107,6 +107,7 @@ def _growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:
         return lambda claim: ""
     claims = [one.claim for one in draft.settled.values() if one.claim.pool == pool.key]
     joining = {_shape(one): one.name for one in claims if one.phase in BEFORE_READY and one.deletion is None}
+    joining |= {_shape(one.claim): one.name for one in draft.launches if one.claim is not None and one.pool == pool.key}
     added = latest(one.initialized for one in claims if one.phase is Phase.READY)
     delay = draft.situation.settings.scale_down_delay_after_add
     grew = added is not None and (draft.now - added).total_seconds() < delay

@@ -243,7 +243,7 @@ def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: N
         if not claim.attempts or claim.attempts[-1].offer != lost or claim.attempts[-1].result == "unknown":
             refusal = Attempt(draft.now, lost, "refused", "unknown", one.recovery.why)
             claim = dataclasses.replace(claim, attempts=(*claim.attempts, refusal))
-    reason = _refuse_to_launch(draft, pool, node_class)
+    reason = refuse_to_launch(draft, pool, node_class)
     own = not draft.situation.rented(claim.cloud)
     market.own_in_use.discard(claim.name)
     if own:
@@ -266,7 +266,7 @@ def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: N
 
 def _launch_pool(draft: Draft, market: Market, pool: Pool, count: int, later: int, run_id: str) -> None:
     node_class = draft.situation.wishes.classes[pool.node_class]
-    reason = _refuse_to_launch(draft, pool, node_class)
+    reason = refuse_to_launch(draft, pool, node_class)
     used = {one.claim.index for one in draft.settled.values() if one.claim.pool == pool.key and one.claim.phase in LIVE}
     launched = 0
     while launched < count and not reason:
@@ -286,7 +286,7 @@ def _launch_pool(draft: Draft, market: Market, pool: Pool, count: int, later: in
         draft.shortfall.append(Shortfall(pool.key, later, "max_launch_per_run", {}))
 
 
-def _refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
+def refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
     """What forbids any launch in the pool, whatever is on offer."""
     situation = draft.situation
     refused = lanes_refused(pool, node_class, situation.capabilities)

@@ -32,6 +32,8 @@ def plan(
     unclaimed = orphans.machines(draft.situation)
     if settings.mode == "provision":
         _provision(draft, unclaimed, run_id)
+    elif settings.mode == "everything":
+        _everything(draft, unclaimed, run_id)
     elif settings.mode == "destroy":
         _destroy(draft, unclaimed)
     else:
@@ -52,6 +54,14 @@ def _provision(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> No
         orphans.duplicates(draft)
     endings.prices(draft, destroy=False)
     launching.launch(draft, unclaimed, run_id)
+
+
+def _everything(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
+    """Launch what is missing and give back what may go. What is launched was counted with everything that goes still alive."""
+    if draft.situation.nodes is not None:
+        lost.spot_lost(draft)
+        launching.launch(draft, unclaimed, run_id)
+    _reap(draft, unclaimed)
 
 
 def _destroy(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:

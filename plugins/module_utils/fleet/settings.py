@@ -27,9 +27,10 @@ class Destroy:
 class Settings:
     """The numbers and switches of one run. Durations in seconds.
 
-    ``mode``: provision (launch what is missing), reap (take down what is idle, expired, lost, orphaned or broken), destroy (take
-    down what ``destroy`` names), status (decide nothing, report). ``strategy`` None = the class's. ``max_launch_per_run`` bounds,
-    per pool, launches that nobody asked for by number (minNodes); an explicit number of nodes is bounded by the limits alone.
+    ``mode``: provision (launch what is missing), reap (take down what is idle, expired, lost, orphaned or broken), everything (provision
+    and reap in one), destroy (take down what ``destroy`` names), status (decide nothing, report). ``strategy`` None = the class's.
+    ``max_launch_per_run`` bounds, per pool, launches that nobody asked for by number (minNodes); an explicit number of nodes is bounded by
+    the limits alone.
     ``max_remove_per_run`` bounds, per pool, removals of idle nodes; None = no bound.
     """
 
@@ -39,8 +40,8 @@ class Settings:
     max_launch_per_run: int | None = 5
     max_nodes_total: int | None = None
     max_hourly_total: Decimal | None = None
-    capacity_reserve: Decimal = Decimal("0.1")
     budget: SpendingBudget | None = None
+    capacity_reserve: Decimal = Decimal("0.1")
     lowest_priority: int = -10
     unsatisfiable_for: int = 1800
     # L-13, L-14
@@ -80,6 +81,8 @@ class Settings:
     # L-20
     unhealthy_timeout: int = 1200
     unhealthy_share: Decimal = Decimal("0.4")
+    # L-22
+    plan_max_age: int = 1800
     # L-8
     lock_duration: int = 900
     lock_second_reading: int = 10
