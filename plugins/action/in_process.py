@@ -11,8 +11,10 @@ same function directly: same arguments, same checks, same result, plus live prog
 from __future__ import annotations
 
 import importlib
+import os
 import typing as t
 
+from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -57,9 +59,16 @@ class ActionModule(ActionBase):
             diff_mode=bool(self._task.diff),
             progress=_nothing if quiet else display.display,
             warn=lambda text: display.warning(redact(text)),
+            playbook=_playbook(),
         )
-        result.update(execute(module.SPEC, module.run, task))
+        result.update(execute(module.SPEC, module.run, task, name))
         return _scrubbed(result, validation._no_log_values)
+
+
+def _playbook() -> str:
+    """The playbook on the command line; empty when there is none, or more than one."""
+    named = context.CLIARGS.get("args") or ()
+    return os.path.splitext(os.path.basename(named[0]))[0] if isinstance(named, (list, tuple)) and len(named) == 1 else ""
 
 
 def _nothing(_line: str) -> None:

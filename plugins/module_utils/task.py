@@ -16,6 +16,7 @@ from .clock import Clock, from_environment
 from .errors import TgpError
 from .events import Events
 from .redact import redact, redact_all, register
+from .run_step import Step
 
 if t.TYPE_CHECKING:
     import httpx
@@ -30,13 +31,19 @@ def _network(_base_url: str) -> httpx.BaseTransport | None:
     return None
 
 
+def _nobody() -> str | None:
+    """Nobody knows of a token."""
+    return None
+
+
 @dataclasses.dataclass
 class Task:
     """One module call.
 
     ``progress`` prints a line at once (a real module process cannot; there it is silent), ``warn`` adds a warning to the
     result. ``transport`` maps a base URL to an httpx transport; tests mount a WSGI app there, None means the network. ``events`` is
-    the log of the run that the call belongs to, once it is known; ``playbook`` that run's playbook, where it is known.
+    the log of the run that the call belongs to, once it is known; ``playbook`` that run's playbook, where it is known. ``late_token`` looks for
+    the token of notify_url where no option gives it.
     """
 
     params: dict[str, t.Any]
@@ -48,6 +55,7 @@ class Task:
     transport: t.Callable[[str], httpx.BaseTransport | None] = _network
     events: Events | None = None
     playbook: str = ""
+    late_token: t.Callable[[], str | None] = _nobody
 
     def __post_init__(self) -> None:
         say, caution = self.progress, self.warn
@@ -89,13 +97,19 @@ def _strings(value: t.Any) -> t.Iterator[str]:
             yield from _strings(item)
 
 
-def execute(spec: Spec, run: Run, task: Task) -> dict[str, t.Any]:
-    """Run a module's ``run`` and return a result without secrets; a TgpError becomes ``failed`` with ``msg`` and ``error``."""
+def execute(spec: Spec, run: Run, task: Task, name: str = "") -> dict[str, t.Any]:
+    """Run a module's ``run`` and return a result without secrets; a TgpError becomes ``failed`` with ``msg`` and ``error``. What the
+    module ``name`` did for a run goes into that run's events and report."""
     register(*secret_values(spec["argument_spec"], task.params))
+    step = Step(task, name or run.__module__.rpartition(".")[2], spec["argument_spec"], task.warn)
     try:
-        return t.cast("dict[str, t.Any]", _public(run(task)))
+        result = t.cast("dict[str, t.Any]", _public(run(task)))
     except TgpError as error:
-        return failure(error)
+        result = failure(error)
+    except BaseException as error:
+        step.broken_off(error)
+        raise
+    return step.with_result(result)
 
 
 def failure(error: TgpError) -> dict[str, t.Any]:
@@ -117,7 +131,7 @@ def main(spec: Spec, run: Run) -> None:
 
     module = AnsibleModule(**spec)
     task = Task(params=module.params, check_mode=module.check_mode, diff_mode=module._diff, warn=module.warn)
-    result = execute(spec, run, task)
+    result = execute(spec, run, task, module._name)
     if result.get("failed"):
         module.fail_json(**result)
     module.exit_json(**result)

@@ -24,7 +24,12 @@ def tell_decisions(task: Task, plan: Plan) -> None:
         )
     for missing in plan.shortfall:
         task.tell(
-            "decision", action="shortfall", pool=missing.pool, missing=missing.missing, reason=missing.reason, rejected=missing.rejected
+            "decision",
+            action="shortfall",
+            pool=missing.pool,
+            missing=missing.missing,
+            reason=missing.reason,
+            rejected=missing.rejected,
         )
     for problem in plan.problems:
         task.tell("decision", action="refuse", reason="problem", text=problem)

@@ -1,0 +1,225 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tells people who do not watch the run: a JSON body to a URL, to a command's standard input, or both (docs/events.md).
+
+It never fails a run and holds it up for ten seconds at most: what cannot be delivered is a warning and an event.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import shlex
+import subprocess
+import threading
+import time
+import typing as t
+from urllib.parse import urlsplit
+
+from .clock import Clock, to_text
+from .errors import ApiError, InvalidInput, LostAnswer, RateLimited, ServerError, TgpError, Unreachable
+from .events import Events
+from .http import Api, Retry
+from .redact import redact, redact_all, register
+
+Json = dict[str, t.Any]
+
+DEADLINE = 10.0  # real seconds for everything that one step has to tell
+TRIES = 3
+_EACH = 4.0  # real seconds for one try
+_PAUSES = (0.25, 0.75)  # the longest ones between two tries
+_FIELDS = ("kind", "subject", "text", "key", "run", "time", "playbook")
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """One thing to be told; the fields are those of fleet.model.Notice."""
+
+    kind: str
+    key: str
+    subject: str
+    text: str
+    data: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Delivery:
+    """Messages on their way."""
+
+    def __init__(self, sender: Sender, task: Caller, messages: t.Sequence[Message]) -> None:
+        self._sender, self._task, self._messages = sender, task, messages
+        self._problems: dict[str, str] = {}  # key of each message that was tried, with what was in the way
+        self._end = time.monotonic() + DEADLINE
+        self._thread = threading.Thread(target=self._send, name="notices", daemon=True)
+        if messages:
+            self._thread.start()
+
+    def _send(self) -> None:
+        for one in self._messages:
+            self._problems[one.key] = self._sender.deliver(one, self._end)
+
+    def arrived(self, warn: t.Callable[[str], None]) -> list[Message]:
+        """Those that arrived everywhere, after the deadline at the latest; a warning for each that did not. Call it once."""
+        if self._messages:
+            self._thread.join(max(0.0, self._end - time.monotonic()) + 0.5)
+        found = []
+        for one in self._messages:
+            problem = self._problems.get(one.key, "the receiver is too slow")
+            facts = {"result": "failed", "error": problem} if problem else {"result": "sent"}
+            self._task.tell("notice", notice=one.kind, name=one.subject, key=one.key, text=one.text, data=dict(one.data), **facts)
+            if problem:
+                warn(f"The notice {one.kind} about {one.subject} could not be delivered: {problem}")
+            else:
+                found.append(one)
+        return found
+
+
+class Caller(t.Protocol):
+    """What is needed of the module call (task.Task). ``late_token`` looks for the bearer token where no option gives it."""
+
+    params: Json
+    clock: Clock
+    events: Events | None
+    playbook: str
+
+    @property
+    def late_token(self) -> t.Callable[[], str | None]: ...
+
+    @property
+    def transport(self) -> t.Callable[[str], t.Any]: ...
+
+    def tell(self, kind: str, **facts: t.Any) -> int: ...
+
+
+class Sender:
+    """Where messages of one step go to. InvalidInput for options that cannot be meant."""
+
+    def __init__(self, task: Caller) -> None:
+        self._task = task
+        self._url = str(task.params.get("notify_url") or "")
+        self._command = command_of(task.params)
+        self._template = template_of(task.params)
+        if self._url:
+            host_of(self._url)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether anybody wants to be told anything."""
+        return bool(self._url or self._command)
+
+    def begin(self, messages: t.Sequence[Message]) -> Delivery:
+        """Send them beside other work; what became of them is asked of the Delivery."""
+        return Delivery(self, self._task, messages if self.is_set else ())
+
+    def deliver(self, message: Message, end: float) -> str:
+        """Send one message until the moment ``end`` of the monotonic clock; what was in the way, empty when it arrived."""
+        body = self.body(message)
+        try:
+            if self._url:
+                self._post(body, end)
+            if self._command:
+                self._run(body, end)
+        except TgpError as error:
+            return redact(error.message)
+        return ""
+
+    def body(self, message: Message) -> Json:
+        """What is sent: the notice, or the template with its fields filled in."""
+        events = self._task.events
+        now = to_text(self._task.clock.now())
+        run = events.run_id if events is not None else str(self._task.params.get("run_id") or "")
+        whole = {**dataclasses.asdict(message), "data": dict(message.data)}
+        whole = redact_all({"version": 1, **whole, "run": run, "time": now, "playbook": self._task.playbook})
+        return whole if self._template is None else t.cast(Json, _filled(self._template, whole))
+
+    def _again(self, what: t.Callable[[float], None], end: float) -> None:
+        """Try a few times, while there is time."""
+        for turn in range(TRIES):
+            left = end - time.monotonic()
+            if left <= 0.05:
+                raise LostAnswer(f"the {DEADLINE:.0f} seconds for notices were over.")
+            try:
+                return what(min(_EACH, left))
+            except (Unreachable, LostAnswer, ServerError, RateLimited):
+                if turn == TRIES - 1:
+                    raise
+                time.sleep(min(random.uniform(0, _PAUSES[turn]), max(0.0, end - time.monotonic())))
+
+    def _post(self, body: Json, end: float) -> None:
+        parts = urlsplit(self._url)
+        root = f"{parts.scheme}://{parts.netloc}"
+        register(self._url, parts.path, parts.query, parts.password)  # the paths of such receivers are often their secret
+        token = self._task.params.get("notify_token") or self._task.late_token()
+        register(token)
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        api = Api("notify_url", root, headers=headers, transport=self._task.transport(root), retry=Retry(tries=1))
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        try:
+            self._again(lambda left: t.cast(None, api.call("POST", path or "/", json=body, timeout=left)), end)
+        except ApiError as error:
+            status = f"answered {error.status}" if error.status else "cannot be reached"
+            raise TgpError(f"the receiver at {parts.hostname} {status}.") from None
+        finally:
+            api.close()
+
+    def _run(self, body: Json, end: float) -> None:
+        def once(left: float) -> None:
+            try:
+                done = subprocess.run(
+                    self._command,
+                    input=json.dumps(body),
+                    text=True,
+                    capture_output=True,
+                    timeout=left,
+                    check=False,
+                    start_new_session=True,
+                )
+            except subprocess.TimeoutExpired:
+                raise LostAnswer(f"{self._command[0]} did not end in time.") from None
+            except OSError as error:
+                raise TgpError(f"{self._command[0]} cannot be started: {error.strerror}.") from None
+            if done.returncode:
+                said = " ".join(done.stderr.split())[:200]
+                raise ServerError(f"{self._command[0]} ended with {done.returncode}{f': {said}' if said else ''}.")
+
+        self._again(once, end)
+
+
+def host_of(url: str) -> str:
+    """The host of ``notify_url``. InvalidInput, without the URL, whose path may be a secret."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname if parts.scheme in ("http", "https") and parts.port != 0 else None
+    except ValueError:
+        host = None
+    if not host:
+        raise InvalidInput("notify_url is not an http(s) URL.", remedy="Write https://host/path.")
+    return host
+
+
+def command_of(params: t.Mapping[str, t.Any]) -> list[str]:
+    """The words of ``notify_command`` (a list, or a line that is split as a shell would, without a shell). InvalidInput."""
+    given = params.get("notify_command") or os.environ.get("TGP_NOTIFY_COMMAND") or ""
+    try:
+        words = shlex.split(given) if isinstance(given, str) else [str(one) for one in given]
+    except ValueError as error:
+        raise InvalidInput(f"notify_command is not understood: {error}.", remedy="Give a list of words.") from None
+    return [os.path.expanduser(words[0]), *words[1:]] if words else []
+
+
+def template_of(params: t.Mapping[str, t.Any]) -> Json | None:
+    """``notify_template``, None when the usual body is meant. InvalidInput for something else than a mapping."""
+    given = params.get("notify_template")
+    return dict(given) if given else None
+
+
+def _filled(value: t.Any, fields: Json) -> t.Any:
+    if isinstance(value, str):
+        for name in _FIELDS:
+            value = value.replace(f"{{{name}}}", str(fields[name]))
+        return value
+    if isinstance(value, dict):
+        return {key: _filled(item, fields) for key, item in value.items()}
+    return [_filled(item, fields) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,191 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report that the steps of one run make together, and its last word (L-8)."""
+
+from __future__ import annotations
+
+import json
+import os
+import typing as t
+from pathlib import Path
+
+import jsonschema
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, Locked, LockLost, TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.run_report import OUTCOMES, outcome_of, worst
+from ansible_collections.tgp.gpu.plugins.module_utils.run_step import KEPT, _prune
+from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
+
+from tests.unit.floor.told import ROOT, checked_events
+
+SPEC = {"argument_spec": {"run_id": {"type": "str"}, "api_key": {"type": "str", "no_log": True}}}
+KEY = "key-of-an-account-0123456789"
+MACHINE = {
+    "name": "tgp-a1b2c3d4-p-00001", "pool": "default/p", "cloud": "lambda", "model": "A10", "phase": "Ready", "price_hour": "0.75",
+    "result": "launched", "message": "",
+}  # fmt: skip
+
+
+def report_schema() -> t.Any:
+    return json.loads((ROOT / "schemas" / "run-report.schema.json").read_text(encoding="utf-8"))
+
+
+class Run:
+    """Steps of one run, each a call of its own as a play makes them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.run_id, self.warnings = folder, "", t.cast("list[str]", [])
+
+    def step(self, name: str, result: t.Any, *, check: bool = False, **params: t.Any) -> dict[str, t.Any]:
+        """``result`` is returned, or raised if it is an exception."""
+
+        def run(task: Task) -> dict[str, t.Any]:
+            self.run_id = task.params.get("run_id") or self.run_id
+            if isinstance(result, BaseException):
+                raise result
+            return dict(result)
+
+        given = {"state_dir": str(self.folder), "run_id": self.run_id or None, "api_key": KEY, **params}
+        task = Task(given, check_mode=check, warn=self.warnings.append, playbook="provision")
+        return execute(SPEC, run, task, name)
+
+    def report(self) -> dict[str, t.Any]:
+        found = json.loads((self.folder / "runs" / f"{self.run_id}.json").read_text())
+        jsonschema.validate(found, report_schema())
+        return t.cast("dict[str, t.Any]", found)
+
+    def ends(self, *results: t.Any) -> str:
+        """The word after these steps and the unlock."""
+        for number, one in enumerate(results):
+            self.step(("fleet_plan", "fleet_launch", "fleet_join")[number], one)
+        self.step("fleet_unlock", {"changed": False, "released": True})
+        checked_events(self.folder / "events.jsonl")
+        found = self.report()
+        assert found["ended"]
+        return str(found["outcome"])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+OK = {"changed": False, "outcome": "ok"}
+CHANGED = {"changed": True, "outcome": "ok"}
+
+
+@pytest.mark.parametrize(
+    "results, word",
+    [
+        ([OK, OK], "ok"),
+        ([CHANGED, OK], "changed"),
+        ([OK, {"changed": True, "outcome": "changed"}], "changed"),
+        ([{"changed": False, "outcome": "lock_busy", "msg": "busy"}], "lock_busy"),
+        ([{"changed": True, "outcome": "shortfall", "problems": ["p: 1 machines will not come"]}, CHANGED], "shortfall"),
+        ([{"changed": False, "outcome": "guard_refused", "problems": ["guard_refused: ..."]}, CHANGED], "guard_refused"),
+        ([{"changed": True, "outcome": "shortfall"}, {"changed": True, "outcome": "partial", "problems": ["x"]}], "partial"),
+        ([CHANGED, TgpError("the cloud burns")], "error"),
+        ([CHANGED, LockLost("taken over")], "lock_lost"),
+        ([CHANGED, LockLost("taken over"), TgpError("and then this")], "lock_lost"),
+    ],
+)
+def test_L08_a_run_ends_with_the_worst_word_of_its_steps(run: Run, results: list[t.Any], word: str) -> None:
+    assert run.ends(*results) == word
+    assert word in OUTCOMES
+
+
+def test_L08_a_busy_lock_that_shall_fail_ends_with_that_word(run: Run) -> None:
+    run.step("fleet_plan", Locked("another run"))
+    assert run.report()["outcome"] == "lock_busy"
+
+
+def test_L08_every_word_has_its_place() -> None:
+    assert worst() == "ok"
+    assert all(worst(one, other) == other for one, other in zip(OUTCOMES, OUTCOMES[1:], strict=False))
+    assert outcome_of({"outcome": "never heard of", "changed": True}) == "changed"
+
+
+def test_a_report_grows_with_each_step_and_is_closed_by_the_last(run: Run) -> None:
+    plan = {
+        "changed": True, "outcome": "ok", "plan": [{"action": "launch"}, {"action": "launch"}, {"action": "destroy"}],
+        "summary": {"cost_hour_now": "0.00", "cost_hour_after": "1.50", "cost_day_now": "0.00", "cost_day_after": "36.00"},
+    }  # fmt: skip
+    run.step("fleet_plan", plan, mode="provision")
+    assert run.report()["ended"] is None, "a reader sees that it goes on, or was killed"
+    run.step("fleet_launch", {"changed": True, "outcome": "changed", "machines": [MACHINE]})
+    failed = {**MACHINE, "result": "failed", "message": "never joined", "diagnosis": None}
+    run.step("fleet_join", {"changed": True, "outcome": "partial", "machines": [failed], "problems": ["never joined", "never joined"]})
+    last = run.step("fleet_unlock", {"changed": False, "released": True})
+    found = run.report()
+    assert last["report"] == found
+    assert last["report_file"].endswith(f"runs/{run.run_id}.json")
+    assert last["ansible_stats"]["data"]["tgp_run"]["outcome"] == "partial"
+    assert found["counts"] == {"launch": 2, "destroy": 1, "machines_failed": 1}
+    assert found["cost"]["cost_day_after"] == "36.00"
+    assert [(one["name"], one["result"]) for one in found["machines"]] == [(MACHINE["name"], "failed")]
+    assert found["problems"] == ["never joined"]
+    assert [one["step"] for one in found["steps"]] == ["fleet_plan", "fleet_launch", "fleet_join"]
+    assert (found["playbook"], found["mode"], found["changed"]) == ("provision", "provision", True)
+    assert os.stat(last["report_file"]).st_mode & 0o077 == 0
+
+
+def test_a_run_that_fails_before_it_begins_is_closed_at_once(run: Run) -> None:
+    result = run.step("fleet_plan", InvalidInput("There is no pool."))
+    assert result["failed"]
+    found = run.report()
+    assert (found["outcome"], found["problems"]) == ("error", ["There is no pool."])
+    assert found["ended"]
+
+
+def test_what_nobody_foresaw_is_an_error_that_still_shows(run: Run) -> None:
+    with pytest.raises(ZeroDivisionError):
+        run.step("fleet_plan", ZeroDivisionError(KEY))
+    assert run.report()["problems"] == ["fleet_plan was broken off: ZeroDivisionError"]
+
+
+def test_who_only_looks_and_check_mode_leave_nothing_behind(run: Run) -> None:
+    run.step("fleet_info", {**OK, "machines": []})
+    run.step("fleet_validate", InvalidInput("wrong"))
+    run.step("fleet_plan", CHANGED, check=True)
+    run.step("fleet_something", {"changed": False})
+    assert not list(run.folder.iterdir())
+
+
+def test_no_secret_is_reported(run: Run) -> None:
+    run.ends({**CHANGED, "problems": [f"refused {KEY}"]})
+    text = "".join(path.read_text() for path in run.folder.rglob("*.json*"))
+    assert KEY not in text
+    assert "refused ********" in text
+
+
+def test_a_report_that_cannot_be_written_is_one_warning_for_each_step(run: Run) -> None:
+    (run.folder / "runs").write_text("in the way")
+    (run.folder / "events.jsonl").mkdir()
+    assert run.step("fleet_plan", CHANGED)["changed"] is True
+    assert len(run.warnings) == 2
+    assert any("the run goes on without it" in one for one in run.warnings)
+
+
+def test_a_damaged_report_stops_nothing(run: Run) -> None:
+    run.step("fleet_plan", CHANGED)
+    (run.folder / "runs" / f"{run.run_id}.json").write_text('{"steps": [')
+    run.step("fleet_launch", CHANGED)
+    assert [one["step"] for one in run.report()["steps"]] == ["fleet_launch"]
+
+
+def test_a_run_id_from_outside_cannot_leave_the_folder(run: Run) -> None:
+    run.step("fleet_plan", CHANGED, run_id="../../elsewhere")
+    assert [one.name for one in run.folder.iterdir()] == ["events.jsonl"]
+
+
+def test_only_the_newest_reports_stay(tmp_path: Path) -> None:
+    for number in range(KEPT + 3):
+        path = tmp_path / f"run-{number}.json"
+        path.write_text("{}")
+        os.utime(path, (number, number))
+    _prune(str(tmp_path))
+    left = {one.name for one in tmp_path.iterdir()}
+    assert len(left) == KEPT
+    assert "run-2.json" not in left
+    assert "run-3.json" in left
