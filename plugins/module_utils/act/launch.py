@@ -17,6 +17,7 @@ from decimal import Decimal
 
 from ..errors import ApiError, LaunchRefused, LaunchUnknown, LockLost, TgpError
 from ..fleet import blocks
+from ..fleet.capacity import planned_gpus
 from ..fleet.limits import may_switch
 from ..fleet.model import Attempt, Claim, Deletion, Instance, LaunchRequest, Offer, Phase
 from ..fleet.offers import offer_key
@@ -185,7 +186,7 @@ class _Launch:
             cloud=offer.cloud,
             lane=payload.lane,
             reserved_price=t.cast(Decimal, offer.price_hour),
-            expected_gpus=offer.gpu_count,
+            expected_gpus=planned_gpus(offer, self.pool),
             launch_started=now,
         )
         context.lock.renew_if_due()

@@ -14,6 +14,7 @@ from decimal import Decimal
 from . import blocks as blocklist
 from . import limits, lost, overspent, service
 from .adoption import adopt
+from .capacity import planned_gpus
 from .draft import Draft
 from .facts import Settled
 from .model import Action, Attempt, Claim, NodeClass, Offer, Phase, Pool, Shortfall
@@ -77,7 +78,18 @@ class Market:
             rest = self._rest(candidates[place + 1 :], offer, pool, node_class, without)
             self.reserve(offer, pool, node_class)
             return offer, rest, ""
-        return None, (), first_reason or self._why_none(pool, node_class)
+        return None, (), first_reason or self.why_none(pool, node_class)
+
+    def take_this(self, offer: Offer, pool: Pool, node_class: NodeClass, serves: t.Callable[[Offer], bool]) -> tuple[Offer, ...]:
+        """Reserve an offer that somebody else chose; of the others those that would serve the same, best first."""
+        others = [one for one in self.selection(pool, node_class).candidates if one is not offer and serves(one)]
+        rest = self._rest(others, offer, pool, node_class, ())
+        self.reserve(offer, pool, node_class)
+        return rest
+
+    def against(self, offer: Offer, pool: Pool, node_class: NodeClass) -> str:
+        """Why the offer must not be taken now; empty when it may."""
+        return self._against(offer, pool, node_class, ())
 
     def find(self, planned: Claim, pool: Pool, node_class: NodeClass, bound: Decimal) -> tuple[Offer | None, tuple[Offer, ...], str]:
         """The offer of a planned claim at the price of now, not reserved yet; those of its candidates that may be tried after it; or None
@@ -141,7 +153,8 @@ class Market:
         self.held = self.held.plus(offer, t.cast(t.Any, offer.price_hour), node_class.name, pool.key)
         self.purses = self.purses.plus(pool.key, node_class.name, t.cast(t.Any, offer.price_hour))
 
-    def _why_none(self, pool: Pool, node_class: NodeClass) -> str:
+    def why_none(self, pool: Pool, node_class: NodeClass) -> str:
+        """Why no offer is left for the pool."""
         unread = [self.unread[choice.cloud] for choice in node_class.clouds if choice.enabled and choice.cloud in self.unread]
         selection = self.selection(pool, node_class)
         nearest = selection.nearest()
@@ -175,8 +188,8 @@ def _reserve_unclaimed(held: limits.Reserved, draft: Draft, orphans: t.Sequence[
     return held
 
 
-def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
-    """Resume interrupted launches and plan the missing ones, pools by weight and name."""
+def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> Market:
+    """Resume interrupted launches and plan the missing ones, pools by weight and name. Returns the market with all of it reserved."""
     situation = draft.situation
     if situation.nodes is None:
         draft.problems.append("The cluster's Nodes could not be read: nothing is launched.")
@@ -193,6 +206,7 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
         if missing > 0:
             now = missing if by_number or bound is None else min(missing, bound)
             _launch_pool(draft, market, pool, now, missing - now, run_id)
+    return market
 
 
 def _wanted(pool: Pool, situation: Situation) -> tuple[int, bool]:
@@ -259,7 +273,7 @@ def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: N
     changes: dict[str, t.Any] = {"offer": offer, "candidates": rest, "cloud": offer.cloud, "reserved_price": offer.price_hour}
     changes["price_bound"] = None  # of a plan that is over; this one decides anew
     claim = dataclasses.replace(
-        claim, **changes, lane=lane or claim.lane, expected_gpus=offer.gpu_count, launch_started=None, unknown_since=None
+        claim, **changes, lane=lane or claim.lane, expected_gpus=planned_gpus(offer, pool), launch_started=None, unknown_since=None
     )
     draft.resume(claim, "Resumed", one.recovery.why, t.cast(t.Any, offer.price_hour) - one.stored.price)
 
@@ -267,23 +281,35 @@ def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: N
 def _launch_pool(draft: Draft, market: Market, pool: Pool, count: int, later: int, run_id: str) -> None:
     node_class = draft.situation.wishes.classes[pool.node_class]
     reason = refuse_to_launch(draft, pool, node_class)
-    used = {one.claim.index for one in draft.settled.values() if one.claim.pool == pool.key and one.claim.phase in LIVE}
     launched = 0
     while launched < count and not reason:
         offer, rest, reason = market.take(pool, node_class)
         if offer is not None:
-            claim = _claim(draft, pool, node_class, offer, rest, free_index(used), f"{run_id}/{len(draft.launches)}")
-            used.add(claim.index)
-            draft.launches.append(
-                Action(
-                    "launch", claim.name, "Wanted", _describe(offer), pool=pool.key, claim=claim, price_hour=claim.reserved_price
-                )
-            )
+            add(draft, pool, node_class, offer, rest, run_id)
             launched += 1
     if launched < count:
         draft.shortfall.append(Shortfall(pool.key, count - launched + later, reason, market.counts(pool, node_class)))
     elif later:
         draft.shortfall.append(Shortfall(pool.key, later, "max_launch_per_run", {}))
+
+
+def add(
+    draft: Draft,
+    pool: Pool,
+    node_class: NodeClass,
+    offer: Offer,
+    rest: tuple[Offer, ...],
+    run_id: str,
+    reason: str = "Wanted",
+    detail: str = "",
+) -> Claim:
+    """Plan the launch of an offer that is reserved; the claim as it will be written."""
+    living = [one.claim for one in draft.settled.values() if one.claim.phase in LIVE] + [one.claim for one in draft.launches if one.claim]
+    used = {claim.index for claim in living if claim.pool == pool.key}
+    claim = _claim(draft, pool, node_class, offer, rest, free_index(used), f"{run_id}/{len(draft.launches)}")
+    detail = "; ".join(filter(None, (_describe(offer), detail)))
+    draft.launches.append(Action("launch", claim.name, reason, detail, pool=pool.key, claim=claim, price_hour=claim.reserved_price))
+    return claim
 
 
 def refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
@@ -331,7 +357,7 @@ def _claim(draft: Draft, pool: Pool, node_class: NodeClass, offer: Offer, rest: 
         reserved_price=t.cast(t.Any, offer.price_hour),
         candidates=rest,
         index=index,
-        expected_gpus=offer.gpu_count,
+        expected_gpus=planned_gpus(offer, pool),
         node_name=node_name,
         mesh_backend=node_class.mesh.backend if node_class.mesh.backend != "none" else "",
         generation=generation(node_class, pool),

@@ -141,6 +141,12 @@ def score(total: Decimal, priority: int, strategy: str) -> tuple[Decimal, Decima
     return (total * (1 + Decimal(priority) / 10), total)
 
 
+def per_gpu(total: Decimal, priority: int, strategy: str, used: int) -> tuple[Decimal, ...]:
+    """The score for each of so many used GPUs; strict priorities stay whole."""
+    first, second = score(total, priority, strategy)
+    return (first, second / used) if strategy == "priority" else (first / used,)
+
+
 def _sort_key(offer: Offer, strategy: str, priority: int, rented: bool) -> tuple[t.Any, ...]:
     total = offer.price_hour or Decimal(0)
     size = 0 if rented else offer.gpu_count  # of our own machines the smallest that serves goes first (L-21)
