@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 from ..errors import ApiError
+from ..fleet.drain import is_voluntary
 from ..fleet.model import Claim
 from ..observe.context import Context
 from ..observe.probe import Prober
 
 
 def not_idle_any_more(context: Context, claim: Claim) -> str:
-    """Why a service that was to go for being idle must stay; empty when it goes, for that or for another reason."""
+    """Why a service that was to go only while it is idle must stay; empty when it goes, for that or for another reason."""
     deletion, pool = claim.deletion, context.pool_of(claim)
-    if deletion is None or deletion.reason != "Empty" or deletion.force or pool is None or pool.service is None:
+    if deletion is None or not is_voluntary(deletion.reason) or deletion.force or pool is None or pool.service is None:
         return ""
     mesh = context.mesh()
     try:

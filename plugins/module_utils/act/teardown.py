@@ -22,9 +22,10 @@ from ..cluster.drain import Drained, drain
 from ..cluster.nodes import delete_node, get_node
 from ..cluster.volumes import attached_volumes
 from ..errors import ApiError, Conflict, Forbidden, LockLost, NotFound, RateLimited, TgpError, Unauthorized
+from ..fleet.age import holds_end
 from ..fleet.bill import noted
 from ..fleet.cost import ledger_line
-from ..fleet.drain import backoff_after_block, is_voluntary
+from ..fleet.drain import backoff_after_block, is_voluntary, rules_of
 from ..fleet.model import Claim, Node, Phase
 from ..fleet.phases import advance
 from ..fleet.service import is_service
@@ -141,6 +142,9 @@ class _Teardown:
             self._learn(node=False)
             return None
         self.context.progress.step(self.claim.name, "draining", f"reason {self.deletion.reason}", **self._money())
+        until = None
+        if pool is not None and self.deletion.reason == "Expired":
+            until = holds_end(self.claim, pool, self.context.clock.now())
         self.drained = drain(
             self.context.kube,
             node.name,
@@ -150,6 +154,7 @@ class _Teardown:
             clock=self.context.clock,
             force=self.deletion.force,
             gpu_resources=self.context.settings.gpu_resources,
+            rules=rules_of(self.deletion.reason, until),
             idle_mode=pool.idle_mode if pool else "workload",
             ignore_namespaces=self.context.settings.ignore_namespaces,
             progress=lambda text: self.context.progress.step(self.claim.name, "draining", text, **self._money()),

@@ -28,6 +28,7 @@ def disruption(end: Spec, reader: Reader) -> dict[str, t.Any]:
         "consolidate_after": reader.duration_or_never(end.get("consolidateAfter"), f"{PATH}.consolidateAfter", 600),
         "expire_after": reader.duration_or_never(end.get("expireAfter"), f"{PATH}.expireAfter", None),
         "expire_jitter": _jitter(end, reader),
+        "drift_policy": end.get("driftPolicy", "Report"),
         "min_age": reader.duration(end.get("minAge"), f"{PATH}.minAge", 600),
         "idle_mode": end.get("idleMode", "workload"),
         "disruption_budgets": tuple(

@@ -25,6 +25,7 @@ POLICIES = ("WhenIdle", "WhenEmpty", "Never")
 BACKENDS = ("tailscale", "none")
 IDLE_MODES = ("workload", "gpu", "all")
 GPU_WAITS = ("all", "any", "none")
+DRIFT_POLICIES = ("Report", "Replace")
 DISRUPTION_REASONS = ("Empty", "Drifted", "Underutilized")
 MESH_CLIENTS = ("inject", "image")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -275,6 +276,7 @@ NODE_POOL = _document(
                     "expireAfter": _DURATION_OR_NEVER,
                     "expireJitter": _said(_SHARE, "by up to so much of expireAfter a node goes earlier"),
                     "budgets": _list(_BUDGET),
+                    "driftPolicy": _said({"enum": list(DRIFT_POLICIES)}, "what becomes of machines made from an older class or pool"),
                     "minAge": _DURATION,
                     "idleMode": _said({"enum": list(IDLE_MODES)}, "which pods keep a node busy"),
                     "idleProbe": _IDLE_PROBE,

@@ -34,6 +34,12 @@ def due(claim: Claim, pool: Pool) -> datetime | None:
     )
 
 
+def holds_end(claim: Claim, pool: Pool, now: datetime) -> datetime | None:
+    """Until when holds may keep an expired machine (L-7). None = it does not expire."""
+    moment, _why = _end(claim, pool, now)
+    return None if moment is None else moment + timedelta(seconds=pool.termination_grace)
+
+
 def earlier(seconds: int, jitter: Decimal, part: Decimal) -> int:
     """By how many whole seconds a machine goes before its time: ``part`` (0 to 1) of the share ``jitter`` of it."""
     return int(seconds * jitter * part)
@@ -46,10 +52,7 @@ def fraction(claim: Claim) -> Decimal:
 
 def judge(claim: Claim, node: Node | None, pool: Pool, now: datetime) -> Age:
     """Whether the claim is expired. A hold on its node delays that by at most the termination grace period."""
-    moment, why = due(claim, pool), ""
-    stop = hours(pool, now).stop
-    if stop is not None and (moment is None or stop < moment):
-        moment, why = stop, ", the hard stop of its pool's calendar"
+    moment, why = _end(claim, pool, now)
     if moment is None or now < moment:
         return Age(moment, False)
     hold = node_hold(node, now) if node is not None else None
@@ -57,3 +60,11 @@ def judge(claim: Claim, node: Node | None, pool: Pool, now: datetime) -> Age:
     if hold is not None and hold.why and now < last:
         return Age(moment, False, f"expired, held by {hold.why} until {print_time(last)}")
     return Age(moment, True, f"due since {print_time(moment)}{why}")
+
+
+def _end(claim: Claim, pool: Pool, now: datetime) -> tuple[datetime | None, str]:
+    """When its time is over, by age or by the calendar, and what makes it the calendar."""
+    moment, stop = due(claim, pool), hours(pool, now).stop
+    if stop is not None and (moment is None or stop < moment):
+        return stop, ", the hard stop of its pool's calendar"
+    return moment, ""

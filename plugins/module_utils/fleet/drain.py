@@ -97,10 +97,16 @@ class Verdict:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
     """What may be lost: ``local_data`` in emptyDir volumes, ``unmanaged`` pods that nobody makes anew (always, for reasons that are
-    not voluntary)."""
+    not voluntary). From ``holds_end`` on pods that must not be disrupted are pods like others."""
 
     local_data: bool = True
     unmanaged: bool = False
+    holds_end: datetime | None = None
+
+
+def rules_of(reason: str, holds_end: datetime | None = None) -> Rules:
+    """The rules for a reason. A node that is merely used too little costs nobody his local data."""
+    return Rules(local_data=reason != "Underutilized", holds_end=holds_end)
 
 
 def classify(pods: t.Iterable[Pod], mode: Mode, now: datetime, rules: Rules = Rules()) -> list[Verdict]:
@@ -120,7 +126,8 @@ def _verdict(pod: Pod, mode: Mode, now: datetime, rules: Rules) -> Verdict:
     if "wait-completed" in (pod.annotations.get(DRAIN), pod.labels.get(DRAIN)):
         return Verdict(pod, Do.WAIT, "wait-completed", critical)
     safe = pod.annotations.get(SAFE_TO_EVICT) == "true"
-    if hold := pod_hold(pod, now).why:
+    held = rules.holds_end is None or now < rules.holds_end
+    if held and (hold := pod_hold(pod, now).why):
         return Verdict(pod, Do.BLOCK if mode is Mode.VOLUNTARY else Do.WAIT, f"hold: {hold}", critical)
     if mode is Mode.VOLUNTARY and not pod.owner_kind and not (rules.unmanaged or safe):
         return Verdict(pod, Do.BLOCK, "unmanaged", critical)

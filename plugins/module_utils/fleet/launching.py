@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import hashlib
 import typing as t
 from decimal import Decimal
 
@@ -17,6 +16,7 @@ from .adoption import adopt
 from .capacity import planned_gpus
 from .draft import Draft
 from .facts import Settled
+from .generation import generation
 from .model import Action, Attempt, Claim, NodeClass, Offer, Phase, Pool, Shortfall
 from .money import print_money
 from .names import draw, free_index
@@ -363,11 +363,6 @@ def _claim(draft: Draft, pool: Pool, node_class: NodeClass, offer: Offer, rest: 
         generation=generation(node_class, pool),
         history=((situation.now, Phase.PENDING.value, "wanted"),),
     )
-
-
-def generation(node_class: NodeClass, pool: Pool) -> str:
-    """What a machine is made from, as a short fingerprint of the class and pool documents."""
-    return hashlib.sha256(f"{node_class.generation}/{pool.generation}".encode()).hexdigest()[:16]
 
 
 def _describe(offer: Offer) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InvalidInput
-from . import endings, extras, gpu_lost, idleness, launching, lost, orphans, overspent, unclaimed_services
+from . import drifted, endings, extras, gpu_lost, idleness, launching, lost, notices, orphans, overspent, unclaimed_services
 from .draft import Draft
 from .facts import settle
 from .model import Capability, Observation, Plan, Wishes
@@ -101,6 +101,7 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
     overspent.tell(draft, purses)
     overspent.act(draft, purses)
     idleness.judge(draft)
+    drifted.judge(draft)
     orphans.duplicates(draft)
     orphans.carry_over(draft)
     for cloud in draft.situation.unlisted:

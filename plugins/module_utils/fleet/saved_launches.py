@@ -14,7 +14,8 @@ from decimal import Decimal
 from . import orphans
 from .draft import Draft
 from .facts import settle
-from .launching import RETRY, Market, generation, refuse_to_launch
+from .generation import generation
+from .launching import RETRY, Market, refuse_to_launch
 from .model import Action, Claim, Offer, Phase, Plan, Pool
 from .names import free_index
 from .offers import lane_of, offer_key

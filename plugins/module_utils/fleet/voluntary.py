@@ -1,14 +1,21 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all ends have in common that can wait (Empty, Drifted, Underutilized): the budget of the pool."""
+"""What all ends have in common that can wait (Empty, Drifted, Underutilized): the pool's budget, and what speaks against moving pods."""
 
 from __future__ import annotations
 
-from . import disruption_budgets, service
+import dataclasses
+import typing as t
+
+from . import disruption_budgets, guard, service
 from .disruption_budgets import Count, Room
 from .draft import Draft
-from .model import Phase, Pool
+from .drain import Do, Mode, Verdict, classify, rules_of
+from .durations import print_duration, print_time
+from .facts import Settled
+from .holds import node_hold
+from .model import Claim, Phase, Pool
 
 FREE = Room(None)
 _WITH_NODE = (Phase.JOINING, Phase.READY, Phase.TERMINATING)
@@ -37,3 +44,67 @@ def count(draft: Draft, pool: Pool) -> Count:
         elif service.health(claim, draft.situation).well is not True if node is None else node.ready is not True:
             not_ready += 1
     return Count(total, deleting, not_ready)
+
+
+def verdicts(draft: Draft, one: Settled, reason: str) -> list[Verdict]:
+    """What a drain for ``reason`` would do with each pod of the node; empty also when pods could not be read."""
+    pods = draft.situation.pods(one.node) if one.node is not None else None
+    here = [pod for pod in pods or () if one.node is not None and pod.node == one.node.name]
+    return classify(here, Mode.VOLUNTARY, draft.now, rules_of(reason))
+
+
+def against(draft: Draft, pool: Pool, one: Settled, reason: str) -> str:
+    """What keeps a node in use from going for a reason that can wait; empty = nothing. Pods that must not move are found before the
+    first of them is asked to leave."""
+    claim, node, now = one.claim, one.node, draft.now
+    pods = draft.situation.pods(node) if node is not None else None
+    if node is None or not node.ready:
+        return "its Node is not Ready"
+    if pods is None:
+        return "pods unknown"
+    hold = node_hold(node, now)
+    draft.warnings.extend(hold.warnings)
+    if hold.why:
+        return f"held by {hold.why}"
+    if claim.initialized is None or (now - claim.initialized).total_seconds() < pool.min_age:
+        return f"not yet {print_duration(pool.min_age)} old"
+    if claim.blocked_until is not None and now < claim.blocked_until:
+        return f"its drain was blocked; next try after {print_time(claim.blocked_until)}"
+    if any(pod.nominated_node == node.name and not pod.node for pod in pods):
+        return "a pod is about to be scheduled here"
+    blocked = [
+        f"{found.pod.namespace}/{found.pod.name} ({found.why})" for found in verdicts(draft, one, reason) if found.do is Do.BLOCK
+    ]
+    return f"pods that must not be moved: {', '.join(blocked)}" if blocked else ""
+
+
+def bound(draft: Draft, reason: str) -> int | None:
+    """How many nodes of one pool a run gives back for ``reason``: max_remove_per_run; without it one, and any number of idle ones."""
+    most = draft.situation.settings.max_remove_per_run
+    return most if most is not None or reason == "Empty" else 1
+
+
+def remove(draft: Draft, pool: Pool, reason: str, wanted: t.Sequence[tuple[Claim, str]]) -> None:
+    """Give back the first of ``wanted`` (claim and detail, in their order) that budget and bound allow; the others are reported."""
+    allowed, most = room(draft, pool, reason) if wanted else FREE, bound(draft, reason)
+    number = min([bound for bound in (allowed.nodes, most) if bound is not None], default=len(wanted))
+    going = wanted[:number]
+    known = count(draft, pool).total
+    if not guard.allowed(len(going), known, draft.situation.settings):
+        draft.problems.append(guard.refusal(f"nodes of {pool.key} ({reason})", len(going), known))
+        going = ()
+    for claim, detail in going:
+        go(draft, claim, reason, detail)
+    by_budget = allowed.nodes is not None and (most is None or allowed.nodes <= most)
+    why = f"kept by disruption budget {allowed.why}" if by_budget else "goes in a later run (max_remove_per_run)"
+    for claim, detail in wanted[len(going) :]:
+        draft.report(claim.name, reason, f"{detail}; {why}", pool=pool.key)
+
+
+def go(draft: Draft, claim: Claim, reason: str, detail: str) -> None:
+    """The claim goes. A decision of an interrupted run keeps its times; what was said for keeping the node is taken back."""
+    before = draft.settled[claim.name].stored.deletion
+    if before is not None and before.reason == reason:
+        claim = dataclasses.replace(claim, deletion=before)
+    draft.reports[:] = [one for one in draft.reports if one.name != claim.name or one.reason != "Kept"]
+    draft.destroy(claim, reason, detail)

@@ -164,6 +164,7 @@ OTHER: dict[str, Json] = {
         "disruption.consolidateAfter": "20m",
         "disruption.expireAfter": "1h",
         "disruption.expireJitter": "10%",
+        "disruption.driftPolicy": "Replace",
         "disruption.budgets.0.nodes": "10%",
         "disruption.budgets.0.reasons": ["Drifted", "Underutilized"],
         "disruption.budgets.0.schedule": "@daily",

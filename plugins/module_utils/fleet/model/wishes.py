@@ -193,6 +193,9 @@ class Pool:
     consolidation_policy: str = "WhenIdle"
     expire_after: int | None = None
     expire_jitter: Decimal = Decimal(0)
+    drift_policy: str = "Report"
+    utilization_threshold: Decimal = Decimal("0.5")
+    replace_cheaper: Decimal = Decimal(0)
     termination_grace: int = 600
     drain_timeout: int = 600
     min_age: int = 600
