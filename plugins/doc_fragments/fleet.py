@@ -70,6 +70,32 @@ options:
   max_hourly_total:
     description: Upper limit of dollars per hour over all classes, as a decimal string.
     type: str
+  events_file:
+    description:
+      - The event log, one JSON line for each decision, call and outcome (docs/events.md). V(none) means no log.
+      - Taken from E(TGP_EVENTS_FILE) when not given; else C(events.jsonl) in O(state_dir).
+    type: str
+  notify_url:
+    description:
+      - Where people are told of what they should know at once, by an HTTP POST with a JSON body (docs/events.md). That it cannot be
+        reached fails no run.
+      - Taken from E(TGP_NOTIFY_URL) when not given.
+    type: str
+  notify_token:
+    description:
+      - Bearer token for O(notify_url).
+      - Taken from E(TGP_NOTIFY_TOKEN) when not given; else from the key C(notify-token) of O(credentials_secret), where there is one.
+    type: str
+  notify_command:
+    description:
+      - A command that gets the same body on its standard input. A list of words, or a line that is split into words; no shell is started.
+      - Taken from E(TGP_NOTIFY_COMMAND) when not given.
+    type: raw
+  notify_template:
+    description:
+      - The body for receivers that want another one. In every string of it C({kind}), C({subject}), C({text}), C({key}), C({run}),
+        C({time}) and C({playbook}) are filled in. A mapping of C(text) to V({kind}, {text}) is what chat rooms like Slack want.
+    type: dict
   offer_cache:
     description:
       - Whether a plan may use offers that were read less than five minutes ago, and where they are remembered. V(none) asks the clouds every

@@ -30,6 +30,7 @@ class Draft:
     problems: list[str] = dataclasses.field(default_factory=list)
     findings: dict[str, datetime] = dataclasses.field(default_factory=dict)
     notices: dict[str, Notice] = dataclasses.field(default_factory=dict)
+    judged: set[str] = dataclasses.field(default_factory=set)
     hurried: dict[str, str] = dataclasses.field(default_factory=dict)  # pools whose idle machines go at once, and why
 
     @property
@@ -102,6 +103,7 @@ class Draft:
             problems=tuple(dict.fromkeys(self.problems)),
             findings={key: self.findings[key] for key in sorted(self.findings)},
             notices=tuple(self.notices[key] for key in sorted(self.notices)),
+            judged=frozenset(self.judged),
         )
 
 

@@ -104,10 +104,15 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
     for orphan in orphans:
         one = orphan.instance
         if orphan.case == "O3":
-            draft.report(one.name, "O3", f"{one.cloud} {one.id} has no claim, and the Node of its name is not surely its own")
+            text = f"{one.cloud} {one.id} has no claim, and the Node of its name is not surely its own"
+            draft.report(one.name, "O3", text)
+            _tell(draft, orphan, f"{one.name}: {text}; it is left alone until somebody says what it is.")
         if orphan.case not in due:
             continue
         first = draft.sighted(f"{orphan.case}|{one.cloud}|{one.id}")
+        if _ripe(first, draft) and situation.rented(one.cloud):
+            what = "it is given back" if settings.orphan_policy == "destroy" else "it is left alone, as orphan_policy says"
+            _tell(draft, orphan, f"{one.name}: {one.cloud} {one.id} is ours and has no claim, so nobody knew of it; {what}.")
         if not situation.rented(one.cloud):
             draft.report(one.name, orphan.case, "is switched on, but not by us; it is left alone")
         elif settings.orphan_policy == "destroy" and _is_due(orphan, first, draft):
@@ -120,6 +125,12 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
             continue
         for orphan in found:
             _destroy(draft, orphan, "Orphan", f"{case}: {orphan.instance.cloud} {orphan.instance.id} has no claim")
+
+
+def _tell(draft: Draft, orphan: Orphan, text: str) -> None:
+    one = orphan.instance
+    price = {} if one.price_hour is None else {"price_hour": str(one.price_hour)}
+    draft.notice("orphan_found", f"{one.cloud} {one.id}", text, cloud=one.cloud, id=one.id, name=one.name, **price)
 
 
 def _is_due(orphan: Orphan, first: datetime, draft: Draft) -> bool:

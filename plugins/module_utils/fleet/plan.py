@@ -38,6 +38,7 @@ def plan(
         _destroy(draft, unclaimed)
     else:
         _reap(draft, unclaimed)
+    notices.watch(draft, settings)
     return draft.plan(writes=settings.mode != "status")
 
 

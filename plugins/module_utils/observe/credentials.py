@@ -55,6 +55,14 @@ def mesh_credentials(task: Task, kube: Kube) -> dict[str, str]:
     return {"client_id": client_id, "client_secret": client_secret} if client_id and client_secret else {}
 
 
+def notify_token(task: Task, kube: Kube) -> str | None:
+    """The bearer token of notify_url in the common Secret; None when there is none, or it cannot be read."""
+    try:
+        return _from_common_secret(task, kube, "notify-token")
+    except TgpError:
+        return None
+
+
 def _from_common_secret(task: Task, kube: Kube, key: str) -> str | None:
     name = task.params.get("credentials_secret")
     if not name:

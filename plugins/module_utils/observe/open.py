@@ -13,10 +13,12 @@ from ..cluster.identity import cluster_id
 from ..errors import InvalidInput
 from ..events import Events, new_run_id
 from ..fleet.settings import Settings
+from ..notify import Sender
 from ..places import events_path
 from ..progress import Progress
 from ..task import Task
 from .context import Context
+from .credentials import notify_token
 from .documents import load
 from .told import KubeTeller, told_store
 
@@ -33,6 +35,8 @@ def open_context(task: Task, *, settings: Settings | None = None, documents_requ
             "There is no pool among the documents, so there is nothing to do.",
             remedy="Give documents (a file or folder with GPUNodeClass and GPUNodePool), or set documents_from_cluster.",
         )
+    Sender(task)  # says what is wrong with its options
+    task.late_token = lambda: notify_token(task, kube)
     run_id = task.params.get("run_id") or new_run_id()
     if task.events is None and not task.check_mode:
         task.events = Events(events_path(task.params), task.clock, run_id, fresh=not task.params.get("run_id"), warn=task.warn)

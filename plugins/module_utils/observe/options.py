@@ -36,6 +36,11 @@ RUN_SPEC: dict[str, t.Any] = dict(
     allow_mass_delete=dict(type="bool", default=False),
     max_nodes_total=dict(type="int"),
     max_hourly_total=dict(type="str"),
+    events_file=dict(type="str"),
+    notify_url=dict(type="str", no_log=True, fallback=(env_fallback, ["TGP_NOTIFY_URL"])),
+    notify_token=dict(type="str", no_log=True, fallback=(env_fallback, ["TGP_NOTIFY_TOKEN"])),
+    notify_command=dict(type="raw"),
+    notify_template=dict(type="dict"),
     offer_cache=dict(type="str", choices=["none", "file", "cluster"], default="none"),
 )
 

@@ -66,7 +66,8 @@ class Plan:
     """What a run would do. Pure data: the same observation and wishes always give the same plan (I-8).
 
     ``findings`` replaces the stored list of first sightings (two-run rule). ``problems`` make the play fail at its end. ``notices`` are
-    for people who do not look at the run.
+    for people who do not look at the run. ``judged``: the kinds of notices that this plan
+    would hold if there were any.
     """
 
     actions: tuple[Action, ...] = ()
@@ -75,3 +76,4 @@ class Plan:
     problems: tuple[str, ...] = ()
     findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
     notices: tuple[Notice, ...] = ()
+    judged: frozenset[str] = frozenset()
