@@ -44,6 +44,12 @@ options:
   talos_version:
     description: Talos version the machine configurations are made for.
     type: str
+  talosctl:
+    description:
+      - Whether C(talosctl validate) looks at a configuration of lane V(talos), too, before anything is rented. By default
+        M(tgp.gpu.fleet_validate) asks it when it is on PATH and of the minor version of O(talos_version), and M(tgp.gpu.fleet_plan) does not.
+        V(true) makes a missing or unfit program an error of both.
+    type: bool
   mesh_login_server:
     description: URL of the coordination server for machines, where it is not Tailscale's (headscale).
     type: str

@@ -18,6 +18,7 @@ from ..talos.image_choice import schematic_problems
 from ..talos.validate import template_problems
 from ..talos.versions import DEFAULT_TALOS
 from .payload import needs_payload
+from .rehearsal import rehearsal_faults
 from .serve_check import check_places, service_faults, service_rights
 
 _MAX_SKEW = 120.0
@@ -50,6 +51,8 @@ def check_before_renting(context: Context) -> None:
             cluster_facts(context)
         except TgpError as error:
             problems.append(str(error))
+        else:
+            problems += [] if problems else rehearsed(context, classes)
     if problems:
         raise InvalidInput("Nothing was rented, because a machine could not join:", problems=problems)
     if classes and not context.task.check_mode:  # who only rehearses needs no right to change anything
@@ -57,6 +60,17 @@ def check_before_renting(context: Context) -> None:
         check_places(context)
     check_clock(context)
     check_mesh(context, classes)
+
+
+def rehearsed(context: Context, classes: list[NodeClass]) -> list[str]:
+    """What a machine of each class would be refused for. talosctl is asked only when that is wanted: this is part of every run."""
+    wanted = bool(context.task.params.get("talosctl"))
+    return [
+        f"GPUNodeClass {node_class.name}: {text}"
+        for node_class in classes
+        if makes_nodes(context.wishes, node_class)
+        for text in rehearsal_faults(context, node_class, second_opinion=wanted)
+    ]
 
 
 def check_rights(context: Context) -> str:

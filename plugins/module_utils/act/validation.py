@@ -22,6 +22,7 @@ from ..observe.open import open_context
 from ..table import render
 from ..task import Task
 from .preflight import check_clock, check_mesh, check_rights, makes_nodes, template_faults
+from .rehearsal import rehearsal_faults
 from .serve_check import check_services, service_pools
 
 OK, WARN, NO = "ok", "warn", "NO"
@@ -135,6 +136,9 @@ def _no_cloud() -> str:
 def _template_check(context: Context, node_class: NodeClass) -> t.Callable[[], str]:
     def check() -> str:
         faults = template_faults(context, node_class)
+        if not faults and makes_nodes(context.wishes, node_class):
+            cluster_facts(context)  # without them nothing more can be tried
+            faults = rehearsal_faults(context, node_class, second_opinion=context.task.params.get("talosctl"))
         if faults:
             raise InvalidInput("A machine with this template would not join:", problems=faults)
         return "renders to a configuration that Talos accepts"

@@ -26,6 +26,7 @@ TALOS_SPEC: dict[str, t.Any] = dict(
     cluster_name=dict(type="str"),
     kubernetes_version=dict(type="str"),
     talos_version=dict(type="str"),
+    talosctl=dict(type="bool"),
     mesh_login_server=dict(type="str"),
 )
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import pathlib
 import typing as t
 
 import pytest
@@ -89,3 +90,97 @@ def test_the_secrets_of_this_cluster_are_taken_also_while_its_authority_changes(
 
 def pem_of(name: str) -> str:
     return base64.b64decode(pem(name)).decode()
+
+
+# ---- what only the cluster's own facts can tell
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"kubernetes_version": "1.37.0"}, "kubernetes_version: the kubelet v1.37.0 is newer than the API server v1.36.3"),
+        ({"kubernetes_version": "1.32.9"}, "kubernetes_version: the kubelet v1.32.9 is more than 3 minor versions older"),
+        ({"talos_version": "1.12.4"}, "Talos 1.12 runs Kubernetes 1.30 to 1.35, not v1.36.3"),
+        ({"control_plane_endpoint": "https://kube.tail1.ts.net:6443"}, "unknown to them; write the control plane's 100.x address"),
+        ({"control_plane_endpoint": "https://kubernetes.default.svc"}, "known inside the cluster only"),
+        ({"control_plane_endpoint": "https://0.0.0.0:6443"}, "where a server listens"),
+        ({"control_plane_endpoint": "https://kube.test:6443/api"}, "must be https://host:6443 without a path"),
+    ],
+)
+def test_what_does_not_fit_the_cluster_is_refused_before_anything_is_rented(rig: Rig, options: dict[str, str], words: str) -> None:
+    for module, more in (("validate", {}), ("plan", {"mode": "provision"})):
+        with pytest.raises(InvalidInput) as caught:
+            rig.run(module, **more, **options)
+        assert words in str(caught.value), str(caught.value)
+    assert rig.creates() == 0 and rig.claims() == {}
+
+
+@pytest.mark.parametrize("version", ["1.36.0", "1.33.0"])
+def test_a_kubelet_of_the_same_minor_or_three_older_fits(rig: Rig, version: str) -> None:
+    assert rig.run("validate", kubernetes_version=version)["checks"]
+
+
+def test_names_of_the_tailnet_are_known_to_ubuntu_and_to_a_talos_machine_that_is_told(rig: Rig) -> None:
+    tailnet = {"control_plane_endpoint": "https://kube.tail1.ts.net:6443"}
+    rig.demo_class["talosConfig"]["patches"] = [
+        "{apiVersion: v1alpha1, kind: StaticHostConfig, name: 100.64.0.1, hostnames: [kube.tail1.ts.net]}"
+    ]
+    assert rig.run("validate", **tailnet)["checks"]
+    del rig.demo_class["talosConfig"]["patches"]
+    rig.demo_class["providers"] = [one for one in rig.demo_class["providers"] if one["name"] == "lambda"]
+    rig.documents = [one for one in rig.documents if one["metadata"]["name"] != "own"]
+    assert rig.run("validate", **tailnet)["checks"]
+
+
+def test_a_payload_that_its_cloud_does_not_carry_is_refused_before_anything_is_rented(rig: Rig) -> None:
+    big = "abcdefghijklmnopqrstuvwxyz0123456789" * 400 + "".join(
+        chr(97 + number * 7 % 26) + str(number * number) for number in range(9000)
+    )
+    rig.demo_class["providers"] = [{"name": "paperspace"}]
+    rig.training["template"]["spec"]["requirements"] = []
+    rig.documents = [one for one in rig.documents if one["metadata"]["name"] != "own"]
+    rig.demo_class["talosConfig"]["patches"] = [
+        f"machine: {{files: [{{path: /var/lib/x, op: create, permissions: 384, content: '{big}'}}]}}"
+    ]
+    for refused in (lambda: rig.run("validate"), lambda: rig.run("plan", mode="provision")):
+        with pytest.raises(InvalidInput) as caught:
+            refused()
+        assert "bytes and paperspace carries 16000" in str(caught.value), str(caught.value)
+    assert rig.creates() == 0
+
+
+def test_the_cards_of_own_machines_need_their_driver_too(rig: Rig) -> None:
+    rig.demo_class["talosConfig"]["schematic"] = image("siderolabs/tailscale", *NVIDIA)
+    rig.demo_class["providers"][1]["machines"][0]["gpuType"] = "V100"
+    for refused in (lambda: rig.run("validate"), lambda: rig.run("plan", mode="provision", pools=["own"])):
+        with pytest.raises(InvalidInput, match="V100 .Pascal or Volta. needs nonfree-kmod-nvidia"):
+            refused()
+
+
+def talosctl(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, version: str = "v1.13.9") -> None:
+    program = folder / "talosctl"
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = version ] && echo "Talos {version}" && exit\ncat "$3" >{folder}/read\necho "no good" >&2\nexit 1\n'
+    )
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_talosctl_is_asked_by_validate_where_it_is_there_and_by_a_plan_where_it_is_wanted(
+    rig: Rig, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rig.run("validate")["checks"] and not (tmp_path / "read").exists()
+    with pytest.raises(InvalidInput, match="no such program on PATH"):
+        rig.run("validate", talosctl=True)
+    talosctl(tmp_path, monkeypatch)
+    with pytest.raises(InvalidInput, match="talosctl: no good"):
+        rig.run("validate")
+    assert "tailscale" in (tmp_path / "read").read_text()
+    assert rig.run("validate", talosctl=False)["checks"]
+    assert rig.run("plan", mode="provision")["run_id"]
+    with pytest.raises(InvalidInput, match="talosctl: no good"):
+        rig.run("plan", mode="provision", talosctl=True)
+    talosctl(tmp_path, monkeypatch, "v1.10.1")
+    assert rig.run("validate")["checks"], "one of another minor does not judge"
+    with pytest.raises(InvalidInput, match="cannot be asked"):
+        rig.run("validate", talosctl=True)
