@@ -21,12 +21,13 @@ options:
     description:
       - V(provision) brings pools up to the wanted number of machines.
       - V(reap) gives back what is idle, expired, broken or forgotten.
+      - V(everything) is both in one; a pool that gets a machine gives none of the same shape back.
       - V(destroy) gives back what O(names), O(pools) or O(all) say.
     type: str
-    choices: [provision, reap, destroy]
+    choices: [provision, reap, everything, destroy]
     required: true
   pools:
-    description: Only these pools, by name or namespace/name. Empty means all for V(provision) and V(reap).
+    description: Only these pools, by name or namespace/name. Empty means all for V(provision), V(reap) and V(everything).
     type: list
     elements: str
     default: []
@@ -48,6 +49,12 @@ options:
     description: Give back although pods refuse to leave (V(destroy)); they are deleted when the drain's time is over.
     type: bool
     default: false
+  save_to:
+    description:
+      - Save the plan to this file (mode 0600, JSON as in schemas/plan.schema.json) and do nothing else. Nothing is recorded and no lock is
+        taken; M(tgp.gpu.fleet_apply) does what the file says, within 30 minutes. In check mode the file is not written either.
+      - The result is C(changed) when the file says something else than before.
+    type: path
   lock_wait:
     description: Seconds to wait for another run to finish.
     type: int
@@ -73,6 +80,12 @@ EXAMPLES = r"""
     documents: [examples/lambda.yml]
     nodes: 1
   check_mode: true
+
+- name: Save what would be rented and given back, for somebody to approve
+  tgp.gpu.fleet_plan:
+    mode: everything
+    documents: [examples/lambda.yml]
+    save_to: plan.json
 
 - name: Decide what to rent, and record it
   tgp.gpu.fleet_plan:
@@ -134,12 +147,13 @@ from ..module_utils.task import Task, main
 
 SPEC = dict(
     argument_spec=dict(
-        mode=dict(type="str", choices=["provision", "reap", "destroy"], required=True),
+        mode=dict(type="str", choices=["provision", "reap", "everything", "destroy"], required=True),
         pools=dict(type="list", elements="str", default=[]),
         nodes=dict(type="raw"),
         names=dict(type="list", elements="str", default=[]),
         all=dict(type="bool", default=False),
         force=dict(type="bool", default=False),
+        save_to=dict(type="path"),
         lock_wait=dict(type="int", default=0),
         on_lock_busy=dict(type="str", choices=["skip", "fail"], default="skip"),
         **FLEET_SPEC,

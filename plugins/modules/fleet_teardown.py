@@ -21,6 +21,10 @@ options:
     type: list
     elements: str
     default: []
+  only_named:
+    description: Take O(names) as it stands, so that an empty one means no machine at all.
+    type: bool
+    default: false
   leftovers:
     description: Things without a claim to remove, as returned by M(tgp.gpu.fleet_plan).
     type: list
@@ -74,6 +78,7 @@ from ..module_utils.task import Task, main
 SPEC = dict(
     argument_spec=dict(
         names=dict(type="list", elements="str", default=[]),
+        only_named=dict(type="bool", default=False),
         leftovers=dict(type="list", elements="dict", default=[]),
         **FLEET_SPEC,
     ),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The run of fleet_plan: look, decide, show, and (outside check mode) record the decision under the run lock."""
+"""The run of fleet_plan: look, decide, show; then save the plan, or (outside check mode) record it under the run lock."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from datetime import datetime
 from ..clouds.registry import CAPABILITIES
 from ..cluster.namespace import ensure_namespace
 from ..errors import InvalidInput, Locked, TgpError
-from ..fleet.model import Action, Plan, Pool, Wishes
+from ..fleet.claim_diff import claim_diff
+from ..fleet.model import Action, Observation, Plan, Pool, Wishes
 from ..fleet.office_hours import hours
 from ..fleet.plan import plan
 from ..fleet.plan_view import headings, rows, summary
-from ..fleet.settings import Destroy, Settings
+from ..fleet.saved_plan import make
+from ..fleet.settings import LAUNCHING, REAPING, Destroy, Settings
 from ..observe.context import Context
 from ..observe.gather import gather
 from ..observe.open import open_context, settings_of
 from ..runlock.lock import take
 from ..table import render
 from ..task import Task
+from .plan_file import write_plan
 from .preflight import check_before_renting
 from .record import record
 
@@ -34,19 +37,20 @@ _CHANGES = ("launch", "destroy", "resume", "taint", "untaint", *_LEFTOVERS)
 def plan_run(task: Task) -> dict[str, t.Any]:
     """The result of fleet_plan."""
     settings = _settings(task)
-    context = open_context(task, settings=settings, documents_required=settings.mode == "provision")
+    context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING)
     try:
         context.wishes = _chosen(task, context.wishes, settings, context.clock.now())
-        if settings.mode == "provision":
+        if settings.mode in LAUNCHING:
             check_before_renting(context)
-        if task.check_mode:
+        if task.check_mode or task.params.get("save_to"):
             return _decide(context, writes=False)
-        return _locked(context)
+        return locked(context, lambda: _decide(context, writes=True))
     finally:
         context.close()
 
 
-def _locked(context: Context) -> dict[str, t.Any]:
+def locked(context: Context, decide: t.Callable[[], dict[str, t.Any]]) -> dict[str, t.Any]:
+    """``decide()`` under the run lock, which is kept after it; the result of a run that was skipped, when another one is at work."""
     params = context.task.params
     ensure_namespace(context.kube)
     try:
@@ -55,24 +59,34 @@ def _locked(context: Context) -> dict[str, t.Any]:
         if params["on_lock_busy"] == "fail":
             raise
         context.task.progress(f"  {busy}")
-        return _result(context, Plan(), "lock_busy", {}, changed=False, message=str(busy))
+        return result_of(context, Plan(), "lock_busy", {}, changed=False, message=str(busy))
     context.lock = lock
     try:
-        return _decide(context, writes=True)
+        return decide()
     except BaseException:
         lock.release()
         raise
 
 
 def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
-    observation = gather(context, offers=context.settings.mode == "provision", extras=context.settings.mode == "reap")
+    observation = look(context)
     decided = plan(observation, context.wishes, context.settings, CAPABILITIES, context.run_id)
     for warning in decided.warnings:
         context.warn(warning)
     outlook = summary(decided, observation)
-    _show(context, decided, outlook)
+    show(context, decided, outlook)
     changed = record(context, decided).writes > 0 if writes else any(one.kind in _CHANGES for one in decided.actions)
-    return _result(context, decided, _outcome(decided), outlook, changed=changed)
+    if context.task.params.get("save_to"):
+        changed = write_plan(context.task, make(decided, observation, context.wishes, context.settings, context.run_id))
+    result = result_of(context, decided, _outcome(decided), outlook, changed=changed)
+    if context.task.diff_mode:
+        result["diff"] = diff_of(decided, observation)
+    return result
+
+
+def look(context: Context) -> Observation:
+    """One observation with what the run's mode needs."""
+    return gather(context, offers=context.settings.mode in LAUNCHING, extras=context.settings.mode in REAPING)
 
 
 def _outcome(decided: Plan) -> str:
@@ -81,7 +95,7 @@ def _outcome(decided: Plan) -> str:
     return "shortfall" if decided.shortfall else "ok"
 
 
-def _result(
+def result_of(
     context: Context, decided: Plan, outcome: str, outlook: dict[str, t.Any], *, changed: bool, message: str = ""
 ) -> dict[str, t.Any]:
     result: dict[str, t.Any] = {
@@ -96,12 +110,10 @@ def _result(
         "leftovers": [_leftover(one) for one in decided.actions if one.kind in _LEFTOVERS],
         "problems": list(decided.problems),
     }
-    if context.settings.mode == "provision":
+    if context.settings.mode in LAUNCHING:
         result["problems"] += [f"{one.pool}: {one.missing} machines will not come: {one.reason}" for one in decided.shortfall]
     if message:
         result["msg"] = message
-    if context.task.diff_mode:
-        result["diff"] = _diff(decided)
     return result
 
 
@@ -112,7 +124,7 @@ def _leftover(action: Action) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _show(context: Context, decided: Plan, outlook: dict[str, t.Any]) -> None:
+def show(context: Context, decided: Plan, outlook: dict[str, t.Any]) -> None:
     say = context.task.progress
     shown = rows(dataclasses.replace(decided, actions=tuple(one for one in decided.actions if one.kind not in _BOOKKEEPING)))
     for line in render(shown, headings(shown), right=("price_hour", "price_day")) or ["  Nothing to do."]:
@@ -131,22 +143,14 @@ def _counts(rejected: t.Mapping[str, int]) -> str:
     return f"({', '.join(f'{number} offers: {reason}' for reason, number in rejected.items())})" if rejected else ""
 
 
-def _diff(decided: Plan) -> dict[str, str]:
-    """Claims before and after, as text."""
-    before, after = [], []
-    for one in decided.actions:
-        price = f"${one.price_hour}/h"
-        if one.kind == "launch":
-            after.append(f"{one.name}: {one.detail} ({one.reason})")
-        elif one.kind == "destroy":
-            before.append(f"{one.name}: {price} ({one.pool})")
-            after.append(f"{one.name}: given back ({one.reason})")
-        elif one.kind in _LEFTOVERS:
-            before.append(f"{one.kind.removeprefix('delete_')} {one.target} ({one.reason})")
+def diff_of(decided: Plan, observation: Observation) -> dict[str, str]:
+    """Claims before and after, field by field, and what else would go."""
+    before, after = claim_diff(decided, observation.claims or ())
+    gone = [f"{one.kind.removeprefix('delete_')} {one.target} ({one.reason})" for one in decided.actions if one.kind in _LEFTOVERS]
     return {
-        "before_header": "machines now",
-        "after_header": "machines then",
-        "before": "".join(f"{line}\n" for line in before),
+        "before_header": "claims now",
+        "after_header": "claims then",
+        "before": "".join(f"{line}\n" for line in (*before, *gone)),
         "after": "".join(f"{line}\n" for line in after),
     }
 
@@ -168,7 +172,7 @@ def _settings(task: Task) -> Settings:
 
 def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wishes:
     """The wishes with the pools that were asked for and the numbers wanted in them."""
-    if settings.mode != "provision":
+    if settings.mode not in LAUNCHING:
         return wishes
     asked: list[str] = task.params["pools"]
     numbers = task.params.get("nodes")

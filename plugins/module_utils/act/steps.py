@@ -71,10 +71,11 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
     context = open_context(task, documents_required=False)
     try:
         names = task.params.get("names") or []
+        everybody = not names and not task.params.get("only_named")
         claims = [
             claim
             for claim in context.known_claims()
-            if (claim.name in names if names else True) and wanted(claim) and (claim.deletion is None or work is _teardown)
+            if (everybody or claim.name in names) and wanted(claim) and (claim.deletion is None or work is _teardown)
         ]
         drifted = drifted_nodes(context, names) if work is _join else []
         if task.check_mode:

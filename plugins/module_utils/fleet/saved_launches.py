@@ -53,7 +53,7 @@ class Launches:
     def judge(self, step: Step, planned: Claim) -> Answer:
         """Applied with its action, refused or done, with the reason."""
         current = self.claims.get(step.name)
-        over = self._over(planned, current)
+        over = self._over(planned) if current is None else self._going(current)
         if over:
             return "done", over, None
         pool = self.situation.pool(planned)
@@ -100,14 +100,19 @@ class Launches:
             if pool is not None and node_class is not None:
                 yield from self.market.selection(pool, node_class).candidates
 
-    def _over(self, planned: Claim, current: Claim | None) -> str:
-        """Why nothing is left to be rented: the machine is there, on its way, or was there since the plan was made."""
-        if current is not None and current.deletion is not None:
+    def _going(self, current: Claim) -> str:
+        """Why nothing is left to be rented for a claim that exists; empty when its create call was not sent."""
+        if current.deletion is not None:
             return f"was launched, and is being given back ({current.deletion.reason})"
-        if current is not None and not unsent(current):
-            return f"was launched already ({current.phase.value})"
+        if unsent(current):
+            return ""
+        found = self.draft.settled[current.name].recovery
+        return found.why if found.what in ("wait", *RETRY) else f"was launched already ({current.phase.value})"
+
+    def _over(self, planned: Claim) -> str:
+        """The same where there is no claim: it was there since the plan was made."""
         end = self.closed.get(planned.name)
-        if current is None and end is not None and (self.situation.rented(planned.cloud) or end >= self.saved.made_at):
+        if end is not None and (self.situation.rented(planned.cloud) or end >= self.saved.made_at):
             return "was launched and given back already"
         return ""
 

@@ -11,6 +11,8 @@ from decimal import Decimal
 from .model.spending import SpendingBudget
 
 MODES = ("provision", "reap", "everything", "destroy", "status")
+LAUNCHING = ("provision", "everything")  # modes that may rent
+REAPING = ("reap", "everything")  # modes that give back what is not needed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

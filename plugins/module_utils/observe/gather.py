@@ -18,6 +18,7 @@ from ..errors import TgpError
 from ..fleet import blocks
 from ..fleet.model import CloudView, Device, MeshKey, Observation
 from ..fleet.query import query_of
+from ..fleet.settings import REAPING
 from ..offers.market import Market, open_cache
 from .context import Context
 from .credentials import unused
@@ -41,8 +42,8 @@ def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: 
         all_pods = tuple(pods_read.result()) if pods_read is not None else None
     claims = tuple(context.store.claims())
     mode = context.settings.mode
-    services = published(context) if mode == "reap" else ()
-    probes = {} if mode == "destroy" else look_at_services(context, clouds, devices, claims, idle=mode == "reap")
+    services = published(context) if mode in REAPING else ()
+    probes = {} if mode == "destroy" else look_at_services(context, clouds, devices, claims, idle=mode in REAPING)
     return Observation(
         now=context.clock.now(),
         cluster_id=context.cluster_id,

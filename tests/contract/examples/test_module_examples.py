@@ -31,6 +31,7 @@ ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machi
     "fleet_launch",
     "fleet_join",
     "fleet_unlock",
+    "fleet_apply",
     "fleet_info",
     "node_info",
     "node_wait",

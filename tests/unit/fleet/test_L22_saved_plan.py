@@ -210,10 +210,13 @@ def test_L22_applying_twice_launches_once() -> None:
     made = launched(applied(kept, fresh(), Q))
     assert (made.name, made.phase, made.version) == (name, Phase.PENDING, "")
     sent = dataclasses.replace(made, phase=Phase.PROVISIONING, launch_started=LATER)
-    for phase, more in [(Phase.PROVISIONING, {}), (Phase.BOOTING, {"instance_id": "i"}), (Phase.READY, {"instance_id": "i"})]:
+    for phase, more in [(Phase.PROVISIONING, {"instance_id": "i"}), (Phase.BOOTING, {"instance_id": "i"}), (Phase.READY, {"instance_id": "i"})]:
         again = applied(kept, fresh(claims=(dataclasses.replace(sent, phase=phase, **more),)), Q)
         assert (of(again, "launch").result, of(again, "launch").why) == ("done", f"was launched already ({phase.value})")
         assert not [one for one in again.plan.actions if one.kind == "launch"]
+    for now, why in [(LATER, "may still show its effect"), (at("12:20"), "no machine appeared since")]:
+        open_call = applied(kept, fresh(now=now, claims=(sent,)), Q)
+        assert of(open_call, "launch").result == "done" and why in of(open_call, "launch").why
 
 
 def test_L22_a_claim_whose_call_was_not_sent_goes_on_at_an_agreed_price() -> None:

@@ -1,0 +1,125 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run of fleet_apply: read a saved plan, look again, and record those of its steps that may still be done (L-22)."""
+
+from __future__ import annotations
+
+import typing as t
+from datetime import datetime
+
+from ..clouds.registry import CAPABILITIES
+from ..errors import InvalidInput
+from ..fleet.durations import parse_time
+from ..fleet.money import print_money
+from ..fleet.plan_view import summary
+from ..fleet.preconditions import APPLIED, DONE, REFUSED, Judged, Verdict, judge, settings_of, wishes_of
+from ..fleet.saved_plan import SavedPlan
+from ..fleet.saved_plan_record import refuse_other
+from ..fleet.settings import LAUNCHING
+from ..observe.context import Context
+from ..observe.open import open_context
+from ..observe.open import settings_of as options_of
+from ..table import render
+from ..task import Task
+from .plan_file import read_plan
+from .planning import diff_of, locked, look, result_of
+from .preflight import check_before_renting
+from .record import record
+
+_COLUMNS = {"action": "action", "name": "name", "pool": "pool", "price_hour": "price/hour", "result": "result", "why": "why"}
+_MAKE_ANEW = "Make a new plan with plan.yml."
+
+
+def apply_run(task: Task) -> dict[str, t.Any]:
+    """The result of fleet_apply."""
+    saved = read_plan(task.params["file"])
+    settings = settings_of(saved, options_of(task))
+    context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING)
+    try:
+        refuse_other(saved, context.cluster_id, context.clock.now(), settings)
+        context.wishes = wishes_of(saved, context.wishes)
+        if any(step.claim is not None for step in saved.steps):
+            check_before_renting(context)
+        if task.check_mode:
+            return _apply(context, saved, writes=False)
+        found = locked(context, lambda: _apply(context, saved, writes=True))
+        return found if "steps" in found else {**found, "steps": [], "plan_run_id": saved.run_id, "join": []}
+    finally:
+        context.close()
+
+
+def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.Any]:
+    refuse_other(saved, context.cluster_id, context.clock.now(), context.settings)  # the lock may have been waited for
+    observation = look(context)
+    judged = judge(saved, observation, context.wishes, context.settings, CAPABILITIES, _closed(context))
+    for warning in judged.plan.warnings:
+        context.warn(warning)
+    rows = [_row(one) for one in judged.verdicts]
+    _show(context, saved, judged, rows)
+    applied = any(one.result == APPLIED for one in judged.verdicts)
+    changed = record(context, judged.plan).writes > 0 if writes else applied
+    refused = [one for one in judged.verdicts if one.result == REFUSED]
+    result = result_of(
+        context, judged.plan, "partial" if refused else "ok", summary(judged.plan, observation), changed=changed or applied
+    )
+    result |= {
+        "steps": rows,
+        "plan_run_id": saved.run_id,
+        "same_world": judged.same_world,
+        "join": sorted({*result["launch"], *_on_their_way(judged)}),
+        "problems": [] if context.task.params["accept_refused"] else [_sentence(one) for one in refused],
+    }
+    if context.task.diff_mode:
+        result["diff"] = diff_of(judged.plan, observation)
+    return result
+
+
+def _closed(context: Context) -> dict[str, datetime]:
+    """The end of the last machine of each name in the ledger."""
+    found: dict[str, datetime] = {}
+    for line in context.store.ledger_lines():
+        name = str(line.get("name") or "")
+        end = _time(line.get("end")) or context.clock.now()  # a line that cannot be read in full still says that the name was used
+        found[name] = max(end, found.get(name, end))
+    return found
+
+
+def _time(text: t.Any) -> datetime | None:
+    try:
+        return parse_time(text)
+    except InvalidInput:
+        return None
+
+
+def _on_their_way(judged: Judged) -> list[str]:
+    """Machines that an earlier application of the same plan launched."""
+    return [one.step.name for one in judged.verdicts if one.result == DONE and one.step.claim is not None]
+
+
+def _row(verdict: Verdict) -> dict[str, t.Any]:
+    step, action = verdict.step, verdict.action
+    price = action.price_hour if action is not None else step.price_hour
+    return {
+        "action": step.kind,
+        "name": step.name,
+        "pool": step.pool,
+        "reason": step.reason,
+        "target": step.target,
+        "price_hour": f"{'+' if price > 0 else '-'}{print_money(abs(price))}" if price else "",
+        "result": verdict.result,
+        "why": verdict.why,
+    }
+
+
+def _show(context: Context, saved: SavedPlan, judged: Judged, rows: list[dict[str, t.Any]]) -> None:
+    say = context.task.progress
+    say(f"  plan of run {saved.run_id}; the world is {'as it was then' if judged.same_world else 'not as it was then'}")
+    for line in render(rows, _COLUMNS, right=("price_hour",)) or ["  Nothing to do."]:
+        say(line)
+    for one in judged.verdicts:
+        context.progress.step(one.step.name, f"step {one.result}", f"{one.step.kind}: {one.why}".rstrip(": "), quiet=True)
+
+
+def _sentence(verdict: Verdict) -> str:
+    return f"{verdict.step.name}: {verdict.step.kind} was refused: {verdict.why}. {_MAKE_ANEW}"
