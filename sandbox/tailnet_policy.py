@@ -86,15 +86,17 @@ class Policy:
                 return True
         return False
 
-    def failures(self, tests: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-        """Failed tests in the service's own words: ``[{"user", "errors"}]``."""
+    def failures(
+        self, tests: t.Sequence[t.Mapping[str, t.Any]], tags_of: t.Callable[[str], t.Collection[str]] = lambda _address: ()
+    ) -> list[dict[str, t.Any]]:
+        """Failed tests in the service's own words: ``[{"user", "errors"}]``. ``tags_of`` gives the tags of the device at an address."""
         found = []
         for test in tests:
             source, errors = str(test.get("src", "")), []
             for key, want in (("accept", True), ("deny", False)):
                 for address in test.get(key) or []:
                     target, _, port = address.rpartition(":")
-                    if self.allows(source, target, port) is not want:
+                    if any(self.allows(source, one, port) for one in (target, *tags_of(target))) is not want:
                         words = ("Accept", "Drop") if want else ("Drop", "Accept")
                         errors.append(f'address "{address}": want: {words[0]}, got: {words[1]}')
             if errors:

@@ -67,7 +67,8 @@ class PolicyAndSettings(Endpoints):
         tests = body if isinstance(body, list) else policy.content.get("tests") or []
         if unknown := policy.undefined_tags():
             return {"message": f'tag not found: "{unknown[0]}"'}
-        if failed := policy.failures(tests):
+        devices = self.tailnet.devices()
+        if failed := policy.failures(tests, lambda address: next((one.tags for one in devices if address == one.ipv4), ())):
             return {"message": "test(s) failed", "data": failed}
         return flask.Response("", 200)
 

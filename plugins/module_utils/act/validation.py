@@ -21,6 +21,7 @@ from ..observe.documents import load
 from ..observe.open import open_context
 from ..table import render
 from ..task import Task
+from .policy_check import check_policy
 from .preflight import check_clock, check_mesh, check_rights, makes_nodes, template_faults
 from .rehearsal import rehearsal_faults
 from .serve_check import check_services, service_pools
@@ -91,6 +92,8 @@ def _checks(context: Context) -> list[_Check]:
         ("clock", lambda: check_clock(context)),
         ("mesh", lambda: check_mesh(context, classes)),
     ]
+    if any(one.mesh.backend == "tailscale" for one in classes):
+        checks.append(("policy", lambda: check_policy(context, classes)))
     with_nodes = [one for one in classes if makes_nodes(context.wishes, one)]
     if with_nodes or not service_pools(context.wishes):
         checks.append(("Talos secrets", lambda: _talos(context)))

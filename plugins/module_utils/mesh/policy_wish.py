@@ -17,19 +17,20 @@ POD_NETWORKS = {"flannel": 4789, "cilium": 8472, "kubespan": 51820, "none": 0}
 
 @dataclasses.dataclass(frozen=True)
 class PolicyWish:
-    """``control_planes``: a tag, host or address as the policy writes it, "" = not said."""
+    """``control_planes``: a tag, host or address as the policy writes it, "" = not said. ``join``: the ports machines need there."""
 
     tags: tuple[str, ...]
     control_planes: str = ""
     routes: tuple[str, ...] = ()
     pod_network: str = "flannel"
     client_tag: str = "tag:tgp"
+    join: tuple[int, ...] = JOIN
 
     def tests(self) -> list[dict[str, t.Any]]:
         """The connections that must be possible, in the form of the policy's own tests."""
         if not self.control_planes:
             return []
-        there = [f"{self.control_planes}:{port}" for port in JOIN]
+        there = [f"{self.control_planes}:{port}" for port in self.join]
         found: list[dict[str, t.Any]] = [{"src": tag, "accept": there} for tag in self.tags]
         if self.control_planes.startswith("tag:"):
             found.append({"src": self.control_planes, "accept": [f"{tag}:{port}" for tag in self.tags for port in SERVE]})
@@ -40,7 +41,7 @@ class PolicyWish:
         tags, found = list(self.tags), []
         if self.control_planes:
             found += [
-                {"action": "accept", "proto": "tcp", "src": tags, "dst": [f"{self.control_planes}:{_ports(JOIN)}"]},
+                {"action": "accept", "proto": "tcp", "src": tags, "dst": [f"{self.control_planes}:{_ports(self.join)}"]},
                 {
                     "action": "accept",
                     "proto": "tcp",
