@@ -16,6 +16,13 @@ options:
     type: str
     choices: [cluster, directory]
     default: cluster
+  ledger:
+    description:
+      - Where the closing line of each machine is written. V(cluster) means ConfigMaps in namespace C(tgp-system), V(file) means files
+        below O(state_dir), V(both) means that a machine is closed only when both have its line. Default is the place of the claims.
+      - Taken from E(TGP_LEDGER) when not given. All modules of a run need the same value.
+    type: str
+    choices: [cluster, file, both]
   state_dir:
     description:
       - Folder for the run lock and the event log, and for the records with O(claim_store=directory). Without it E(TGP_STATE_DIR), then

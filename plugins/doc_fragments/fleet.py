@@ -76,6 +76,36 @@ options:
   max_hourly_total:
     description: Upper limit of dollars per hour over all classes, as a decimal string.
     type: str
+  budget:
+    description:
+      - What all machines of this cluster together may cost in a period. Pools and classes may have budgets of their own in their documents.
+      - Taken from E(TGP_BUDGET) when not given, as JSON or like C(period=day amount=20.00).
+    type: dict
+    suboptions:
+      period:
+        description: The period, as the calendar of O(budget.time_zone) has it. A week begins on Monday.
+        type: str
+        choices: [day, week, month]
+        required: true
+      amount:
+        description: Dollars, as a decimal string. Before a launch an hour of the machine must still be affordable.
+        type: str
+        required: true
+      time_zone:
+        description: Whose days are counted, for example V(Europe/Berlin).
+        type: str
+        default: UTC
+      soft_percent:
+        description: From this share of the amount on people are told.
+        type: int
+        default: 80
+      action:
+        description:
+          - What is done when the amount is used up. V(stop_launch) launches nothing more. V(drain_idle) also lets C(reap) give back idle machines
+            at once, whatever C(consolidateAfter) and C(minNodes) say. V(drain_all) lets it give back all machines.
+        type: str
+        choices: [stop_launch, drain_idle, drain_all]
+        default: stop_launch
   events_file:
     description:
       - The event log, one JSON line for each decision, call and outcome (docs/events.md). V(none) means no log.

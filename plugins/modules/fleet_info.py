@@ -18,6 +18,13 @@ options:
     type: list
     elements: str
     default: []
+  time_zone:
+    description: Whose day and month RV(spending) speaks of, for example V(Europe/Berlin).
+    type: str
+    default: UTC
+  purchase_price:
+    description: What a machine of one's own would cost in dollars; RV(spending) then says after how many hours it would have paid.
+    type: str
 extends_documentation_fragment:
   - tgp.gpu.fleet
   - tgp.gpu.kubernetes
@@ -51,6 +58,13 @@ ledger:
   type: list
   elements: dict
   returned: always
+spending:
+  description:
+    - Dollars per hour now, today and this month so far and at their end if nothing changes, the state of each budget, and after how many hours
+      a bought machine pays.
+    - C(whole) is false when lines of the ledger cannot be read; sums are then "at least".
+  type: dict
+  returned: always
 unknown:
   description: Sources that could not be read.
   type: list
@@ -65,6 +79,8 @@ from ..module_utils.task import Task, main
 SPEC = dict(
     argument_spec=dict(
         pools=dict(type="list", elements="str", default=[]),
+        time_zone=dict(type="str", default="UTC"),
+        purchase_price=dict(type="str"),
         **FLEET_SPEC,
     ),
     supports_check_mode=True,

@@ -90,5 +90,6 @@ def without_booked(context: Context, claim: Claim) -> tuple[str, ...]:
 
 def _booked(context: Context, claim: Claim) -> set[str]:
     """Ids under the claim's name that have a line of their own."""
-    lines = [one for one in context.store.ledger_lines() if one.get("name") == claim.name and one.get("reason") in (REASON, REFUSED)]
+    records, _torn = context.store.ledger_records()
+    lines = [one for one in records if one.get("name") == claim.name and one.get("reason") in (REASON, REFUSED)]
     return {identity for line in lines for identity in line.get("ids", ())}

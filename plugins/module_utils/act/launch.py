@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from ..clouds.registry import CAPABILITIES
 from ..errors import ApiError, LaunchRefused, LaunchUnknown, LockLost, TgpError
 from ..fleet import blocks
 from ..fleet.capacity import planned_gpus
@@ -22,6 +23,7 @@ from ..fleet.limits import may_switch
 from ..fleet.model import Attempt, Claim, Deletion, Instance, LaunchRequest, Offer, Phase
 from ..fleet.offers import offer_key
 from ..fleet.phases import advance
+from ..fleet.spending import budgets, open_purses
 from ..observe.context import Context
 from .duplicates import give_back, give_back_rejected
 from .enrol import enrol
@@ -146,12 +148,26 @@ class _Launch:
             claims = self.context.store.claims()
             problem = may_switch(
                 self.claim, offer.price_hour, claims, self.node_class, self.pool, offer=offer, settings=self.context.settings
-            )
+            ) or self._over_budget(offer.price_hour, claims)
             if problem:
                 self.context.progress.step(self.claim.name, "skipped", f"{offer.cloud} {offer.id}: {problem}")
                 return False
             self._write(reserved_price=offer.price_hour)
         return True
+
+    def _over_budget(self, price: Decimal, claims: t.Sequence[Claim]) -> str:
+        """Why no budget bears an hour at ``price``, counted with everything but this claim; empty = they do."""
+        context = self.context
+        if not budgets(context.wishes, context.settings.budget):
+            return ""
+        others = [one for one in claims if one.name != self.claim.name]
+        try:
+            ledger = context.ledger()
+        except ApiError as error:
+            context.warn(f"The ledger could not be read, so what was spent is unknown: {error}")
+            ledger = None
+        purses = open_purses(context.wishes, context.settings.budget, ledger, others, context.clock.now(), CAPABILITIES)
+        return purses.room(self.claim.pool, self.node_class.name, price)
 
     # ---- the create call
 

@@ -13,6 +13,7 @@ from decimal import Decimal
 from ..clock import to_text
 from ..clouds.registry import CAPABILITIES
 from ..fleet.cost import claim_cost
+from ..fleet.ledger import add_up, read_ledger
 from ..fleet.model import Claim, Device, Instance, MeshKey, Node, Observation, Probe
 from ..fleet.names import Verdict, verdict
 from ..fleet.published import address_of
@@ -22,6 +23,7 @@ from ..observe.gather import gather
 from ..observe.open import open_context
 from ..table import render
 from ..task import Task
+from .money import sentences, spending
 
 _COLUMNS = {
     "name": "node", "cloud": "cloud", "model": "model", "gpu_count": "gpus", "region": "region", "price_hour": "$/h", "joined": "joined after",
@@ -38,6 +40,7 @@ class Seen:
     totals: dict[str, t.Any]
     ledger: list[dict[str, t.Any]]
     unknown: list[str]
+    spending: dict[str, t.Any]
 
 
 def overview(task: Task) -> dict[str, t.Any]:
@@ -54,7 +57,8 @@ def table(seen: Seen) -> list[str]:
     lines = render(seen.machines, columns, right=("price_hour", "gpu_count", "age", "cost", "joined"))
     totals = seen.totals
     counts = ", ".join(f"{_count(totals[key])} {key}" for key in ("instances", "devices", "keys", "nodes", "claims"))
-    return [*lines, "", f"  now: {counts}; ${totals['price_hour']}/h, ${totals['cost']} so far (${totals['closed_cost']} of it closed)"]
+    sums = f"${totals['price_hour']}/h, ${totals['cost']} so far (${totals['closed_cost']} of it closed)"
+    return [*lines, "", f"  now: {counts}; {sums}", *sentences(seen.spending)]
 
 
 def _count(value: int | None) -> str:
@@ -90,10 +94,12 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     ]
     if pools:
         machines = [one for one in machines if one["pool"] in pools or one["pool"].partition("/")[2] in pools]
-    ledger = context.store.ledger_lines()
-    closed = sum((Decimal(str(line["cost"])) for line in ledger), Decimal(0))
+    records, torn = context.store.ledger_records()
+    ledger = read_ledger(records, torn)
+    closed = add_up(line.cost for line in ledger.lines)
     running = sum((Decimal(one["cost"]) for one in machines), Decimal(0))
     unknown = [f"{name}: {view.problem}" for name, view in observation.clouds.items() if view.problem]
+    unknown += [f"a line of the ledger is torn, so every sum is at least what is said: {place}" for place in ledger.torn]
     if context.uses_mesh():
         read = {"devices": observation.devices, "keys": observation.keys}
         unknown += [f"the mesh's {what} could not be read" for what, found in read.items() if found is None]
@@ -108,7 +114,7 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
         "cost": str((closed + running).quantize(Decimal("0.0001"))),
         "closed_cost": str(closed.quantize(Decimal("0.0001"))),
     }
-    return Seen(machines, totals, ledger, unknown)
+    return Seen(machines, totals, records, unknown, spending(context, ledger, tuple(claims.values()), now))
 
 
 def _ours(name: str, cluster: str) -> bool:

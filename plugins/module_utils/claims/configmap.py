@@ -6,20 +6,23 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import threading
 import typing as t
 
 from ..cluster.kube import Json, Kube
 from ..cluster.namespace import NAMESPACE, ensure_namespace
-from ..errors import Conflict, LostAnswer, NotFound, ServerError
+from ..errors import ApiError, Conflict, LostAnswer, NotFound, ServerError
 from ..fleet.model import Claim
 from ..fleet.names import label_value
-from .store import checked_name, decode, decode_claim, encode, encode_claim, ledger_key, odd
+from .store import Records, checked_name, decode, decode_claim, encode, encode_claim, is_torn, ledger_key, odd, sorted_out, whole
 
 PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _CLAIM, _STATE, _LEDGER = "tgp.io/claim", "tgp.io/state", "tgp.io/ledger"
 _PART_SIZE = 600_000  # bytes of ledger in one ConfigMap; the API server allows about a megabyte
 _TRIES = 8
+_PART_NAME = re.compile(r"tgp-ledger-[0-9]{5,}")
+_TOO_LARGE = (413, 422)  # what the API server says to an object that is too large
 
 
 class ConfigMapStore:
@@ -78,23 +81,30 @@ class ConfigMapStore:
         with self._ledger_lock:
             for _attempt in range(_TRIES):
                 parts = self._parts if self._parts is not None else self._read_parts()
-                if any(key in part.lines for part in parts.values()):
+                written = next((part for part in parts.values() if key in part.lines), None)
+                if written is not None and not is_torn(written.lines[key]):
                     return False
                 try:
-                    self._append(parts, key, text)
+                    if written is not None:
+                        self._put_line(parts, written, key, text)
+                    else:
+                        self._append(parts, key, text)
                     return True
                 except Conflict as error:
                     self._parts, last = None, error  # somebody else wrote: look again
         raise last
 
     def ledger_lines(self) -> list[dict[str, t.Any]]:
+        return whole(self.ledger_records())
+
+    def ledger_records(self) -> Records:
         with self._ledger_lock:
             parts = self._read_parts()
-            return [
-                decode(text, f"ConfigMap {NAMESPACE}/{name} key {key}")
-                for name, part in sorted(parts.items())
-                for key, text in part.lines.items()
-            ]
+        return sorted_out(
+            (f"ConfigMap {NAMESPACE}/{name} key {key}", text)
+            for name, part in sorted(parts.items())
+            for key, text in part.lines.items()
+        )
 
     def _read_parts(self) -> dict[str, _Part]:
         found, _version = self._kube.collect(PATH, _part, {"labelSelector": f"{_LEDGER}=true"})
@@ -102,16 +112,22 @@ class ConfigMapStore:
         return self._parts
 
     def _append(self, parts: dict[str, _Part], key: str, text: str) -> None:
-        """Into the newest part while it has room, else into a new one."""
+        """Into the newest part while it has room (as we count, and as the API server does), else into a new one."""
         newest = max(parts.values(), key=lambda part: part.name, default=None)
         if newest is not None and newest.size + len(text.encode()) < _PART_SIZE:
-            body: Json = {"metadata": {"resourceVersion": newest.version}, "data": {key: text}}
-            raw = self._kube.patch(f"{PATH}/{newest.name}", body)
-        else:
-            name = f"tgp-ledger-{len(parts):05d}"
-            raw = self._make(_configmap(name, {_LEDGER: "true"}, {key: text}))
-        part = _part(raw)
-        parts[part.name] = part
+            try:
+                return self._put_line(parts, newest, key, text)
+            except ApiError as error:
+                if error.status not in _TOO_LARGE:
+                    raise
+        number = 0 if newest is None else int(newest.name.rpartition("-")[2]) + 1
+        made = _part(self._make(_configmap(f"tgp-ledger-{number:05d}", {_LEDGER: "true"}, {key: text})))
+        parts[made.name] = made
+
+    def _put_line(self, parts: dict[str, _Part], part: _Part, key: str, text: str) -> None:
+        body: Json = {"metadata": {"resourceVersion": part.version}, "data": {key: text}}
+        changed = _part(self._kube.patch(f"{PATH}/{part.name}", body))
+        parts[changed.name] = changed
 
     # ---- writing
 
@@ -139,6 +155,8 @@ class _Part:
 
 
 def _part(raw: Json) -> _Part:
+    if not _PART_NAME.fullmatch(raw["metadata"]["name"]):
+        raise odd(_where(raw), f"it is labelled as a part of the ledger ({_LEDGER}), but is not named like one")
     lines = raw.get("data") or {}
     size = sum(len(key) + len(str(text).encode()) for key, text in lines.items())
     return _Part(raw["metadata"]["name"], str(raw["metadata"].get("resourceVersion") or ""), lines, size)

@@ -13,9 +13,9 @@ import tempfile
 import typing as t
 from contextlib import contextmanager
 
-from ..errors import Conflict, InvalidInput
+from ..errors import ApiError, BadShape, Conflict, InvalidInput
 from ..fleet.model import Claim
-from .store import checked_name, decode, decode_claim, encode, encode_claim, ledger_key, odd
+from .store import Records, checked_name, decode, decode_claim, encode, encode_claim, is_torn, ledger_key, odd, sorted_out, whole
 
 
 class DirectoryStore:
@@ -28,7 +28,9 @@ class DirectoryStore:
             for part in ("claims", "state", "ledger"):
                 os.makedirs(os.path.join(folder, part), mode=0o700, exist_ok=True)
         except OSError as error:
-            raise InvalidInput(f"The claim store {folder} cannot be made: {error.strerror}.", remedy="Correct state_dir.") from error
+            raise InvalidInput(
+                f"The claim store {folder} cannot be made: {error.strerror}.", remedy="Correct state_dir."
+            ) from error
 
     # ---- claims
 
@@ -79,13 +81,26 @@ class DirectoryStore:
     def ledger(self, line: t.Mapping[str, t.Any]) -> bool:
         key = ledger_key(line)
         with self._exclusive():
-            if self._read("ledger", key) is not None:
+            there = self._line(f"{key}.json")
+            if there is not None and not is_torn(there):
                 return False
             self._write("ledger", key, encode(line))
         return True
 
     def ledger_lines(self) -> list[dict[str, t.Any]]:
-        return [decode(self._read("ledger", name), self._path("ledger", name)) for name in self._names("ledger")]
+        return whole(self.ledger_records())
+
+    def ledger_records(self) -> Records:
+        folder = os.path.join(self._folder, "ledger")
+        names = sorted(entry for entry in os.listdir(folder) if not entry.startswith("."))
+        return sorted_out((os.path.join(folder, name), self._line(name)) for name in names)
+
+    def _line(self, file: str) -> str | None:
+        """A line as it is stored; empty text for what cannot be read at all or is no line."""
+        try:
+            return self._read("ledger", file.removesuffix(".json")) if file.endswith(".json") else ""
+        except (BadShape, InvalidInput):
+            return ""
 
     # ---- files
 
@@ -116,6 +131,16 @@ class DirectoryStore:
     def _write(self, part: str, name: str, text: str) -> None:
         """Temporary file, fsync, rename, fsync of the folder: survives a power cut at any moment."""
         folder, path = os.path.join(self._folder, part), self._path(part, name)
+        try:
+            self._replace(folder, path, text)
+        except OSError as error:
+            raise ApiError(
+                f"{path} cannot be written: {error.strerror}. Nothing of it was changed.",
+                remedy="Make room on that file system, or correct its rights; the next run goes on.",
+                service="claims",
+            ) from error
+
+    def _replace(self, folder: str, path: str, text: str) -> None:
         descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=folder)  # mode 0600
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:

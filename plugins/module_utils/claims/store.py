@@ -24,6 +24,7 @@ from ..task import Task
 #: options of everything that reads or writes claims; environment fallbacks are read by :func:`open_store`
 CLAIMS_SPEC: dict[str, t.Any] = {
     "claim_store": {"type": "str", "choices": ["cluster", "directory"], "default": "cluster"},
+    "ledger": {"type": "str", "choices": ["cluster", "file", "both"]},
     "state_dir": {"type": "path"},
     "cluster_id": {"type": "str"},
 }
@@ -31,8 +32,14 @@ CLAIMS_SPEC: dict[str, t.Any] = {
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,198}[a-z0-9])?$")
 
 
+LEDGERS = ("cluster", "file", "both")
+_SET_LEDGER = "TGP_LEDGER"
+Records = tuple["list[dict[str, t.Any]]", "list[str]"]
+
+
 class ClaimStore(t.Protocol):
-    """The records of one cluster. Every verb raises BadShape for a record that cannot be understood, never skips it."""
+    """The records of one cluster. Every verb raises BadShape for a record that cannot be understood, never skips it; only lines of the
+    ledger are told apart."""
 
     def claims(self) -> list[Claim]:
         """All claims, sorted by name, each with its ``version``."""
@@ -62,11 +69,16 @@ class ClaimStore(t.Protocol):
         ...
 
     def ledger(self, line: t.Mapping[str, t.Any]) -> bool:
-        """Append a closing line once. Its ``key``, else its ``name`` (the claim's), identifies it; False when it is there already."""
+        """Append a closing line once. Its ``key``, else its ``name`` (the claim's), identifies it; False when it is there already.
+        One that is there but torn is written anew."""
         ...
 
     def ledger_lines(self) -> list[dict[str, t.Any]]:
-        """All lines, in no promised order."""
+        """All lines, in no promised order. BadShape when one of them is torn."""
+        ...
+
+    def ledger_records(self) -> Records:
+        """All lines that can be read, in no promised order, and the places of those that cannot."""
         ...
 
 
@@ -76,20 +88,56 @@ def state_dir(task: Task) -> str:
 
 
 def open_store(task: Task, kube: Kube | None) -> ClaimStore:
-    """The store of the options ``claim_store``, ``state_dir`` and ``cluster_id``. A directory store lies in
+    """The store of the options ``claim_store``, ``ledger``, ``state_dir`` and ``cluster_id``. A directory store lies in
     ``<state_dir>/<cluster id>``, so that several clusters can share one ``state_dir``."""
+    from .books import BookedStore
     from .configmap import ConfigMapStore
     from .directory import DirectoryStore
 
-    kind = task.params.get("claim_store") or "cluster"
-    if kind == "directory":
+    def in_folder() -> ClaimStore:
         return DirectoryStore(os.path.join(state_dir(task), cluster_id(kube, task.params.get("cluster_id"))))
-    if kube is None:
-        raise InvalidInput("claim_store cluster needs a cluster.", remedy="Give a kubeconfig, or set claim_store to directory.")
-    return ConfigMapStore(kube)
+
+    def in_cluster(option: str) -> ClaimStore:
+        if kube is None:
+            raise InvalidInput(f"{option} needs a cluster.", remedy="Give a kubeconfig, or choose the folder instead.")
+        return ConfigMapStore(kube)
+
+    here = task.params.get("claim_store") == "directory"
+    base = in_folder() if here else in_cluster("claim_store cluster")
+    where = task.params.get("ledger") or os.environ.get(_SET_LEDGER) or ("file" if here else "cluster")
+    if where not in LEDGERS:
+        raise InvalidInput(f"There is no ledger {where!r}.", remedy=f"Set ledger ({_SET_LEDGER}) to {', '.join(LEDGERS)}.")
+    if where == ("file" if here else "cluster"):
+        return base
+    in_books = [base if not here else in_cluster(f"ledger {where}")] if where != "file" else []
+    return BookedStore(base, [*in_books, *([base if here else in_folder()] if where != "cluster" else [])])
 
 
 # ---- what both stores share
+
+
+def sorted_out(texts: t.Iterable[tuple[str, t.Any]]) -> Records:
+    """Ledger lines given as place and text, and the places of those that are torn."""
+    lines, torn = [], []
+    for where, text in texts:
+        try:
+            lines.append(decode(text, where))
+        except BadShape:
+            torn.append(where)
+    return lines, torn
+
+
+def whole(records: Records) -> list[dict[str, t.Any]]:
+    """The lines, if none is torn."""
+    lines, torn = records
+    if torn:
+        raise odd(torn[0], "it is not a JSON object")
+    return lines
+
+
+def is_torn(text: str) -> bool:
+    """Whether a ledger line is cut off or otherwise not what was written."""
+    return bool(sorted_out([("", text)])[1])
 
 
 def checked_name(name: str) -> str:

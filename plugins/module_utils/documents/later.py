@@ -7,15 +7,12 @@ from __future__ import annotations
 
 NOT_YET: dict[str, tuple[str, ...]] = {
     "GPUNodeClass": (
-        "spec.budget",
         "spec.calendar",
         "spec.wireguardConfig",
         "spec.networking.tailscale",
         "spec.networking.wireguard",
-        "spec.limits.budget",
     ),
     "GPUNodePool": (
-        "spec.budget",
         "spec.schedule",
         "spec.nodes",
         "spec.replicas",
@@ -27,11 +24,12 @@ NOT_YET: dict[str, tuple[str, ...]] = {
         "spec.disruption.replaceCheaperPercent",
         "spec.disruption.utilizationThreshold",
     ),
-    "GPURequest": ("spec.wireguardConfig", "spec.budget", "spec.service"),
+    "GPURequest": ("spec.wireguardConfig", "spec.service"),
 }
 NOT_YET_VALUES: dict[str, tuple[str, ...]] = {
     "spec.disruption.consolidationPolicy": ("WhenUnderutilized", "WhenEmptyOrUnderutilized"),
     "spec.template.spec.lanes": ("takeover",),
+    "spec.limits.budget": "write it as spec.budget",
     "spec.networking.backend": ("wireguard", "kubespan"),
 }
 REFUSED: dict[str, str] = {

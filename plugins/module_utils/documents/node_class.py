@@ -18,6 +18,7 @@ from ..libs import lazy
 from .faults import unknown_field
 from .host_quality import quality, share
 from .reading import Reader, secret_ref
+from .spending import budget
 
 if t.TYPE_CHECKING:
     import jsonschema
@@ -69,6 +70,7 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine]) ->
         max_hourly_cost=cost,
         resources=dict(limits.get("resources", {})),
         strategy=spec.get("strategy", "weighted"),
+        budget=budget(spec, reader),
         generation=fingerprint([talos, template, spec.get("tailscaleConfig"), mesh.backend]),
     )
 

@@ -15,6 +15,7 @@ from .disruption import disruption
 from .node_class import OWN_MACHINES, fingerprint, mesh_choice, mirrors, template_text
 from .reading import Reader, secret_ref, taints
 from .service import check_clouds, lanes, service
+from .spending import budget
 
 REQUEST_NAMESPACE = "tgp-system"
 REQUEST_CLASS = "request-"
@@ -54,6 +55,7 @@ def node_pool(
         lanes=accepted,
         max_hourly_price=price,
         max_nodes=limits.get("maxNodes"),
+        budget=budget(spec, reader),
         resources=dict(limits.get("resources", {})),
         min_nodes=spec.get("minNodes", 0),
         weight=spec.get("weight", 0),
@@ -119,6 +121,7 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
         max_hourly_price=price,
         expire_after=reader.duration_or_never(spec.get("maxLifetime"), "spec.maxLifetime", None),
         consolidate_after=reader.duration_or_never(spec.get("idleTimeout"), "spec.idleTimeout", None),
+        budget=budget(spec, reader),
         request=True,
         cloud=cloud or "",
         generation=fingerprint([name]),

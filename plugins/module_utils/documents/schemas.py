@@ -13,7 +13,9 @@ import json
 import pathlib
 import typing as t
 
+from ..fleet.periods import PERIODS
 from ..fleet.requirements import KEYS, OPERATORS
+from ..fleet.spending import ACTIONS
 
 Schema = dict[str, t.Any]
 
@@ -137,6 +139,17 @@ _TAILSCALE = _object(
         "advertiseRoutes": _list(_said(_TEXT, "a network like 10.0.0.0/24")),
     }
 )
+_SPENDING = _object(
+    {
+        "period": {"enum": list(PERIODS)},
+        "amount": _MONEY,
+        "timeZone": _said(_TEXT, "whose days are counted, for example Europe/Berlin; UTC without it"),
+        "softPercent": {"type": "integer", "minimum": 1, "maximum": 100, "description": "from this share on people are told; 80 without it"},
+        "action": _said({"enum": list(ACTIONS)}, "what is done when it is used up; stop_launch without it"),
+    },
+    ("period", "amount"),
+    "what may be spent in a day, a week (from Monday) or a month",
+)
 _PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
 _PATH: Schema = {"type": "string", "pattern": "^/[!-~]*$", "description": "a path like /health"}
 _SERVICE = _object(
@@ -237,6 +250,7 @@ NODE_CLASS = _document(
             ),
             "limits": _object({"maxNodes": _COUNT, "maxHourlyCost": _MONEY, "resources": _GPU_COUNTS}),
             "strategy": {"enum": list(STRATEGIES)},
+            "budget": _SPENDING,
         },
         ("providers",),
     ),
@@ -264,6 +278,7 @@ NODE_POOL = _document(
                 }
             ),
             "maxHourlyPrice": _said(_MONEY, 'dollars per hour for one machine, in quotes, for example "2.0"'),
+            "budget": _SPENDING,
             "weight": _COUNT,
             "minNodes": _COUNT,
             "calendar": _CALENDAR,
@@ -305,6 +320,7 @@ REQUEST = _document(
             "maxHourlyPrice": _MONEY,
             "maxLifetime": _DURATION_OR_NEVER,
             "idleTimeout": _DURATION_OR_NEVER,
+            "budget": _SPENDING,
             "spot": _YES_NO,
             "talosConfig": _TALOS,
             "tailscaleConfig": _TAILSCALE,

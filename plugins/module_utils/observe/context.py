@@ -21,7 +21,8 @@ from ..clouds.registry import connect as connect_cloud
 from ..cluster.kube import Kube
 from ..errors import InvalidInput, TgpError
 from ..fleet import blocks
-from ..fleet.model import Claim, CloudChoice, Instance, Node, NodeClass, Phase, Pool, Wishes
+from ..fleet.ledger import read_ledger
+from ..fleet.model import Claim, CloudChoice, Instance, Ledger, Node, NodeClass, Phase, Pool, Wishes
 from ..fleet.settings import Settings
 from ..mesh.base import Mesh
 from ..mesh.connect import connect as connect_mesh
@@ -111,6 +112,10 @@ class Context:
         """Count a machine that never joined; too many pause the pool (L-11)."""
         with self.money:
             self.store.write_state("blocklist", blocks.after_failed_join(self.blocks(), pool, self.clock.now()))
+
+    def ledger(self) -> Ledger:
+        """The books, read now. ApiError when their place cannot be read; torn lines are named in it."""
+        return read_ledger(*self.store.ledger_records())
 
     # ---- what the documents say
 

@@ -16,8 +16,9 @@ from ..cluster.nodes import nodes as read_nodes
 from ..cluster.pods import pods as read_pods
 from ..errors import TgpError
 from ..fleet import blocks
-from ..fleet.model import CloudView, Device, MeshKey, Observation
+from ..fleet.model import CloudView, Device, Ledger, MeshKey, Observation
 from ..fleet.query import query_of
+from ..fleet.spending import budgets
 from ..fleet.settings import REAPING
 from ..offers.market import Market, open_cache
 from .context import Context
@@ -27,9 +28,9 @@ from .services import look_at_services, published
 _T = t.TypeVar("_T")
 
 
-def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: bool = False) -> Observation:
+def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: bool = False, ledger: bool = False) -> Observation:
     """One observation. Clouds and mesh may fail one by one; without the cluster there is nothing to decide, so that raises.
-    ``extras``: also what clouds keep beside machines."""
+    ``extras``: also what clouds keep beside machines. ``ledger``: also the books; they are read anyhow where there is a budget."""
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="observe") as pool:
         views = {name: pool.submit(_look_at_cloud, context, name, offers, extras) for name in _asked(context)}
         clouds = {name: future.result() for name, future in views.items()}
@@ -57,7 +58,17 @@ def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: 
         blocks=blocks.active(context.blocks(), context.clock.now()),
         probes=probes,
         services=services,
+        ledger=_ledger(context) if ledger or budgets(context.wishes, context.settings.budget) else None,
     )
+
+
+def _ledger(context: Context) -> Ledger | None:
+    """The books, None when they could not be read."""
+    try:
+        return context.ledger()
+    except TgpError as error:
+        context.warn(f"The ledger could not be read, so what was spent is unknown: {error}")
+        return None
 
 
 def _asked(context: Context) -> list[str]:

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import typing as t
 from decimal import Decimal, InvalidOperation
 
 from ..claims.store import open_store
 from ..cluster.connect import connect as connect_cluster
 from ..cluster.identity import cluster_id
+from ..documents.spending import budget_of
 from ..errors import InvalidInput
 from ..events import Events, new_run_id
+from ..fleet.model import SpendingBudget
 from ..fleet.settings import Settings
 from ..notify import Sender
 from ..places import events_path
@@ -68,5 +71,15 @@ def settings_of(task: Task, **more: object) -> Settings:
         allow_mass_delete=bool(params.get("allow_mass_delete")),
         max_nodes_total=params.get("max_nodes_total"),
         max_hourly_total=hourly,
+        budget=_budget(params.get("budget")),
         **more,  # type: ignore[arg-type]
     )
+
+
+def _budget(wish: t.Mapping[str, t.Any] | None) -> SpendingBudget | None:
+    """The option ``budget``: what the whole cluster may cost in a period."""
+    if not wish:
+        return None
+    if not 1 <= wish["soft_percent"] <= 100:
+        raise InvalidInput(f"budget.soft_percent {wish['soft_percent']} is no share.", remedy="Give a whole number from 1 to 100.")
+    return budget_of(wish["period"], wish["amount"], wish["time_zone"], wish["soft_percent"], wish["action"])

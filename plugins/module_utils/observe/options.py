@@ -32,6 +32,14 @@ TALOS_SPEC: dict[str, t.Any] = dict(
 
 RUN_SPEC: dict[str, t.Any] = dict(
     run_id=dict(type="str"),
+BUDGET_SPEC: dict[str, t.Any] = dict(
+    period=dict(type="str", choices=list(PERIODS), required=True),
+    amount=dict(type="str", required=True),
+    time_zone=dict(type="str", default="UTC"),
+    soft_percent=dict(type="int", default=80),
+    action=dict(type="str", choices=list(ACTIONS), default="stop_launch"),
+)
+
     mesh_proxy=dict(type="str", fallback=(env_fallback, ["TGP_MESH_PROXY"])),
     ignore_blocklist=dict(type="bool", default=False),
     allow_mass_delete=dict(type="bool", default=False),
@@ -39,6 +47,7 @@ RUN_SPEC: dict[str, t.Any] = dict(
     max_hourly_total=dict(type="str"),
     events_file=dict(type="str"),
     notify_url=dict(type="str", no_log=True, fallback=(env_fallback, ["TGP_NOTIFY_URL"])),
+    budget=dict(type="dict", fallback=(env_fallback, ["TGP_BUDGET"]), options=BUDGET_SPEC),
     notify_token=dict(type="str", no_log=True, fallback=(env_fallback, ["TGP_NOTIFY_TOKEN"])),
     notify_command=dict(type="raw"),
     notify_template=dict(type="dict"),

@@ -30,9 +30,11 @@ BASE: dict[str, Json] = {
         "providers": [{"name": "lambda", "credentialsRef": REF}, {"name": "webhook", "machines": [MACHINE]}, {"name": "vast"}],
         "tailscaleConfig": {"tags": ["tag:gpu"]},
         "limits": {"maxNodes": 3, "maxHourlyCost": "9"},
+        "budget": {"period": "day", "amount": "20"},
     },
     "GPUNodePool": {
         "nodeClassRef": {"name": "base"},
+        "budget": {"period": "day", "amount": "20"},
         "calendar": {
             "timeZone": "Europe/Berlin",
             "windows": [{"days": ["Mon", "Tue"], "from": "08:00", "to": "18:00", "minNodes": 1, "hardStop": "20:00"}],
@@ -49,7 +51,7 @@ BASE: dict[str, Json] = {
             "budgets": [{"nodes": 1, "reasons": ["Empty"], "schedule": "0 9 * * 1-5", "duration": "8h", "timeZone": "Europe/Berlin"}],
         },
     },
-    "GPURequest": {"gpuType": "A10", "provider": "lambda", "credentialsRef": REF, "maxHourlyPrice": "2"},
+    "GPURequest": {"gpuType": "A10", "provider": "lambda", "credentialsRef": REF, "maxHourlyPrice": "2", "budget": {"period": "day", "amount": "20"}},
 }
 SERVICE_POOL: Json = {
     "nodeClassRef": {"name": "containers"},
@@ -96,10 +98,18 @@ MESH: Json = {
     "tailscaleConfig.advertiseRoutes": ["10.0.0.0/24"],
 }
 OTHER: dict[str, Json] = {
+SPENDING: Json = {
+    "budget.period": "month",
+    "budget.amount": "30.50",
+    "budget.timeZone": "Europe/Berlin",
+    "budget.softPercent": 90,
+    "budget.action": "drain_idle",
+}
     "GPUNodeClass": {
         **TALOS,
         **MESH,
         "providers.0.name": "paperspace",
+        **SPENDING,
         "providers.0.priority": 3,
         "providers.0.enabled": False,
         "providers.0.credentialsRef.name": "others",
@@ -143,6 +153,7 @@ OTHER: dict[str, Json] = {
     },
     "GPUNodePool": {
         "nodeClassRef.name": "second",
+        **SPENDING,
         "template.metadata.labels": {"team": "research"},
         "template.metadata.annotations": {"team": "research"},
         "template.spec.requirements.0.key": "topology.kubernetes.io/region",
@@ -190,6 +201,7 @@ OTHER: dict[str, Json] = {
         "gpuType": "H100",
         "gpuCount": 2,
         "provider": None,
+        **SPENDING,
         "credentialsRef.name": "others",
         "credentialsRef.key": "other",
         "credentialsRef.namespace": "elsewhere",

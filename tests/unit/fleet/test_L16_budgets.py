@@ -22,7 +22,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Plan,
     SpendingBudget,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.outlook import outlook
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.periods import days_between, period_of
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.prices import break_even_hours
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.spending import open_purses
 from hypothesis import given
 from hypothesis import strategies as st
@@ -384,3 +386,25 @@ def test_L16_order_of_claims_and_lines_does_not_matter() -> None:
     records = [ledger_line(one, end=at("11:40")) for one in made]
     first = books(read_ledger(records), made, NOON, CAPABILITIES)
     assert first == books(read_ledger(reversed(records)), list(reversed(made)), NOON, CAPABILITIES)
+
+
+# ---- the outlook
+
+
+def test_L16_projection_is_what_was_spent_and_what_the_hours_left_will_cost() -> None:
+    live = claim(launch_started=at("10:00"), offer=offer("0.50"))
+    going = claim(
+        "tgp-a1b2c3d4-p-00002", Phase.TERMINATING, gone_since=at("11:00"), launch_started=at("10:00"), offer=offer("0.50")
+    )
+    coming = claim("tgp-a1b2c3d4-p-00003", Phase.PENDING)
+    claims = [live, going, coming]
+    found = outlook(books(spent("3.00"), claims, NOON, CAPABILITIES), claims, NOON)
+    assert (found.hour, found.day, found.month) == (Decimal("0.50"), Decimal("4.50"), Decimal("4.50"))
+    assert (found.day_key, found.day_forecast) == ("2026-08-20", Decimal("10.50"))
+    assert (found.month_key, found.month_forecast) == ("2026-08", Decimal("4.50") + Decimal("0.50") * (12 + 11 * 24))
+    early = outlook(books(spent("3.00"), claims, NOON, CAPABILITIES), claims, NOON, "Pacific/Auckland")
+    assert (early.day_key, early.day, early.day_forecast) == ("2026-08-21", 0, Decimal("12.00"))
+
+
+def test_L16_break_even_hours() -> None:
+    assert break_even_hours(Decimal(800), Decimal("0.45")) == 1778 and break_even_hours(Decimal(800), Decimal("0.35")) == 2286
