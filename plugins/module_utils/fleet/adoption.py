@@ -40,6 +40,7 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
         cloud_region=instance.region,
         gpu_memory_mib=gpus.memory_mib(model),
         host_id=instance.host_id,
+        storage_price_hour=instance.storage_price_hour,
     )
     started = instance.created or (node.created if node else situation.now)
     claim = Claim(

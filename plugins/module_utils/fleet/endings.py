@@ -16,7 +16,7 @@ from .holds import node_hold, terminate_requested
 from .model import Claim, InstanceState, Node, Phase
 from .offers import price_verdict
 from .phases import BEFORE_READY, may_have_instance
-from .registration import failure_class, overdue, timeout
+from .registration import failure_class, forsaken, overdue, timeout
 
 FORCED_AGAIN = frozenset({"Expired", "Budget", "Manual", "FailedJoin", "LaunchFailed", "InstanceGone", "PriceJump", "Orphan", "Unhealthy"})
 
@@ -109,6 +109,9 @@ def failed_joins(draft: Draft) -> None:
                 continue
             cause = failure_class(claim, one.recovery.instance, one.node, situation.node_class(claim))
             draft.destroy(claim, "FailedJoin", f"{cause}: not usable after {timeout(claim, pool, capability)} s")
+        elif forsaken(claim, pool, capability, draft.now) and not service.is_service(claim):
+            seconds = 2 * timeout(claim, pool, capability)
+            draft.destroy(claim, "FailedJoin", f"not_opened: complete, but no run has opened it to pods within {seconds} s")
 
 
 def _failed_service(draft: Draft, one: Settled) -> None:

@@ -156,3 +156,14 @@ def test_L11_three_failed_joins_in_an_hour_pause_the_pool() -> None:
 def test_L11_provision_reports_an_overdue_machine_and_plans_its_replacement() -> None:
     found = decide(seen(at("12:30"), claims=(JOINING,), instances=(instance(),), offers=(offer(),)), wishes(p=1), "provision")
     assert not of(found, "destroy") and one(found, "report").reason == "FailedJoin" and of(found, "launch")
+
+
+def test_L11_a_complete_node_that_no_run_opens_goes_when_its_time_has_passed_twice() -> None:
+    """The run that should have opened it was killed. The next provision does; where only reap runs, it must not be billed for ever."""
+    closed = dataclasses.replace(NEW, taints=(Taint("tgp.io/initializing", "", "NoSchedule"),), labels={})
+    for moment, goes in (("12:30", False), ("12:59:59", False), ("13:00", True)):
+        facts = seen(at(moment), claims=(JOINING,), nodes=(closed,), instances=(instance(),), offers=(offer(),))
+        found = of(decide(facts), "destroy")
+        assert bool(found) is goes, moment
+        assert not goes or (found[0].reason == "FailedJoin" and found[0].detail.startswith("not_opened"))
+        assert not of(decide(facts, wishes(p=1), "provision"), "launch"), "its join is about to open it"

@@ -11,13 +11,14 @@ from datetime import datetime
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost, ledger_line
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.guard import allowed
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     CloudView,
     Deletion,
     Extra,
     Instance,
+    InstanceState,
     MeshKey,
     Node,
     Phase,
@@ -49,6 +50,14 @@ def test_L12_O1_machine_without_claim_goes_in_the_second_run() -> None:
     assert action.reason == "Orphan" and action.claim is not None
     assert (action.claim.name, action.claim.instance_id, action.claim.ids_seen) == (OLD.name, OLD.id, (OLD.id,))
     assert action.claim.launch_started == at("11:00")  # its whole life is paid for
+
+
+def test_L12_O1_what_its_disk_costs_is_not_forgotten() -> None:
+    """Where disk and GPUs are billed apart, the disk of a machine that never ran is all there is to pay."""
+    lone = instance(state=InstanceState.PENDING, cloud="vast", created=at("12:00"), storage_price_hour=Decimal("0.02"))
+    facts = seen(at("12:20"), instances=(lone,), findings={f"O1|vast|{lone.id}": at("12:05")})
+    claim = one(decide(facts), "destroy").claim
+    assert claim is not None and Decimal(ledger_line(claim, end=at("13:00"), bills_boot=False)["cost"]) == Decimal("0.02")
 
 
 def test_L12_O1_time_line() -> None:
