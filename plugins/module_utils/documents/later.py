@@ -29,10 +29,10 @@ NOT_YET: dict[str, tuple[str, ...]] = {
 NOT_YET_VALUES: dict[str, tuple[str, ...]] = {
     "spec.disruption.consolidationPolicy": ("WhenUnderutilized", "WhenEmptyOrUnderutilized"),
     "spec.template.spec.lanes": ("takeover",),
-    "spec.limits.budget": "write it as spec.budget",
     "spec.networking.backend": ("wireguard", "kubespan"),
 }
 REFUSED: dict[str, str] = {
+    "spec.limits.budget": "write it as spec.budget",
     "spec.tailscaleConfig.hostname": "the host name of a machine is always its own name; leave this out",
     "spec.template.spec.ephemeralTaint": "name the taint tgp.io/ephemeral in template.spec.taints to choose its effect yourself",
 }

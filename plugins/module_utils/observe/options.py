@@ -12,6 +12,8 @@ from ansible.module_utils.basic import env_fallback
 from ..claims.store import CLAIMS_SPEC
 from ..clouds.registry import CLOUDS_SPEC
 from ..cluster.connect import CLUSTER_SPEC
+from ..fleet.periods import PERIODS
+from ..fleet.spending import ACTIONS
 from ..mesh.connect import MESH_SPEC
 
 DOCUMENTS_SPEC: dict[str, t.Any] = dict(
@@ -45,9 +47,9 @@ BUDGET_SPEC: dict[str, t.Any] = dict(
     allow_mass_delete=dict(type="bool", default=False),
     max_nodes_total=dict(type="int"),
     max_hourly_total=dict(type="str"),
+    budget=dict(type="dict", fallback=(env_fallback, ["TGP_BUDGET"]), options=BUDGET_SPEC),
     events_file=dict(type="str"),
     notify_url=dict(type="str", no_log=True, fallback=(env_fallback, ["TGP_NOTIFY_URL"])),
-    budget=dict(type="dict", fallback=(env_fallback, ["TGP_BUDGET"]), options=BUDGET_SPEC),
     notify_token=dict(type="str", no_log=True, fallback=(env_fallback, ["TGP_NOTIFY_TOKEN"])),
     notify_command=dict(type="raw"),
     notify_template=dict(type="dict"),

@@ -108,8 +108,8 @@ SPENDING: Json = {
     "GPUNodeClass": {
         **TALOS,
         **MESH,
-        "providers.0.name": "paperspace",
         **SPENDING,
+        "providers.0.name": "paperspace",
         "providers.0.priority": 3,
         "providers.0.enabled": False,
         "providers.0.credentialsRef.name": "others",
@@ -152,8 +152,8 @@ SPENDING: Json = {
         "strategy": "cheapest",
     },
     "GPUNodePool": {
-        "nodeClassRef.name": "second",
         **SPENDING,
+        "nodeClassRef.name": "second",
         "template.metadata.labels": {"team": "research"},
         "template.metadata.annotations": {"team": "research"},
         "template.spec.requirements.0.key": "topology.kubernetes.io/region",
@@ -198,10 +198,10 @@ SPENDING: Json = {
     "GPURequest": {
         **TALOS,
         **MESH,
+        **SPENDING,
         "gpuType": "H100",
         "gpuCount": 2,
         "provider": None,
-        **SPENDING,
         "credentialsRef.name": "others",
         "credentialsRef.key": "other",
         "credentialsRef.namespace": "elsewhere",
