@@ -1,0 +1,142 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The event source, run as ansible-rulebook runs it, against a cluster on a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import runpy
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import Forbidden
+
+from .conftest import Cluster
+
+SOURCE = Path(__file__).resolve().parents[3] / "extensions" / "eda" / "plugins" / "event_source" / "cluster_events.py"
+NODE = "tgp-a1b2c3d4-pool-00001"
+Event = dict[str, t.Any]
+
+
+class Told:
+    """The events that came, and when (seconds since the start)."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[Event] = asyncio.Queue()
+        self.events: list[Event] = []
+
+    async def next(self, kind: str, seconds: float = 10.0) -> Event:
+        """The next event of a kind; others are kept aside."""
+        end = time.monotonic() + seconds
+        while True:
+            event = await asyncio.wait_for(self.queue.get(), max(0.01, end - time.monotonic()))
+            self.events.append(event)
+            if event["kind"] == kind:
+                return event
+
+    async def quiet(self, seconds: float) -> None:
+        """Nothing comes for so long."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            raise AssertionError(await asyncio.wait_for(self.queue.get(), seconds))
+
+
+def watch(kubeconfig: Path, story: t.Callable[[Told], t.Awaitable[None]], **args: t.Any) -> Told:
+    """Run the source until the story is over."""
+    source = runpy.run_path(str(SOURCE))["main"]
+    told = Told()
+
+    async def both() -> None:
+        running = asyncio.create_task(source(told.queue, {"kubeconfig": str(kubeconfig), **args}))
+        telling = asyncio.ensure_future(story(told))
+        done, _pending = await asyncio.wait({running, telling}, return_when=asyncio.FIRST_COMPLETED)
+        if running in done:
+            telling.cancel()
+            await running
+            raise AssertionError("the source ended by itself")
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        await telling
+
+    asyncio.run(both())
+    return told
+
+
+def ask(cluster: Cluster, name: str, gpus: int = 1) -> None:
+    """A pod that no node can take."""
+    limits = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    spec = {"containers": [{"name": "c", "image": "x", "resources": limits}]}
+    cluster.must("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": name}, "spec": spec})
+
+
+def test_the_pods_of_one_job_are_one_event_within_two_seconds(cluster: Cluster, served: Path) -> None:
+    async def story(told: Told) -> None:
+        await told.quiet(1.0)
+        began = time.monotonic()
+        for number in range(20):
+            await asyncio.to_thread(ask, cluster, f"job-{number:02d}")
+        first = await told.next("pods_waiting")
+        while first["count"] < 20:
+            first = await told.next("pods_waiting")
+        assert first["gpus"] == 20 and time.monotonic() - began < 10
+        await told.quiet(1.0)
+
+    told = watch(served, story)
+    assert len(told.events) <= 3, "a busy machine may see them in parts"
+
+
+def test_nodes_that_become_idle_or_vanish_are_told(cluster: Cluster, served: Path) -> None:
+    cluster.node(NODE, labels={"tgp.io/provisioned": "true"})
+    cluster.node("worker-1")
+
+    async def story(told: Told) -> None:
+        assert (await told.next("nodes_idle"))["names"] == [NODE]
+        await told.quiet(0.5)
+        assert (await told.next("nodes_idle"))["names"] == [NODE], "and again when it may go"
+        await asyncio.to_thread(cluster.must, "DELETE", f"/api/v1/nodes/{NODE}")
+        assert (await told.next("nodes_lost"))["names"] == [NODE]
+        await asyncio.to_thread(cluster.must, "DELETE", "/api/v1/nodes/worker-1")
+        await told.quiet(0.5)
+
+    watch(served, story, idle_after=2)
+
+
+def test_a_right_that_is_missing_ends_the_source_with_its_name(cluster: Cluster, served: Path) -> None:
+    body = {"kind": "Status", "code": 403, "message": 'pods is forbidden: cannot list resource "pods"', "reason": "Forbidden"}
+    cluster.faults.add({"kind": "status", "service": "kubernetes", "path": "/api/v1/pods", "status": 403, "body": body, "times": None})
+
+    async def story(told: Told) -> None:
+        await told.quiet(20)
+
+    with pytest.raises(Forbidden, match="pods is forbidden"):
+        watch(served, story)
+
+
+def test_a_cluster_that_cannot_be_read_is_told_with_since_when_and_nothing_else(cluster: Cluster, served: Path) -> None:
+    cluster.faults.add({"kind": "status", "service": "kubernetes", "path": "/api/v1/(pods|nodes)", "status": 503, "times": None})
+
+    async def story(told: Told) -> None:
+        event = await told.next("cluster_unreachable", 20)
+        assert event["since"].endswith("Z") and "503" in event["message"]
+        cluster.faults.clear()
+        await asyncio.to_thread(ask, cluster, "meanwhile")
+        assert (await told.next("pods_waiting", 20))["names"] == ["default/meanwhile"]
+        assert {one["kind"] for one in told.events} == {"cluster_unreachable", "pods_waiting"}
+
+    watch(served, story, unreachable_after=1)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [({"idle_mode": "some"}, "idle_mode is 'some'"), ({"repeat": "often"}, "repeat is 'often'"), ({"idle": 3}, "no option idle")],
+)
+def test_odd_options_are_refused_by_name(served: Path, args: Event, words: str) -> None:
+    async def story(told: Told) -> None:
+        await told.quiet(5)
+
+    with pytest.raises(ValueError, match=words):
+        watch(served, story, **args)
