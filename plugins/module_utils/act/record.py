@@ -14,7 +14,7 @@ from ..errors import Conflict, NotFound
 from ..fleet import blocks
 from ..fleet.model import Action, Claim, Plan
 from ..observe.context import Context
-from .telling import tell_decisions
+from .telling import Telling, tell_decisions
 
 IDLE_SINCE = "tgp.io/idle-since"
 _LEFT_ALONE = {"SpotLost": "spotlost", "FailedJoin": "join", "PriceJump": "price"}  # reason of a deletion to class of L-14
@@ -31,6 +31,7 @@ class Recorded:
 def record(context: Context, plan: Plan) -> Recorded:
     """Write the plan's claims, node annotations and findings. Launch and destroy themselves come later, from the claims."""
     tell_decisions(context.task, plan)
+    telling = Telling(context, plan)
     done = Recorded()
     going = {claim.name for claim in context.known_claims() if claim.deletion is not None}
     for action in plan.actions:
@@ -46,6 +47,7 @@ def record(context: Context, plan: Plan) -> Recorded:
             done.writes += _annotate(context, action)
     if dict(plan.findings) != context.read_times("findings"):
         context.write_times("findings", plan.findings)
+    telling.finish()
     return done
 
 

@@ -5,8 +5,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import typing as t
+from datetime import datetime
+
+from ..errors import ApiError
+from ..fleet import notices
 from ..fleet.model import Plan
+from ..notify import Delivery, Message, Sender
+from ..observe.context import Context
 from ..task import Task
+
+_MEMORY = "notices"  # in the state beside the claims: key of a notice → when people were told
 
 
 def tell_decisions(task: Task, plan: Plan) -> None:
@@ -33,3 +43,45 @@ def tell_decisions(task: Task, plan: Plan) -> None:
         )
     for problem in plan.problems:
         task.tell("decision", action="refuse", reason="problem", text=problem)
+
+
+class Telling:
+    """The notices of one plan on their way to people. Made before the plan is recorded, ``finish`` called afterwards: in between they are
+    delivered. Nothing of this fails a run."""
+
+    def __init__(self, context: Context, plan: Plan) -> None:
+        self._context, self._plan = context, plan
+        self._told: t.Mapping[str, datetime] | None = None
+        sender = Sender(context.task)
+        if sender.is_set:
+            self._told = self._read()
+            due = notices.due(plan.notices, self._told or {}, context.clock.now())
+            self._delivery = sender.begin([Message(**_fields(one)) for one in due])
+            return
+        self._delivery = Delivery(sender, context.task, ())
+        for one in plan.notices:
+            context.task.tell("notice", notice=one.kind, name=one.subject, key=one.key, text=one.text, data=dict(one.data))
+
+    def finish(self) -> None:
+        """Wait for them, within their deadline, and remember which arrived."""
+        arrived = [one.key for one in self._delivery.arrived(self._context.warn)]
+        if self._told is None:
+            return
+        plan, now = self._plan, self._context.clock.now()
+        known = notices.remembered(plan.notices, self._told, arrived, plan.judged, now)
+        if known != self._told:
+            try:
+                self._context.write_times(_MEMORY, known)
+            except ApiError as error:
+                self._context.warn(f"It could not be noted what people were told; they may be told again: {error}")
+
+    def _read(self) -> t.Mapping[str, datetime] | None:
+        try:
+            return self._context.read_times(_MEMORY)
+        except (ApiError, ValueError) as error:
+            self._context.warn(f"What people were told before could not be read; they may be told again: {error}")
+            return None
+
+
+def _fields(notice: notices.Notice) -> dict[str, t.Any]:
+    return {field.name: getattr(notice, field.name) for field in dataclasses.fields(notice)}

@@ -46,7 +46,9 @@ def _pending(draft: Draft) -> None:
             f"{claim.name} ({claim.cloud} {', '.join(claim.ids_seen)}) was asked to go more than {ALARM_AFTER // 60} minutes ago, "
             f"still exists, and is billed ${claim.price}/h.{why}"
         )
-        draft.notice("destroy_pending", claim.name, text, cloud=claim.cloud, ids=", ".join(claim.ids_seen), price_hour=str(claim.price))
+        draft.notice(
+            "destroy_pending", claim.name, text, cloud=claim.cloud, ids=", ".join(claim.ids_seen), price_hour=str(claim.price)
+        )
 
 
 def _is_gone(draft: Draft, claim: Claim) -> bool:
@@ -72,7 +74,11 @@ def due(notices: t.Iterable[Notice], told: t.Mapping[str, datetime], now: dateti
 
 
 def remembered(
-    notices: t.Iterable[Notice], told: t.Mapping[str, datetime], arrived: t.Collection[str], judged: t.Collection[str], now: datetime
+    notices: t.Iterable[Notice],
+    told: t.Mapping[str, datetime],
+    arrived: t.Collection[str],
+    judged: t.Collection[str],
+    now: datetime,
 ) -> dict[str, datetime]:
     """What is known to have been told after this run. What a plan that would know of it does not see is over, and forgotten; what nobody
     looked for is kept for a day."""

@@ -116,6 +116,8 @@ class Rig:
         self.warnings: list[str] = []
         self.cut: Cut | None = None
         self.watcher: t.Callable[[httpx.Request], None] = lambda _request: None
+        self.call: t.Callable[[t.Any, Task], dict[str, t.Any]] = lambda code, task: code.run(task)
+        self.receivers: dict[str, t.Any] = {}  # root URL → WSGI app
 
     def close(self) -> None:
         self.box.stop()
@@ -164,9 +166,11 @@ class Rig:
             clock=self.clock,
             transport=self._transport,
         )
-        return t.cast("dict[str, t.Any]", code.run(task))
+        return self.call(code, task)
 
     def _transport(self, url: str) -> httpx.BaseTransport | None:
+        if url in self.receivers:
+            return httpx.WSGITransport(app=self.receivers[url])
         service = next(name for name, root in URLS.items() if url.startswith(root))
         return _Door(self, httpx.WSGITransport(app=self.box.apps[service]))
 

@@ -115,7 +115,9 @@ def test_a_report_grows_with_each_step_and_is_closed_by_the_last(run: Run) -> No
     assert run.report()["ended"] is None, "a reader sees that it goes on, or was killed"
     run.step("fleet_launch", {"changed": True, "outcome": "changed", "machines": [MACHINE]})
     failed = {**MACHINE, "result": "failed", "message": "never joined", "diagnosis": None}
-    run.step("fleet_join", {"changed": True, "outcome": "partial", "machines": [failed], "problems": ["never joined", "never joined"]})
+    run.step(
+        "fleet_join", {"changed": True, "outcome": "partial", "machines": [failed], "problems": ["never joined", "never joined"]}
+    )
     last = run.step("fleet_unlock", {"changed": False, "released": True})
     found = run.report()
     assert last["report"] == found
