@@ -62,7 +62,6 @@ def node_pool(
         termination_grace=reader.duration(spec.get("terminationGracePeriod"), "spec.terminationGracePeriod", 600),
         drain_timeout=reader.duration(spec.get("drainTimeout"), "spec.drainTimeout", 600),
         registration_timeout=reader.duration_or_never(spec.get("registrationTimeout"), "spec.registrationTimeout", None),
-        idle_mode=end.get("idleMode", "workload"),
         unhealthy_timeout=reader.duration(spec["unhealthyTimeout"], "spec.unhealthyTimeout", 0) if "unhealthyTimeout" in spec else None,
         calendar=calendar(spec.get("calendar"), reader),
         gpu_wait=spec.get("gpuWait", "all"),

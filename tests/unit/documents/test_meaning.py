@@ -97,7 +97,6 @@ MESH: Json = {
     "tailscaleConfig.acceptRoutes": True,
     "tailscaleConfig.advertiseRoutes": ["10.0.0.0/24"],
 }
-OTHER: dict[str, Json] = {
 SPENDING: Json = {
     "budget.period": "month",
     "budget.amount": "30.50",
@@ -105,6 +104,7 @@ SPENDING: Json = {
     "budget.softPercent": 90,
     "budget.action": "drain_idle",
 }
+OTHER: dict[str, Json] = {
     "GPUNodeClass": {
         **TALOS,
         **MESH,
