@@ -32,8 +32,6 @@ TALOS_SPEC: dict[str, t.Any] = dict(
     mesh_login_server=dict(type="str"),
 )
 
-RUN_SPEC: dict[str, t.Any] = dict(
-    run_id=dict(type="str"),
 BUDGET_SPEC: dict[str, t.Any] = dict(
     period=dict(type="str", choices=list(PERIODS), required=True),
     amount=dict(type="str", required=True),
@@ -42,6 +40,8 @@ BUDGET_SPEC: dict[str, t.Any] = dict(
     action=dict(type="str", choices=list(ACTIONS), default="stop_launch"),
 )
 
+RUN_SPEC: dict[str, t.Any] = dict(
+    run_id=dict(type="str"),
     mesh_proxy=dict(type="str", fallback=(env_fallback, ["TGP_MESH_PROXY"])),
     ignore_blocklist=dict(type="bool", default=False),
     allow_mass_delete=dict(type="bool", default=False),
