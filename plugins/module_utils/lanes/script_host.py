@@ -136,6 +136,18 @@ if [[ $(cat "$R/var/lib/tgp/packages" 2>/dev/null || true) != "$wanted" ]]; then
     die "the packages cannot be installed: $(said '^(E:|dpkg: error)')"
   apt-mark hold "${hold[@]}" >>"$LOG"
   [[ $(kubelet --version) == *"v$KUBELET_VERSION" ]] || die "the kubelet is not $KUBELET_VERSION but $(kubelet --version)"
+  # what cannot be asked for by its exact version is held against the versions that this program was written for
+  fits() {
+    local found
+    found=$(dpkg-query -W -f '${Version}' "$1" 2>>"$LOG" || true)
+    [[ ${found#*:} =~ ^$2 ]] || die "$1 ${found:-(none)} was installed, and this program is for $3"
+    say "installed $1 $found"
+  }
+  fits kubelet "${KUBELET_VERSION//./\\.}-" "exactly $KUBELET_VERSION"
+  fits containerd.io '2\.' '2.0 or newer, below 3'
+  fits kubernetes-cni '1\.([2-9]|[1-9][0-9])\.' '1.2 or newer, below 2'
+  [[ $MESH_BACKEND != tailscale ]] || fits tailscale '1\.([6-9][0-9]|[1-9][0-9][0-9])\.' '1.60 or newer, below 2'
+  ((!NVIDIA)) || fits nvidia-container-toolkit '1\.(1[7-9]|[2-9][0-9])\.' '1.17 or newer, below 2'
   major=$(containerd --version | sed -nE 's/.*[[:space:]]v?([0-9]+)\.[0-9]+.*/\1/p')
   ((${major:-0} >= 2)) || die "containerd 2 or newer is needed, this is $(containerd --version)"
   printf '%s\n' "$wanted" >"$R/var/lib/tgp/packages"

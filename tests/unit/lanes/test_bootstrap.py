@@ -65,6 +65,16 @@ case $call in
   timedatectl*) echo yes ;;
   "sysctl -n"*) echo 1 ;;
   "apt-cache madison"*) echo ' kubelet | 1.36.3-1.1 | https://pkgs.k8s.io' ;;
+  "dpkg-query -W -f "*)
+    case ${*: -1} in
+      kubelet) echo 1.36.3-1.1 ;;
+      containerd.io) echo 2.1.4-1~ubuntu.24.04~noble ;;
+      kubernetes-cni) echo 1.8.0-1.1 ;;
+      tailscale) echo 1.102.2 ;;
+      nvidia-container-toolkit) echo 1.19.1-1 ;;
+    esac >"$PLAY/version"
+    grep -s "^${*: -1} " "$PLAY/installed" | cut -d ' ' -f 2 >"$PLAY/other"
+    if [[ -s $PLAY/other ]]; then cat "$PLAY/other"; else cat "$PLAY/version"; fi ;;
   "kubelet --version") echo 'Kubernetes v1.36.3' ;;
   "containerd --version") echo "containerd containerd.io $(cat "$PLAY/containerd") 05044ec" ;;
   "containerd config dump") echo "BinaryName = '/usr/bin/nvidia-container-runtime'" ;;
@@ -93,7 +103,7 @@ esac
 NAMES = (
     "id", "systemd-detect-virt", "df", "timedatectl", "hostnamectl", "systemctl", "swapoff", "modprobe", "sysctl", "apt-get", "apt-cache",
     "apt-mark", "curl", "kubelet", "nvidia-smi", "nvidia-ctk", "tailscale", "containerd", "ctr", "uname", "ip",
-    "dpkg", "getent", "journalctl",
+    "dpkg", "dpkg-query", "getent", "journalctl",
 )
 # fmt: on
 
@@ -389,6 +399,17 @@ def test_a_failure_is_named_and_the_next_run_goes_on(machine, call, step):
             "no NVIDIA GPU on the PCI bus",
         ),
         (lambda machine: (machine.play / "containerd").write_text("1.7.27"), "packages", "containerd 2 or newer is needed"),
+        *(
+            (lambda machine, line=line: (machine.play / "installed").write_text(f"{line}\n"), "packages", words)
+            for line, words in (
+                ("kubelet 1.36.30-1.1", "kubelet 1.36.30-1.1 was installed, and this program is for exactly 1.36.3"),
+                ("containerd.io 3.0.0-1", "containerd.io 3.0.0-1 was installed, and this program is for 2.0 or newer, below 3"),
+                ("kubernetes-cni 1.1.1-1.1", "this program is for 1.2 or newer, below 2"),
+                ("kubernetes-cni 2.0.0-1.1", "this program is for 1.2 or newer, below 2"),
+                ("tailscale 1.58.2", "this program is for 1.60 or newer, below 2"),
+                ("nvidia-container-toolkit 1.16.2-1", "this program is for 1.17 or newer, below 2"),
+            )
+        ),
         (lambda machine: (machine.play / "no-dns").touch(), "api", "known neither to DNS nor to the mesh"),
         (lambda machine: (machine.play / "code").write_text("000"), "api", "does not answer tailscale ping either"),
         (
