@@ -9,6 +9,8 @@ module: fleet_unlock
 short_description: Let go of the run lock
 description:
   - Ends what M(tgp.gpu.fleet_plan) began. Belongs into the C(always) section of a play. Releases only the lock of this very run.
+  - Closes the report of the run (docs/events.md) and returns it; its short form also goes into the play's custom stats as C(tgp_run),
+    which AWX keeps as artifacts of the job.
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
@@ -33,6 +35,14 @@ released:
   description: Whether this run held the lock.
   type: bool
   returned: always
+report:
+  description: The run's report, as schemas/run-report.schema.json describes it; C(outcome) is the one word for how it ended.
+  type: dict
+  returned: when a step of the run has left one
+report_file:
+  description: Where the report lies, C(<state_dir>/runs/<run id>.json).
+  type: str
+  returned: when a step of the run has left one
 """
 
 from ..module_utils.act.steps import unlock_step
