@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .facts import Settled
-from .model import Action, Claim, Deletion, Notice, Phase, Plan, Shortfall
+from .model import Action, Claim, Deletion, Notice, Phase, Plan, Shortfall, Tally, WaitingPod
 from .situation import Situation
 
 
@@ -31,6 +31,10 @@ class Draft:
     findings: dict[str, datetime] = dataclasses.field(default_factory=dict)
     notices: dict[str, Notice] = dataclasses.field(default_factory=dict)
     judged: set[str] = dataclasses.field(default_factory=set)
+    waiting: list[WaitingPod] = dataclasses.field(default_factory=list)
+    tally: tuple[Tally, ...] = ()
+    counted_on: dict[str, str] = dataclasses.field(default_factory=dict)  # machine to a pod that waits and will run there
+    join: tuple[str, ...] = ()
     hurried: dict[str, str] = dataclasses.field(default_factory=dict)  # pools whose idle machines go at once, and why
 
     @property
@@ -104,6 +108,9 @@ class Draft:
             findings={key: self.findings[key] for key in sorted(self.findings)},
             notices=tuple(self.notices[key] for key in sorted(self.notices)),
             judged=frozenset(self.judged),
+            waiting=tuple(self.waiting),
+            tally=self.tally,
+            join=self.join,
         )
 
 

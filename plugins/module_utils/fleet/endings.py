@@ -33,7 +33,7 @@ def finish(draft: Draft) -> None:
             draft.destroy(claim, "LaunchFailed", f"{what}: {last}" if last else what)
         elif claim.deletion is not None and claim.deletion.reason in FORCED_AGAIN:
             draft.destroy(claim, claim.deletion.reason, "goes on")
-        elif one.recovery.what in ("launch", "next_offer"):
+        elif one.recovery.what in ("launch", "next_offer") and draft.situation.settings.mode != "autoscale":
             draft.destroy(claim, "LaunchFailed", f"an interrupted launch that rented nothing: {one.recovery.why}")
 
 

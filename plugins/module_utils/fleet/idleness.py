@@ -113,6 +113,8 @@ def _growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:
     grew = added is not None and (draft.now - added).total_seconds() < delay
 
     def against(claim: Claim) -> str:
+        if claim.name in draft.counted_on:
+            return f"idle, but pod {draft.counted_on[claim.name]} is to run there"
         if _shape(claim) in joining:
             return f"idle, but {joining[_shape(claim)]} of the same shape is still joining"
         return f"idle, but its pool grew less than {print_duration(delay)} ago" if grew else ""

@@ -82,7 +82,7 @@ class Market:
 
     def take_this(self, offer: Offer, pool: Pool, node_class: NodeClass, serves: t.Callable[[Offer], bool]) -> tuple[Offer, ...]:
         """Reserve an offer that somebody else chose; of the others those that would serve the same, best first."""
-        others = [one for one in self.selection(pool, node_class).candidates if one is not offer and serves(one)]
+        others = (one for one in self.selection(pool, node_class).candidates if one is not offer and serves(one))
         rest = self._rest(others, offer, pool, node_class, ())
         self.reserve(offer, pool, node_class)
         return rest
@@ -131,7 +131,7 @@ class Market:
         return offer.id not in self.own_in_use and not (node is not None and node.ready)
 
     def _rest(
-        self, offers: t.Sequence[Offer], first: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]
+        self, offers: t.Iterable[Offer], first: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]
     ) -> tuple[Offer, ...]:
         """Where to go when ``first`` is refused. An own machine is named after itself, so nothing can stand in for it."""
         if not self.situation.rented(first.cloud):

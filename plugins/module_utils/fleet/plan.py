@@ -8,7 +8,21 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InvalidInput
-from . import drifted, endings, extras, gpu_lost, idleness, launching, lost, notices, orphans, overspent, unclaimed_services
+from . import (
+    autoscale,
+    drifted,
+    endings,
+    extras,
+    gpu_lost,
+    idleness,
+    launching,
+    lost,
+    notices,
+    orphans,
+    overspent,
+    unclaimed_services,
+    unsatisfied,
+)
 from .draft import Draft
 from .facts import settle
 from .model import Capability, Observation, Plan, Wishes
@@ -37,7 +51,7 @@ def plan(
     elif settings.mode == "destroy":
         _destroy(draft, unclaimed)
     else:
-        _reap(draft, unclaimed)
+        _reap(draft, unclaimed, run_id)
     notices.watch(draft, settings)
     return draft.plan(writes=settings.mode != "status")
 
@@ -62,7 +76,7 @@ def _everything(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> N
     if draft.situation.nodes is not None:
         lost.spot_lost(draft)
         launching.launch(draft, unclaimed, run_id)
-    _reap(draft, unclaimed)
+    _reap(draft, unclaimed, run_id)
 
 
 def _destroy(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
@@ -75,8 +89,9 @@ def _destroy(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
     orphans.duplicates(draft)
 
 
-def _reap(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
-    """Give back what is lost, broken, expired, asked for or idle, and clear away what nobody knows (L-22 steps 6 to 10)."""
+def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
+    """Give back what is lost, broken, expired, asked for or idle, and clear away what nobody knows (L-22 steps 6 to 10). In mode
+    autoscale what pods ask for is decided before what is idle: a node that a pod will run on is not."""
     if _blind(draft):
         draft.findings.update(draft.situation.seen.findings)
         return
@@ -101,10 +116,15 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
     purses = overspent.purses_of(draft, unclaimed)
     overspent.tell(draft, purses)
     overspent.act(draft, purses)
+    if draft.situation.settings.mode == "autoscale":
+        autoscale.scale_up(draft, unclaimed, run_id)
+    else:
+        unsatisfied.keep(draft)
     idleness.judge(draft)
     drifted.judge(draft)
     orphans.duplicates(draft)
     orphans.carry_over(draft)
+    draft.join = autoscale.to_join(draft) if draft.situation.settings.mode == "autoscale" else ()
     for cloud in draft.situation.unlisted:
         problem = draft.situation.seen.clouds[cloud].problem
         draft.warnings.append(

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from .model.spending import SpendingBudget
 
-MODES = ("provision", "reap", "everything", "destroy", "status")
+MODES = ("provision", "reap", "everything", "autoscale", "destroy", "status")
 LAUNCHING = ("provision", "everything")  # modes that may rent
 REAPING = ("reap", "everything")  # modes that give back what is not needed
 
@@ -30,7 +30,8 @@ class Settings:
     """The numbers and switches of one run. Durations in seconds.
 
     ``mode``: provision (launch what is missing), reap (take down what is idle, expired, lost, orphaned or broken), everything (provision
-    and reap in one), destroy (take down what ``destroy`` names), status (decide nothing, report). ``strategy`` None = the class's.
+    and reap in one), autoscale (reap, and launch for minNodes, requests and waiting pods), destroy (take down what ``destroy`` names),
+    status (decide nothing, report). ``strategy`` None = the class's.
     ``max_launch_per_run`` bounds, per pool, launches that nobody asked for by number (minNodes); an explicit number of nodes is bounded by
     the limits alone.
     ``max_remove_per_run`` bounds, per pool, removals of idle nodes; None = no bound.

@@ -142,7 +142,7 @@ def test_L22_status_decides_nothing() -> None:
 
 def test_L22_unknown_mode_is_refused() -> None:
     with pytest.raises(InvalidInput, match="no mode"):
-        plan(seen(), wishes(), Settings(mode="autoscale"), CAPABILITIES, "run-1")
+        plan(seen(), wishes(), Settings(mode="grow"), CAPABILITIES, "run-1")
 
 
 def test_L22_view_shows_prices_and_is_json() -> None:

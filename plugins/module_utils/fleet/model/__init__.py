@@ -24,7 +24,7 @@ from .clouds import (
     StateFacts,
 )
 from .cluster import Node, Pod, Taint
-from .decisions import Action, Notice, Plan, Shortfall
+from .decisions import Action, Notice, Plan, Shortfall, Tally, WaitingPod
 from .hours import Calendar, Window
 from .mesh import Device, MeshKey
 from .placement import Expression, NodeTerm, Others, Placement, Toleration
@@ -95,7 +95,9 @@ __all__ = [
     "SpendingBudget",
     "StateFacts",
     "Taint",
+    "Tally",
     "Toleration",
+    "WaitingPod",
     "Window",
     "Wishes",
 ]

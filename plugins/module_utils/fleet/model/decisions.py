@@ -62,12 +62,40 @@ class Notice:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """A pod that waits for GPUs: the machine it is counted on, or the first reason why there is none for it. ``pool`` is the machine's,
+    or the one that came nearest to serving it."""
+
+    namespace: str
+    name: str
+    gpus: int
+    pool: str = ""
+    machine: str = ""
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tally:
+    """GPUs of a pool, or of none: ``wanted`` are those ``used`` on its Ready ``machines`` and those waited for; ``free`` are Ready,
+    ``coming`` are on their way or planned."""
+
+    pool: str
+    wanted: int
+    machines: int
+    used: int
+    free: int
+    coming: int
+    waiting: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """What a run would do. Pure data: the same observation and wishes always give the same plan (I-8).
 
     ``findings`` replaces the stored list of first sightings (two-run rule). ``problems`` make the play fail at its end. ``notices`` are
     for people who do not look at the run. ``judged``: the kinds of notices that this plan
-    would hold if there were any.
+    would hold if there were any. Of a run that looks at pods ``waiting`` are those that wait, ``tally`` the GPUs per pool, ``join`` the
+    machines that only lack our marks.
     """
 
     actions: tuple[Action, ...] = ()
@@ -77,3 +105,6 @@ class Plan:
     findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
     notices: tuple[Notice, ...] = ()
     judged: frozenset[str] = frozenset()
+    waiting: tuple[WaitingPod, ...] = ()
+    tally: tuple[Tally, ...] = ()
+    join: tuple[str, ...] = ()

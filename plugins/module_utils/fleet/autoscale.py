@@ -1,0 +1,187 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Machines for pods that wait (L-17, L-22 step 11): first the free GPUs there are, then those on their way, then new machines."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import typing as t
+from decimal import Decimal
+
+from . import capacity, launching, service, tally, unsatisfied
+from .buying import Shop, buy
+from .demand import Demand, demand
+from .draft import Draft
+from .drift import drift
+from .model import Claim, Lane, NodeClass, Offer, Phase, Pod, Pool, WaitingPod
+from .offers import lane_of, offer_key, per_gpu
+from .orphans import Orphan
+from .packing import Bin, Packing, Queue, fit, gpus
+from .phases import BEFORE_READY, LIVE
+from .places import RETRY, Place, places
+from .registration import not_initialized
+
+
+def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
+    """Launch for minNodes, GPURequests and waiting pods, under one set of limits. A machine that a pod is counted on is noted in
+    ``draft.counted_on``: it does not go for being idle."""
+    situation = draft.situation
+    if situation.seen.pods is None:
+        draft.warnings.append("The pods could not be read: no machine is rented for pods in this run.")
+        launching.launch(draft, orphans, run_id)
+        return
+    asked = demand(situation.seen.pods, situation.pools, situation.settings, draft.now)
+    draft.warnings.extend(asked.warnings)
+    bars = {uid: dict(pools) for uid, pools in asked.barred.items()}
+    _add(bars, unsatisfied.remembered(draft, asked.pods))
+    _drop_unwanted(draft, asked, bars)
+    market = launching.launch(draft, orphans, run_id)
+    packed, there = _place(draft, asked, bars)
+    placed = dict(packed.placed)
+    reasons: dict[str, tuple[str, str]] = {}
+    if packed.left:
+        bought = _Buyer(draft, market, run_id).buy(Queue(packed.left, bars))
+        placed |= bought[0]
+        reasons = bought[1]
+    of_machine = {one.claim.name: one.claim.pool for one in there} | {one.name: one.pool for one in draft.launches}
+    for pod in asked.pods:
+        pool, reason = reasons.get(pod.uid, ("", ""))
+        where = placed.get(pod.uid, "")
+        draft.waiting.append(WaitingPod(pod.namespace, pod.name, gpus(pod), of_machine.get(where, pool), where, reason))
+    draft.waiting.extend(WaitingPod(pod.namespace, pod.name, gpus(pod), reason=why) for pod, why in asked.unsupported)
+    draft.tally = tally.count(places(draft, unresumed=False), draft.waiting, situation.pools)
+
+
+def to_join(draft: Draft) -> tuple[str, ...]:
+    """Machines that the step of joining has something to do for at once: complete but for our marks, or with marks that are gone."""
+    found = []
+    situation = draft.situation
+    for one in draft.settled.values():
+        claim, pool = one.claim, situation.pool(one.claim)
+        if claim.deletion is not None or pool is None:
+            continue
+        if claim.phase is Phase.READY:
+            left = bool(claim.token_id or claim.mesh_key_id)
+            due = left or (one.node is not None and bool(drift(claim, one.node, pool, situation.seen.cluster_id)))
+        elif service.is_service(claim):
+            due = claim.phase in BEFORE_READY and bool(claim.instance_id) and service.answers(claim, situation)
+        else:
+            complete = one.node is not None and not not_initialized(claim, one.node, pool, marking=True)
+            due = claim.phase in BEFORE_READY and bool(claim.instance_id) and complete
+        if due:
+            found.append(claim.name)
+    return tuple(sorted(found))
+
+
+def _place(draft: Draft, asked: Demand, bars: unsatisfied.Bars) -> tuple[Packing, list[Place]]:
+    """Pods onto machines that there are or will be. A pod that still waits although a Ready machine should hold it is looked at twice,
+    then it is barred from that pool."""
+    there = places(draft, unresumed=False)
+    _add(bars, unsatisfied.too_small(draft, asked.pods, there))
+    ready = {one.claim.name: one for one in there if one.node is not None}
+    pods = {pod.uid: pod for pod in asked.pods}
+    while True:
+        packed = fit(asked.pods, [one.room for one in there], bars)
+        on_ready = [(pods[uid], ready[name]) for uid, name in packed.placed.items() if name in ready]
+        marked = {pod.uid: {one.claim.pool: why} for pod, one in on_ready if (why := unsatisfied.mark(draft, pod, one.claim.pool))}
+        if not marked:
+            break
+        _add(bars, marked)
+    for pod, one in on_ready:
+        draft.counted_on.setdefault(one.claim.name, f"{pod.namespace}/{pod.name}")
+    return packed, there
+
+
+def _drop_unwanted(draft: Draft, asked: Demand, bars: unsatisfied.Bars) -> None:
+    """A launch of an earlier run that certainly made nothing is made anew only while somebody still wants it: a pod, minNodes, a request."""
+    again: dict[str, list[Claim]] = {}
+    living: collections.Counter[str] = collections.Counter()
+    for one in draft.undecided():
+        if one.claim.phase in BEFORE_READY and one.claim.deletion is None and one.recovery.what in RETRY:
+            again.setdefault(one.claim.pool, []).append(one.claim)
+        elif one.claim.phase in LIVE:
+            living[one.claim.pool] += 1
+    if not again:
+        return
+    needed = set(fit(asked.pods, [one.room for one in places(draft, unresumed=True)], bars).placed.values())
+    for key, claims in again.items():
+        pool = draft.situation.pool_by_key.get(key)
+        floor = 0 if pool is None else 1 if pool.request else pool.min_nodes
+        for claim in claims[max(0, floor - living[key]) :]:
+            if claim.name not in needed:
+                draft.destroy(claim, "LaunchFailed", "nobody waits for it any more, and nothing was rented")
+
+
+def _add(bars: unsatisfied.Bars, more: t.Mapping[str, t.Mapping[str, str]]) -> None:
+    for uid, pools in more.items():
+        bars.setdefault(uid, {}).update(pools)
+
+
+class _Buyer:
+    """The pools as shops, and what is taken from them as launches."""
+
+    def __init__(self, draft: Draft, market: launching.Market, run_id: str) -> None:
+        self.draft = draft
+        self.market = market
+        self.run_id = run_id
+        self._placed: dict[str, str] = {}
+
+    def buy(self, queue: Queue) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+        """Uid to machine of those that get one, uid to pool and reason of all others."""
+        situation = self.draft.situation
+        classes = situation.wishes.classes
+        shops = [
+            self._shop(pool, classes[pool.node_class]) for pool in situation.pools if not pool.request and pool.service is None
+        ]
+        left = buy(queue, shops).left
+        return self._placed, {pod.uid: (reason.pool, reason.text) for pod, reason in left}
+
+    def _shop(self, pool: Pool, node_class: NodeClass) -> Shop:
+        situation, settings = self.draft.situation, self.draft.situation.settings
+        priorities = {choice.cloud: choice.priority for choice in node_class.clouds}
+        strategy = settings.strategy or node_class.strategy
+        selection = self.market.selection(pool, node_class).candidates
+        offers = [one for one in selection if lane_of(one, pool, situation.capabilities[one.cloud]) is not Lane.SERVICE]
+        launched = sum(1 for one in self.draft.launches if one.pool == pool.key)
+        bound = settings.max_launch_per_run
+
+        @functools.cache
+        def room(key: str) -> Bin:
+            offer = by_key[key]
+            return capacity.of_offer(offer, pool, node_class, situation.seen.cluster_id, situation.rented(offer.cloud), settings)
+
+        by_key = {offer_key(one): one for one in offers}
+        return Shop(
+            pool.key,
+            offers,
+            size=lambda offer: capacity.planned_gpus(offer, pool),
+            room=lambda offer: room(offer_key(offer)),
+            per_gpu=lambda offer, used: per_gpu(offer.price_hour or Decimal(0), priorities.get(offer.cloud, 0), strategy, used),
+            against=lambda offer: self.market.against(offer, pool, node_class),
+            taken=lambda offer, pods: self._take(pool, node_class, offer, pods, lambda one: offer_key(one) in by_key, room),
+            rented=lambda offer: situation.rented(offer.cloud),
+            closed=launching.refuse_to_launch(self.draft, pool, node_class),
+            why_none=self.market.why_none(pool, node_class) if not offers else "",
+            most=None if bound is None else max(0, bound - launched),
+            fewest=pool.pack == "fewest",
+        )
+
+    def _take(
+        self,
+        pool: Pool,
+        node_class: NodeClass,
+        offer: Offer,
+        pods: tuple[Pod, ...],
+        known: t.Callable[[Offer], bool],
+        room: t.Callable[[str], Bin],
+    ) -> None:
+        def serves(other: Offer) -> bool:
+            return known(other) and not fit(pods, [room(offer_key(other))]).left
+
+        rest = self.market.take_this(offer, pool, node_class, serves)
+        more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
+        detail = f"for pod {pods[0].namespace}/{pods[0].name}{more}"
+        claim = launching.add(self.draft, pool, node_class, offer, rest, self.run_id, "Demand", detail)
+        self._placed.update({pod.uid: claim.name for pod in pods})

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pods that a pool's machines do not serve although they should (L-17): seen in two runs, remembered for half an hour, so that no machine
+after the other is rented for them."""
+
+from __future__ import annotations
+
+import typing as t
+from datetime import timedelta
+
+from .draft import Draft
+from .durations import print_time
+from .model import Pod
+from .packing import Bin, Queue, against, is_gpu, lacks
+from .places import Place
+
+_SEEN, _MARK = "unplaced", "unsatisfiable"
+Bars = dict[str, dict[str, str]]
+
+
+def remembered(draft: Draft, pods: t.Iterable[Pod]) -> Bars:
+    """Pods that earlier runs marked: uid to pool and reason. Marks that are over, and those of pods that wait no more, are dropped."""
+    bars: Bars = {}
+    keeps = timedelta(seconds=draft.situation.settings.unsatisfiable_for)
+    by_uid = {pod.uid: pod for pod in pods}
+    for key, since in sorted(draft.situation.seen.findings.items()):
+        case, _nothing, rest = (*key.split("|", 2), "", "")[:3]
+        uid, _bar, pool = rest.partition("|")
+        if case == _MARK and uid in by_uid and draft.now < since + keeps:
+            draft.findings[key] = since
+            bars.setdefault(uid, {})[pool] = _text(by_uid[uid], print_time(since + keeps))
+    return bars
+
+
+def mark(draft: Draft, pod: Pod, pool: str) -> str:
+    """Note that a Ready machine of the pool has not served the pod. The reason, once two runs have seen it; empty before."""
+    if not draft.twice(f"{_SEEN}||{pod.uid}|{pool}"):
+        return ""
+    del draft.findings[f"{_SEEN}||{pod.uid}|{pool}"]
+    draft.findings[f"{_MARK}||{pod.uid}|{pool}"] = draft.now
+    return _text(pod, print_time(draft.now + timedelta(seconds=draft.situation.settings.unsatisfiable_for)))
+
+
+def too_small(draft: Draft, pods: t.Iterable[Pod], places: t.Iterable[Place]) -> Bars:
+    """Pods that would fit a pool's machine by its offer, but not by what its Ready Node has: another of them would not help."""
+    queue = Queue(pods)
+    bars: Bars = {}
+    planned: list[tuple[Place, Bin]] = [(one, one.planned) for one in places if one.node is not None and one.planned is not None]
+    for number, example in enumerate(queue.examples):
+        for place, plan in planned:
+            node = place.node
+            if node is None or against(example, plan) or lacks(example.requests, plan.free):
+                continue
+            missing = lacks(example.requests, node.allocatable)
+            if not missing or not any(amount for name, amount in node.allocatable.items() if is_gpu(name)):
+                continue
+            for at in queue.waiting[number]:
+                pod, pool = queue.pods[at], place.claim.pool
+                text = mark(draft, pod, pool) or f"{place.claim.name} is Ready and has not enough {missing} for it"
+                bars.setdefault(pod.uid, {}).setdefault(pool, text)
+    return bars
+
+
+def keep(draft: Draft) -> None:
+    """A run that does not look at waiting pods forgets nothing of them."""
+    for key, since in draft.situation.seen.findings.items():
+        if key.partition("|")[0] in (_SEEN, _MARK):
+            draft.findings.setdefault(key, since)
+
+
+def _text(pod: Pod, until: str) -> str:
+    return f"unsatisfiable until {until}: {pod.waiting_why or pod.waiting}"
