@@ -1,0 +1,130 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What whole playbook runs tell: every call that was paid for or deletes, one report each, people once; and no secret."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+import jsonschema
+import pytest
+
+from tests.contract.act.receiver import Receiver
+from tests.unit.floor.told import checked_events, schema
+
+from .box import Result, Sandbox
+
+CALLS = {
+    "launch": re.compile(r"^lambda POST \S+/launch$"),
+    "terminate": re.compile(r"^lambda POST \S+/terminate$"),
+    "create_key": re.compile(r"^tailscale POST \S+/keys$"),
+    "delete_device": re.compile(r"^tailscale DELETE \S+/device/"),
+    "delete_key": re.compile(r"^tailscale DELETE \S+/keys/"),
+    "delete": re.compile(r"^kubernetes DELETE (?!.*/configmaps/tgp-)"),
+    "evict": re.compile(r"^kubernetes POST \S+/eviction$"),
+}
+
+
+@pytest.fixture(scope="module")
+def shared(start: t.Callable[..., Sandbox]) -> Sandbox:
+    return start(speed=100)
+
+
+@pytest.fixture
+def people() -> t.Iterator[tuple[Receiver, dict[str, str]]]:
+    receiver = Receiver()
+    url, end = receiver.serve()
+    yield receiver, {"TGP_NOTIFY_URL": f"{url}/hook", "TGP_NOTIFY_TOKEN": "token-of-the-receiver-0123456789"}
+    end()
+
+
+def events(sandbox: Sandbox) -> list[dict[str, t.Any]]:
+    return checked_events(sandbox.state / "events.jsonl")
+
+
+def report(sandbox: Sandbox) -> dict[str, t.Any]:
+    """Of the last run."""
+    path = max((sandbox.state / "runs").glob("*.json"), key=lambda one: one.stat().st_mtime_ns)
+    found = json.loads(path.read_text())
+    jsonschema.validate(found, schema("run-report"))
+    return t.cast("dict[str, t.Any]", found)
+
+
+def test_S2_21_a_whole_cycle_is_told_completely_in_order_and_without_a_secret(
+    shared: Sandbox, people: tuple[Receiver, dict[str, str]]
+) -> None:
+    sandbox, (receiver, variables) = shared, people
+
+    def play(name: str, **more: t.Any) -> Result:
+        return sandbox.playbook(name, env=variables, **more).succeeded()
+
+    play("provision", extra_vars={"nodes": {"training": 2, "own": 1}})
+    provisioned = report(sandbox)
+    assert (provisioned["outcome"], provisioned["playbook"], provisioned["mode"]) == ("changed", "provision", "provision")
+    assert provisioned["counts"]["launch"] == 3
+    assert provisioned["counts"]["machines_ready"] == 3
+    assert [one["step"] for one in provisioned["steps"]] == ["fleet_plan", "fleet_launch", "fleet_join"]
+    play("reap")
+    sandbox.advance(11 * 60)
+    play("reap")
+    gone = report(sandbox)
+    assert (gone["outcome"], gone["counts"]["machines_gone"]) == ("changed", 3)
+
+    lines, sent = events(sandbox), sandbox.writes()
+    for call, pattern in CALLS.items():
+        intents = [one for one in lines if one["kind"] == "intent" and one["call"] == call and one.get("cloud") != "webhook"]
+        there = [one for one in sent if pattern.match(one)]
+        assert len(intents) >= len(there), (call, there)
+        assert len([one for one in intents if outcomes_of(lines, one)]) == len(intents), call
+        assert call not in ("launch", "terminate") or len(intents) == len(there) == 2, there
+    machines = {one["id"]: one for one in sandbox.world()["machines"] if one["cloud"] == "lambda"}
+    assert {one["id"] for one in lines if one["kind"] == "outcome" and one["call"] == "launch" and one["cloud"] == "lambda"} == set(
+        machines
+    )
+
+    text = "".join(path.read_text(errors="replace") for path in sandbox.state.rglob("*") if path.is_file())
+    for secret in (
+        *(value for name, value in sandbox.variables.items() if re.search("KEY|SECRET$|TOKEN", name)),
+        *variables.values(),
+    ):
+        assert secret not in text, "a secret is told"
+
+    before, tries = sandbox.writes(), receiver.tries
+    assert play("reap").count("changed") == 0
+    assert report(sandbox)["outcome"] == "ok"
+    assert (sandbox.writes(), receiver.tries) == (before, tries)
+    assert receiver.kinds == []
+
+
+def outcomes_of(lines: list[dict[str, t.Any]], intent: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+    return [one for one in lines if one["kind"] == "outcome" and (one["run"], one.get("ref")) == (intent["run"], intent["seq"])]
+
+
+def test_L12_people_are_told_of_an_orphan_once_over_several_runs(shared: Sandbox, people: tuple[Receiver, dict[str, str]]) -> None:
+    sandbox, (receiver, variables) = shared, people
+    sandbox.behave({"kind": "never_boots", "times": 1})
+    sandbox.faults({"kind": "status", "service": "lambda", "method": "POST", "path": "/terminate", "status": 500, "times": None})
+    failed = sandbox.playbook("provision", env=variables, extra_vars={"pool": "training"}).failed()
+    assert failed.rc == 2
+    assert report(sandbox)["outcome"] == "partial"
+    for name in sandbox.claims():
+        sandbox.kube.delete(f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{name}").raise_for_status()
+    for _run in range(3):
+        sandbox.playbook("reap", env=variables)
+        sandbox.advance(61)
+    assert receiver.kinds.count("orphan_found") == 1
+    for body in receiver.bodies:
+        jsonschema.validate(body, schema("notice"))
+    sandbox.clear_faults()
+    sandbox.playbook("reap", env=variables).succeeded()
+    assert sandbox.totals()["instances"] == 0
+
+
+def test_L08_what_was_wrong_from_the_start_is_an_error_in_the_report(shared: Sandbox) -> None:
+    shared.playbook("provision", extra_vars={"pool": "no-such-pool"}).failed()
+    found = report(shared)
+    assert (found["outcome"], bool(found["ended"])) == ("error", True)
+    assert "no-such-pool" in found["problems"][0]
