@@ -18,6 +18,7 @@ from .quantity import GPU_RESOURCES, is_gpu, whole
 
 PATH = "/api/v1/pods"
 _MIRROR = "kubernetes.io/config.mirror"
+_SAFE_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 _NOTHING: t.Mapping[str, t.Any] = {}
 #: annotations of pods that some rule reads; all others are dropped (they may be large)
 _DOMAINS = (
@@ -91,7 +92,7 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
         annotations={key: annotations[key] for key in annotations if key.startswith(_DOMAINS)} if annotations else _NOTHING,
         grace_seconds=30 if grace is None else int(grace),
         priority_class=sys.intern(spec.get("priorityClassName") or ""),
-        empty_dir=any("emptyDir" in volume for volume in spec.get("volumes") or ()),
+        empty_dir=_keeps_data(spec.get("volumes") or (), annotations.get(_SAFE_VOLUMES, "")),
         nominated_node=status.get("nominatedNodeName") or "",
         waiting=waiting,
         waiting_why=waiting_why,
@@ -103,6 +104,17 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
 def _moment(text: str) -> datetime:
     """Many pods begin in the same second."""
     return from_text(text)
+
+
+def _keeps_data(volumes: t.Iterable[t.Mapping[str, t.Any]], may_go: str) -> bool:
+    """Whether some volume holds data that goes with the machine. What is in memory is gone with the pod anyhow; ``may_go`` are names,
+    separated by commas, whose data may go."""
+    names = {name.strip() for name in may_go.split(",")}
+    for volume in volumes:
+        local = "hostPath" in volume or ("emptyDir" in volume and (volume["emptyDir"] or _NOTHING).get("medium") != "Memory")
+        if local and volume.get("name") not in names:
+            return True
+    return False
 
 
 def _finished(status: t.Mapping[str, t.Any]) -> datetime | None:

@@ -16,15 +16,25 @@ from .host_quality import share
 from .reading import Reader
 
 PATH = "spec.disruption"
-_SAME = {"WhenEmpty": "WhenIdle", "WhenEmptyOrUnderutilized": "WhenUnderutilized"}  # Karpenter's words
+UNDERUTILIZED = "WhenUnderutilized"
+_SAME = {"WhenEmpty": "WhenIdle", "WhenEmptyOrUnderutilized": UNDERUTILIZED}  # Karpenter's words
 Spec = t.Mapping[str, t.Any]
 
 
-def disruption(end: Spec, reader: Reader) -> dict[str, t.Any]:
-    """The Pool's fields that ``spec.disruption`` gives, by name."""
+def disruption(end: Spec, reader: Reader, *, services: bool = False) -> dict[str, t.Any]:
+    """The Pool's fields that ``spec.disruption`` gives, by name. ``services``: the pool runs services, which share no machine."""
     policy = end.get("consolidationPolicy", "WhenIdle")
+    policy = _SAME.get(policy, policy)
+    if services and policy == UNDERUTILIZED:
+        reader.fault(f"{PATH}.consolidationPolicy", "a service has its machine to itself, so it is never underutilized. Use WhenIdle.")
+    for field in ("utilizationThreshold", "replaceCheaperPercent"):
+        if field in end and policy != UNDERUTILIZED:
+            reader.fault(f"{PATH}.{field}", f"has no effect without consolidationPolicy: {UNDERUTILIZED}. Remove it.")
+    threshold = share(end.get("utilizationThreshold"), f"{PATH}.utilizationThreshold", reader, most=100)
     return {
-        "consolidation_policy": _SAME.get(policy, policy),
+        "consolidation_policy": policy,
+        "utilization_threshold": Decimal("0.5") if threshold is None else threshold,
+        "replace_cheaper": share(end.get("replaceCheaperPercent"), f"{PATH}.replaceCheaperPercent", reader, most=100) or Decimal(0),
         "consolidate_after": reader.duration_or_never(end.get("consolidateAfter"), f"{PATH}.consolidateAfter", 600),
         "expire_after": reader.duration_or_never(end.get("expireAfter"), f"{PATH}.expireAfter", None),
         "expire_jitter": _jitter(end, reader),

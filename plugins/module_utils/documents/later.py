@@ -16,22 +16,15 @@ NOT_YET: dict[str, tuple[str, ...]] = {
         "spec.schedule",
         "spec.nodes",
         "spec.replicas",
-        "spec.pack",
-        "spec.schedulers",
-        "spec.scaleUpDelay",
-        "spec.timeSlicing",
-        "spec.template.spec.timeSlicing",
-        "spec.disruption.replaceCheaperPercent",
-        "spec.disruption.utilizationThreshold",
     ),
     "GPURequest": ("spec.wireguardConfig", "spec.service"),
 }
 NOT_YET_VALUES: dict[str, tuple[str, ...]] = {
-    "spec.disruption.consolidationPolicy": ("WhenUnderutilized", "WhenEmptyOrUnderutilized"),
     "spec.template.spec.lanes": ("takeover",),
     "spec.networking.backend": ("wireguard", "kubespan"),
 }
 REFUSED: dict[str, str] = {
+    "spec.template.spec.timeSlicing": "write it as spec.timeSlicing",
     "spec.limits.budget": "write it as spec.budget",
     "spec.tailscaleConfig.hostname": "the host name of a machine is always its own name; leave this out",
     "spec.template.spec.ephemeralTaint": "name the taint tgp.io/ephemeral in template.spec.taints to choose its effect yourself",

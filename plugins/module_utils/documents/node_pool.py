@@ -13,6 +13,7 @@ from ..fleet.model import CloudChoice, Machine, NodeClass, Pool, Requirement
 from .calendar import calendar
 from .disruption import disruption
 from .node_class import OWN_MACHINES, fingerprint, mesh_choice, mirrors, template_text
+from .scaling import scaling
 from .reading import Reader, secret_ref, taints
 from .service import check_clouds, lanes, service
 from .spending import budget
@@ -68,7 +69,8 @@ def node_pool(
         generation=fingerprint([inner, meta]),
         service=serves,
         idle_probe=probe,
-        **disruption(spec.get("disruption", {}), reader),
+        **scaling(spec, reader, services=serves is not None),
+        **disruption(spec.get("disruption", {}), reader, services=serves is not None),
     )
 
 
@@ -120,8 +122,8 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
         max_hourly_price=price,
         expire_after=reader.duration_or_never(spec.get("maxLifetime"), "spec.maxLifetime", None),
         consolidate_after=reader.duration_or_never(spec.get("idleTimeout"), "spec.idleTimeout", None),
-        budget=budget(spec, reader),
         request=True,
+        budget=budget(spec, reader),
         cloud=cloud or "",
         generation=fingerprint([name]),
     )

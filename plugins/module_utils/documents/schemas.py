@@ -23,7 +23,7 @@ API_VERSION = "tgp.io/v1"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 LANES = ("talos", "kubelet", "service")
 STRATEGIES = ("weighted", "cheapest", "priority")
-POLICIES = ("WhenIdle", "WhenEmpty", "Never")
+POLICIES = ("WhenIdle", "WhenEmpty", "WhenUnderutilized", "WhenEmptyOrUnderutilized", "Never")
 BACKENDS = ("tailscale", "none")
 IDLE_MODES = ("workload", "gpu", "all")
 GPU_WAITS = ("all", "any", "none")
@@ -291,6 +291,8 @@ NODE_POOL = _document(
                     "expireAfter": _DURATION_OR_NEVER,
                     "expireJitter": _said(_SHARE, "by up to so much of expireAfter a node goes earlier"),
                     "budgets": _list(_BUDGET),
+                    "utilizationThreshold": _said(_SHARE, "below this share of its GPUs a node is used too little"),
+                    "replaceCheaperPercent": _said(_SHARE, "by so much an offer must be cheaper to replace a node that is used too little"),
                     "driftPolicy": _said({"enum": list(DRIFT_POLICIES)}, "what becomes of machines made from an older class or pool"),
                     "minAge": _DURATION,
                     "idleMode": _said({"enum": list(IDLE_MODES)}, "which pods keep a node busy"),
@@ -301,6 +303,17 @@ NODE_POOL = _document(
             "registrationTimeout": _DURATION,
             "terminationGracePeriod": _DURATION,
             "gpuWait": _said({"enum": list(GPU_WAITS)}, "how many of its GPUs a node must show to be usable"),
+            "pack": _said({"enum": list(PACKS)}, "which machine is taken for waiting pods"),
+            "schedulers": _list(_TEXT, description="schedulers whose waiting pods count beside the default one's"),
+            "scaleUpDelay": _said(_DURATION, "for so long a pod has to wait before a machine is rented for it"),
+            "timeSlicing": _object(
+                {
+                    "replicas": {"type": "integer", "minimum": 2, "description": "pods per GPU"},
+                    "renameByDefault": _said(_YES_NO, "the device plugin offers slices under the resource's name with .shared"),
+                },
+                ("replicas",),
+                "how the cluster's device plugin shares each GPU of these nodes",
+            ),
         },
         ("nodeClassRef",),
     ),

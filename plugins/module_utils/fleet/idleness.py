@@ -56,7 +56,7 @@ def _verdict(draft: Draft, one: Settled, pool: Pool) -> idle.Idle | None:
 
 def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
     pool = overspent.hurried(draft, pool)
-    growing = _growth(draft, pool)
+    growing = growth(draft, pool)
     candidates: list[removal.Candidate] = []
     for one in usable:
         found = _verdict(draft, one, pool)
@@ -64,7 +64,8 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
             continue
         draft.warnings.extend(found.warnings)
         claim = _note(draft, one.claim, one.node, found)
-        against = growing(claim) if found.eligible else found.why
+        grows = growing(claim)
+        against = found.why if not found.eligible else f"idle, but {grows}" if grows else ""
         if against or found.since is None:
             _keep(draft, claim, against)
         else:
@@ -101,8 +102,8 @@ def _keep(draft: Draft, claim: Claim, why: str) -> None:
     draft.report(claim.name, "Kept", why, pool=claim.pool)
 
 
-def _growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:
-    """What keeps an idle node while its pool is growing: a function of the claim, empty = nothing."""
+def growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:
+    """What keeps a node that can wait while its pool is growing: a function of the claim, empty = nothing."""
     if pool.key in draft.hurried:
         return lambda claim: ""
     claims = [one.claim for one in draft.settled.values() if one.claim.pool == pool.key]
@@ -114,10 +115,10 @@ def _growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:
 
     def against(claim: Claim) -> str:
         if claim.name in draft.counted_on:
-            return f"idle, but pod {draft.counted_on[claim.name]} is to run there"
+            return f"pod {draft.counted_on[claim.name]} is to run there"
         if _shape(claim) in joining:
-            return f"idle, but {joining[_shape(claim)]} of the same shape is still joining"
-        return f"idle, but its pool grew less than {print_duration(delay)} ago" if grew else ""
+            return f"{joining[_shape(claim)]} of the same shape is still joining"
+        return f"its pool grew less than {print_duration(delay)} ago" if grew else ""
 
     return against
 

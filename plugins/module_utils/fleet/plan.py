@@ -10,6 +10,7 @@ import typing as t
 from ..errors import InvalidInput
 from . import (
     autoscale,
+    consolidation,
     drifted,
     endings,
     extras,
@@ -122,6 +123,7 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
         unsatisfied.keep(draft)
     idleness.judge(draft)
     drifted.judge(draft)
+    consolidation.judge(draft)
     orphans.duplicates(draft)
     orphans.carry_over(draft)
     draft.join = autoscale.to_join(draft) if draft.situation.settings.mode == "autoscale" else ()

@@ -16,10 +16,12 @@ from ..cluster.nodes import nodes as read_nodes
 from ..cluster.pods import pods as read_pods
 from ..errors import TgpError
 from ..fleet import blocks
+from ..fleet.cheaper import wants_offers
+from ..fleet.consolidation import POLICY as CONSOLIDATES
 from ..fleet.model import CloudView, Device, Ledger, MeshKey, Observation
 from ..fleet.query import query_of
-from ..fleet.spending import budgets
 from ..fleet.settings import REAPING
+from ..fleet.spending import budgets
 from ..offers.market import Market, open_cache
 from .context import Context
 from .credentials import unused
@@ -31,6 +33,8 @@ _T = t.TypeVar("_T")
 def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: bool = False, ledger: bool = False) -> Observation:
     """One observation. Clouds and mesh may fail one by one; without the cluster there is nothing to decide, so that raises.
     ``extras``: also what clouds keep beside machines. ``ledger``: also the books; they are read anyhow where there is a budget."""
+    offers = offers or (context.settings.mode in REAPING and wants_offers(context.wishes))
+    packs = any(pool.consolidation_policy == CONSOLIDATES for pool in context.wishes.pools)
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="observe") as pool:
         views = {name: pool.submit(_look_at_cloud, context, name, offers, extras) for name in _asked(context)}
         clouds = {name: future.result() for name, future in views.items()}
@@ -38,7 +42,7 @@ def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: 
         keys_read = pool.submit(_keys, context)
         devices, keys = devices_read.result(), keys_read.result()
         nodes_read = pool.submit(read_nodes, context.kube)
-        pods_read = pool.submit(read_pods, context.kube) if pods else None
+        pods_read = pool.submit(read_pods, context.kube, all=packs) if pods else None
         nodes = tuple(nodes_read.result())
         all_pods = tuple(pods_read.result()) if pods_read is not None else None
     claims = tuple(context.store.claims())

@@ -112,6 +112,27 @@ def test_a_pod_is_reduced_to_what_rules_read() -> None:
     assert dict(pod.annotations) == {"karpenter.sh/do-not-disrupt": "true"}
 
 
+@pytest.mark.parametrize(
+    ("volumes", "may_go", "keeps"),
+    [
+        ([], "", False),
+        ([{"name": "a", "emptyDir": {}}], "", True),
+        ([{"name": "a", "emptyDir": None}], "", True),
+        ([{"name": "a", "emptyDir": {"medium": "Memory"}}], "", False),
+        ([{"name": "a", "hostPath": {"path": "/data"}}], "", True),
+        ([{"name": "a", "configMap": {"name": "x"}}], "", False),
+        ([{"name": "a", "emptyDir": {}}], "b", True),
+        ([{"name": "a", "emptyDir": {}}], "b, a", False),
+        ([{"name": "a", "emptyDir": {}}, {"name": "b", "hostPath": {"path": "/"}}], "a", True),
+    ],
+)
+def test_L07_local_data_and_the_volumes_that_may_go(volumes: list[dict[str, t.Any]], may_go: str, keeps: bool) -> None:
+    raw = raw_pod()
+    raw["spec"]["volumes"] = volumes
+    raw["metadata"].setdefault("annotations", {})["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"] = may_go
+    assert reducer(kube())(raw).empty_dir is keeps
+
+
 def test_ends_and_waiting_reasons() -> None:
     ends = [{"state": {"terminated": {"finishedAt": f"2026-08-20T12:2{minute}:40Z"}}} for minute in (1, 0)]
     pod = reducer(kube())(raw_pod(phase="Succeeded", containerStatuses=ends))

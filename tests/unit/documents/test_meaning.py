@@ -48,6 +48,7 @@ BASE: dict[str, Json] = {
         },
         "disruption": {
             "expireAfter": "24h",
+            "consolidationPolicy": "WhenUnderutilized",
             "budgets": [{"nodes": 1, "reasons": ["Empty"], "schedule": "0 9 * * 1-5", "duration": "8h", "timeZone": "Europe/Berlin"}],
         },
     },
@@ -176,6 +177,8 @@ OTHER: dict[str, Json] = {
         "disruption.expireAfter": "1h",
         "disruption.expireJitter": "10%",
         "disruption.driftPolicy": "Replace",
+        "disruption.utilizationThreshold": "40%",
+        "disruption.replaceCheaperPercent": 30,
         "disruption.budgets.0.nodes": "10%",
         "disruption.budgets.0.reasons": ["Drifted", "Underutilized"],
         "disruption.budgets.0.schedule": "@daily",

@@ -90,6 +90,7 @@ class Claim:
     registered: datetime | None = None
     initialized: datetime | None = None
     idle_since: datetime | None = None
+    underused_since: datetime | None = None
     blocked_until: datetime | None = None
     blocked_times: int = 0
     gone_since: datetime | None = None

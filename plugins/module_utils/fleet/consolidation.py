@@ -1,0 +1,163 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes that are used too little (L-5, reason Underutilized): one goes when all its pods may move and fit on the others.
+
+Since when a node is used too little is kept in its claim: a pod that was deleted leaves no other trace of when.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+from . import cheaper, idleness, service, voluntary
+from .capacity import blocking, of_node
+from .demand import demand
+from .draft import Draft
+from .drain import Do
+from .durations import latest, print_duration
+from .facts import Settled
+from .model import Claim, Node, Phase, Pod, Pool
+from .office_hours import hours
+from .packing import Bin, fit, gpus, is_gpu
+
+REASON = "Underutilized"
+POLICY = "WhenUnderutilized"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Use:
+    """How many of a node's GPUs its pods ask for, of how many."""
+
+    used: int
+    total: int
+
+    def below(self, threshold: Decimal) -> bool:
+        """Strictly below the share ``threshold``."""
+        return self.used < threshold * self.total
+
+    def __str__(self) -> str:
+        return f"{self.used} of {self.total} GPUs are used"
+
+
+def use(node: Node, pods: t.Iterable[Pod]) -> Use:
+    """The use of a node by the unfinished pods on it."""
+    bound = [pod for pod in pods if pod.node == node.name and pod.phase not in ("Succeeded", "Failed")]
+    return Use(sum(gpus(pod) for pod in bound), sum(amount for name, amount in node.allocatable.items() if is_gpu(name)))
+
+
+def judge(draft: Draft) -> None:
+    """Note since when nodes are used too little, and let those go whose pods have a place elsewhere."""
+    situation = draft.situation
+    pods = situation.seen.pods
+    pools = [pool for pool in situation.pools if pool.consolidation_policy == POLICY and pool.consolidate_after is not None]
+    if not pools or pods is None:
+        return
+    waiting = demand(pods, situation.pools, situation.settings, draft.now).pods
+    places = _Places(draft)
+    for pool in pools:
+        _Pool(draft, pool, places, f"pod {waiting[0].namespace}/{waiting[0].name} waits for a place" if waiting else "").judge()
+
+
+class _Places:
+    """Where pods may go: our Ready nodes that stay, with the pods that were moved there in thought."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._nodes: dict[str, tuple[Settled, list[Pod]]] = {}
+        for name, one in draft.settled.items():
+            if name not in draft.decisions and one.claim.phase is Phase.READY and one.node is not None and not blocking(one.node):
+                self._nodes[one.node.name] = (one, list(draft.situation.pods(one.node) or ()))
+        self.receiving: set[str] = set()
+
+    def move(self, node: Node, moving: t.Sequence[Pod]) -> bool:
+        """Give each of the pods a place on the other nodes, if all get one; the node itself is none any more then."""
+        bins = [self._bin(one, pods) for name, (one, pods) in sorted(self._nodes.items()) if name != node.name]
+        found = fit(moving, bins)
+        if found.left:
+            return False
+        for pod in moving:
+            target = found.placed[pod.uid]
+            self._nodes[target][1].append(dataclasses.replace(pod, node=target))
+            self.receiving.add(target)
+        self._nodes.pop(node.name, None)
+        return True
+
+    def _bin(self, one: Settled, pods: t.Sequence[Pod]) -> Bin:
+        return of_node(t.cast(Node, one.node), pods, pool=one.claim.pool, gpu_memory_mib=one.claim.offer.gpu_memory_mib)
+
+
+class _Pool:
+    """One pool with the policy."""
+
+    def __init__(self, draft: Draft, pool: Pool, places: _Places, waiting: str) -> None:
+        self.draft, self.pool, self.places, self.waiting = draft, pool, places, waiting
+        self.grows = idleness.growth(draft, pool)
+        self.floor = hours(pool, draft.now).min_nodes
+
+    def judge(self) -> None:
+        draft, pool = self.draft, self.pool
+        ready = [one for one in draft.undecided() if one.claim.pool == pool.key and self._in_use(one)]
+        spare = len(ready) - self.floor
+        wanted: list[tuple[Claim, str]] = []
+        for one in sorted(ready, key=lambda one: (-one.claim.price, -one.claim.offer.gpu_count, one.claim.name)):
+            found = use(t.cast(Node, one.node), self._pods(one))
+            moving = [verdict.pod for verdict in voluntary.verdicts(draft, one, REASON) if verdict.do is Do.EVICT]
+            blocked = any(verdict.do is Do.BLOCK for verdict in voluntary.verdicts(draft, one, REASON))
+            goes_on = one.stored.deletion is not None and one.stored.deletion.reason == REASON
+            since = self._note(one, found.below(pool.utilization_threshold) and (bool(moving) or blocked or goes_on))
+            if since is None:
+                continue
+            why = self._against(draft.settled[one.claim.name], since)
+            if not why and len(wanted) >= spare:
+                why = f"kept for minNodes {self.floor}"
+            detail, why = (str(found), why) if why else self._elsewhere(one, found, moving)
+            if why:
+                draft.report(one.claim.name, REASON, f"{detail}; {why}", pool=pool.key)
+            else:
+                wanted.append((draft.settled[one.claim.name].claim, detail))
+        voluntary.remove(draft, pool, REASON, wanted)
+
+    def _elsewhere(self, one: Settled, found: Use, moving: t.Sequence[Pod]) -> tuple[str, str]:
+        """What makes the node needless, or (second) what keeps it."""
+        if self.places.move(t.cast(Node, one.node), moving):
+            return f"{found}; its pods fit on other nodes", ""
+        offer = cheaper.instead(self.draft, self.pool, one.claim, moving)
+        if offer is not None:
+            return f"{found}; {cheaper.told(one.claim, offer)}", ""
+        return str(found), "its pods do not fit on other nodes"
+
+    def _in_use(self, one: Settled) -> bool:
+        ready = one.node is not None and bool(one.node.ready)
+        return one.claim.phase is Phase.READY and ready and not service.is_service(one.claim)
+
+    def _pods(self, one: Settled) -> t.Sequence[Pod]:
+        return self.draft.situation.pods(t.cast(Node, one.node)) or ()
+
+    def _note(self, one: Settled, below: bool) -> datetime | None:
+        """Remember in the claim since when the node is used too little; None while it is not."""
+        claim = one.claim
+        since = (claim.underused_since or self.draft.now) if below else None
+        if since != claim.underused_since:
+            self.draft.change(dataclasses.replace(claim, underused_since=since))
+        return since
+
+    def _against(self, one: Settled, since: datetime) -> str:
+        """What keeps the node although it is used too little."""
+        after = self.pool.consolidate_after or 0
+        quiet = max(since, latest(self._events(one)) or since)
+        if (self.draft.now - quiet).total_seconds() < after:
+            return f"not yet {print_duration(after)}"
+        if one.node is not None and one.node.name in self.places.receiving:
+            return "it takes the pods of another node"
+        return self.waiting or self.grows(one.claim) or voluntary.against(self.draft, self.pool, one, REASON)
+
+    def _events(self, one: Settled) -> t.Iterator[datetime | None]:
+        """When pods came, began, ended or were told to go, as far as they are still listed."""
+        for pod in self._pods(one):
+            if pod.owner_kind not in ("DaemonSet", "Node") and not pod.mirror:
+                yield from (
+                    when for when in (pod.created, pod.started, pod.finished, pod.deletion) if when and when <= self.draft.now
+                )

@@ -1,0 +1,344 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""WhenUnderutilized (L-5, L-7): which nodes are used too little, and which of them are needless."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from decimal import Decimal
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import cheaper
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.consolidation import REASON, Use
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+    Claim,
+    Deletion,
+    DisruptionBudget,
+    Node,
+    Offer,
+    Phase,
+    Placement,
+    Plan,
+    Pod,
+    Pool,
+    Taint,
+    Toleration,
+)
+
+from .build import at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
+
+PACK = pool(consolidation_policy="WhenUnderutilized")
+EMPTYING = {"tgp.io/tidy": "yes"}
+A, B, C = (f"tgp-a1b2c3d4-p-{letter * 5}" for letter in "abc")
+
+
+def machine(name: str, price: str = "0.60", gpus: int = 4, **facts: t.Any) -> Claim:
+    """One that has been used too little for a long time, as far as it is concerned."""
+    return claim(name, offer=offer(price, gpu_count=gpus, id=f"g-{name[-1]}"), **{"underused_since": at("11:30"), **facts})
+
+
+def work(where: str, gpus: int, number: int = 0, **facts: t.Any) -> Pod:
+    tolerant = Placement(tolerations=(Toleration(operator="Exists"),))
+    usual = {
+        "placement": tolerant,
+        "node": where,
+        "requests": {"nvidia.com/gpu": gpus},
+        "started": at("11:20"),
+        "created": at("11:20"),
+    }
+    return pod(f"job-{where[-1]}-{number}", **{**usual, **facts})
+
+
+def planned(claims: t.Sequence[Claim], pods: t.Sequence[Pod], wanted: Pool = PACK, **facts: t.Any) -> Plan:
+    settings = facts.pop("settings", {})
+    usual: dict[str, t.Any] = {
+        "claims": claims,
+        "nodes": [ready(one) for one in claims],
+        "instances": [instance(one.name, price_hour=one.offer.price_hour) for one in claims],
+        "pods": pods,
+    }
+    return decide(seen(facts.pop("now", at("12:00")), **{**usual, **facts}), wishes(wanted, classes=(node_class(),)), **settings)
+
+
+def ready(one: Claim, **facts: t.Any) -> Node:
+    return node(one.name, **{"allocatable": {"nvidia.com/gpu": one.offer.gpu_count}, **facts})
+
+
+def going(found: Plan) -> list[str]:
+    return [action.name for action in of(found, "destroy") if action.reason == REASON]
+
+
+def told(found: Plan, name: str = A) -> str:
+    return "".join(action.detail for action in of(found, "report") if action.reason == REASON and action.name == name)
+
+
+def claim_of(found: Plan, name: str) -> Claim:
+    (action,) = [one for one in of(found, "update", "destroy") if one.name == name]
+    assert action.claim is not None
+    return action.claim
+
+
+TWO = (machine(A), machine(B, "0.50"))
+HALF_FULL = (work(A, 1), work(B, 2), work(B, 1, 1))
+
+
+# ---- the worked numbers
+
+
+def test_L05_a_quarter_used_and_a_place_elsewhere_goes_with_reason_and_price() -> None:
+    (action,) = of(planned(TWO, HALF_FULL), "destroy")
+    assert (action.name, action.reason, str(action.price_hour)) == (A, "Underutilized", "-0.60")
+    assert action.detail == "1 of 4 GPUs are used; its pods fit on other nodes"
+
+
+def test_L05_no_place_elsewhere_stays() -> None:
+    found = planned(TWO, (work(A, 1), work(B, 2), work(B, 2, 1)))
+    assert not going(found) and told(found) == "1 of 4 GPUs are used; its pods do not fit on other nodes"
+
+
+def test_L05_half_used_is_not_below_half() -> None:
+    found = planned(TWO, (work(A, 2), work(B, 1), work(B, 1, 1)))
+    assert not going(found) and not told(found)
+    assert claim_of(found, A).underused_since is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "share", "expected"),
+    [
+        ("0.60", "0.42", "0.3", True),
+        ("0.60", "0.43", "0.3", False),
+        ("0.60", "0.60", "0", False),
+        ("0.60", "0.59", "0", True),
+    ],
+)
+def test_L05_equal_to_the_share_is_cheap_enough(old: str, new: str, share: str, expected: bool) -> None:
+    assert cheaper.saves(Decimal(old), Decimal(new), Decimal(share)) is expected
+
+
+def test_L05_the_threshold_is_strict_and_the_pools() -> None:
+    assert Use(1, 4).below(Decimal("0.5")) and not Use(2, 4).below(Decimal("0.5"))
+    assert not Use(1, 4).below(Decimal("0.25")) and Use(1, 4).below(Decimal("0.26")) and not Use(0, 0).below(Decimal("0.5"))
+    low = dataclasses.replace(PACK, utilization_threshold=Decimal("0.25"))
+    assert not going(planned(TWO, HALF_FULL, low))
+
+
+# ---- when
+
+
+def test_L05_only_with_the_policy() -> None:
+    for policy in ("WhenIdle", "Never"):
+        found = planned(TWO, HALF_FULL, pool(consolidation_policy=policy))
+        assert not going(found) and not told(found)
+    assert not going(planned(TWO, HALF_FULL, dataclasses.replace(PACK, consolidate_after=None)))
+
+
+def test_L05_the_time_is_kept_in_the_claim_and_begins_when_a_run_first_sees_it() -> None:
+    fresh = (machine(A, underused_since=None), machine(B, "0.50", underused_since=None))
+    first = planned(fresh, HALF_FULL)
+    assert not going(first) and told(first) == "1 of 4 GPUs are used; not yet 10m"
+    assert claim_of(first, A).underused_since == at("12:00")
+    claims = [claim_of(first, A), claim_of(first, B)]
+    second = planned(claims, HALF_FULL, now=at("12:09:59"))
+    assert not going(second) and not of(second, "update"), "nothing new to write"
+    assert going(planned(claims, HALF_FULL, now=at("12:10"))) == [A]
+
+
+@pytest.mark.parametrize("event", ["started", "created", "deletion"])
+def test_L05_the_last_event_of_a_pod_begins_the_time_anew(event: str) -> None:
+    fresh = work(B, 0, 7, node=A, requests={}, **{event: at("11:50:01")})
+    facts: dict[str, t.Any] = {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}}
+    pods = (*HALF_FULL, dataclasses.replace(fresh, **facts))
+    assert not going(planned(TWO, pods))
+    assert going(planned(TWO, pods, now=at("12:00:01"))) == [A]
+
+
+def test_L05_a_daemon_that_restarts_begins_nothing() -> None:
+    daemon = work(A, 0, 8, requests={}, started=at("11:59"), owner_kind="DaemonSet", owner_api="apps/v1")
+    assert going(planned(TWO, (*HALF_FULL, daemon))) == [A]
+
+
+def test_L03_a_node_that_became_empty_waits_for_its_idle_time() -> None:
+    found = planned(TWO, HALF_FULL[1:])
+    assert not going(found) and claim_of(found, A).underused_since is None
+
+
+# ---- which, and where to
+
+
+def test_L05_dearest_first_and_one_per_run() -> None:
+    claims = (machine(A, "0.40"), machine(B, "0.60"), machine(C, "0.50"))
+    pods = (work(A, 1), work(B, 1), work(C, 1))
+    found = planned(claims, pods)
+    assert going(found) == [B]
+    wide = dataclasses.replace(PACK, disruption_budgets=(DisruptionBudget("100%"),))
+    assert going(planned(claims, pods, wide)) == [B]
+    assert going(planned(claims, pods, wide, settings={"max_remove_per_run": 3})) == [B, C], "the third takes their pods"
+
+
+def test_L05_a_node_that_takes_pods_stays_in_that_run() -> None:
+    wide = dataclasses.replace(PACK, disruption_budgets=(DisruptionBudget("100%"),))
+    found = planned((machine(A), machine(B, "0.50")), (work(A, 1), work(B, 1)), wide, settings={"max_remove_per_run": 5})
+    assert going(found) == [A] and "it takes the pods of another node" in told(found, B)
+
+
+def test_L05_pods_that_were_moved_in_thought_take_their_room() -> None:
+    """Two nodes with a pod of one each, a third with one free GPU: only one of them goes."""
+    claims = (machine(A, "0.70"), machine(B, "0.60"), machine(C, "0.50"))
+    pods = tuple(dataclasses.replace(one, placement=Placement()) for one in (work(A, 1), work(B, 1), work(C, 3)))
+    wide = dataclasses.replace(PACK, disruption_budgets=(DisruptionBudget("100%"),))
+    blocked = [ready(claims[0]), ready(claims[1], taints=(Taint("only", "b", "NoSchedule"),)), ready(claims[2])]
+    found = planned(claims, pods, wide, nodes=blocked, settings={"max_remove_per_run": 5})
+    assert going(found) == [A] and "do not fit" in told(found, B)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"ready": False},
+        {"unschedulable": True},
+        {"taints": (Taint("tgp.io/disrupted", "Empty", "NoSchedule"),)},
+        {"taints": (Taint("nobody", "", "NoSchedule"),)},
+    ],
+)
+def test_L05_pods_go_only_where_they_may(facts: dict[str, t.Any]) -> None:
+    strict = tuple(dataclasses.replace(one, placement=Placement()) for one in HALF_FULL)
+    assert not going(planned(TWO, strict, nodes=[ready(TWO[0]), ready(TWO[1], **facts)]))
+    assert going(planned(TWO, strict)) == [A]
+
+
+def test_L05_never_onto_nodes_that_are_not_ours_or_on_their_way_out() -> None:
+    foreign = node("worker-1", labels={}, allocatable={"nvidia.com/gpu": 8})
+    alone = planned(TWO[:1], HALF_FULL[:1], nodes=[ready(TWO[0]), foreign])
+    assert not going(alone) and "do not fit" in told(alone)
+    leaving = dataclasses.replace(TWO[1], phase=Phase.TERMINATING, deletion=Deletion("Manual", at("11:55")))
+    assert not going(planned((TWO[0], leaving), HALF_FULL))
+    expired = dataclasses.replace(PACK, expire_after=3600)
+    assert not going(planned((TWO[0], dataclasses.replace(TWO[1], launch_started=at("10:00"))), HALF_FULL, expired))
+
+
+def test_L05_cpu_and_memory_count_as_far_as_they_are_known() -> None:
+    hungry = work(A, 1, requests={"nvidia.com/gpu": 1, "cpu": 4000})
+    room = {"nvidia.com/gpu": 4, "cpu": 8000}
+    nodes = [ready(TWO[0], allocatable=room), ready(TWO[1], allocatable=room)]
+    others = [dataclasses.replace(one, requests={**one.requests, "cpu": 2000}) for one in HALF_FULL[1:]]
+    assert going(planned(TWO, (hungry, *others), nodes=nodes)) == [A]
+    others = [dataclasses.replace(one, requests={**one.requests, "cpu": 2001}) for one in HALF_FULL[1:]]
+    assert not going(planned(TWO, (hungry, *others), nodes=nodes))
+
+
+def test_L18_min_nodes_protects() -> None:
+    assert not going(planned(TWO, HALF_FULL, dataclasses.replace(PACK, min_nodes=2)))
+    assert "kept for minNodes 2" in told(planned(TWO, HALF_FULL, dataclasses.replace(PACK, min_nodes=2)))
+    assert going(planned(TWO, HALF_FULL, dataclasses.replace(PACK, min_nodes=1))) == [A]
+
+
+def test_L18_nothing_goes_while_the_pool_grows() -> None:
+    joining = machine(C, phase=Phase.JOINING, launch_started=at("11:55"))
+    found = planned((*TWO, joining), HALF_FULL, nodes=[ready(one) for one in TWO])
+    assert not going(found) and "is still joining" in told(found)
+    young = (TWO[0], dataclasses.replace(TWO[1], initialized=at("11:50:01")))
+    assert not going(planned(young, HALF_FULL))
+
+
+def test_L06_budgets_of_underutilized() -> None:
+    closed = dataclasses.replace(PACK, disruption_budgets=(DisruptionBudget("0", ("Underutilized",)),))
+    found = planned(TWO, HALF_FULL, closed)
+    assert not going(found) and told(found).endswith("kept by disruption budget 0")
+    other = dataclasses.replace(PACK, disruption_budgets=(DisruptionBudget("0", ("Drifted", "Empty")),))
+    assert going(planned(TWO, HALF_FULL, other)) == [A]
+
+
+def test_L17_nothing_is_packed_closer_while_pods_wait_for_a_place() -> None:
+    hungry = work(A, 1, 9, node="", phase="Pending", waiting="Unschedulable", started=None)
+    found = planned(TWO, (*HALF_FULL, hungry))
+    assert not going(found) and "pod default/job-a-9 waits for a place" in told(found)
+
+
+def test_L05_unknown_pods_let_nothing_go() -> None:
+    observed = seen(claims=TWO, nodes=[ready(one) for one in TWO], instances=[instance(one.name) for one in TWO], pods=None)
+    assert not of(decide(observed, wishes(PACK)), "destroy")
+
+
+# ---- pods that must not be moved (L-7)
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"annotations": {"tgp.io/do-not-disrupt": "true"}}, "hold: tgp.io/do-not-disrupt"),
+        ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, "hold: "),
+        ({"owner_kind": "", "owner_api": ""}, "unmanaged"),
+        ({"empty_dir": True}, "local-data"),
+        ({"empty_dir": True, "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}}, ""),
+        ({"annotations": {"tgp.io/do-not-disrupt": "yes"}}, ""),
+    ],
+)
+def test_L07_pods_that_must_not_be_moved_stop_underutilized(facts: dict[str, t.Any], why: str) -> None:
+    found = planned(TWO, (dataclasses.replace(HALF_FULL[0], **facts), *HALF_FULL[1:]))
+    assert bool(going(found)) == (not why) and why in told(found)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        {"tgp.io/do-not-disrupt": "1h"},
+        {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"},
+        {"tgp.io/hold-until": "2999-01-01T00:00:00Z"},
+    ],
+)
+def test_L07_holds_of_the_node_stop_underutilized(mark: dict[str, str]) -> None:
+    found = planned(TWO, HALF_FULL, nodes=[ready(TWO[0], annotations=mark), ready(TWO[1])])
+    assert not going(found) and "held by" in told(found)
+
+
+def test_L05_a_killed_run_goes_on_although_the_pods_have_left() -> None:
+    first = planned(TWO, HALF_FULL)
+    begun = claim_of(first, A)
+    moved = dataclasses.replace(HALF_FULL[0], node=B)
+    cordoned = [ready(begun, unschedulable=True), ready(TWO[1])]
+    again = planned((begun, TWO[1]), (moved, *HALF_FULL[1:]), nodes=cordoned, now=at("12:05"))
+    assert going(again) == [A] and claim_of(again, A).deletion == begun.deletion
+
+
+# ---- something cheaper
+
+SHARE = dataclasses.replace(PACK, replace_cheaper=Decimal("0.3"))
+FULL = (work(A, 1), work(B, 4))
+
+
+def market(*offers: Offer, wanted: Pool = SHARE, pods: t.Sequence[Pod] = FULL, **facts: t.Any) -> Plan:
+    return planned(TWO, pods, wanted, offers=offers, **facts)
+
+
+def cheap(price: str = "0.42", **facts: t.Any) -> Offer:
+    return offer(price, **{"seen": at("11:59"), "id": "small", **facts})
+
+
+def test_L05_a_cheaper_machine_that_takes_all_pods_replaces() -> None:
+    (action,) = of(market(cheap()), "destroy")
+    assert action.name == A and action.detail == "1 of 4 GPUs are used; lambda gpu_1x for $0.42/h would do instead of $0.60/h"
+    assert not going(market(cheap("0.43"))), "28.3 % less is not enough"
+    assert not going(market(cheap(), wanted=PACK)), "off unless asked for"
+    assert not going(market())
+    assert not cheaper.wants_offers(wishes(PACK)) and cheaper.wants_offers(wishes(SHARE))
+
+
+def test_L05_a_replacement_is_no_less_firm_and_big_enough() -> None:
+    larger = (work(A, 1), work(A, 1, 1), work(B, 4))  # half of it is used: not too little
+    half = dataclasses.replace(SHARE, utilization_threshold=Decimal("0.6"))
+    assert not going(market(cheap(), wanted=half, pods=larger))
+    assert going(market(cheap(gpu_count=2), wanted=half, pods=larger)) == [A]
+    spot = cheap(spot=True)
+    both = node_class(spot_allowed=True)
+    observed = seen(
+        claims=TWO, nodes=[ready(one) for one in TWO], instances=[instance(one.name) for one in TWO], pods=FULL, offers=(spot,)
+    )
+    assert not going(decide(observed, wishes(SHARE, classes=(both,))))
+
+
+def test_L05_who_goes_within_the_hour_is_not_replaced() -> None:
+    lives = dataclasses.replace(SHARE, expire_after=2 * 3600)  # launched at 11:00
+    assert going(market(cheap(), wanted=lives)) == [A]
+    assert not going(market(cheap(), wanted=dataclasses.replace(SHARE, expire_after=2 * 3600 - 1)))
