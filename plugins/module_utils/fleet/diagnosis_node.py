@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 from .diagnosis_facts import Findings
@@ -104,9 +105,12 @@ def _network(findings: Findings) -> Verdict | None:
 
 
 def _not_ready(findings: Findings) -> Verdict | None:
+    """Of a Talos machine that is not managed either that is the cause: its boot never ends, and Talos begins it anew after 70 minutes."""
     node = findings.node
     if node is None or node.ready:
         return None
+    if (unmanaged := _trustd(findings)) is not None:
+        return dataclasses.replace(unmanaged, evidence=(*unmanaged.evidence, f"Node: {node.ready_message[:300]}", *findings.warned()))
     silent = node.ready is None
     others = (f"{one.type}: {one.message}" for one in findings.conditions if one.type != "Ready" and one.status == "True")
     return Verdict(

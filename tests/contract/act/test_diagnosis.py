@@ -206,6 +206,22 @@ def test_07_blocked_50001(rig: Rig) -> None:
     assert rig.left() == {}
 
 
+def test_07_blocked_50001_of_a_node_that_is_not_ready(rig: Rig) -> None:
+    """Not Ready, and no Talos API either: what Talos waits for is the cause, and the machine is given back."""
+    rig.document("GPUNodePool", "own")["spec"]["registrationTimeout"] = "6m"
+    rig.behave("blocked", port=50001)
+    rig.behave("never_ready")
+    rig.rent(pool="own")
+    (name,) = rig.claims()
+    rig.until(lambda: name in rig.nodes(), "registers")
+    down = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "container runtime is down"}
+    rig.kube("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"conditions": [down]}})
+    said = told(rig)
+    assert said.code == "blocked_50001" and "cannot reach trustd (port 50001 of the control plane)" in said.cause
+    assert "port 50000 of the node refuses connections" in said.evidence and "Node: container runtime is down" in said.evidence
+    assert "Open tcp:50001 to every control plane" in said.diagnosis["remedy"]
+
+
 @pytest.mark.parametrize("cloud", ["vast", "lambda"])
 def test_08_wrong_kubelet_version(build: Build, cloud: str) -> None:
     rig = rented(build, cloud)

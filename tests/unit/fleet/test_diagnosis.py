@@ -131,6 +131,26 @@ CASES: list[tuple[str, str, Findings]] = [
     ("blocked 6443", "blocked_6443", seen(IN_MESH, "fail api: the API server 100.64.0.1:6443 cannot be reached: it does not answer")),
     ("blocked 6443, Talos", "blocked_6443", seen(IN_MESH, "kubelet: dial tcp 100.64.0.1:6443: i/o timeout")),
     (
+        "blocked 50001, not Ready for another reason than the network",
+        "blocked_50001",
+        seen(
+            IN_MESH,
+            node=node(False, "container runtime is down"),
+            talos_api="port 50000 of the node refuses connections",
+            requests=HAS_NODE.requests,
+        ),
+    ),
+    (
+        "blocked 50001 of a node without a network",
+        "cni_not_ready",
+        seen(HAS_NODE, node=node(False, WAITS), talos_api="port 50000 of the node refuses connections"),
+    ),
+    (
+        "not Ready, and managed",
+        "node_not_ready",
+        seen(HAS_NODE, node=node(False, "container runtime is down")),
+    ),
+    (
         "blocked 50001",
         "blocked_50001",
         seen(HAS_NODE, lane=Lane.TALOS, node=node(allocatable={"nvidia.com/gpu": 1}), talos_api="port 50000 of the node refuses connections"),
