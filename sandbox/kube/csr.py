@@ -14,7 +14,7 @@ from cryptography import x509
 from . import pki
 from .meta import timestamp
 from .objects import Call
-from .status import cause, invalid
+from .status import cause, forbidden, invalid
 from .store import Item, clone
 from .strategy import Strategy
 
@@ -60,6 +60,10 @@ class Requests(Strategy):
     def on_update(self, call: Call, old: Json, new: Json, sub: str) -> None:
         new["spec"] = old["spec"]
         if sub == "approval":
+            signer = old["spec"].get("signerName", "")
+            if not self.api.authorizer.allows(call.identity, "approve", _GROUP, "signers", name=signer):
+                told = f'user not permitted to approve requests with signerName "{signer}"'
+                raise forbidden(self.resource, old["metadata"]["name"], told)
             conditions = (new.get("status") or {}).get("conditions") or []
             now = timestamp(self.api.now())
             for condition in conditions:

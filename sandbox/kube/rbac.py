@@ -16,7 +16,9 @@ from .store import Store
 Json = dict[str, t.Any]
 _RBAC = "rbac.authorization.k8s.io"
 
-_ANYBODY = (Rule(("create",), ("authorization.k8s.io", "authentication.k8s.io"), ("selfsubjectaccessreviews", "selfsubjectreviews")),)
+_ANYBODY = (
+    Rule(("create",), ("authorization.k8s.io", "authentication.k8s.io"), ("selfsubjectaccessreviews", "selfsubjectreviews")),
+)
 _KUBELET = (
     Rule(("get", "list", "watch", "create", "update", "patch"), ("",), ("nodes", "nodes/status")),
     Rule(("get", "list", "watch", "create", "delete"), ("",), ("pods",)),
@@ -30,11 +32,15 @@ _KUBELET = (
     Rule(("get", "list", "watch", "create", "update", "patch", "delete"), ("storage.k8s.io",), ("csinodes",)),
 )
 
-# What the control plane, and Talos on top of it, creates for joining nodes.
+# What the control plane, Talos on top of it, and files/rbac.yml create for joining nodes.
 ROLES: dict[str, list[Json]] = {
     "cluster-admin": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
     "system:node-bootstrapper": [
-        {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get", "list", "watch"]}
+        {
+            "apiGroups": ["certificates.k8s.io"],
+            "resources": ["certificatesigningrequests"],
+            "verbs": ["create", "get", "list", "watch"],
+        }
     ],
     "system:certificates.k8s.io:certificatesigningrequests:nodeclient": [
         {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests/nodeclient"], "verbs": ["create"]}
@@ -49,6 +55,7 @@ BINDINGS: dict[str, tuple[str, str]] = {
     "system-bootstrap-approve-node-client-csr": (
         "system:certificates.k8s.io:certificatesigningrequests:nodeclient", "system:bootstrappers:nodes"
     ),
+    "tgp-gpu-node-bootstrapper": ("system:node-bootstrapper", "system:bootstrappers:tgp"),  # of files/rbac.yml
     "system-bootstrap-node-renewal": (
         "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"
     ),
@@ -63,7 +70,9 @@ class Authorizer:
         self._known: dict[tuple[Identity, str | None], tuple[Rule, ...]] = {}
         self._revision: tuple[int, ...] = ()
 
-    def allows(self, identity: Identity, verb: str, group: str, resource: str, namespace: str | None = None, name: str = "") -> bool:
+    def allows(
+        self, identity: Identity, verb: str, group: str, resource: str, namespace: str | None = None, name: str = ""
+    ) -> bool:
         if "system:masters" in identity.groups:
             return True
         return any(rule.allows(verb, group, resource, name) for rule in self._rules(identity, namespace))

@@ -37,7 +37,7 @@ PATCHES = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
-# The bindings Talos installs, by the names it gives them: (name, groups, cluster role).
+# The bindings Talos installs, by the names it gives them, and that of files/rbac.yml: (name, groups, cluster role).
 BINDINGS = (
     ("system-bootstrap-node-bootstrapper", ("system:bootstrappers:nodes", "system:nodes"), "system:node-bootstrapper"),
     (
@@ -45,6 +45,7 @@ BINDINGS = (
         ("system:bootstrappers:nodes",),
         "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
     ),
+    ("tgp-gpu-node-bootstrapper", ("system:bootstrappers:tgp",), "system:node-bootstrapper"),
     ("system-bootstrap-node-renewal", ("system:nodes",), "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"),
 )
 

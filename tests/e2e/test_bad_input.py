@@ -72,7 +72,7 @@ def _no_class(node_class: dict[str, t.Any], pool: dict[str, t.Any]) -> None:
 
 
 def _later(node_class: dict[str, t.Any], pool: dict[str, t.Any]) -> None:
-    pool["spec"]["timeSlicing"] = 4
+    pool["spec"]["replicas"] = 4
 
 
 def _two_faults(node_class: dict[str, t.Any], pool: dict[str, t.Any]) -> None:
@@ -106,7 +106,7 @@ WRONG_DOCUMENTS: dict[str, tuple[t.Callable[..., None], tuple[str, ...]]] = {
     "negative price": (_negative_price, ("spec.maxHourlyPrice", "-1")),
     "price that is no number": (_no_price, ("spec.maxHourlyPrice", "cheap")),
     "class that is not there": (_no_class, ("spec.nodeClassRef.name", "damo", "demo")),
-    "field of a later version": (_later, ("spec.timeSlicing",)),
+    "field of a later version": (_later, ("spec.replicas",)),
     "own machines without machines": (_no_own_machines, ("spec.providers[1]", "no machines are listed", "_GPU_COUNT")),
     "unknown cloud": (_no_such_cloud, ("spec.providers[0].name", "lambada")),
     "template file that is missing": (_no_file, ("machineConfigTemplateFile", "/nowhere/worker.yaml")),
@@ -168,7 +168,10 @@ def test_wrong_wishes(sandbox: Sandbox, variables: dict[str, t.Any], sentences: 
         ({"LAMBDA_API_KEY": None}, ("lambda", "LAMBDA_API_KEY")),
         ({"TS_OAUTH_CLIENT_SECRET": "tskey-client-" + WRONG}, ("tailscale", "The service does not accept OAuth client")),
         ({"TS_OAUTH_CLIENT_SECRET": None}, ("tailscale_oauth_client_secret", "TS_OAUTH_CLIENT_SECRET")),
-        ({"TS_OAUTH_CLIENT_SECRET": None, "TS_OAUTH_CLIENT_ID": None}, ("There is no credential for the tailnet", "TS_OAUTH_CLIENT_ID")),
+        (
+            {"TS_OAUTH_CLIENT_SECRET": None, "TS_OAUTH_CLIENT_ID": None},
+            ("There is no credential for the tailnet", "TS_OAUTH_CLIENT_ID"),
+        ),
         (
             {"TS_OAUTH_CLIENT_SECRET": None, "TS_OAUTH_CLIENT_ID": None, "TAILSCALE_API_KEY": "tskey-api-" + WRONG},
             ("tailscale", "The service does not accept the API token"),
@@ -235,9 +238,19 @@ def test_a_clock_that_is_off(sandbox: Sandbox, playbook: str) -> None:
 
 def test_a_clock_file_that_is_no_clock(sandbox: Sandbox, tmp_path: Path) -> None:
     file = tmp_path / "clock.json"
-    refused(sandbox, sandbox.playbook("provision", documents=documents(), env={"TGP_CLOCK_FILE": str(file)}), "TGP_CLOCK_FILE", str(file))
+    refused(
+        sandbox,
+        sandbox.playbook("provision", documents=documents(), env={"TGP_CLOCK_FILE": str(file)}),
+        "TGP_CLOCK_FILE",
+        str(file),
+    )
     file.write_text("noon")
-    refused(sandbox, sandbox.playbook("provision", documents=documents(), env={"TGP_CLOCK_FILE": str(file)}), "TGP_CLOCK_FILE", str(file))
+    refused(
+        sandbox,
+        sandbox.playbook("provision", documents=documents(), env={"TGP_CLOCK_FILE": str(file)}),
+        "TGP_CLOCK_FILE",
+        str(file),
+    )
 
 
 # ---- rights
@@ -251,7 +264,10 @@ NEEDED: list[dict[str, t.Any]] = [
     {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "delete"]},
     {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["list", "watch"]},
     {"apiGroups": ["storage.k8s.io"], "resources": ["volumeattachments"], "verbs": ["list"]},
-    {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["list"]},
+    {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests/approval"], "verbs": ["update"]},
+    {"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve"]},
+    {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterrolebindings"], "verbs": ["get"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
     {"apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectaccessreviews"], "verbs": ["create"]},
 ]
@@ -271,7 +287,11 @@ def limited(sandbox: Sandbox, folder: Path, rules: list[dict[str, t.Any]]) -> di
     body = {"metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token"}
     encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
     rbac = "/apis/rbac.authorization.k8s.io/v1"
-    for path in (f"/api/v1/namespaces/kube-system/secrets/{name}", f"{rbac}/clusterroles/limited", f"{rbac}/clusterrolebindings/limited"):
+    for path in (
+        f"/api/v1/namespaces/kube-system/secrets/{name}",
+        f"{rbac}/clusterroles/limited",
+        f"{rbac}/clusterrolebindings/limited",
+    ):
         sandbox.kube.delete(path)
     sandbox.kube.post("/api/v1/namespaces/kube-system/secrets", json={**body, "data": encoded}).raise_for_status()
     sandbox.kube.post(f"{rbac}/clusterroles", json={"metadata": {"name": "limited"}, "rules": rules}).raise_for_status()
@@ -352,7 +372,12 @@ def test_seed_documents_are_accepted_and_their_template_is_refused_with_reasons(
     sandbox = start(speed=100, scenario="seed-s0")
     env = _tgp_secret(sandbox)
     result = sandbox.playbook("provision", documents=SEEDS, env=env)
-    reasons = ("no field machine.systemd", "machine.files[0]: /etc/tailscale/authkey", "machine.files[1]", "ghcr.io/siderolabs/talos:v1.10.5")
+    reasons = (
+        "no field machine.systemd",
+        "machine.files[0]: /etc/tailscale/authkey",
+        "machine.files[1]",
+        "ghcr.io/siderolabs/talos:v1.10.5",
+    )
     refused(sandbox, result, "Nothing was rented, because a machine could not join", "GPUNodeClass standard-gpu-class", *reasons)
     assert sum(1 for line in result.text.splitlines() if line.startswith("  - GPUNodeClass standard-gpu-class: ")) == len(reasons)
 

@@ -36,7 +36,9 @@ def enrol(context: Context, claim: Claim, node_class: NodeClass, note: t.Callabl
         note(mesh_backend=choice.backend, mesh_key_id=key.id)
     if claim.lane is Lane.SERVICE:  # a container is no Node: there is nothing that it could bootstrap
         return Enrolment(mesh_key=key.secret if key else "")
-    token = tokens.create(context.kube, claim.name, now=context.clock.now(), life_seconds=_TOKEN_LIFE)
+    # on a stranger's machine the token asks for this one name and no other; a Talos machine is approved by its cluster
+    groups = tokens.OWN_GROUP if claim.lane is Lane.KUBELET else tokens.GROUPS
+    token = tokens.create(context.kube, claim.name, now=context.clock.now(), life_seconds=_TOKEN_LIFE, groups=groups)
     note(token_id=token.id)
     return Enrolment(mesh_key=key.secret if key else "", token=f"{token.id}.{token.secret}")
 

@@ -73,6 +73,7 @@ class _Join(Following):
             missing=lambda node: not_initialized(claim, node, pool, marking=True),
             returns=not capability.rented,
             wrong=self._wrong_for(claim),
+            token=claim.token_id if claim.lane is Lane.KUBELET else "",
         )
 
     def _wrong_for(self, claim: Claim) -> t.Callable[[Node], str]:
@@ -151,7 +152,9 @@ class _Join(Following):
                 name, ready, node_name=node.name, node_uid=node.uid, registered=claim.registered or node.created, initialized=now,
                 token_id="", mesh_key_id="",
             )  # fmt: skip
-        self.context.progress.step(name, "joined", "node is complete", since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
+        self.context.progress.step(
+            name, "joined", "node is complete", since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud
+        )
 
 
 def _opening(node: Node) -> dict[str, t.Any]:

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from ..clock import SystemClock
-from ..clouds.registry import ENTRIES
+from ..clouds.registry import CAPABILITIES, ENTRIES
+from ..cluster import csr, tokens
 from ..cluster.rights import Right, missing_rights
 from ..errors import InvalidInput, TgpError
-from ..fleet.model import NodeClass, Wishes
+from ..fleet.model import Lane, NodeClass, Wishes
+from ..fleet.offers import accepted_lanes
 from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
 from ..observe.credentials import unused
@@ -28,7 +30,10 @@ RIGHTS = (
     Right("create", "pods/eviction"),
     *(Right(verb, "poddisruptionbudgets", group="policy") for verb in ("list", "watch")),
     Right("list", "volumeattachments", group="storage.k8s.io"),
-    Right("list", "certificatesigningrequests", group="certificates.k8s.io"),
+    *(Right(verb, "certificatesigningrequests", group="certificates.k8s.io") for verb in ("get", "list", "watch")),
+    Right("update", "certificatesigningrequests/approval", group="certificates.k8s.io"),
+    Right("approve", "signers", group="certificates.k8s.io", name=csr.SIGNER),
+    Right("get", "clusterrolebindings", group="rbac.authorization.k8s.io", name=tokens.OWN_BINDING),
     *(Right(verb, "leases", "coordination.k8s.io", "tgp-system") for verb in ("get", "create", "update")),
     *(Right(verb, "secrets", namespace="kube-system") for verb in ("create", "delete")),
 )
@@ -80,7 +85,25 @@ def check_rights(context: Context) -> str:
     missing = missing_rights(context.kube, needed)
     if missing:
         raise InvalidInput("Rights are missing in the cluster:", problems=missing)
+    if _takes_kubelets(context) and not tokens.may_ask(context.kube):
+        raise InvalidInput(
+            f"Machines of lane kubelet could not ask for a certificate: no ClusterRoleBinding {tokens.OWN_BINDING} gives the group "
+            f"{tokens.OWN_GROUP} the ClusterRole system:node-bootstrapper.",
+            remedy="kubectl apply -f files/rbac.yml (of this collection).",
+        )
     return f"all {len(needed)} there"
+
+
+def _takes_kubelets(context: Context) -> bool:
+    """Whether a pool may get machines of lane kubelet."""
+    classes = context.wishes.classes
+    return any(
+        Lane.KUBELET in accepted_lanes(pool) and Lane.KUBELET in CAPABILITIES[one.cloud].lanes
+        for pool in context.wishes.pools
+        if pool.service is None and pool.node_class in classes
+        for one in classes[pool.node_class].clouds
+        if one.enabled and one.cloud in CAPABILITIES
+    )
 
 
 def check_clock(context: Context) -> str:

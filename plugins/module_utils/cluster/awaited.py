@@ -37,7 +37,8 @@ class Expected:
 
     ``missing`` says what a Node still lacks (empty = complete). ``launched`` None: a Node of any age is right; ``returns``: the machine
     keeps its Node while it is off, so an old Node is right once it is Ready. ``wrong`` says why a Node will never do (empty = it may);
-    that ends the wait for it.
+    that ends the wait for it. ``token`` is the id of the bootstrap token whose certificate request the wait answers, "" where the cluster
+    does: approved for ``name``, denied for anything else, which ends the wait, too.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Expected:
     launched: datetime | None = None
     returns: bool = False
     wrong: t.Callable[[Node], str] = _nothing_wrong
+    token: str = ""
 
 
 @dataclasses.dataclass

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Certificate requests of joining nodes: read for evidence, approved only for the very node a token was made for."""
+"""Certificate requests of joining nodes: read for evidence, approved only for the very node a token was made for, denied to its token else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import typing as t
 from datetime import datetime
 
 from ..clock import from_text, to_text
-from ..errors import Forbidden
+from ..errors import Conflict, Forbidden, NotFound
+from ..fleet.diagnosis_join import MADE_FOR
 from ..libs import lazy
 from .kube import Json, Kube
 
@@ -23,6 +24,8 @@ else:
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+OF_KUBELETS = {"fieldSelector": f"spec.signerName={SIGNER}"}
+OTHER_NODE = "TgpOtherNode"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,37 +98,69 @@ def _subject(encoded: t.Any) -> tuple[str, tuple[str, ...]]:
     return (names[0] if len(names) == 1 else ""), tuple(value for oid, value in pairs if oid == "2.5.4.10")
 
 
-def approve(kube: Kube, request: Request, *, token_id: str, node: str) -> bool:
-    """Approve this node's request. Forbidden, and nothing done, unless token, signer, name and group are exactly the expected ones:
-    a token leaked to a stranger must not become another node. False when there was nothing to approve any more."""
-    raw = kube.get(f"{PATH}/{request.name}")
-    request = parse(raw)  # as it stands now: a name can be used again
+def wrong(request: Request, *, token_id: str, node: str) -> list[str]:
+    """What of a request is not exactly as that of this node's kubelet would be; empty = it may be approved."""
     expected = {
         "username": (request.username, f"system:bootstrap:{token_id}"),
         "signer": (request.signer, SIGNER),
         "common name": (request.common_name, f"system:node:{node}"),
         "organization": (request.organizations, ("system:nodes",)),
     }
-    wrong = [f"its {what} is {found!r}, not {wanted!r}" for what, (found, wanted) in expected.items() if found != wanted]
-    if wrong:
+    return [f"its {what} is {found!r}, not {wanted!r}" for what, (found, wanted) in expected.items() if found != wanted]
+
+
+def answer(kube: Kube, request: Request, *, token_id: str, node: str) -> str:
+    """Approve the request if it is this node's, deny it if the token made for this node asks for anything else. "approved" or "denied";
+    empty when there was nothing to answer, or somebody else did in this very moment."""
+    if request.state != "pending" or request.token_id != token_id:
+        return ""
+    fits = not wrong(request, token_id=token_id, node=node)
+    try:
+        done = (approve if fits else deny)(kube, request, token_id=token_id, node=node)
+    except (Conflict, NotFound):
+        return ""
+    return ("approved" if fits else "denied") if done else ""
+
+
+def approve(kube: Kube, request: Request, *, token_id: str, node: str) -> bool:
+    """Approve this node's request. Forbidden, and nothing done, unless token, signer, name and group are exactly the expected ones:
+    a token leaked to a stranger must not become another node. False when there was nothing to approve any more."""
+    raw = kube.get(f"{PATH}/{request.name}")
+    request = parse(raw)  # as it stands now: a name can be used again
+    if faults := wrong(request, token_id=token_id, node=node):
         raise Forbidden(
-            f"The certificate request {request.name} is not approved for {node}: {'; '.join(wrong)}.",
+            f"The certificate request {request.name} is not approved for {node}: {'; '.join(faults)}.",
             remedy="Delete the node's bootstrap token if nobody can explain this.",
             service="kubernetes",
         )
-    if request.state != "pending":
+    return _conclude(kube, raw, "Approved", "TgpExpectedNode", f"{MADE_FOR}{node}")
+
+
+def deny(kube: Kube, request: Request, *, token_id: str, node: str) -> bool:
+    """Deny a request that this node's token made for something else. Forbidden, and nothing done, for one of anybody else, and for the
+    very one that is expected. False when there was nothing to deny any more."""
+    raw = kube.get(f"{PATH}/{request.name}")
+    request = parse(raw)
+    faults = wrong(request, token_id=token_id, node=node)
+    if request.token_id != token_id or not faults:
+        raise Forbidden(
+            f"The certificate request {request.name} is not to be denied by us: it is {request.username}'s.", service="kubernetes"
+        )
+    return _conclude(kube, raw, "Denied", OTHER_NODE, f"{MADE_FOR}{node}, but {'; '.join(faults)}")
+
+
+def _conclude(kube: Kube, raw: Json, verdict: str, reason: str, message: str) -> bool:
+    if parse(raw).state != "pending":
         return False
     moment = to_text(kube.clock.now())
-    raw["status"] = raw.get("status") or {}
-    raw["status"]["conditions"] = [
-        {
-            "type": "Approved",
-            "status": "True",
-            "reason": "TgpExpectedNode",
-            "message": f"asked by the bootstrap token made for {node}",
-            "lastUpdateTime": moment,
-            "lastTransitionTime": moment,
-        }
-    ]
-    kube.replace(f"{PATH}/{request.name}/approval", raw)
+    condition = {
+        "type": verdict,
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastUpdateTime": moment,
+        "lastTransitionTime": moment,
+    }
+    raw["status"] = {**(raw.get("status") or {}), "conditions": [condition]}
+    kube.replace(f"{PATH}/{raw['metadata']['name']}/approval", raw)
     return True

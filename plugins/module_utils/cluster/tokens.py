@@ -13,14 +13,17 @@ import typing as t
 from datetime import datetime, timedelta
 
 from ..clock import from_text, to_text
-from ..errors import Conflict, InvalidInput
+from ..errors import Conflict, InvalidInput, NotFound
 from ..redact import register
 from .kube import Json, Kube
 
 PATH = "/api/v1/namespaces/kube-system/secrets"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 LABEL = "tgp.io/bootstrap-token"
 NODE = "tgp.io/node"
-GROUPS = "system:bootstrappers:nodes"
+GROUPS = "system:bootstrappers:nodes"  # a Talos cluster approves what these ask for by itself
+OWN_GROUP = "system:bootstrappers:tgp"  # files/rbac.yml lets it ask; csr.answer approves one name
+OWN_BINDING = "tgp-gpu-node-bootstrapper"
 LONGEST = 3600
 _LETTERS = string.ascii_lowercase + string.digits
 
@@ -82,6 +85,16 @@ def _secret(identity: str, secret: str, node: str, expires: datetime, groups: st
             "description": f"tgp.gpu: node {node}",
         },
     }
+
+
+def may_ask(kube: Kube) -> bool:
+    """Whether the binding that lets tokens of OWN_GROUP ask for certificates is there (files/rbac.yml has it)."""
+    try:
+        found = kube.get(f"{BINDINGS}/{OWN_BINDING}")
+    except NotFound:
+        return False
+    groups = {one.get("name") for one in found.get("subjects") or [] if one.get("kind") == "Group"}
+    return OWN_GROUP in groups and (found.get("roleRef") or {}).get("name") == "system:node-bootstrapper"
 
 
 def tokens(kube: Kube) -> list[Token]:

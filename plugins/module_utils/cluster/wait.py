@@ -94,6 +94,9 @@ class _Wait:
         self._finishing: dict[str, Future[None]] = {}
         self._again: set[str] = set()
         self._looking: Future[_Look] | None = None
+        self._by_token = {one.token: one for one in expected if one.token}
+        self._asked: dict[str, csr.Request] = {}
+        self._answering: dict[str, Future[str]] = {}
         self._asked_again: set[str] = set()
         self._begun = clock.now()
 
@@ -102,6 +105,9 @@ class _Wait:
             return self._outcomes
         follow: Follow[Node] = Follow(self._kube, PATH, self._reduce)
         follow.add(self._told)
+        asked: Follow[csr.Request] = Follow(self._kube, csr.PATH, self._reduce_request, csr.OF_KUBELETS)
+        if self._by_token:
+            asked.add(self._told_request)
         next_look = self._clock.now()
         try:
             with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="ready") as pool:
@@ -114,7 +120,22 @@ class _Wait:
                     self._pause(next_look)
         finally:
             follow.remove(self._told)
+            if self._by_token:
+                asked.remove(self._told_request)
         return self._outcomes
+
+    def _reduce_request(self, raw: dict[str, t.Any]) -> csr.Request | None:
+        request = csr.parse(raw)
+        return request if request.token_id in self._by_token else None
+
+    def _told_request(self, kind: str, key: str, item: t.Any) -> None:
+        """From the thread that watches certificate requests."""
+        with self._changed:
+            if kind in ("all", "set"):
+                self._asked |= {one.name: one for one in (item.values() if kind == "all" else (item,))}
+            elif kind in ("failed", "trouble"):  # the looks go on asking
+                self._trouble = str(item or key)
+            self._changed.notify_all()
 
     def _reduce(self, raw: dict[str, t.Any]) -> Node | None:
         return parse(self._kube, raw) if raw["metadata"]["name"] in self._by_node else None
@@ -144,7 +165,8 @@ class _Wait:
     def _pause(self, until: datetime) -> None:
         with self._changed:
             beside: list[Future[t.Any]] = [*self._finishing.values(), *([self._looking] if self._looking else [])]
-            if self._fresh or self._failure is not None or not self._open or any(future.done() for future in beside):
+            beside += self._answering.values()
+            if self._fresh or self._asked or self._failure is not None or not self._open or any(future.done() for future in beside):
                 return
             seconds = (until - self._clock.now()).total_seconds() / self._clock.speed
             self._changed.wait(max(0.005, min(seconds, 1.0)))
@@ -159,6 +181,9 @@ class _Wait:
             gone = self._gone - set(self._nodes)
             self._fresh.clear()
             self._gone.clear()
+            asked, self._asked = list(self._asked.values()), {}
+        for request in asked:
+            self._take_request(request, pool)
         for name in gone:
             self._lose(self._outcomes[self._by_node[name].claim])
         for node in fresh:
@@ -168,8 +193,32 @@ class _Wait:
         for claim, future in list(self._finishing.items()):
             if future.done():
                 self._finish(claim, future)
+        for name, answer in list(self._answering.items()):
+            if answer.done():
+                del self._answering[name]
+                self._answered(answer)
         if self._looking is not None and self._looking.done():
             self._seen(self._looking.result())
+
+    # ---- certificate requests that the wait answers
+
+    def _take_request(self, request: csr.Request, pool: ThreadPoolExecutor) -> None:
+        """Answer it if nobody has; a denied one ends the wait for its node, for somebody used its token for something else."""
+        one = self._by_token[request.token_id]
+        if one.claim not in self._open or one.claim in self._finishing:
+            return
+        self._ask_noted(one, request)
+        if request.state == "pending" and request.name not in self._answering and one.claim in self._open:
+            self._answering[request.name] = pool.submit(csr.answer, self._kube, request, token_id=one.token, node=one.name)
+            self._answering[request.name].add_done_callback(self._wake)
+
+    def _answered(self, answer: Future[str]) -> None:
+        """What became of it is told by the watch; what could not be answered is tried again with the next look."""
+        error = answer.exception()
+        if isinstance(error, ApiError):
+            self._trouble = str(error)
+        elif error is not None:
+            raise error
 
     def _lose(self, outcome: Outcome) -> None:
         if outcome.node is not None:
@@ -272,10 +321,22 @@ class _Wait:
             outcome.message = "the machine runs, no certificate request came"
         mine = [request for request in requests if request.token_id == evidence.token_id and evidence.token_id]
         for request in mine:
-            self._reach(one, "csr", f"{request.name} {request.state}")
+            if request.state == "pending" and request.token_id in self._by_token:
+                with self._changed:  # its answer may have failed
+                    self._asked.setdefault(request.name, request)
+            if one.claim in self._open:
+                self._ask_noted(one, request)
+
+    def _ask_noted(self, one: Expected, request: csr.Request) -> None:
+        outcome = self._outcomes[one.claim]
+        self._reach(one, "csr", f"{request.name} {request.state}")
+        if "node" not in outcome.seen:
             outcome.message = f"its certificate request {request.name} is {request.state}, no Node came"
-            if request.state in ("denied", "failed"):
-                self._close(one.claim)
+        if request.state in ("denied", "failed"):
+            outcome.message = (
+                f"its certificate request {request.name} is {request.state}: {request.message or 'no reason is given'}"
+            )
+            self._close(one.claim)
 
     def _reach(self, one: Expected, step: str, detail: str) -> None:
         outcome = self._outcomes[one.claim]

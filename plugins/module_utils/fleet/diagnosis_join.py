@@ -8,6 +8,8 @@ from __future__ import annotations
 from .diagnosis_facts import Findings, Request
 from .diagnosis_verdict import Verdict, quoted
 
+MADE_FOR = "asked by the bootstrap token made for "
+"""How the words begin with which cluster.csr answers a request."""
 _STRANGE_CA = r"(?i)unknown authority|not of the cluster's CA|unable to get local issuer|self[- ]signed certificate"
 _UNAUTHORIZED = r"(?i)Unauthorized|does not know the bootstrap token|answers 401\b"
 _NO_ANSWER = (
@@ -87,6 +89,15 @@ def _requests(findings: Findings) -> Verdict | None:
     if findings.node is not None or not findings.requests:
         return None
     by_state = {one.state: one for one in findings.requests}
+    if misused := next((one for one in findings.requests if one.state == "denied" and one.message.startswith(MADE_FOR)), None):
+        return Verdict(
+            "token_misused",
+            "Its bootstrap token was used to ask for something else than this node's certificate: it was made for "
+            f"{misused.message.removeprefix(MADE_FOR)}.",
+            "Take its host for hostile or its image for wrong: nothing was issued, and the token goes with the machine. See who else could "
+            "read the user data, and block the offer (docs/marketplace_hosts.md).",
+            (_line(misused),),
+        )
     if refused := by_state.get("denied") or by_state.get("failed"):
         return Verdict(
             "request_refused",
@@ -99,7 +110,8 @@ def _requests(findings: Findings) -> Verdict | None:
         return Verdict(
             "request_pending",
             "Nobody approved or signed its certificate request.",
-            "Talos clusters approve by themselves: see that the ClusterRoleBinding system-bootstrap-approve-node-client-csr exists and that "
+            "A machine of lane kubelet is approved by the run that waits for it, as long as it waits. Other requests Talos clusters approve by "
+            "themselves: see that the ClusterRoleBinding system-bootstrap-approve-node-client-csr exists and that "
             "kube-controller-manager runs its CSR signer.",
             (_line(one),),
         )

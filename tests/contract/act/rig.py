@@ -20,6 +20,8 @@ from pathlib import Path
 
 import httpx
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
 from sandbox.behaviour import Behaviour
@@ -197,6 +199,15 @@ class Rig:
             return self.run("join", run_id)
         finally:
             self.unlock(run_id)
+
+    def let_in(self, token_id: str) -> None:
+        """Answer the certificate request that this token makes, as the wait of a join does while it runs."""
+        kube = connect(Task({"kubeconfig": str(self.kubeconfig)}, clock=self.clock, transport=self._transport))
+        try:
+            found = self.until(lambda: csr.requests(kube, token_id=token_id), "asks for a certificate")
+            assert csr.answer(kube, found[0], token_id=token_id, node=self.claim()["name"]) == "approved"
+        finally:
+            kube.close()
 
     def provision(self, **params: t.Any) -> dict[str, t.Any]:
         """Rent and wait; the result of the join."""

@@ -271,6 +271,7 @@ def test_12_cni_not_ready(build: Build, cloud: str) -> None:
     rig.behave("never_ready")
     rig.rent()
     name = rig.machine().name
+    rig.let_in(rig.claim()["token_id"])
     rig.until(lambda: name in rig.nodes(), "registers")
     meta = {"name": "kube-flannel-x1", "namespace": "kube-system"}
     spec = {"nodeName": name, "containers": [{"name": "flannel", "image": "x"}], "tolerations": [{"operator": "Exists"}]}

@@ -75,7 +75,7 @@ def test_L11_a_machine_that_comes_up_broken_is_given_up_before_its_time(rig: Rig
 
 def test_L11_a_machine_that_dies_after_its_node_registered_is_given_up_before_its_time(rig: Rig) -> None:
     rig.behave("never_ready")
-    rig.behave("dies", seconds=40)
+    rig.behave("dies", seconds=90)
     rig.rent()
     message = failed(rig, rig.join())
     assert message.startswith("node: lambda calls the machine unhealthy for")

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import diagnosis
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis import Diagnosis, diagnose
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_facts import Condition, Findings, PodSeen, Request
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_join import MADE_FOR
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_node import wrong_image, wrong_version
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_view import screen, steps_of
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
@@ -197,6 +198,7 @@ CASES: list[tuple[str, str, Findings]] = [
     ("revoked key", "revoked_key", seen(RUNS, "tailscale up: invalid key: API key does not exist", key=None)),
     ("tags", "tag_not_permitted", seen(RUNS, "tailscale up: requested tags [tag:x] are invalid or not permitted")),
     ("held", "device_held", seen(IN_MESH, device=dataclasses.replace(DEVICE, problem="it waits for approval by an administrator"))),
+    ("misused", "token_misused", seen(IN_MESH, requests=(Request("csr-1", "system:bootstrap:abc123", "denied", f"{MADE_FOR}a, but x"),))),
     ("denied", "request_refused", seen(IN_MESH, requests=(Request("csr-1", "system:bootstrap:abc123", "denied", "by policy"),))),
     ("pending", "request_pending", seen(IN_MESH, requests=(Request("csr-1", "system:bootstrap:abc123", "pending"),))),
     ("silent", "node_silent", seen(HAS_NODE, node=node(None, "Kubelet stopped posting node status."))),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import typing as t
@@ -13,6 +14,7 @@ import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.act.preflight import CLAIM_RIGHTS, RIGHTS
 from ansible_collections.tgp.gpu.plugins.module_utils.act.serve_check import rights_in
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.rights import Right
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.tokens import OWN_BINDING, OWN_GROUP
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import _KINDS
 
 from .tree import ROOT
@@ -44,7 +46,7 @@ def granted() -> set[Right]:
 
 
 def test_the_shipped_rights_are_those_the_code_asks_for() -> None:
-    asked = {*RIGHTS, *CLAIM_RIGHTS, *rights_in("default")}
+    asked = {dataclasses.replace(one, name="") for one in (*RIGHTS, *CLAIM_RIGHTS, *rights_in("default"))}
     assert sorted(map(str, asked - granted())) == []
     assert sorted(map(str, granted() - asked - ASKED_BY_NOBODY)) == []
 
@@ -67,10 +69,21 @@ def test_every_role_is_bound_to_the_one_account() -> None:
     }
     bound = set()
     for one in found:
-        if one["kind"].endswith("Binding"):
+        if one["kind"].endswith("Binding") and one["metadata"]["name"] != OWN_BINDING:
             assert one["subjects"] == [{"kind": "ServiceAccount", **account}]
             bound.add((one["roleRef"]["kind"], one["roleRef"]["name"], one["metadata"].get("namespace")))
     assert bound == roles
+
+
+def test_only_the_group_of_our_tokens_is_let_ask_for_certificates_and_nobody_approves_them_unseen() -> None:
+    (binding,) = [one for one in manifests("files/rbac.yml") if one["metadata"]["name"] == OWN_BINDING]
+    assert binding["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "ClusterRole",
+        "name": "system:node-bootstrapper",
+    }
+    assert [(one["kind"], one["name"]) for one in binding["subjects"]] == [("Group", OWN_GROUP)]
+    assert "nodeclient" not in (ROOT / "files" / "rbac.yml").read_text(encoding="utf-8")
 
 
 def test_the_cron_job_runs_the_reaper_with_that_account() -> None:
