@@ -41,7 +41,7 @@ trap 'WHY=${WHY:-line $LINENO ended with status $?}' ERR
 trap 'WHY="stopped from outside, or its hour was over"; exit 1' TERM INT
 trap finish EXIT
 # said PATTERN: the last of the log's newest lines that has it, for people
-said() { tail -n 60 "$LOG" | { grep -aE "$1" || true; } | tail -n 1 | cut -c 1-300; }
+said() { tail -n 60 "$LOG" | { grep -aE "$1" || true; } | tail -n 1 | sed -E 's/^[[:space:]]+//' | cut -c 1-300; }
 
 # try SECONDS COMMAND...: run it every 2 s until it succeeds or the time is over
 try() {

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A container image of one static program, as the archive that ``ctr images import`` reads."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import pathlib
+import tarfile
+import typing as t
+
+NAME = "example.test/idle:1"
+
+
+def _tar(files: dict[str, bytes], mode: int = 0o644) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), mode
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def archive(program: pathlib.Path, name: str = NAME) -> bytes:
+    """The image ``name`` that runs ``program`` as /idle."""
+    blobs: dict[str, bytes] = {}
+
+    def blob(content: bytes, kind: str, **more: t.Any) -> dict[str, t.Any]:
+        digest = hashlib.sha256(content).hexdigest()
+        blobs[f"blobs/sha256/{digest}"] = content
+        return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": f"sha256:{digest}", "size": len(content), **more}
+
+    layer = _tar({"idle": program.read_bytes()}, 0o755)
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Entrypoint": ["/idle"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": blob(json.dumps(config).encode(), "config.v1+json"),
+        "layers": [blob(layer, "layer.v1.tar")],
+    }
+    named = blob(json.dumps(manifest).encode(), "manifest.v1+json", annotations={"io.containerd.image.name": name})
+    index = {"schemaVersion": 2, "manifests": [named]}
+    files = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": json.dumps(index).encode(), **blobs}
+    return _tar(files)

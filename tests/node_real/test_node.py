@@ -1,0 +1,284 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lane kubelet with a real kubelet, containerd, runc and CNI plugins: the user data of a machine of Lambda is carried out as cloud-init
+would, the bootstrap program runs from its first line to its last, and the node that comes of it runs a pod and goes again.
+
+What is played, because it cannot be here, stands in machine.py: apt, systemd, the driver, kernel settings, the mesh client.
+"""
+
+from __future__ import annotations
+
+import base64
+import pathlib
+import time
+import typing as t
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import CAPABILITIES
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr, nodes, tokens
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.wait import Expected, Outcome, wait_for
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis import Diagnosis, diagnose
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_facts import Findings
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane, Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.spec import NodeSpec
+from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.modules import node_drain
+
+from tests.cluster import objects
+from tests.fixtures.talos_nodes import BUNDLE, make
+
+from . import image
+from .conftest import Stand
+from .machine import Machine
+from .stand import CGROUPS
+
+pytestmark = [pytest.mark.node, pytest.mark.flaky(reruns=0)]
+STEPS = ["preflight", "apt-lock", "kernel", "driver", "mesh", "api", "containerd", "kubelet", "erase", "done"]
+LABELS = {"tgp.io/nodepool": "ml", "node.kubernetes.io/instance-type": "gpu_1x_a10", "topology.kubernetes.io/region": "us-west-1"}
+TAINTS = (Taint("gpu-node", "true", "NoSchedule"),)
+STARTUP = (Taint("tgp.io/initializing", "", "NoSchedule"),)
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc).replace(microsecond=0)
+
+
+def user_data(stand: Stand, name: str, token: str) -> tuple[NodeSpec, str]:
+    """What Lambda would be handed for this machine."""
+    authority = base64.b64encode(stand.plane.ca_pem.encode()).decode()
+    certs = {**BUNDLE["certs"], "k8s": {**BUNDLE["certs"]["k8s"], "crt": authority}}
+    spec = make(
+        name=name,
+        lane=Lane.KUBELET,
+        secrets=read({**BUNDLE, "certs": certs}),
+        endpoint=stand.plane.server,
+        bootstrap_token=token,
+        labels=LABELS,
+        taints=TAINTS,
+        startup_taints=STARTUP,
+    )
+    return spec, payload(spec, capability=CAPABILITIES["lambda"]).text
+
+
+def joined(stand: Stand, name: str, token: tokens.Token, seconds: float = 60) -> Outcome:
+    """The wait of a join, which answers the machine's certificate request."""
+    end = _now() + timedelta(seconds=seconds)
+    expected = Expected(
+        name=name, claim=name, deadline=end, missing=lambda node: [] if node.ready else ["Ready"], launched=_now(), token=token.id
+    )
+    return wait_for(stand.kube, [expected], clock=SystemClock())[name]
+
+
+def explained(machine: Machine, name: str, **facts: t.Any) -> Diagnosis:
+    """What a user is told, from nothing but what the machine said on its console."""
+    return diagnose(
+        Findings(name=name, now=_now(), lane=Lane.KUBELET, cloud="lambda", console=tuple(machine.log), requests_read=True, **facts)
+    )
+
+
+class Node(t.NamedTuple):
+    machine: Machine
+    spec: NodeSpec
+    token: tokens.Token
+    outcome: Outcome
+    seconds: float
+
+
+@pytest.fixture(scope="module")
+def node(stand: Stand, idle: pathlib.Path) -> t.Iterator[Node]:
+    """One machine that became a node."""
+    name = "tgp-a1b2c3d4-ml-0k3zq"
+    token = tokens.create(stand.kube, name, now=_now(), groups=tokens.OWN_GROUP)
+    spec, text = user_data(stand, name, token.text)
+    with stand.machine() as machine:
+        machine.install(spec.kubernetes_version)
+        begun = time.monotonic()
+        machine.boot(text)
+        outcome = joined(stand, name, token)
+        seconds = time.monotonic() - begun
+        machine.until(lambda: machine.step == "done" or machine.step.startswith("fail"), 20, "the end of the bootstrap program")
+        machine.run("ctr", "--namespace=k8s.io", "images", "import", "-", given=image.archive(idle))
+        yield Node(machine, spec, token, outcome, seconds)
+
+
+def test_the_rendered_user_data_makes_a_node(stand: Stand, node: Node) -> None:
+    assert node.outcome.ready, (node.outcome, node.machine.text("/var/log/kubelet.service.log")[-2000:])
+    assert [line.removeprefix("tgp-step ") for line in node.machine.log if line.startswith("tgp-step ")] == STEPS
+    found = objects.node(stand.plane, node.spec.name) or {}
+    info = found["status"]["nodeInfo"]
+    assert info["containerRuntimeVersion"].startswith("containerd://2.")
+    assert info["kubeletVersion"] == f"v{node.spec.kubernetes_version}"
+    print(f"Ready {node.seconds:.1f} s after cloud-init began, {info['containerRuntimeVersion']}, kubelet {info['kubeletVersion']}")
+
+
+def test_the_node_registered_with_our_labels_taints_and_address(stand: Stand, node: Node) -> None:
+    found = objects.node(stand.plane, node.spec.name) or {}
+    assert found["metadata"]["labels"].items() >= LABELS.items()
+    there = {(one["key"], one.get("value", ""), one["effect"]) for one in found["spec"]["taints"]}
+    assert there >= {(one.key, one.value, one.effect) for one in (*TAINTS, *STARTUP)}
+    addresses = {one["type"]: one["address"] for one in found["status"]["addresses"]}
+    assert addresses == {"InternalIP": node.machine.address, "Hostname": node.spec.name}
+
+
+def test_its_flags_are_those_of_the_rendered_unit(node: Node) -> None:
+    """The unit that the program wrote is what ran: the stand adds one flag, the folder of its own deviations."""
+    unit = node.machine.text("/etc/systemd/system/kubelet.service.d/20-tgp.conf").replace("\\\n", " ")
+    written = next(line for line in unit.splitlines() if line.startswith("ExecStart=/"))
+    running = [
+        words[2:]
+        for path in (node.machine.root / "proc").glob("[0-9]*/cmdline")
+        if (words := path.read_text().split("\0")[:-1])[:2] == ["plane", "kubelet"]
+    ]
+    assert len(running) == 1
+    rest = [word for word in running[0] if not word.startswith(("--bootstrap-kubeconfig=", "--config-dir="))]
+    assert rest == written.removeprefix("ExecStart=/usr/bin/kubelet").split()
+    assert f"--node-ip={node.machine.address}" in rest and f"--hostname-override={node.spec.name}" in rest
+
+
+def test_its_request_was_approved_by_us_and_its_secrets_are_gone(stand: Stand, node: Node) -> None:
+    (request,) = csr.requests(stand.kube, token_id=node.token.id)
+    assert (request.state, request.node, request.message) == (
+        "issued",
+        node.spec.name,
+        f"asked by the bootstrap token made for {node.spec.name}",
+    )
+    for path in ("/etc/tgp/bootstrap-kubeconfig", "/etc/tgp/authkey", "/etc/tgp/api.header"):
+        assert not (node.machine.root / path.lstrip("/")).exists()
+    assert "--bootstrap-kubeconfig" not in node.machine.text("/etc/systemd/system/kubelet.service.d/20-tgp.conf")
+    assert "server: https://127.0.0.1:7445" in node.machine.text("/etc/kubernetes/kubelet.conf")
+
+
+def _pod(stand: Stand, name: str, node: str, *args: str, **more: t.Any) -> None:
+    tolerations = [{"key": one.key, "operator": "Exists"} for one in (*TAINTS, *STARTUP)]
+    container = {"name": "main", "image": image.NAME, "imagePullPolicy": "Never", "args": list(args)}
+    spec = {"containers": [container], "tolerations": tolerations, "nodeName": node, "terminationGracePeriodSeconds": 5, **more}
+    objects.pod(stand.plane, "default", name, spec)
+
+
+def _phase(stand: Stand, name: str) -> str:
+    return str((stand.plane.find(f"/api/v1/namespaces/default/pods/{name}") or {"status": {}})["status"].get("phase") or "")
+
+
+def _said(stand: Stand, name: str) -> str:
+    return stand.plane.http.get(f"/api/v1/namespaces/default/pods/{name}/log").text
+
+
+def test_a_pod_runs_and_is_heard_through_the_api_server(stand: Stand, node: Node) -> None:
+    _pod(stand, "job", node.spec.name)
+    stand.plane.until(lambda: _phase(stand, "job") == "Running", what="the pod to run")
+    stand.plane.until(lambda: _said(stand, "job") == "hello from a pod\n", what="its log")
+    assert stand.plane.find("/api/v1/namespaces/default/pods/job")["status"]["podIP"].startswith("172.31.219.")  # type: ignore[index]
+    assert "2\n" in node.machine.run("sh", "-c", "ctr --namespace=k8s.io tasks list --quiet | wc -l")
+
+
+def test_a_command_is_run_in_the_pod_through_the_api_server(stand: Stand, node: Node) -> None:
+    from kubernetes import client, config
+    from kubernetes.stream import stream
+
+    with config.new_client_from_config(str(stand.plane.kubeconfig)) as api:
+        answer = stream(
+            client.CoreV1Api(api).connect_get_namespaced_pod_exec,
+            "job", "default", command=["/idle", "say", "from", "inside"], stdout=True, stderr=True, stdin=False, tty=False,
+        )  # fmt: skip
+    assert answer == "from inside\n"
+
+
+@pytest.mark.parametrize(("name", "host", "url"), [
+    ("forwarded", True, "https://127.0.0.1:7445/version"),  # as Talos's own DaemonSets do
+    ("bridged", False, None),  # through the bridge of the rendered CNI configuration, masqueraded
+])  # fmt: skip
+def test_pods_reach_the_api_server(stand: Stand, node: Node, name: str, host: bool, url: str | None) -> None:
+    _pod(stand, name, node.spec.name, "get", url or f"{stand.plane.server}/version", hostNetwork=host, restartPolicy="Never")
+    stand.plane.until(lambda: _phase(stand, name) in ("Succeeded", "Failed"), what="the pod to end")
+    assert (_phase(stand, name), _said(stand, name)) == ("Succeeded", "401\n")  # strangers are not served, as in Talos
+    stand.plane.delete(f"/api/v1/namespaces/default/pods/{name}", gracePeriodSeconds=0)
+
+
+def test_the_node_lives_on_without_its_token(stand: Stand, node: Node) -> None:
+    assert tokens.delete(stand.kube, node.token.id)
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node.spec.name}"
+    before = stand.plane.until(lambda: stand.plane.find(lease), what="the kubelet's first lease")["spec"]["renewTime"]
+    node.machine.run("systemctl", "daemon-reload")
+    node.machine.run("systemctl", "restart", "kubelet")
+    stand.plane.until(lambda: stand.plane.get(lease)["spec"]["renewTime"] > before, what="the restarted kubelet to report")
+    assert objects.ready(stand.plane, node.spec.name) or _waits_for_us(stand, node)
+    assert len(csr.requests(stand.kube, token_id=node.token.id)) == 1
+
+
+def _waits_for_us(stand: Stand, node: Node) -> bool:
+    found = nodes.get_node(stand.kube, node.spec.name)
+    return found is not None and found.ready
+
+
+def test_our_drain_evicts_the_pod_and_our_end_of_the_node_is_its_end(stand: Stand, node: Node) -> None:
+    given = {name: option.get("default") for name, option in node_drain.SPEC["argument_spec"].items()}
+    task = Task(
+        params={**given, "kubeconfig": str(stand.plane.kubeconfig), "nodes": [node.spec.name], "timeout": 60, "force": True},
+        warn=lambda _text: None,
+    )
+    done = execute(node_drain.SPEC, node_drain.run, task)
+    (row,) = done["drains"]
+    assert row["drained"] and _phase(stand, "job") == "", row
+    assert node.machine.run("ctr", "--namespace=k8s.io", "tasks", "list", "--quiet") == ""
+    found = nodes.get_node(stand.kube, node.spec.name)
+    assert found is not None
+    node.machine.run("systemctl", "stop", "kubelet")  # the machine goes first: a living kubelet would come back
+    assert nodes.delete_node(stand.kube, node.spec.name, uid=found.uid)
+    assert objects.node(stand.plane, node.spec.name) is None
+
+
+def test_a_wrong_token_stops_the_program_with_the_diagnosis_of_it(stand: Stand) -> None:
+    name = "tgp-a1b2c3d4-ml-wrong"
+    spec, text = user_data(stand, name, "abcdef.0123456789abcdef")
+    with stand.machine() as machine:
+        machine.install(spec.kubernetes_version)
+        machine.boot(text, TGP_PAUSE="0.1")
+        machine.until(lambda: machine.step.startswith("fail"), 60, "the program to give up")
+        assert machine.step == "fail api" and "does not know the bootstrap token" in machine.log[-1]
+        told = explained(machine, name, token_id="abcdef", token_found=False)
+    assert (told.code, told.certain) == ("wrong_token", True)
+    assert csr.requests(stand.kube, token_id="abcdef") == []
+
+
+def test_a_forbidden_label_stops_the_kubelet_with_the_diagnosis_of_it(stand: Stand) -> None:
+    """Our own check refuses such a label before anything is rented, so it is put into the finished files here."""
+    name = "tgp-a1b2c3d4-ml-label"
+    token = tokens.create(stand.kube, name, now=_now(), groups=tokens.OWN_GROUP)
+    spec, text = user_data(stand, name, token.text)
+    with stand.machine() as machine:
+        machine.install(spec.kubernetes_version)
+        machine.boot(text.replace("NODE_LABELS=", "NODE_LABELS=node-role.kubernetes.io/gpu=true,"), CSR_TIMEOUT="8")
+        machine.until(lambda: machine.step.startswith("fail"), 60, "the program to give up")
+        assert machine.step == "fail kubelet"
+        told = explained(machine, name, token_id=token.id, token_found=True)
+    assert told.code == "forbidden_label" and "node-role.kubernetes.io/gpu" in f"{told.cause} {told.evidence}"
+    assert objects.node(stand.plane, name) is None
+
+
+def test_a_machine_that_asks_for_another_name_is_denied_and_never_a_node(stand: Stand) -> None:
+    """A host that reads the token out of its user data and wants to be somebody else."""
+    name, other = "tgp-a1b2c3d4-ml-thief", "tgp-a1b2c3d4-ml-victim"
+    token = tokens.create(stand.kube, name, now=_now(), groups=tokens.OWN_GROUP)
+    spec, text = user_data(stand, name, token.text)
+    with stand.machine() as machine:
+        machine.install(spec.kubernetes_version)
+        machine.boot(text.replace(f"NODE_NAME={name}", f"NODE_NAME={other}"))
+        outcome = joined(stand, name, token)
+        assert not outcome.ready and outcome.step == "csr" and "is denied" in outcome.message and other in outcome.message
+        assert machine.text("/var/lib/kubelet/pki/kubelet-client-current.pem") == ""
+    (request,) = csr.requests(stand.kube, token_id=token.id)
+    assert (request.state, request.node) == ("denied", other)
+    assert objects.node(stand.plane, other) is None and objects.node(stand.plane, name) is None
+
+
+def test_nothing_is_left_of_a_machine(stand: Stand) -> None:
+    with stand.machine() as machine:
+        folder, cgroup, inner = machine.folder, machine.cgroup, machine.root
+        assert list(CGROUPS.glob(f"*/{cgroup}")) and inner.exists()
+    assert not list(CGROUPS.glob(f"*/{cgroup}")) and not folder.exists() and not inner.exists()
+    assert str(folder) not in pathlib.Path("/proc/self/mounts").read_text()
