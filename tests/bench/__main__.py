@@ -9,6 +9,8 @@ P6  draining 50 nodes with node_drain, and with kubectl drain ten at a time (tes
 P7  how late the play knows that the last node is Ready, and the CPU that waiting cost
 P9  asking four clouds at once, five thousand offers, and two hundred launches at one cloud's pace (tests/bench/offers.py)
 P10 the configurations of a thousand nodes, rendered and checked (tests/bench/configs.py)
+P11 waiting for a thousand nodes while nothing happens (tests/bench/waiting.py)
+P12 the bootstrap program of lane kubelet itself (tests/bench/bootstrap.py)
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import yaml
 
 from sandbox.running import ROOT, Running
 
-from . import configs, nodes, offers
+from . import bootstrap, configs, nodes, offers, waiting
 
 SPEED = 20.0
 _EMPTY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks: []\n"
@@ -49,6 +51,8 @@ def main() -> int:
         rows += nodes.rows(folder / "nodes")
         rows += offers.rows(folder / "offers")
         rows += configs.rows()
+        rows += waiting.rows(folder / "waiting")
+        rows += bootstrap.rows()
     for what, value in rows:
         print(f"  {what:<78} {value}")
     return 0
