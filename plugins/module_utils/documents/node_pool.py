@@ -13,8 +13,8 @@ from ..fleet.model import CloudChoice, Machine, NodeClass, Pool, Requirement
 from .calendar import calendar
 from .disruption import disruption
 from .node_class import OWN_MACHINES, fingerprint, mesh_choice, mirrors, template_text
-from .scaling import scaling
 from .reading import Reader, secret_ref, taints
+from .scaling import scaling
 from .service import check_clouds, lanes, service
 from .spending import budget
 
@@ -69,7 +69,7 @@ def node_pool(
         generation=fingerprint([inner, meta]),
         service=serves,
         idle_probe=probe,
-        **scaling(spec, reader, services=serves is not None),
+        **scaling(spec, reader),
         **disruption(spec.get("disruption", {}), reader, services=serves is not None),
     )
 

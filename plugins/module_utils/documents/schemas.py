@@ -13,6 +13,7 @@ import json
 import pathlib
 import typing as t
 
+from ..fleet.buying import PACKS
 from ..fleet.periods import PERIODS
 from ..fleet.requirements import KEYS, OPERATORS
 from ..fleet.spending import ACTIONS

@@ -25,6 +25,10 @@ _NODES_ONLY = {  # place in spec: what it says, which a service has not
     "drainTimeout": "a service has no pods that would have to leave",
     "terminationGracePeriod": "a service has no pods that could hold it",
     "gpuWait": "a service is complete when its health path answers",
+    "pack": "no pod runs on a service",
+    "schedulers": "no pod runs on a service",
+    "scaleUpDelay": "no pod runs on a service",
+    "timeSlicing": "no pod runs on a service",
 }
 _IDLE_ONLY = ("consolidateAfter", "consolidationPolicy", "minAge")
 

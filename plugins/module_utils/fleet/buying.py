@@ -13,6 +13,7 @@ from decimal import Decimal
 from .model import Offer, Pod
 from .packing import Bin, Queue, Room, gpus, is_gpu, lacks
 
+PACKS = ("price", "fewest")  # what a pool may say of the offer it takes
 #: how much a reason says: one about a place that suits and is full says more than one about a place that never suits
 NEVER_SUITS, TOO_SMALL, NO_OFFER, FULL, KNOWN = range(5)
 

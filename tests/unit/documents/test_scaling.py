@@ -1,0 +1,33 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a pool says about machines for waiting pods."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.reading import Reader
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.scaling import scaling
+
+
+def read(spec: dict[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
+    problems: list[str] = []
+    return scaling(spec, Reader("pool.yml", problems, [])), problems
+
+
+def test_nothing_said() -> None:
+    plain = {"pack": "price", "schedulers": (), "scale_up_delay": 0, "slices": 1, "slices_renamed": False}
+    assert read({}) == (plain, [])
+
+
+def test_what_is_said() -> None:
+    spec = {
+        "pack": "fewest",
+        "schedulers": ["volcano"],
+        "scaleUpDelay": "2m",
+        "timeSlicing": {"replicas": 4, "renameByDefault": True},
+    }
+    found, problems = read(spec)
+    assert problems == []
+    assert found == {"pack": "fewest", "schedulers": ("volcano",), "scale_up_delay": 120, "slices": 4, "slices_renamed": True}
