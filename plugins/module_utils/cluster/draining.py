@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import NotFound, TimedOut
+from ..fleet.drain import rules_of
 from ..task import Task
 from .connect import connect
 from .drain import Target, drain_all
@@ -31,6 +32,7 @@ def drain_nodes(task: Task) -> dict[str, t.Any]:
             parallel=params["parallel"],
             check=task.check_mode,
             force=params["force"],
+            rules=rules_of(params["reason"]),
             progress=lambda node, text: task.progress(f"  {node:<34} {text}"),
         )
     finally:

@@ -16,6 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.cluster.drain import Drain
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.nodes import get_node
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import rules_of
 
 from .conftest import Cluster
 
@@ -168,6 +169,35 @@ def test_L09_rule_blocked_pods_stop_a_voluntary_drain_before_it_begins(cluster: 
         ("default/held", "hold: karpenter.sh/do-not-disrupt"),
     ]
     assert len(cluster.writes()) == writes and as_before(cluster)
+
+
+def test_L07_a_held_pod_of_an_expired_node_is_evicted_when_the_holds_end(cluster: Cluster, kube: Kube) -> None:
+    cluster.node("n")
+    cluster.pod("held", "n", annotations={"tgp.io/do-not-disrupt": "true"})
+    cluster.pod("job", "n", owner="Job")
+    end = cluster.clock.now() + timedelta(seconds=60)
+    done = empty(cluster, kube, "Expired", timeout=600, rules=rules_of("Expired", end))
+    assert done.drained and done.forced == () and set(done.evicted) == {"default/held", "default/job"}
+    (job,), (held,) = evictions(cluster, "job"), evictions(cluster, "held")
+    assert job < end.timestamp() <= held < end.timestamp() + 60
+
+
+def test_L07_wait_completed_is_waited_for_and_never_evicted(cluster: Cluster, kube: Kube) -> None:
+    cluster.node("n")
+    cluster.pod("batch", "n", owner="Job", annotations={"cluster.x-k8s.io/drain": "wait-completed"})
+    kept = empty(cluster, kube, "Drifted", timeout=30)
+    assert (kept.drained, [(one.pod, one.by) for one in kept.blocked]) == (False, [("default/batch", "wait-completed")])
+    assert evictions(cluster) == [] and as_before(cluster)
+    forced = empty(cluster, kube, "Expired", timeout=60)
+    assert forced.drained and forced.forced == ("default/batch",) and evictions(cluster) == []
+
+
+def test_L07_local_data_stops_what_need_not_be_before_it_begins(cluster: Cluster, kube: Kube) -> None:
+    cluster.node("n")
+    cluster.pod("job", "n", owner="Job", volumes=[{"name": "x", "emptyDir": {}}])
+    kept = empty(cluster, kube, "Underutilized", rules=rules_of("Underutilized"))
+    assert [(one.pod, one.by) for one in kept.blocked] == [("default/job", "local-data")] and as_before(cluster)
+    assert empty(cluster, kube, "Drifted", rules=rules_of("Drifted")).drained
 
 
 def test_L09_a_drain_that_was_killed_keeps_its_deadline(cluster: Cluster, kube: Kube) -> None:
