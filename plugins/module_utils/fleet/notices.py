@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from . import blocks
 from .draft import Draft
 from .model import Claim, Notice
-from .settings import Settings
+from .settings import REAPING, Settings
 from .teardown import ALARM_AFTER, alarm
 
 AGAIN_AFTER = timedelta(hours=24)
@@ -32,7 +32,7 @@ def watch(draft: Draft, settings: Settings) -> None:
     draft.judged |= {"failed_joins"}
     if not draft.situation.unlisted:
         draft.judged |= {"destroy_pending"}
-    if settings.mode in ("reap", "everything") and not draft.situation.unlisted and draft.situation.nodes is not None:
+    if settings.mode in REAPING and not draft.situation.unlisted and draft.situation.nodes is not None:
         draft.judged |= {"orphan_found", "mass_guard", *_BUDGETS}
 
 
