@@ -54,7 +54,8 @@ class Step:
     def __init__(self, task: Caller, name: str, spec: t.Mapping[str, t.Any], warn: t.Callable[[str], None]) -> None:
         self._task, self._name, self._warn = task, name.rpartition(".")[2], warn
         self._started = to_text(task.clock.now())
-        self._counts = "run_id" in spec and not task.check_mode and not self._name.endswith(_ONLY_LOOK)
+        looks = task.check_mode or self._name.endswith(_ONLY_LOOK) or bool(task.params.get("save_to"))  # a plan for later
+        self._counts = "run_id" in spec and not looks
         if not self._counts:
             return
         fresh = not task.params.get("run_id")

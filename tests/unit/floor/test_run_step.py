@@ -150,6 +150,7 @@ def test_who_only_looks_and_check_mode_leave_nothing_behind(run: Run) -> None:
     run.step("fleet_info", {**OK, "machines": []})
     run.step("fleet_validate", InvalidInput("wrong"))
     run.step("fleet_plan", CHANGED, check=True)
+    run.step("fleet_plan", CHANGED, save_to="plan.json")
     run.step("fleet_something", {"changed": False})
     assert not list(run.folder.iterdir())
 
