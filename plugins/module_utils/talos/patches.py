@@ -11,6 +11,7 @@ a patch deletes goes before what it adds.
 from __future__ import annotations
 
 import copy
+import re
 import typing as t
 
 from ..errors import InvalidInput
@@ -27,10 +28,17 @@ _KEYED = {
     ("", "machine.network.interfaces.vlans"): ("vlanId",),
     ("ExtensionServiceConfig", "configFiles"): ("mountPath",),
 }
+_LIST = re.compile(r"(?:[ \t]*(?:#.*)?\n)*(?:---.*\n(?:[ \t]*(?:#.*)?\n)*)?[ \t]*(?:\[|-\s)")
 
 
 def read(text: str, what: str) -> list[Document]:
     """The documents of one patch. InvalidInput for what is none, and for JSON patches, which know one document only."""
+    if _LIST.match(text):
+        raise InvalidInput(
+            f"{what} is a list, as JSON patches (RFC 6902) are: Talos takes those for a configuration of one document only, and these have "
+            "several.",
+            remedy="Write a strategic merge patch: the fields as they shall be, and `$patch: delete` where something shall go.",
+        )
     found = parse(text, what)
     for piece in found:
         unknown = [one for one in ("kind", "apiVersion") if "kind" in piece and one not in piece]

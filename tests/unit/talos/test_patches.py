@@ -84,7 +84,7 @@ def test_no_patch_changes_what_makes_the_node_ours(patch: str, field: str) -> No
         ("machine: {kernel: {modules: [{name: nothere, $patch: delete}]}}", "with name nothere"),
         ("machine: {kernel: {modules: [{$patch: delete}]}}", "by which the entry"),
         ("machine: {certSANs: {a: b}}", "machine.certSANs is a list, and the patch has a mapping"),
-        ("[{op: add, path: /machine/token, value: x}]", "not a mapping"),
+        ("[{op: add, path: /machine/token, value: x}]", "RFC 6902"),
         ("version: v1alpha1\n$patch: delete", "as a whole"),
         ("{apiVersion: v1alpha1, kind: KmsgLogConfig, name: far, $patch: delete}", "there is none"),
         ("{kind: KmsgLogConfig, name: far}", "needs apiVersion"),
@@ -94,6 +94,20 @@ def test_no_patch_changes_what_makes_the_node_ours(patch: str, field: str) -> No
 def test_a_patch_that_cannot_be_laid_is_refused(patch: str, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         patched(patch)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"op": "add", "path": "/machine/sysctls/a", "value": "1"}]',
+        "- op: remove\n  path: /machine/install\n",
+        "# ours\n\n---\n  - {op: add, path: /machine/sysctls/a, value: '1'}\n",
+    ],
+)
+def test_a_json_patch_is_refused_with_the_reason_and_the_way_out(text: str) -> None:
+    with pytest.raises(InvalidInput, match="RFC 6902.*one document only") as caught:
+        build(make(patches=(text,)))
+    assert "strategic merge patch" in str(caught.value)
 
 
 def test_what_a_patch_spoils_is_found_like_anything_else() -> None:
