@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import os
+import re
 import typing as t
 from pathlib import Path
 
@@ -20,7 +21,7 @@ hypothesis.settings.register_profile("search", deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "search")
 
 LEVELS = ("unit", "contract", "cluster", "e2e", "chaos")
-OTHER_NAMES = {"node_real": "node", "mesh_real": "mesh"}  # folders of the levels with whole programs of others
+OTHER_NAMES = {"node_real": "node", "mesh_real": "mesh", "mutation": "mutation"}  # folders of the levels with whole programs of others
 
 
 def _level(nodeid: str) -> str:
@@ -63,6 +64,13 @@ def _contract_of_clouds(passed: list[t.Any]) -> str:
     )
 
 
+def _tests_by_rule(passed: list[t.Any]) -> str:
+    """How many tests that passed carry the name of each rule of docs/rules.md, as "L-0 9, L-1 7"; empty without any."""
+    found = (re.search(r"::test_L(\d\d)_", report.nodeid) for report in passed if report.when == "call")
+    counts = collections.Counter(int(match[1]) for match in found if match)
+    return ", ".join(f"L-{rule} {counts[rule]}" for rule in sorted(counts))
+
+
 def pytest_terminal_summary(terminalreporter: t.Any) -> None:
     """One line per level: how many tests passed, failed and were skipped; and one for the contract of clouds."""
     counts: dict[str, collections.Counter[str]] = {
@@ -82,6 +90,9 @@ def pytest_terminal_summary(terminalreporter: t.Any) -> None:
     checked = checked_line(terminalreporter.stats.get("passed", []))
     if checked:
         terminalreporter.line(f"passed by programs of others: {checked}")
+    rules = _tests_by_rule(terminalreporter.stats.get("passed", []))
+    if rules:
+        terminalreporter.line(f"tests by rule: {rules}")
     failed = os.environ.get("TGP_FAILED_CHECKS")
     if failed:
         terminalreporter.line(f"   checks that failed before the tests: {failed}", red=True)

@@ -58,6 +58,11 @@ def test_L18_equal_prices_keep_the_youngest() -> None:
     assert chosen.go == (old,) and chosen.kept == (young,)
 
 
+def test_L18_the_dearest_goes_before_the_largest() -> None:
+    large, dear = claim(name(1), offer=offer("0.40", gpu_count=8)), claim(name(2), offer=offer("0.41", gpu_count=1))
+    assert choose([Candidate(large, at("11:10")), Candidate(dear, at("11:20"))], 2, 0).go == (dear, large)
+
+
 def test_L18_most_gpus_first_then_longest_idle_then_name() -> None:
     sizes = [claim(name(count), offer=offer("0", gpu_count=count)) for count in (1, 2, 4)]
     chosen = choose([Candidate(one, at("11:20")) for one in sizes], 3, 0)
