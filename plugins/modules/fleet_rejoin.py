@@ -20,10 +20,21 @@ options:
     description: Name of the machine (its claim).
     type: str
     required: true
+  state:
+    description:
+      - V(told) makes the secrets and writes them to O(dest).
+      - V(answered) waits until the machine asks for its certificate and approves that, for this very node name only; whatever else its
+        token asks for is denied, and the task fails. M(tgp.gpu.fleet_join) does the same for as long as it waits.
+    type: str
+    choices: [told, answered]
+    default: told
   dest:
-    description: File on the controller that gets the user data, a secret, readable by its owner alone.
+    description: File on the controller that gets the user data, a secret, readable by its owner alone. Needed with O(state=told).
     type: path
-    required: true
+  timeout:
+    description: Seconds to wait for its request, with O(state=answered).
+    type: int
+    default: 120
   lock_wait:
     description: Seconds to wait for another run to finish.
     type: int
@@ -71,10 +82,13 @@ from ..module_utils.task import Task, main
 SPEC = dict(
     argument_spec=dict(
         name=dict(type="str", required=True),
-        dest=dict(type="path", required=True),
+        state=dict(type="str", choices=["told", "answered"], default="told"),
+        dest=dict(type="path"),
+        timeout=dict(type="int", default=120),
         lock_wait=dict(type="int", default=0),
         **FLEET_SPEC,
     ),
+    required_if=[("state", "told", ["dest"])],
     supports_check_mode=True,
 )
 

@@ -223,7 +223,8 @@ def test_our_drain_evicts_the_pod_and_our_end_of_the_node_is_its_end(stand: Stan
     )
     done = execute(node_drain.SPEC, node_drain.run, task)
     (row,) = done["drains"]
-    assert row["drained"] and _phase(stand, "job") == "", row
+    assert (row["drained"], row["evicted"]) == (True, ["default/job"]), row
+    stand.plane.until(lambda: _phase(stand, "job") == "", what="the evicted pod to be gone")
     assert node.machine.run("ctr", "--namespace=k8s.io", "tasks", "list", "--quiet") == ""
     found = nodes.get_node(stand.kube, node.spec.name)
     assert found is not None
@@ -238,7 +239,7 @@ def test_a_wrong_token_stops_the_program_with_the_diagnosis_of_it(stand: Stand) 
     with stand.machine() as machine:
         machine.install(spec.kubernetes_version)
         machine.boot(text, TGP_PAUSE="0.1")
-        machine.until(lambda: machine.step.startswith("fail"), 60, "the program to give up")
+        machine.until(lambda: machine.log and machine.log[-1].startswith("fail "), 60, "the program to give up")
         assert machine.step == "fail api" and "does not know the bootstrap token" in machine.log[-1]
         told = explained(machine, name, token_id="abcdef", token_found=False)
     assert (told.code, told.certain) == ("wrong_token", True)
@@ -253,7 +254,7 @@ def test_a_forbidden_label_stops_the_kubelet_with_the_diagnosis_of_it(stand: Sta
     with stand.machine() as machine:
         machine.install(spec.kubernetes_version)
         machine.boot(text.replace("NODE_LABELS=", "NODE_LABELS=node-role.kubernetes.io/gpu=true,"), CSR_TIMEOUT="8")
-        machine.until(lambda: machine.step.startswith("fail"), 60, "the program to give up")
+        machine.until(lambda: machine.log and machine.log[-1].startswith("fail "), 60, "the program to give up")
         assert machine.step == "fail kubelet"
         told = explained(machine, name, token_id=token.id, token_found=True)
     assert told.code == "forbidden_label" and "node-role.kubernetes.io/gpu" in f"{told.cause} {told.evidence}"

@@ -8,10 +8,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import typing as t
+from datetime import timedelta
 
 from ..clock import to_text
 from ..clouds.registry import CAPABILITIES
-from ..errors import InvalidInput
+from ..cluster import csr
+from ..errors import Forbidden, InvalidInput, TimedOut
 from ..fleet.model import Claim, Lane, Phase
 from ..fleet.registration import deadline
 from ..lanes.payload import payload
@@ -23,15 +25,18 @@ from ..task import Task
 from .enrol import enrol
 from .payload import node_spec
 
+_PAUSE = 1.0  # seconds between two looks for its request
 _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
 
 
 def rejoin(task: Task) -> dict[str, t.Any]:
-    """Make new enrolment secrets for one machine and write its user data to ``dest``, for its owner's eyes alone. Takes the run lock
-    for as long. InvalidInput when the machine is not one that waits to join by lane kubelet."""
+    """Make new enrolment secrets for one machine and write its user data to ``dest``, for its owner's eyes alone; takes the run lock
+    for as long. With ``state`` answered: let it in, once it asks, without the lock. InvalidInput when the machine is not one that waits to join by lane kubelet."""
     context = open_context(task)
     try:
         claim = _claim(context, task.params["name"])
+        if task.params["state"] == "answered":
+            return {**_result(context, claim), "changed": _answered(context, claim)}
         if task.check_mode:
             return _result(context, claim)
         lock = take(task, context.kube, context.run_id, context.cluster_id, wait=task.params["lock_wait"])
@@ -57,6 +62,33 @@ def _claim(context: Context, name: str) -> Claim:
     if claim.phase not in _ON_THEIR_WAY or not claim.instance_id:
         raise InvalidInput(f"{name} is {claim.phase.value} and has no machine yet that could be told anything.")
     return claim
+
+
+def _answered(context: Context, claim: Claim) -> bool:
+    """Wait until the machine asks for its certificate, and approve it; False when the run that follows it has done so, or in a rehearsal.
+    Forbidden when its token asked for anything else, which is denied; TimedOut when nothing came."""
+    if not claim.token_id:
+        raise InvalidInput(f"{claim.name} has no bootstrap token.", remedy="Run the playbook join_kubelet.yml, which makes one.")
+    node, seconds = claim.node_name or claim.name, context.task.params["timeout"]
+    end = context.clock.now() + timedelta(seconds=seconds)
+    while True:
+        for request in csr.requests(context.kube, token_id=claim.token_id):
+            if request.state == "pending" and context.task.check_mode:
+                return False
+            state = csr.answer(context.kube, request, token_id=claim.token_id, node=node) or request.state
+            if state in ("approved", "issued"):
+                return state != request.state
+            if state in ("denied", "failed"):
+                faults = csr.wrong(request, token_id=claim.token_id, node=node)
+                why = "; ".join(faults) or request.message
+                raise Forbidden(
+                    f"{claim.name} gets no certificate: its request {request.name} is {state}: {why}.", service="kubernetes"
+                )
+        if context.task.check_mode:
+            return False
+        if context.clock.now() >= end:
+            raise TimedOut(f"{claim.name} did not ask for its certificate within {seconds} s.")
+        context.clock.sleep(_PAUSE)
 
 
 def _written(context: Context, claim: Claim, dest: str) -> Claim:

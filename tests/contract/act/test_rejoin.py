@@ -11,9 +11,11 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, Locked
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import Forbidden, InvalidInput, Locked, TimedOut
 
-from sandbox import payload
+from sandbox import kubelet, payload
+from sandbox.box import IN_PROCESS
 
 from .rig import Rig
 
@@ -75,3 +77,46 @@ def test_nothing_is_made_beside_another_run(rig: Rig, tmp_path: Path) -> None:
     with pytest.raises(Locked):
         rig.run("rejoin", name=name, dest=str(tmp_path / "told"), lock_wait=0)
     assert rig.claims() == before
+
+
+def _told_anew(rig: Rig, dest: Path) -> tuple[str, str]:
+    """The name of a machine that did not join, and the token that it is told now."""
+    name = _rented(rig)
+    rig.run("rejoin", name=name, dest=str(dest), lock_wait=0)
+    intent = payload.read(dest.read_text(), "ubuntu")
+    assert intent is not None
+    return name, intent.token
+
+
+def _asks(rig: Rig, token: str, node: str) -> None:
+    """What the kubelet does with the token."""
+    request, _key = kubelet.new_key(node)
+    client = rig.box.cluster.connect(IN_PROCESS, rig.box.cluster.ca_pem, token=token)
+    try:
+        kubelet.request_certificate(client, request)
+    finally:
+        client.close()
+
+
+def test_a_machine_that_was_told_anew_is_let_in_under_its_own_name(rig: Rig, tmp_path: Path) -> None:
+    name, token = _told_anew(rig, tmp_path / "told")
+    _asks(rig, token, name)
+    assert not rig.run("rejoin", name=name, state="answered", check=True)["changed"]
+    assert csr.parse(rig.kube("GET", csr.PATH)["items"][0]).state == "pending"
+    assert rig.run("rejoin", name=name, state="answered")["changed"]
+    assert csr.parse(rig.kube("GET", csr.PATH)["items"][0]).state == "issued"
+    assert not rig.run("rejoin", name=name, state="answered")["changed"]
+
+
+def test_whoever_asks_for_another_name_with_its_token_is_denied(rig: Rig, tmp_path: Path) -> None:
+    name, token = _told_anew(rig, tmp_path / "told")
+    _asks(rig, token, "tgp-a1b2c3d4-victim")
+    with pytest.raises(Forbidden, match="is denied: its common name is 'system:node:tgp-a1b2c3d4-victim'"):
+        rig.run("rejoin", name=name, state="answered")
+    assert csr.parse(rig.kube("GET", csr.PATH)["items"][0]).state == "denied"
+
+
+def test_a_machine_that_asks_for_nothing_is_not_waited_for_for_ever(rig: Rig, tmp_path: Path) -> None:
+    name, _token = _told_anew(rig, tmp_path / "told")
+    with pytest.raises(TimedOut, match="within 30 s"):
+        rig.run("rejoin", name=name, state="answered", timeout=30)
