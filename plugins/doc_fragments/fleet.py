@@ -70,6 +70,12 @@ options:
     description: Allow more orphans to be removed at once than the mass guard lets through.
     type: bool
     default: false
+  max_remove_per_run:
+    description:
+      - How many nodes of one pool a run gives back at most for each of the reasons that can wait. Without it any number of idle nodes, and
+        one that drifted and one that is used too little.
+      - Taken from E(TGP_MAX_REMOVE_PER_RUN) when not given.
+    type: int
   max_nodes_total:
     description: Upper limit of machines over all classes.
     type: int

@@ -34,7 +34,8 @@ class Settings:
     status (decide nothing, report). ``strategy`` None = the class's.
     ``max_launch_per_run`` bounds, per pool, launches that nobody asked for by number (minNodes); an explicit number of nodes is bounded by
     the limits alone.
-    ``max_remove_per_run`` bounds, per pool, removals of idle nodes; None = no bound.
+    ``max_remove_per_run`` bounds, per pool and reason, removals that can wait; None = no bound for
+    idle nodes, one for other reasons.
     """
 
     mode: str = "provision"

@@ -66,7 +66,11 @@ def settings_of(task: Task, **more: object) -> Settings:
         hourly = None if total in (None, "") else Decimal(str(total))
     except InvalidOperation as error:
         raise InvalidInput(f"max_hourly_total {total!r} is not an amount.", remedy='Write a decimal string, for example "12.50".') from error
+    most = params.get("max_remove_per_run")
+    if most is not None and most < 0:
+        raise InvalidInput(f"max_remove_per_run is {most}.", remedy="Give a whole number, 0 or more.")
     return Settings(
+        max_remove_per_run=most,
         ignore_blocklist=bool(params.get("ignore_blocklist")),
         allow_mass_delete=bool(params.get("allow_mass_delete")),
         max_nodes_total=params.get("max_nodes_total"),

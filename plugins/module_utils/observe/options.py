@@ -45,6 +45,7 @@ RUN_SPEC: dict[str, t.Any] = dict(
     mesh_proxy=dict(type="str", fallback=(env_fallback, ["TGP_MESH_PROXY"])),
     ignore_blocklist=dict(type="bool", default=False),
     allow_mass_delete=dict(type="bool", default=False),
+    max_remove_per_run=dict(type="int", fallback=(env_fallback, ["TGP_MAX_REMOVE_PER_RUN"])),
     max_nodes_total=dict(type="int"),
     max_hourly_total=dict(type="str"),
     budget=dict(type="dict", fallback=(env_fallback, ["TGP_BUDGET"]), options=BUDGET_SPEC),

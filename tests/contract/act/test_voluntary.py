@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 
 from .rig import Rig, moment
 
@@ -105,6 +106,19 @@ def test_L6_drifted_nodes_go_one_after_the_other(rig: Rig) -> None:
         done = rig.reap()
         assert len(destroyed(done["plan"])) == 1 and len(rig.machines()) == left
     assert [line["reason"] for line in rig.ledger()] == ["Drifted"] * 3
+
+
+def test_L18_max_remove_per_run_is_the_users(rig: Rig) -> None:
+    rig.demo_class["limits"] = {"maxNodes": 5, "maxHourlyCost": "20.00"}
+    rig.provision(nodes=3)
+    rig.advance(601)
+    rig.reap()
+    rig.advance(601)
+    assert len(destroyed(rig.plan("reap", check=True))) == 3
+    assert len(destroyed(rig.plan("reap", check=True, max_remove_per_run=1))) == 1
+    assert destroyed(rig.plan("reap", check=True, max_remove_per_run=0)) == []
+    with pytest.raises(InvalidInput, match="max_remove_per_run is -1"):
+        rig.plan("reap", check=True, max_remove_per_run=-1)
 
 
 def test_L9_rule_blocked_pods_stop_drift_before_the_first_eviction(aged: Rig) -> None:
