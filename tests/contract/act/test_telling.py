@@ -306,3 +306,20 @@ def test_options_that_cannot_be_meant_are_refused_before_anything_is_done(told: 
     with pytest.raises(InvalidInput, match="notify_"):
         told.plan("provision", pools=["training"], nodes=1, **options)
     assert told.writes() == []
+
+
+def test_L11_a_pool_that_is_paused_after_failed_joins_is_told_once(told: Rig, people: Receiver) -> None:
+    told.training["registrationTimeout"] = "5m"
+    told.behave("never_boots")
+    failed = [told.provision(nodes=1, **WANTED)["outcome"] for _run in range(3)]
+    assert failed == ["partial"] * 3
+    assert people.kinds == []
+    for _run in range(2):
+        plan = told.plan("provision", pools=["training"], nodes=1, **WANTED)
+        told.unlock(plan["run_id"])
+    assert people.kinds == ["failed_joins"]
+    assert report(told, plan["run_id"])["outcome"] == "shortfall"
+    told.advance(3601)
+    told.plan("provision", check=True, pools=["training"], nodes=1, **WANTED)
+    reap(told, **WANTED)
+    assert told.state("notices") == {}, "the pause is over"
