@@ -28,6 +28,7 @@ from .redact import redact_all
 ROTATE_AT = 10_000_000  # bytes
 KEPT = 5  # files beside the current one
 LONGEST = 4000  # characters of one text
+_HOW = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK  # somebody may name a pipe that nobody reads
 _TAIL = 1_000_000  # bytes in which the last line of an earlier step of the run is looked for
 
 
@@ -99,11 +100,11 @@ class Events:
             os.close(self._handle)
             self._handle = -1
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-        self._handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._handle = os.open(self._path, _HOW, 0o600)
         if os.fstat(self._handle).st_size >= self._rotate_at:
             self._rotate()
             os.close(self._handle)
-            self._handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            self._handle = os.open(self._path, _HOW, 0o600)
 
     def _is_current(self) -> bool:
         """False once another process has rotated the file that is open here."""
@@ -175,6 +176,8 @@ def _last_number(path: str, run_id: str) -> int:
 
 
 def _tail(path: str) -> list[bytes]:
+    if not os.path.isfile(path):
+        return []
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.path.getsize(path) - _TAIL))

@@ -104,6 +104,17 @@ def test_what_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
     assert "the run goes on without it" in warnings[0]
 
 
+def test_a_pipe_that_nobody_reads_does_not_stop_a_run(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    warnings: list[str] = []
+    assert events(tmp_path / "pipe", fresh=True, warn=warnings.append).write("progress", event="x") == 0
+    assert len(warnings) == 1
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert events(tmp_path / "pipe").write("progress", event="read") == 1
+    assert json.loads(os.read(reader, 10_000))["event"] == "read"
+    os.close(reader)
+
+
 def test_a_full_disk_tears_one_line_and_the_next_stands_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     warnings: list[str] = []
