@@ -10,16 +10,21 @@ import pathlib
 import threading
 import time
 import typing as t
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
+import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.claims.configmap import ConfigMapStore
+from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr, nodes, pods, rights, tokens
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.follow import Follow
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.wait import Expected, Outcome, wait_for
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import Conflict, Forbidden, InvalidInput, Unauthorized
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Lane, Offer, Phase, Taint
+
+from tests.build import ROOT
 
 from . import objects
 from .plane import Plane
@@ -75,6 +80,56 @@ def test_only_the_expected_node_is_approved(plane: Plane, kube: Kube, own: str) 
     assert not csr.approve(kube, request, token_id=token.id, node=own)
     plane.until(lambda: objects.ready(plane, own), what="the approved node to be Ready")
     assert objects.node(plane, f"evil-{own}") is None
+    hollow.stop()
+
+
+def _rules() -> list[dict[str, t.Any]]:
+    """What files/rbac.yml lets the account of the playbooks do in the whole cluster."""
+    found = yaml.safe_load_all((ROOT / "files" / "rbac.yml").read_text(encoding="utf-8"))
+    return next(one["rules"] for one in found if one["kind"] == "ClusterRole")
+
+
+def _wait(client: Kube, name: str, token: tokens.Token) -> Outcome:
+    end = _now() + timedelta(seconds=60)
+    expected = Expected(name, name, end, lambda node: [] if node.ready else ["Ready"], launched=_now(), token=token.id)
+    return wait_for(client, [expected], clock=SystemClock())[name]
+
+
+def test_the_wait_lets_in_its_own_machine_with_no_more_than_the_shipped_rights(
+    plane: Plane, kube: Kube, open_kube: Open, own: str
+) -> None:
+    client = open_kube(objects.person(plane, own, _rules()))
+    assert tokens.may_ask(client)
+    token = tokens.create(kube, own, now=_now(), groups=tokens.OWN_GROUP)
+    hollow = plane.kubemark(own, token.text)
+    outcome = _wait(client, own, token)
+    assert outcome.ready and set(outcome.seen) >= {"csr", "node", "ready", "complete"}
+    [request] = csr.requests(kube, token_id=token.id)
+    assert (request.state, request.node) == ("issued", own)
+    hollow.stop()
+
+
+def test_the_wait_denies_another_name_and_ends_with_it(plane: Plane, kube: Kube, open_kube: Open, own: str) -> None:
+    client = open_kube(objects.person(plane, own, _rules()))
+    token = tokens.create(kube, own, now=_now(), groups=tokens.OWN_GROUP)
+    stranger = plane.kubemark(f"evil-{own}", token.text)
+    outcome = _wait(client, own, token)
+    assert not outcome.ready and outcome.step == "csr" and f"system:node:evil-{own}" in outcome.message
+    [request] = csr.requests(kube, token_id=token.id)
+    assert (request.state, request.node) == ("denied", f"evil-{own}") and outcome.seconds < 30
+    assert objects.node(plane, f"evil-{own}") is None
+    stranger.kill()
+
+
+def test_who_may_not_approve_for_the_signer_approves_nothing(plane: Plane, kube: Kube, open_kube: Open, own: str) -> None:
+    rules = [one for one in _rules() if "signers" not in one["resources"]]
+    client = open_kube(objects.person(plane, own, rules))
+    token = tokens.create(kube, own, now=_now(), groups=tokens.OWN_GROUP)
+    hollow = plane.kubemark(own, token.text)
+    [request] = plane.until(lambda: csr.requests(kube, token_id=token.id), what="the request")
+    with pytest.raises(Forbidden):
+        csr.answer(client, request, token_id=token.id, node=own)
+    assert csr.requests(kube, token_id=token.id)[0].state == "pending"
     hollow.stop()
 
 
@@ -222,7 +277,9 @@ def test_two_runs_cannot_both_change_a_claim(plane: Plane, open_kube: Open, own:
     with pytest.raises(Conflict):
         one.remove(written)
     lines = [
-        threading.Thread(target=store.ledger, args=({"key": f"{own}-{n}", "n": n, "cost": "0"},)) for n in range(6) for store in (one, other)
+        threading.Thread(target=store.ledger, args=({"key": f"{own}-{n}", "n": n, "cost": "0"},))
+        for n in range(6)
+        for store in (one, other)
     ]
     for thread in lines:
         thread.start()

@@ -31,7 +31,8 @@ _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
 
 def rejoin(task: Task) -> dict[str, t.Any]:
     """Make new enrolment secrets for one machine and write its user data to ``dest``, for its owner's eyes alone; takes the run lock
-    for as long. With ``state`` answered: let it in, once it asks, without the lock. InvalidInput when the machine is not one that waits to join by lane kubelet."""
+    for as long. With ``state`` answered: let it in, once it asks, without the lock.
+    InvalidInput when the machine is not one that waits to join by lane kubelet."""
     context = open_context(task)
     try:
         claim = _claim(context, task.params["name"])
