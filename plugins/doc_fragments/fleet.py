@@ -50,6 +50,12 @@ options:
         M(tgp.gpu.fleet_validate) asks it when it is on PATH and of the minor version of O(talos_version), and M(tgp.gpu.fleet_plan) does not.
         V(true) makes a missing or unfit program an error of both.
     type: bool
+  image_factory_url:
+    description:
+      - Address of the Image Factory, which is asked whether the extensions of a class's C(talosConfig.schematic) exist. Default is
+        V(https://factory.talos.dev). One that does not answer is warned of.
+      - Taken from E(IMAGE_FACTORY_URL) when not given.
+    type: str
   mesh_login_server:
     description: URL of the coordination server for machines, where it is not Tailscale's (headscale).
     type: str

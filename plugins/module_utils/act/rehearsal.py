@@ -21,6 +21,8 @@ from ..observe.context import Context
 from ..observe.templates import template_of
 from ..talos import talosctl
 from ..talos.documents import Document
+from ..talos.extensions import Extension, missing, wish
+from ..talos.factory import open_factory
 from ..talos.reachable import endpoint_problem
 from ..talos.spec import NodeSpec
 from ..talos.validate import check
@@ -60,9 +62,34 @@ def rehearsal_faults(context: Context, node_class: NodeClass, *, second_opinion:
             talos = talos or (documents if spec.lane is Lane.TALOS else None)
         for fault in faults:
             found.setdefault(fault, f" ({pool.key} on {choice.cloud})")
+    found |= dict.fromkeys(_extensions(context, node_class, facts.talos_version), "")
     if talos is not None and not found:
         found |= dict.fromkeys(_asked(talos, facts.talos_version, second_opinion), "")
     return [f"{fault}{where}" for fault, where in found.items()]
+
+
+def _extensions(context: Context, node_class: NodeClass, talos_version: str) -> list[str]:
+    """Extensions of the class's image that its release does not have, by the Image Factory; one that does not answer stops nothing."""
+    if node_class.talos_schematic is None:
+        return []
+    systems = (node_class.talos_schematic.get("customization") or {}).get("systemExtensions") or {}
+    wishes = [wish(str(one)) for one in systems.get("officialExtensions") or ()]
+    try:
+        official = context.once(("official extensions", talos_version), lambda: _official(context, talos_version)) if wishes else ()
+    except InvalidInput as error:
+        return [f"talosConfig.schematic: {error}"]
+    except TgpError as error:
+        context.warn(f"GPUNodeClass {node_class.name}: whether the extensions of its image exist was not found out: {error}")
+        return []
+    return [f"talosConfig.schematic: {text}" for text in missing(wishes, official, talos_version)]
+
+
+def _official(context: Context, talos_version: str) -> tuple[Extension, ...]:
+    factory = open_factory(context.task)
+    try:
+        return factory.extensions(talos_version)
+    finally:
+        factory.close()
 
 
 def _ways(context: Context, node_class: NodeClass) -> t.Iterator[tuple[Pool, CloudChoice, str]]:

@@ -29,6 +29,7 @@ TALOS_SPEC: dict[str, t.Any] = dict(
     kubernetes_version=dict(type="str"),
     talos_version=dict(type="str"),
     talosctl=dict(type="bool"),
+    image_factory_url=dict(type="str", fallback=(env_fallback, ["IMAGE_FACTORY_URL"])),
     mesh_login_server=dict(type="str"),
 )
 
