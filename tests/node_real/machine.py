@@ -97,7 +97,7 @@ class Machine:
         self._cable = f"node{number}"
 
     def __enter__(self) -> t.Self:
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tgp-machine-"))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{self.cgroup}-"))
         try:
             make_cgroup(self.cgroup)
             self._give()

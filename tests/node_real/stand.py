@@ -12,6 +12,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
 import time
 import typing as t
 
@@ -95,8 +96,13 @@ def remove_cgroup(name: str, seconds: float = 10) -> None:
 
 
 def sweep() -> None:
-    """Cgroups of runs that were killed."""
-    for name in {path.name for path in CGROUPS.glob(f"*/{PREFIX}*")}:
-        owner = name.removeprefix(PREFIX).partition("-")[0]
-        if owner.isdigit() and not pathlib.Path(f"/proc/{owner}").exists():
-            remove_cgroup(name)
+    """Cgroups and folders of runs that were killed: those whose names begin with the id of a process that is no more."""
+
+    def is_orphan(path: pathlib.Path) -> bool:
+        owner = path.name.removeprefix(PREFIX).partition("-")[0]
+        return owner.isdigit() and not pathlib.Path(f"/proc/{owner}").exists()
+
+    for name in {path.name for path in CGROUPS.glob(f"*/{PREFIX}*") if is_orphan(path)}:
+        remove_cgroup(name)
+    for folder in filter(is_orphan, pathlib.Path(tempfile.gettempdir()).glob(f"{PREFIX}*")):
+        shutil.rmtree(folder, ignore_errors=True)

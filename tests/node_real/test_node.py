@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import base64
 import pathlib
+import subprocess
+import tempfile
 import time
 import typing as t
 from datetime import datetime, timedelta, timezone
@@ -35,7 +37,7 @@ from tests.fixtures.talos_nodes import BUNDLE, make
 from . import image
 from .conftest import Stand
 from .machine import Machine
-from .stand import CGROUPS
+from .stand import CGROUPS, PREFIX, make_cgroup, sweep
 
 pytestmark = [pytest.mark.node, pytest.mark.flaky(reruns=0)]
 STEPS = ["preflight", "apt-lock", "kernel", "driver", "mesh", "api", "containerd", "kubelet", "erase", "done"]
@@ -275,6 +277,18 @@ def test_a_machine_that_asks_for_another_name_is_denied_and_never_a_node(stand: 
     (request,) = csr.requests(stand.kube, token_id=token.id)
     assert (request.state, request.node) == ("denied", other)
     assert objects.node(stand.plane, other) is None and objects.node(stand.plane, name) is None
+
+
+def test_what_a_killed_run_left_is_swept(stand: Stand) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left, folder = f"{PREFIX}{gone.pid}-2", pathlib.Path(tempfile.gettempdir()) / f"{PREFIX}{gone.pid}-2-x"
+    make_cgroup(left)
+    folder.mkdir()
+    with stand.machine() as machine:
+        sweep()
+        assert machine.folder.exists() and list(CGROUPS.glob(f"*/{machine.cgroup}"))
+    assert not list(CGROUPS.glob(f"*/{left}")) and not folder.exists()
 
 
 def test_nothing_is_left_of_a_machine(stand: Stand) -> None:
