@@ -33,6 +33,7 @@ ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machi
     "fleet_unlock",
     "fleet_apply",
     "fleet_info",
+    "fleet_report",
     "node_info",
     "node_wait",
     "node_mark",

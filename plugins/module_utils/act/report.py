@@ -1,0 +1,94 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run of fleet_report: the books and the claims, no cloud, in the wished form."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from datetime import date, datetime
+
+from ..clouds.registry import CAPABILITIES
+from ..errors import InvalidInput
+from ..fleet.durations import parse_time
+from ..fleet.ledger import books
+from ..fleet.periods import period_of, zone
+from ..fleet.report import report
+from ..observe.context import Context
+from ..observe.open import open_context
+from ..offers.files import replace
+from ..task import Task
+from .money import spending
+from .report_page import page
+from .report_text import as_csv, data, table
+
+FORMATS = ("table", "json", "csv", "html")
+
+
+def report_run(task: Task) -> dict[str, t.Any]:
+    """The result of fleet_report. Nothing but the file ``path`` is written, and that not in check mode."""
+    params = task.params
+    if params["format"] == "html" and not params["path"]:
+        raise InvalidInput("A page needs a file.", remedy="Give path, for example report.html.")
+    context = open_context(task, documents_required=False)
+    try:
+        return _report(context)
+    finally:
+        context.close()
+
+
+def _report(context: Context) -> dict[str, t.Any]:
+    task, params, now = context.task, context.task.params, context.clock.now()
+    since, until = moment(params["since"], params["time_zone"]), moment(params["until"], params["time_zone"], end=True)
+    if since and until and since >= until:
+        raise InvalidInput(f"since {params['since']} is not before until {params['until']}.", remedy="Exchange them.")
+    claims = context.store.claims()
+    ledger = context.ledger()
+    found = report(books(ledger, claims, now, CAPABILITIES), since, min(until or now, now), params["time_zone"])
+    money = spending(context, ledger, claims, now)
+    result = data(found, money, ledger.torn, context.cluster_id)
+    for place in ledger.torn:
+        task.warn(f"A line of the ledger is torn; every sum is at least what is said: {place}")
+    if params["format"] == "table":
+        lines = table(found, money, ledger.torn)
+        text = "\n".join(lines) + "\n"
+    elif params["format"] == "json":
+        text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
+    elif params["format"] == "csv":
+        text = as_csv(found)
+    else:
+        text = page(found, result, now)
+    if not params["path"]:
+        for line in text.splitlines():
+            task.progress(line)
+    changed = bool(params["path"]) and _write(task, params["path"], text.encode())
+    return {"changed": changed, "report": result, "path": params["path"] or ""}
+
+
+def _write(task: Task, path: str, text: bytes) -> bool:
+    """Write the file, unless it says so already; whether it changes."""
+    try:
+        with open(path, "rb") as file:
+            if file.read() == text:
+                return False
+    except OSError:
+        pass  # it is not there yet, or the writing below says what is wrong with it
+    if not task.check_mode:
+        replace(path, text, mode=0o644)
+        task.progress(f"  written to {path}")
+    return True
+
+
+def moment(text: str | None, time_zone: str, *, end: bool = False) -> datetime | None:
+    """A time, or a day of that place: its beginning, or (``end``) its end. InvalidInput for what is neither."""
+    zone(time_zone)
+    if not text:
+        return None
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return parse_time(text)
+    noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone(time_zone))
+    found = period_of("day", noon, time_zone)
+    return found.end if end else found.start

@@ -1,0 +1,100 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_report
+short_description: Say where the money went
+description:
+  - Adds up what machines of this cluster cost by day, pool, cloud, model, what it was good for and why machines went, with dollars per useful
+    GPU hour, the forecast of day and month, and the state of every budget.
+  - Reads the ledger and the claims, and asks no cloud. What machines cost that have no claim is in the report once they are given back.
+  - The parts add up to the lines of the ledger exactly. Lines that cannot be read are named, and every sum is "at least" then.
+version_added: 0.1.0
+author:
+  - The tgp.gpu contributors (@tgp-gpu)
+options:
+  format:
+    description:
+      - The form of what is printed, or written to O(path). V(csv) has one line for each day, machine and use.
+      - V(html) is one page with charts that loads nothing from anywhere. It needs O(path) and the Python library matplotlib.
+    type: str
+    choices: [table, json, csv, html]
+    default: table
+  path:
+    description: File to write to instead of printing.
+    type: path
+  since:
+    description: Only what was spent from then on. A day of O(time_zone) like V(2026-11-01), or a time like V(2026-11-01T12:00:00Z).
+    type: str
+  until:
+    description: Only what was spent before. A day counts as a whole.
+    type: str
+  time_zone:
+    description: Whose days and months are meant, for example V(Europe/Berlin).
+    type: str
+    default: UTC
+  purchase_price:
+    description: What a machine of one's own would cost in dollars; C(spending) in RV(report) then says after how many hours it would have paid.
+    type: str
+requirements:
+  - matplotlib >= 3.8 (O(format=html) only)
+extends_documentation_fragment:
+  - tgp.gpu.fleet
+  - tgp.gpu.kubernetes
+  - tgp.gpu.claims
+  - tgp.gpu.clouds
+  - tgp.gpu.tailscale
+  - tgp.gpu.attributes
+"""
+
+EXAMPLES = r"""
+- name: Where did the money go?
+  tgp.gpu.fleet_report:
+
+- name: The same as a page with charts
+  tgp.gpu.fleet_report:
+    format: html
+    path: report.html
+"""
+
+RETURN = r"""
+report:
+  description:
+    - C(total), C(by_day), C(by_use), C(by_pool), C(by_cloud), C(by_model), C(by_end) as exact amounts in text, C(useful_gpu_hours),
+      C(per_useful_gpu_hour), C(machines), C(whole) and C(torn).
+    - C(spending) as in RV(tgp.gpu.fleet_info#module:spending).
+  type: dict
+  returned: always
+path:
+  description: The file that was written, empty when the report was printed.
+  type: str
+  returned: always
+"""
+
+from ..module_utils.act.report import FORMATS, report_run
+from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.task import Task, main
+
+SPEC = dict(
+    argument_spec=dict(
+        format=dict(type="str", choices=list(FORMATS), default="table"),
+        path=dict(type="path"),
+        since=dict(type="str"),
+        until=dict(type="str"),
+        time_zone=dict(type="str", default="UTC"),
+        purchase_price=dict(type="str"),
+        **FLEET_SPEC,
+    ),
+    supports_check_mode=True,
+)
+
+
+def run(task: Task) -> dict:
+    return report_run(task)
+
+
+if __name__ == "__main__":
+    main(SPEC, run)

@@ -1,0 +1,222 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet_report against the sandbox: its sums are the ledger's and the world's own bill; the page is looked at by a real browser."""
+
+from __future__ import annotations
+
+import builtins
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import typing as t
+from decimal import Decimal
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.act import report_charts
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, MissingLibrary
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ledger import add_up
+
+from .rig import Rig
+from .test_money import budget, spend, tear
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
+)  # fmt: skip
+
+
+def story(rig: Rig) -> None:
+    """A useful machine, an idle one, one that never joins, and two that live."""
+    rig.provision()
+    rig.pod(rig.machine().name)
+    rig.advance(3 * 3600)
+    rig.destroy(force=True)
+    spend(rig, 2)
+    rig.behave("never_boots", times=1)
+    rig.rent()
+    rig.advance(3600)
+    rig.reap()
+    rig.provision(nodes=2)
+    rig.advance(1800)
+
+
+def report(rig: Rig, **params: t.Any) -> dict[str, t.Any]:
+    return t.cast("dict[str, t.Any]", rig.run("report", **params)["report"])
+
+
+def total(sums: t.Mapping[str, str]) -> Decimal:
+    return add_up(Decimal(one) for one in sums.values())
+
+
+def exact(rig: Rig) -> Decimal:
+    """The sum of the ledger without losing a digit."""
+    return add_up(Decimal(line["cost"]) for line in rig.ledger())
+
+
+def test_A07_the_report_is_the_ledger_and_the_worlds_bill(rig: Rig) -> None:
+    story(rig)
+    rig.destroy()
+    rig.check_bill()
+    found = report(rig)
+    assert Decimal(found["total"]) == exact(rig)
+    for way in ("day", "use", "pool", "cloud", "model", "end"):
+        assert total(found[f"by_{way}"]) == exact(rig), way
+    theirs = sum((one.cost(rig.clock.now()) for one in rig.machines(living=False)), Decimal(0))
+    minutes = sum((Decimal(line["price_hour"]) for line in rig.ledger()), Decimal(0)) / 60
+    assert abs(Decimal(found["total"]) - theirs) <= minutes
+    assert Decimal(found["by_use"]["useful"]) > 0 and Decimal(found["by_use"]["failed_join"]) > 0
+    assert found["machines"] == len(rig.ledger()) and Decimal(found["per_useful_gpu_hour"]) > 0
+
+
+def test_A07_live_machines_are_in_it_and_no_cloud_is_asked(rig: Rig) -> None:
+    story(rig)
+    hosts: set[str] = set()
+    rig.watcher = lambda request: hosts.add(request.url.host)
+    before = rig.writes()
+    found = report(rig, budget=budget("1000"))
+    assert hosts == {"kube.test"} and rig.writes() == before
+    assert Decimal(found["total"]) > exact(rig) and "still there" in found["by_end"]
+    assert [one["state"] for one in found["spending"]["budgets"]] == ["in bounds"]
+
+
+def test_A07_table_json_and_csv_say_the_same(rig: Rig, tmp_path: Path) -> None:
+    spend(rig)
+    rig.lines.clear()
+    found = report(rig)
+    text = "\n".join(rig.lines)
+    assert "useful GPU hours" in text and "by" not in found and re.search(r"idle tail|useful", text)
+    files = {form: tmp_path / "out" / f"report.{form}" for form in ("json", "csv")}
+    for form, path in files.items():
+        assert rig.run("report", format=form, path=str(path))["path"] == str(path)
+    assert Decimal(json.loads(files["json"].read_text())["total"]) == exact(rig)
+    rows = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
+    assert add_up(Decimal(one["cost"]) for one in rows) == exact(rig)
+    assert {one["machine"] for one in rows} == {line["name"] for line in rig.ledger()}
+    again = rig.run("report", format="csv", path=str(files["csv"]))
+    assert again["changed"] is False, "the same file is not written again"
+
+
+def test_A07_check_mode_writes_no_file(rig: Rig, tmp_path: Path) -> None:
+    path = tmp_path / "report.csv"
+    assert rig.run("report", check=True, format="csv", path=str(path))["changed"] is True and not path.exists()
+    assert rig.run("report", format="csv", path=str(path))["changed"] is True and path.exists()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"format": "html"}, {"since": "yesterday"}, {"since": "2026-11-02", "until": "2026-11-01"}, {"time_zone": "Mars/Base"}],
+)
+def test_A07_a_report_that_makes_no_sense_is_refused(rig: Rig, params: dict[str, t.Any]) -> None:
+    with pytest.raises(InvalidInput):
+        report(rig, **params)
+
+
+def test_L16_torn_lines_are_named_everywhere(rig: Rig, tmp_path: Path) -> None:
+    spend(rig)
+    tear(rig)
+    rig.lines.clear()
+    rig.warnings.clear()
+    found = report(rig)
+    assert found["whole"] is False and len(found["torn"]) == 1
+    assert any("tgp-ledger-00000" in one for one in rig.warnings)
+    assert any("at least $" in one for one in rig.lines) and any("TORN" in one for one in rig.lines)
+    path = tmp_path / "r.html"
+    rig.run("report", format="html", path=str(path))
+    assert "The books are not whole" in path.read_text()
+
+
+# ---- the page
+
+
+class Page(HTMLParser):
+    """What a page would load, and its ids."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.ids: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href", "data", "action") and value and not value.startswith(("#", "data:")):
+                self.loads.append(value)
+            if name == "id" and value:
+                self.ids.append(value)
+
+
+def drawn(rig: Rig, folder: Path, **params: t.Any) -> Path:
+    path = folder / "report.html"
+    rig.run("report", format="html", path=str(path), **params)
+    return path
+
+
+def test_A07_the_page_loads_nothing(rig: Rig, tmp_path: Path) -> None:
+    story(rig)
+    text = drawn(rig, tmp_path, budget=budget("5")).read_text()
+    page = Page(text)
+    assert page.loads == [] and "script" not in page.tags and not re.search(r"https?://|url\(['\"]?http|@import", text)
+    assert len(page.ids) == len(set(page.ids)) and "svg" in page.tags and "<h2>Budgets</h2>" in text
+    assert "#0102" not in text, "every colour is one of the page's own"
+
+
+def test_A07_words_from_outside_are_only_words(rig: Rig, tmp_path: Path) -> None:
+    line = {"name": "tgp-x", "cost": "1.50", "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:00:00Z", "price_hour": "1.50"}
+    evil = {**line, "pool": "<script>alert(1)</script>$x_$", "model": "a&b", "cloud": "\"'>", "reason": "<b>"}
+    spend(rig)
+    (part,) = rig.configmaps("tgp.io/ledger")
+    rig.kube("PATCH", f"/api/v1/namespaces/tgp-system/configmaps/{part['metadata']['name']}", {"data": {"tgp-x": json.dumps(evil)}})
+    page = Page(drawn(rig, tmp_path).read_text())
+    assert not {"script", "b"} & page.tags
+
+
+def test_A07_an_empty_ledger_makes_a_page_too(rig: Rig, tmp_path: Path) -> None:
+    assert "Nothing was spent" in drawn(rig, tmp_path).read_text()
+
+
+def test_A07_without_matplotlib_the_error_names_it(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spend(rig)
+    load = builtins.__import__
+
+    def without(name: str, *rest: t.Any, **more: t.Any) -> t.Any:
+        if name.partition(".")[0] == "matplotlib":
+            raise ImportError(f"No module named {name!r}")
+        return load(name, *rest, **more)
+
+    for name in [one for one in sys.modules if one.partition(".")[0] == "matplotlib"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingLibrary, match="pip install matplotlib"):
+        drawn(rig, tmp_path)
+    assert report(rig)["total"] and not (tmp_path / "report.html").exists()
+
+
+def test_A07_many_words_and_many_days_are_summed_up() -> None:
+    many = {f"pool-{number:02d}": Decimal(100 - number) for number in range(20)}
+    text = report_charts.bars("pools", many)
+    assert "13 others" in text and "pool-06" in text and "pool-07" not in text
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (apt-get install --no-install-recommends chromium)")
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (500, False)])
+def test_A07_a_browser_shows_the_page_without_a_complaint(rig: Rig, tmp_path: Path, width: int, dark: bool) -> None:
+    story(rig)
+    path, picture = drawn(rig, tmp_path, budget=budget("5")), tmp_path / "page.png"
+    own = [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},1600", f"--screenshot={picture}"]
+    mode = ["--force-dark-mode"] if dark else []
+    run = subprocess.run(
+        [t.cast(str, CHROMIUM), *FLAGS, *own, *mode, path.as_uri()], capture_output=True, text=True, timeout=90, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert "CONSOLE" not in run.stderr, run.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 20_000

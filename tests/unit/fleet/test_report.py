@@ -1,0 +1,111 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A-07, A-08: where the money went. Every cent is in exactly one part."""
+
+from __future__ import annotations
+
+import typing as t
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import ledger_line
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ledger import add_up, live_line, read_line
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, LedgerLine, Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.report import phases, report, table_of_days
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .build import CAPABILITIES, DAY, NOON, at, claim, offer
+from .test_L16_budgets import lines
+
+LATER = DAY + timedelta(days=400)
+
+
+def machine(reason: str = "Empty", price: str = "1.00", gpus: int = 2, **facts: t.Any) -> LedgerLine:
+    """Launched at 10:00, usable from 10:15, gone at 12:00."""
+    usual = {"launch_started": at("10:00"), "initialized": at("10:15"), "deletion": Deletion(reason, at("11:55"))}
+    made = claim(facts.pop("name", "tgp-a1b2c3d4-p-00001"), offer=offer(price, gpu_count=gpus), **{**usual, **facts})
+    return read_line(ledger_line(made, end=NOON))
+
+
+@pytest.mark.parametrize(
+    ("line", "uses"),
+    [
+        (machine(idle_since=at("11:30")), {"starting": "0.25", "useful": "1.25", "idle_tail": "0.50"}),
+        (machine("Expired"), {"starting": "0.25", "useful": "1.75"}),
+        (machine(initialized=at("10:00"), idle_since=at("10:00")), {"idle_tail": "2.00"}),
+        (machine("FailedJoin", initialized=None), {"failed_join": "2.00"}),
+        (machine("SpotLost", initialized=None), {"failed_join": "2.00"}),
+        (machine("SpotLost", interrupted_at=at("11:00")), {"starting": "0.25", "useful": "0.75", "idle_tail": "1.00"}),
+        (machine("LaunchFailed", initialized=None), {"failed_launch": "2.00"}),
+        (machine("LaunchRefused", initialized=None), {"failed_launch": "2.00"}),
+        (machine("Duplicate", initialized=None), {"duplicate": "2.00"}),
+        (machine("Orphan"), {"leaked": "2.00"}),
+    ],
+)
+def test_A07_what_a_machine_was_good_for(line: LedgerLine, uses: dict[str, str]) -> None:
+    assert report([line], None, LATER).by_use == {use: Decimal(cost) for use, cost in uses.items()}
+
+
+def test_A08_dollars_per_useful_gpu_hour_count_all_that_was_spent() -> None:
+    found = report(
+        [machine(idle_since=at("11:30")), machine("FailedJoin", initialized=None, name="tgp-a1b2c3d4-p-00002")], None, LATER
+    )
+    assert found.gpu_hours == Decimal("2.5") and found.total == 4 and found.per_gpu_hour == Decimal("1.6") and found.machines == 2
+    assert report([machine("FailedJoin", initialized=None)], None, LATER).per_gpu_hour is None
+
+
+def test_A07_a_machine_that_still_lives_is_not_lost_money() -> None:
+    booting = live_line(claim(phase=Phase.BOOTING), NOON, CAPABILITIES["lambda"])
+    assert list(report([booting], None, NOON).by_use) == ["starting"]
+    busy = live_line(claim(), NOON, CAPABILITIES["lambda"])
+    found = report([busy], None, NOON)
+    assert list(found.by_use) == ["useful", "starting"] and found.by_end == {"still there": Decimal("0.42")}
+
+
+def test_A07_only_the_time_that_was_asked_for() -> None:
+    line = machine(idle_since=at("11:30"))
+    assert report([line], at("11:00"), at("11:45")).by_use == {"useful": Decimal("0.50"), "idle_tail": Decimal("0.25")}
+    assert report([line], NOON, LATER).total == 0 and report([line], None, at("10:00")).total == 0
+
+
+def test_A07_sums_by_every_word() -> None:
+    lambda_ = machine(price="3.00", pool="default/a")
+    other = machine("Expired", "1.00", name="tgp-a1b2c3d4-p-00002", pool="default/b", cloud="vast")
+    found = report([other, lambda_], None, LATER)
+    assert list(found.by_pool.items()) == [("default/a", Decimal(6)), ("default/b", Decimal(2))]
+    assert list(found.by_cloud) == ["lambda", "vast"] and found.by_model == {"A10": Decimal(8)}
+    assert found.by_end == {"Empty": Decimal(6), "Expired": Decimal(2)} and found.by_day == {"2026-08-20": Decimal(8)}
+    assert table_of_days(found) == {"2026-08-20": dict(found.by_use)}
+
+
+def test_A07_a_line_that_never_lived_costs_what_it_says_on_its_last_day() -> None:
+    record = {"name": "tgp-a1b2c3d4-p-00001", "cost": "0.30", "start": None, "end": "2026-08-20T22:30:00Z", "reason": "FailedJoin"}
+    found = report([read_line(record)], None, LATER, "Europe/Berlin")
+    assert found.by_day == {"2026-08-21": Decimal("0.30")}
+
+
+@given(st.lists(lines(), max_size=8), st.sampled_from(["UTC", "Europe/Berlin", "America/Havana"]))
+def test_A07_the_parts_are_the_ledger_to_the_last_digit(found: list[LedgerLine], zone: str) -> None:
+    made = report(found, None, LATER, zone)
+    total = add_up(one.cost for one in found)
+    assert made.total == total
+    for sums in (made.by_day, made.by_use, made.by_pool, made.by_cloud, made.by_model, made.by_end):
+        assert add_up(sums.values()) == total
+    assert all(one.cost >= 0 and one.gpu_seconds >= 0 for one in made.parts)
+
+
+@given(lines())
+def test_A07_the_phases_of_a_life_have_no_gap(line: LedgerLine) -> None:
+    found = phases(line)
+    assert found[-1][2] == line.end and (line.start is None or found[0][1] == line.start)
+    assert all(one[2] == following[1] for one, following in zip(found, found[1:], strict=False))
+
+
+@given(st.lists(lines(), max_size=4), st.integers(0, 40))
+def test_A07_two_times_that_meet_add_up_to_the_whole(found: list[LedgerLine], day: int) -> None:
+    middle = DAY - timedelta(days=163) + timedelta(days=day, seconds=12345)
+    first, second = report(found, None, middle), report(found, middle, LATER)
+    assert add_up((first.total, second.total)) == report(found, None, LATER).total
