@@ -41,6 +41,7 @@ URLS = {
     "webhook": "https://power.test",
     "kubernetes": "https://kube.test:6443",
     "mesh_proxy": "http://mesh.test:1056",
+    "image_factory": "https://factory.talos.dev",
 }
 RENTED = ("lambda", "paperspace", "runpod", "vast")
 SCENARIO: dict[str, t.Any] = {

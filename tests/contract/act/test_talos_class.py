@@ -184,3 +184,49 @@ def test_talosctl_is_asked_by_validate_where_it_is_there_and_by_a_plan_where_it_
     assert rig.run("validate")["checks"], "one of another minor does not judge"
     with pytest.raises(InvalidInput, match="cannot be asked"):
         rig.run("validate", talosctl=True)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (
+            "machine: {type: worker, ca: {crt: '{{ ClusterCA }}', key: LS0tLS1CRUdJTg==}}",
+            "machine.ca.key: the private key of a CA must never be",
+        ),
+        (
+            "cluster: {ca: {crt: '{{ KubernetesCA }}', key: LS0tLS1CRUdJTg==}}",
+            "cluster.ca.key: the private key of a CA must never be",
+        ),
+        ("machine: {type: controlplane}", "machine.type is 'controlplane'; a rented GPU node must be a worker"),
+        ("cluster: {etcd: {}}", "cluster.etcd belongs to control planes"),
+        ("machine: {nodeLabels: {node-restriction.kubernetes.io/x: ''}}", "may not give itself this label"),
+        ("machine: {kubelet: {image: 'ghcr.io/siderolabs/kubelet:v1.99.0'}}", "v1.99.0"),
+    ],
+)
+def test_a_template_that_gives_no_worker_is_refused_before_anything_is_rented(rig: Rig, part: str, words: str) -> None:
+    rig.demo_class["talosConfig"] = {"machineConfigTemplate": f"version: v1alpha1\n{part}\n"}
+    for refused in (lambda: rig.run("validate"), lambda: rig.run("plan", mode="provision")):
+        with pytest.raises(InvalidInput) as caught:
+            refused()
+        assert words in str(caught.value), str(caught.value)
+    assert rig.creates() == 0
+
+
+def test_a_card_without_a_driver_for_ubuntu_is_refused_before_anything_is_rented(rig: Rig) -> None:
+    rig.demo_class["providers"] = [{"name": "vast"}]
+    rig.training["template"]["spec"]["requirements"] = [{"key": "tgp.io/gpu-type", "operator": "In", "values": ["K80"]}]
+    rig.documents = [one for one in rig.documents if one["metadata"]["name"] != "own"]
+    for refused in (lambda: rig.run("validate"), lambda: rig.run("plan", mode="provision")):
+        with pytest.raises(InvalidInput, match="no NVIDIA driver that Ubuntu 22.04 or newer has knows the K80"):
+            refused()
+
+
+def test_extensions_that_the_release_does_not_have_are_refused_and_a_silent_factory_is_warned_of(rig: Rig) -> None:
+    rig.demo_class["talosConfig"]["schematic"] = image("siderolabs/tailscale", "siderolabs/tailscales", *NVIDIA)
+    with pytest.raises(InvalidInput, match="siderolabs/tailscales is no official extension of Talos 1.13.9; it has siderolabs/tailscale"):
+        rig.run("plan", mode="provision")
+    rig.demo_class["talosConfig"]["schematic"] = image("siderolabs/tailscale", *NVIDIA)
+    assert rig.run("validate")["checks"] and not [text for text in rig.warnings if "was not found out" in text]
+    rig.faults.add({"service": "image_factory", "kind": "status", "status": 503, "times": None})
+    assert rig.run("validate")["checks"]
+    assert [text for text in rig.warnings if "whether the extensions of its image exist was not found out" in text]
