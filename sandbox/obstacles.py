@@ -36,11 +36,13 @@ class Obstacles(Life):
         if "own_label" in self._parts:
             label = self._parts["own_label"].label
             intent = dataclasses.replace(intent, labels={**intent.labels, label: "true"})
-            if intent.labels_at_registration and not kubelet_may_set(label):
-                raise Refused(
-                    "kubelet", f"kubelet: unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [{label}]"
-                )
         return intent
+
+    def _own_label(self, intent: Intent) -> None:
+        """A kubelet that is told to give itself a label it may not does not start, after everything before it went well."""
+        label = self._parts["own_label"].label if "own_label" in self._parts else ""
+        if label and intent.labels_at_registration and not kubelet_may_set(label):
+            raise Refused("kubelet", f"kubelet: unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [{label}]")
 
     def _disk(self, intent: Intent) -> None:
         gib = self._parts["disk_too_small"].gib if "disk_too_small" in self._parts else _WANTED

@@ -175,6 +175,7 @@ class Story(Obstacles):
             self._note("csr", "there is no Kubernetes in this world", failed=True)
             return
         self._way_to_the_api(intent)
+        self._own_label(intent)
         if "certificate" not in state:
             state["certificate"] = self._certificate(cluster, intent)
         client = cluster.connect(intent.server, intent.ca_pem, certificate=state["certificate"])

@@ -60,6 +60,7 @@ class Told:
         assert (line["reason"], line["joined"]) == ("FailedJoin", False)
         assert self.cause in line["why"] and self.diagnosis["file"] in line["why"]
         self._check_file(rig)
+        print("", *self.screen, sep="\n")  # pytest -s shows one screen for each failure
 
     def _screen(self, rig: Rig) -> list[str]:
         """One screen, with every step of the machine, cause, evidence and remedy."""
@@ -191,6 +192,24 @@ def test_06_without_a_log_all_that_fits_is_named(build: Build) -> None:
     said = told(rig)
     assert (said.code, said.diagnosis["certain"]) == ("no_request", False)
     assert "is blocked, or its CA or token is wrong" in said.cause
+
+
+@pytest.mark.parametrize(
+    "behaviour, code, step",
+    [
+        ({"kind": "wrong_ca"}, "no_request", "device"),
+        ({"kind": "own_label", "label": FORBIDDEN}, "no_request", "device"),
+        ({"kind": "disk_too_small", "gib": 9}, "not_in_mesh", "instance"),
+        ({"kind": "clock_skew", "seconds": 400 * 86400}, "not_in_mesh", "instance"),
+    ],
+    ids=lambda one: one["kind"] if isinstance(one, dict) else "",
+)
+def test_without_a_log_the_last_step_is_told_and_not_more(build: Build, behaviour: dict[str, t.Any], code: str, step: str) -> None:
+    rig = rented(build, "lambda")
+    rig.behave(**behaviour)
+    rig.rent()
+    said = told(rig)
+    assert (said.code, said.diagnosis["step"]) == (code, step)
 
 
 def test_07_blocked_50001(rig: Rig) -> None:
