@@ -34,7 +34,7 @@ options:
   timeout:
     description: Seconds to wait for its request, with O(state=answered).
     type: int
-    default: 120
+    default: 300
   lock_wait:
     description: Seconds to wait for another run to finish.
     type: int
@@ -84,7 +84,7 @@ SPEC = dict(
         name=dict(type="str", required=True),
         state=dict(type="str", choices=["told", "answered"], default="told"),
         dest=dict(type="path"),
-        timeout=dict(type="int", default=120),
+        timeout=dict(type="int", default=300),
         lock_wait=dict(type="int", default=0),
         **FLEET_SPEC,
     ),

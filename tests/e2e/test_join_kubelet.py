@@ -11,13 +11,18 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 import typing as t
 from pathlib import Path
 
+import httpx
 import pytest
+import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
 from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
 
+from sandbox import kubelet
 from tests.fixtures.talos_nodes import NODE_KEY, NODE_TOKEN, make
 from tests.unit.lanes.test_bootstrap import STEPS, Machine
 
@@ -151,3 +156,51 @@ def test_a_rented_machine_that_did_not_join_is_told_anew_with_new_secrets(start:
     refused = sandbox.playbook("join_kubelet", extra_vars={**variables, "machine": "tgp-nobody"}, env=environment)
     refused.failed()
     assert "There is no machine tgp-nobody" in refused.words
+
+
+class Kubelet:
+    """Asks with the token that lies on the machine, as soon as the program is at that step; its certificate ends the program's wait."""
+
+    def __init__(self, told: Told, sandbox: Sandbox, name: str) -> None:
+        (told.machine.play / "asks").touch()
+        self._told, self._sandbox, self._name = told, sandbox, name
+        self.thread = threading.Thread(target=self._ask, daemon=True)
+        self.thread.start()
+
+    def call(self, method: str, path: str, body: t.Any = None) -> t.Any:
+        return self.http.request(method, path, json=body).raise_for_status().json()
+
+    def _ask(self) -> None:
+        machine, step = self._told.machine, self._told.machine.root / "run/tgp.step"
+        self._sandbox.until(lambda: step.exists() and step.read_text() == "kubelet\n", "the program is at step kubelet", 150)
+        token = yaml.safe_load(machine.text("etc/tgp/bootstrap-kubeconfig"))["users"][0]["user"]["token"]
+        with httpx.Client(
+            base_url=self._sandbox.kube.base_url, verify=False, headers={"Authorization": f"Bearer {token}"}, trust_env=False
+        ) as self.http:
+            request = kubelet.request_certificate(self, kubelet.new_key(self._name)[0])  # type: ignore[arg-type]
+            self._sandbox.until(lambda: bool(kubelet.certificate(self, request)), "it gets its certificate", 60)  # type: ignore[arg-type]
+        (machine.root / "var/lib/kubelet/pki/kubelet-client-current.pem").touch()
+
+
+def test_the_playbook_lets_in_the_machine_that_it_told(start: t.Callable[..., Sandbox], tmp_path: Path) -> None:
+    """No other run waits for it: the role itself approves what the machine asks for, and sees it through to the end."""
+    sandbox = start(speed=20)
+    sandbox.behave({"kind": "mesh_fails"})
+    run = sandbox.begin(*sandbox.arguments("provision", extra_vars={"pool": "training", "nodes": 1}))
+    sandbox.until(lambda: any(one["phase"] == "Joining" or one["ip"] for one in sandbox.claims().values()), "it has an address", 60)
+    run.kill()
+    (name,) = (name for name, one in sandbox.claims().items() if one["cloud"] == "lambda")
+    told = Told(tmp_path)
+    asking = Kubelet(told, sandbox, name)
+    variables = {
+        "machine": name, "ssh_connection": "local", "ssh_become": False, "join_kubelet_root": str(told.machine.root), "join_kubelet_pause": 1,
+        "join_kubelet_timeout": 60, "ansible_python_interpreter": sys.executable,
+    }  # fmt: skip
+    path = f"{told.machine.play / 'bin'}:{sandbox.environment['PATH']}"
+    environment = {**told.machine.environment, "PATH": path, "TMPDIR": str(tmp_path), "TGP_PATIENCE": "10"}
+    found = sandbox.playbook("join_kubelet", extra_vars=variables, env=environment)
+    found.succeeded()
+    asking.thread.join(5)
+    assert "Approve its certificate request" in found.out and told.machine.text("run/tgp.step") == "done\n"
+    (request,) = [one for one in sandbox.get(csr.PATH)["items"] if one["spec"]["username"].startswith("system:bootstrap:")]
+    assert csr.parse(request).state == "issued" and csr.parse(request).node == name
