@@ -26,7 +26,13 @@ else:
 # Colours that nothing else uses; the page's own take their place afterwards.
 INK, FAINT, GRID = "#010203", "#010204", "#010205"
 _SERIES = tuple(f"#0102{number:02x}" for number in range(0x10, 0x18))
-_STYLE: t.Any = {"svg.fonttype": "none", "font.size": 8.5, "font.family": ["sans-serif"], "axes.linewidth": 0.6, "text.parse_math": False}
+_STYLE: t.Any = {
+    "svg.fonttype": "none",
+    "font.size": 8.5,
+    "font.family": ["sans-serif"],
+    "axes.linewidth": 0.6,
+    "text.parse_math": False,
+}
 _WIDTH = 4.3
 _MOST_BARS = 8
 

@@ -25,9 +25,7 @@ def budget(spec: Spec, reader: Reader) -> SpendingBudget | None:
         return None
     found = None
     try:
-        found = budget_of(
-            wish["period"], wish["amount"], wish.get("timeZone"), wish.get("softPercent"), wish.get("action")
-        )
+        found = budget_of(wish["period"], wish["amount"], wish.get("timeZone"), wish.get("softPercent"), wish.get("action"))
     except InvalidInput as error:
         field = "timeZone" if "time zone" in str(error) else "amount"
         reader.fault(f"{PATH}.{field}", str(error))

@@ -325,6 +325,15 @@ def test_L16_drain_idle_gives_back_what_is_idle_at_once() -> None:
     assert gone(watched(spent("19.99"), "drain_idle")) == []
 
 
+def test_L16_drain_idle_gives_back_although_the_pool_grew_or_keeps_some() -> None:
+    young = claim(initialized=at("11:55"))
+    facts: dict[str, t.Any] = {"claims": (young,), "instances": (instance(),), "nodes": (node(),), "ledger": spent("20")}
+    wish = wishes(pool(budget=dataclasses.replace(DAY_20, action="drain_idle"), min_nodes=1, consolidation_policy="Never"))
+    assert gone(decide(seen(**facts), wish)) == [("00001", "Empty")]
+    assert gone(decide(seen(**{**facts, "pods": (pod(),)}), wish)) == []
+    assert gone(decide(seen(**{**facts, "pods": None}), wish)) == [], "unknown is never idle"
+
+
 def test_L16_drain_all_gives_back_everything_of_its_scope() -> None:
     found = watched(spent("20.00"), "drain_all")
     assert gone(found) == [("00001", "Budget"), ("00002", "Budget")]
