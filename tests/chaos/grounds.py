@@ -5,9 +5,33 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import typing as t
 
-from .campaign import Ground
+
+@dataclasses.dataclass(frozen=True)
+class Ground:
+    """Where stories are played. One cloud: which calls of its API create, destroy, list and show offers, as expressions; what its class
+    and pool say. Or several, as ``parts``."""
+
+    cloud: str
+    create: tuple[str, str] = ("", "")
+    destroy: tuple[str, str] = ("", "")
+    lists: str = ""
+    offers: str = ""
+    scenario: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    settings: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    pool: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    parts: tuple[Ground, ...] = ()
+
+    def clouds(self) -> tuple[Ground, ...]:
+        return self.parts or (self,)
+
+    def providers(self) -> dict[str, dict[str, t.Any]]:
+        """Clouds of the class and what is set for each."""
+        return {one.cloud: copy.deepcopy(one.settings) for one in self.clouds()}
+
 
 LAMBDA = Ground(
     cloud="lambda",
@@ -86,3 +110,9 @@ GROUNDS = {
     **{one.cloud: one for one in (LAMBDA, PAPERSPACE, RUNPOD, VAST)},
     "vast-containers": dataclasses.replace(VAST, pool=SERVICE),
 }
+MIXED = Ground(
+    cloud="mixed",
+    parts=(LAMBDA, PAPERSPACE, VAST),
+    scenario={**LAMBDA.scenario, **PAPERSPACE.scenario, **VAST.scenario},
+)
+ALL = {**GROUNDS, "mixed": MIXED}

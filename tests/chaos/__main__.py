@@ -1,0 +1,64 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Play, search and shorten stories by hand; see docs/chaos.md."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from .grounds import ALL
+from .shrink import shortest
+from .story import Story, Sum, Violated
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    tasks = parser.add_subparsers(dest="task", required=True)
+    search = tasks.add_parser("search", help="play stories drawn from seeds until one fails, and shorten it")
+    search.add_argument("--seeds", default="1", help="as 7 or 1-20")
+    search.add_argument("--stories", type=int, default=20, help="stories for each seed and ground")
+    search.add_argument("--ground", action="append", choices=sorted(ALL))
+    search.add_argument("--go-on", action="store_true", help="tell each failure and go on, without shortening")
+    for name, text in (("replay", "play a story from a file, each run told"), ("shrink", "shorten a failing story")):
+        tasks.add_parser(name, help=text).add_argument("file", type=Path)
+    given = parser.parse_args(words)
+    if given.task == "search":
+        return _search(given)
+    story = Story.parse(given.file.read_text(encoding="utf-8"))
+    if given.task == "shrink":
+        print(shortest(story).text())
+        return 0
+    try:
+        print(story.play(print))
+    except Violated as error:
+        print(f"VIOLATED {error}")
+        return 1
+    return 0
+
+
+def _search(given: argparse.Namespace) -> int:
+    first, _dash, last = given.seeds.partition("-")
+    failed = 0
+    for seed in range(int(first), int(last or first) + 1):
+        total, began = Sum(), time.monotonic()
+        for ground in given.ground or sorted(ALL):
+            for number in range(given.stories):
+                story = Story.draw(ground, f"{seed}/{number}")
+                try:
+                    total.add(story.play())
+                except Violated as error:
+                    failed += 1
+                    print(f"VIOLATED {error}", flush=True)
+                    if not given.go_on:
+                        print(f"the shortest that fails the same way:\n{shortest(story).text()}")
+                        return 1
+        print(f"seed {seed}: {total}, {time.monotonic() - began:.0f} s", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,146 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What must hold once nothing fails any more (L-24): everything is given back and booked, what is asked for comes, and who finds nothing
+to do does nothing."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from decimal import Decimal
+
+from .sight import Sight
+from .stage import Order, Outcome, Stage
+
+PAUSE = 660.0  # seconds: longer than a create call may stay unexplained (L-2), and than a list may lack a machine
+_MOST_RUNS = 14  # reaps until everything has to be gone
+_BLOCKS_END = 4000.0  # seconds until every block and every pause of a pool is over
+
+
+class Unsettled(AssertionError):
+    """An invariant that is judged at rest does not hold."""
+
+
+def need(problem: str) -> None:
+    if problem:
+        raise Unsettled(problem)
+
+
+# ---- the invariants
+
+
+def I02_every_id_is_on_record(sight: Sight) -> str:
+    """Two runs after the last fault each living machine is in a claim or in the ledger; one whose claim was removed by hand is an orphan."""
+    claimed = {one for claim in sight.claims().values() for one in claim["ids_seen"]} | set(sight.claims())
+    booked = {one for line in sight.ledger() for one in line["ids"]} | sight.forgotten
+    lost = [one for one in sight.living() if not {one.id, one.name} & (claimed | booked)]
+    return f"I-2: on no record: {', '.join(f'{one.name} ({one.id})' for one in lost)}" if lost else ""
+
+
+def I02_each_id_has_one_line(sight: Sight) -> str:
+    counts = collections.Counter(one for line in sight.ledger() for one in line["ids"])
+    made = {one.id for one in sight.made()}
+    may_lack = sight.by_hand | {one.id for one in sight.made() if one.name in sight.forgotten}
+    wrong = [one for one in made | set(counts) if counts[one] != 1 and (counts[one] or one not in may_lack) or one not in made]
+    return f"I-2: not exactly once in the ledger: {', '.join(f'{one} ({counts[one]}×)' for one in sorted(wrong))}" if wrong else ""
+
+
+def I10_nothing_is_left(left: t.Mapping[str, int], holder: str) -> str:
+    if left:
+        return f"I-10: left: {', '.join(f'{number} {what}' for what, number in left.items())}"
+    return f"I-10: the lock is still held by {holder}" if holder else ""
+
+
+def I11_what_is_wanted_is_there(wanted: int, ready: int) -> str:
+    return f"I-11: {ready} of {wanted} machines that limits allow are Ready" if ready < wanted else ""
+
+
+def I09_nothing_to_do_is_done(writes: t.Sequence[str]) -> str:
+    return f"I-9: nothing had changed, and this was written: {', '.join(writes[:5])}" if writes else ""
+
+
+def I08_the_plan_is_fulfilled(outcomes: t.Sequence[Outcome]) -> str:
+    plans = [one.said.get("plan") or {} for one in outcomes]
+    again = [str(row) for plan in plans for row in [*plan.get("launch", []), *plan.get("destroy", []), *plan.get("leftovers", [])]]
+    return f"I-8: after the plan was carried out it wants again: {', '.join(again)}" if again else ""
+
+
+def I13_the_bill_is_theirs(sight: Sight, *, strict: bool) -> tuple[str, Decimal, Decimal]:
+    """A line of the ledger costs what the world billed, give or take a started minute for each machine; more only for time in which nobody
+    could know that the machine was gone (``strict`` False). The problem, their bill, ours."""
+    now, machines, problem = sight.now, sight.by_id(), ""
+    theirs, ours = Decimal(0), Decimal(0)
+    for line in sight.ledger():
+        real = sum((machines[one].cost(now) for one in line["ids"] if one in machines), Decimal(0))
+        unit = Decimal(line["price_hour"]) / 60 * max(1, len(line["ids"]))
+        over = Decimal(line["cost"]) - real
+        # where GPUs are billed apart from the disk: since when those ran is told by nobody once the machine is dead
+        unseen = any(one in machines and machines[one].cloud == "vast" and "struck" in machines[one].details for one in line["ids"])
+        if (over < -unit and not unseen) or (strict and over > unit):
+            problem = problem or f"I-13: {line['name']} ({line['reason']}) is booked at ${line['cost']}, billed were ${real}"
+        theirs, ours = theirs + real, ours + Decimal(line["cost"])
+    return problem, theirs, ours
+
+
+# ---- coming to rest
+
+
+def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decimal]:
+    """From wherever the story left the world to its end; their bill and ours."""
+    sight, services = stage.sight, bool(stage.ground.pool)
+    _empty(stage, "destroy" if services else "reap")
+    stage.rest(_BLOCKS_END)
+    wanted = _affordable(stage)
+    for _turn in range(2):
+        outcomes = stage.perform(Order("provision", nodes=wanted))
+    ready = sum(claim["phase"] == "Ready" for claim in sight.claims().values())
+    need(
+        I11_what_is_wanted_is_there(wanted, ready)
+        + (f": {outcomes[0].end} {outcomes[0].error} {outcomes[0].said}" if ready < wanted else "")
+    )
+    stage.rest(60)
+    _still(stage, Order("provision", nodes=wanted))
+    stage.perform(Order("reap"))
+    _still(stage, Order("reap"))
+    _empty(stage, "destroy")
+    need(I02_each_id_has_one_line(sight))
+    stage.perform(Order("reap"))  # forgets what was sighted and is gone
+    _still(stage, Order("reap"))
+    problem, theirs, ours = I13_the_bill_is_theirs(sight, strict=not blind and not unclean)
+    need(problem)
+    return theirs, ours
+
+
+def _affordable(stage: Stage) -> int:
+    """How many machines the limits surely allow: as if each were the dearest."""
+    limits, offers = stage.sight.limits, stage.world.offers
+    dearest = max(one.price_hour for one in offers) * Decimal("1.3")
+    return min(2, limits.nodes, max(1, int(limits.cost_hour / dearest)), limits.gpus // max(one.gpu_count for one in offers))
+
+
+def _empty(stage: Stage, playbook: str) -> None:
+    """Runs, some minutes apart, until nothing is left (I-10). What is only reported, a person ends by hand: a machine without a claim whose
+    Node works and does not say whose it is (O3)."""
+    for turn in range(_MOST_RUNS):
+        (outcome,) = stage.perform(Order(playbook if stage.sight.claims() else "reap"))
+        if outcome.end == "locked" or (outcome.said.get("plan") or {}).get("outcome") == "lock_busy":
+            need("" if turn < 3 else f"I-10: the lock is never free: {stage.sight.holder()}")
+        if turn == 3:
+            need(I02_every_id_is_on_record(stage.sight))
+        if not I10_nothing_is_left(stage.left(), stage.sight.holder()):
+            return
+        for row in (outcome.said.get("plan") or {}).get("plan", []):
+            if row["reason"] == "O3" and row["name"] in stage.sight.forgotten:
+                stage.end_by_hand(row["name"])
+        stage.rest(PAUSE)
+    claims = {name: (one["phase"], one.get("deletion")) for name, one in stage.sight.claims().items()}
+    need(f"{I10_nothing_is_left(stage.left(), stage.sight.holder())} after {_MOST_RUNS} runs of {playbook}: {claims} {outcome}")
+
+
+def _still(stage: Stage, order: Order) -> None:
+    """I-8 and I-9: the same run once more changes nothing."""
+    before = len(stage.writes())
+    outcomes = stage.perform(order)
+    need(I08_the_plan_is_fulfilled(outcomes))
+    need(I09_nothing_to_do_is_done(stage.writes()[before:]))

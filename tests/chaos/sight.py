@@ -1,0 +1,193 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is true in the sandbox, and what one call is about: all that the invariants look at. Nothing here asks the code under test."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+from sandbox.world import Machine
+
+from ..contract.act.rig import RENTED
+
+if t.TYPE_CHECKING:
+    from ..contract.act.rig import Rig
+
+Json = dict[str, t.Any]
+_NAME = re.compile(r"tgp-([0-9a-f]{8})-[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?-[0-9a-z]{5}")
+_DESTROY = {
+    "lambda": ("POST", re.compile(r"/instance-operations/terminate$")),
+    "paperspace": ("DELETE", re.compile(r"/v1/machines/[^/]+$")),
+    "runpod": ("DELETE", re.compile(r"/v2/pods/[^/]+$")),
+    "vast": ("DELETE", re.compile(r"/api/v0/instances/\d+/$")),
+}
+_LISTS = {
+    "lambda": re.compile(r"/api/v1/instances$"),
+    "paperspace": re.compile(r"/v1/machines$"),
+    "runpod": re.compile(r"/v2/pods$"),
+    "vast": re.compile(r"/api/v1/instances/$"),
+    "tailscale": re.compile(r"/devices$"),
+}
+_KUBE_LISTS = {"/api/v1/nodes": "nodes", "/api/v1/namespaces/tgp-system/configmaps": "claims"}
+
+
+@dataclasses.dataclass
+class Limits:
+    """Those of the class."""
+
+    nodes: int
+    cost_hour: Decimal
+    gpus: int
+
+
+@dataclasses.dataclass
+class Run:
+    """One run of a playbook: ``good`` are the lists it was truly given, ``reads`` that it may write nothing."""
+
+    name: str
+    mode: str
+    reads: bool = False
+    good: set[str] = dataclasses.field(default_factory=set)
+    calls: int = 0
+
+
+@dataclasses.dataclass
+class Call:
+    """One outgoing call. ``status`` 0 = there was no answer; ``struck`` = a fault had its hand in it."""
+
+    run: Run
+    service: str
+    method: str
+    path: str
+    body: str
+    writes: bool
+    status: int = 0
+    struck: str = ""
+
+    def lists(self) -> str:
+        """Which list it asks for, "" for none."""
+        if self.method != "GET":
+            return ""
+        bare = self.path.partition("?")[0]
+        if self.service == "kubernetes":
+            kind = _KUBE_LISTS.get(bare, "")
+            return "" if kind == "claims" and "claim%3Dtrue" not in self.path else kind
+        found = _LISTS.get(self.service)
+        return self.service if found is not None and found.search(bare) else ""
+
+    def is_good(self) -> bool:
+        """Whether its answer was the service's own. One that only looks like it (stale, an empty list) counts: nobody can tell."""
+        return 200 <= self.status < 300 and self.struck not in ("truncate", "status", "status_after")
+
+    def destroys(self) -> bool:
+        method, path = _DESTROY.get(self.service, ("-", _NAME))
+        return self.method == method and path.search(self.path.partition("?")[0]) is not None
+
+    def deleted(self, prefix: str) -> str:
+        """What a DELETE of a path with that beginning is aimed at."""
+        bare = self.path.partition("?")[0]
+        return bare.removeprefix(prefix) if self.method == "DELETE" and bare.startswith(prefix) else ""
+
+    def claim(self) -> Json:
+        """The claim that it writes, {} when it writes none."""
+        if self.service == "kubernetes" and self.method in ("POST", "PUT") and "claim.json" in self.body:
+            return t.cast(Json, json.loads(json.loads(self.body)["data"]["claim.json"]))
+        return {}
+
+
+class Sight:
+    """The world, read from the sandbox's own tables."""
+
+    def __init__(self, rig: Rig, limits: Limits) -> None:
+        self.rig, self.limits = rig, limits
+        kube = rig.box.kube
+        assert kube is not None
+        self._store = kube.store
+        uid = self._table("", "namespaces")["kube-system"]["metadata"]["uid"]
+        self.cluster_id = uid.replace("-", "")[:8]
+        self.guarded: dict[str, float] = {}  # pods that a budget never lets go, and the seconds they may take to end
+        self.forgotten: set[str] = set()  # names whose claim somebody removed by hand
+        self.by_hand: set[str] = set()  # ids of machines that somebody ended at the cloud's own page
+        self._parsed: dict[str, tuple[int, Json]] = {}
+
+    def _table(self, group: str, plural: str, namespace: str | None = None) -> dict[str, Json]:
+        with self._store.lock:
+            return {item.obj["metadata"]["name"]: item.obj for item in self._store.table((group, plural)).select(namespace)}
+
+    @property
+    def now(self) -> datetime:
+        return self.rig.clock.now()
+
+    def ours(self, name: str) -> bool:
+        match = _NAME.fullmatch(name)
+        return match is not None and match[1] == self.cluster_id
+
+    def made(self) -> list[Machine]:
+        """Every rented machine of ours there ever was, the oldest first."""
+        return [one for one in self.rig.machines(living=False) if self.ours(one.name)]
+
+    def living(self) -> list[Machine]:
+        return [one for one in self.made() if one.ended is None]
+
+    def by_id(self) -> dict[str, Machine]:
+        return {one.id: one for one in self.rig.world.machines.values() if one.cloud in RENTED}
+
+    def by_name(self, name: str) -> list[Machine]:
+        return [one for one in self.rig.world.machines.values() if one.name == name]
+
+    def aimed_at(self, call: Call) -> list[Machine]:
+        """The machines that a destroy call names."""
+        words = set(re.findall(r"[\w-]+", f"{call.path.partition('?')[0]} {call.body}"))
+        return [one for one in self.by_id().values() if one.cloud == call.service and one.id in words]
+
+    def claims(self) -> dict[str, Json]:
+        with self._store.lock:
+            items = self._store.table(("", "configmaps")).select("tgp-system")
+        found = {}
+        for item in items:
+            text = (item.obj.get("data") or {}).get("claim.json")
+            if text is None:
+                continue
+            known = self._parsed.get(item.key)
+            if known is None or known[0] != item.rv:
+                known = self._parsed[item.key] = item.rv, json.loads(text)
+            found[known[1]["name"]] = known[1]
+        return found
+
+    def ledger(self) -> list[Json]:
+        with self._store.lock:
+            items = self._store.table(("", "configmaps")).select("tgp-system")
+        parts = [item.obj for item in items if "tgp.io/ledger" in (item.obj["metadata"].get("labels") or {})]
+        return [json.loads(text) for one in parts for text in (one.get("data") or {}).values()]
+
+    def nodes(self) -> dict[str, Json]:
+        return self._table("", "nodes")
+
+    def is_ready(self, name: str) -> bool:
+        conditions = (self.nodes().get(name) or {}).get("status", {}).get("conditions") or []
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    def pod(self, namespace: str, name: str) -> Json | None:
+        return self._table("", "pods", namespace).get(name)
+
+    def device(self, device_id: str) -> t.Any:
+        return self.rig.box.tailnet.device(device_id)
+
+    def holder(self) -> str:
+        """Who holds the run lock for the whole cluster."""
+        lease = self._table("coordination.k8s.io", "leases", "tgp-system").get(f"tgp-{self.cluster_id}")
+        return str((lease or {}).get("spec", {}).get("holderIdentity") or "")
+
+    def secrets(self) -> set[str]:
+        """Every value that may be seen by nobody."""
+        tailnet, talos = self.rig.box.tailnet, self.rig.box.talos
+        found = {text for name, text in self.rig.world.secrets.items() if name != "TS_OAUTH_CLIENT_ID"}
+        found |= {one.secret for one in tailnet._keys.values() if one.kind == "auth"}
+        found |= {talos.trustd_token, talos.bootstrap_token, talos.cluster_secret, talos.os_key.splitlines()[1]}
+        return {one for one in found if len(one) >= 16}

@@ -1,0 +1,283 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A sandbox under a loom, in which runs of the playbooks are played, cut short, and watched at every call that leaves them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import typing as t
+from decimal import Decimal
+from pathlib import Path
+
+import httpx
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import TgpError
+
+from sandbox import wsgi
+from sandbox.behaviour import Behaviours
+from sandbox.faults import Fault
+
+from ..contract.act.rig import URLS, Rig
+from . import invariants
+from .grounds import Ground
+from .loom import Killed, Loom, Process
+from .sight import Call, Limits, Run, Sight
+
+_SLOW, _FAST = 0.4, 0.02  # seconds on the way to a cloud, and to the cluster, at most
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """What one run is to do. ``kill``: it dies at its call of that number (0 = never), before the call's effect or ``after`` it."""
+
+    playbook: str
+    nodes: int = 1
+    kill: int = 0
+    after: bool = False
+    host: str = "a"
+    check: bool = False
+
+
+@dataclasses.dataclass
+class Outcome:
+    """How a run ended: ``end`` is ok, killed, or the kind of its error; ``said`` its plan's outcome and results."""
+
+    run: Run
+    order: Order
+    end: str
+    said: dict[str, t.Any]
+    error: str = ""
+
+
+class _Door(httpx.BaseTransport):
+    def __init__(self, stage: Stage, service: str, inner: httpx.BaseTransport) -> None:
+        self._stage, self._service, self._inner = stage, service, inner
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        stage, loom = self._stage, self._stage.loom
+        run, process = stage.run_of.get(loom.current.process), loom.current.process
+        if run is None or process is None:
+            return self._inner.handle_request(request)
+        order = stage.orders[run.name]
+        loom.sleep(loom.dice.uniform(0.001, _FAST if self._service == "kubernetes" else _SLOW))
+        path, query = request.url.path, request.url.query.decode()
+        call = Call(
+            run, self._service, request.method, path + (f"?{query}" if query else ""), request.content.decode(errors="replace"),
+            wsgi.is_write(request.method, path, query),
+        )  # fmt: skip
+        run.calls += 1
+        stage.on_call(run.calls)
+        due = order.kill == run.calls
+        if due and not order.after:
+            self._die(process)
+        stage.look(invariants.BEFORE, call)
+        response = self._send(request, call)
+        if due:
+            self._die(process)
+        loom.sleep(loom.dice.uniform(0.001, _FAST))
+        return response
+
+    def _send(self, request: httpx.Request, call: Call) -> httpx.Response:
+        stage, loom = self._stage, self._stage.loom
+        stage.struck.pop(loom.current, None)
+        try:
+            if "watch=" in call.path or "follow=" in call.path:
+                response = self._inner.handle_request(request)  # may wait for ever, and may die waiting
+            else:
+                with loom.shielded():
+                    response = self._inner.handle_request(request)
+                    response.read()
+            call.status = response.status_code
+        finally:
+            fault = stage.struck.pop(loom.current, None)
+            call.struck = fault.kind if fault is not None else ""
+            if (kind := call.lists()) and call.is_good():
+                call.run.good.add(kind)
+            stage.look(invariants.AFTER, call)
+        return response
+
+    def _die(self, process: Process) -> t.NoReturn:
+        self._stage.kills += 1
+        self._stage.loom.kill(process)
+        raise Killed(process.name)
+
+
+class Stage(Rig):
+    """``perform`` plays runs; ``broken`` collects what they broke, ``calls`` counts what they sent."""
+
+    def __init__(self, folder: Path, loom: Loom, ground: Ground, limits: Limits) -> None:
+        self.loom, self.ground = loom, ground
+        super().__init__(folder, speed=1.0, **{"machines": [], "lambda": [], **copy.deepcopy(ground.scenario)})
+        self.run_of: dict[Process | None, Run] = {}
+        self.orders: dict[str, Order] = {}
+        self.struck: dict[t.Any, Fault] = {}
+        self.broken: list[str] = []
+        self.runs = self.calls = self.kills = self.strikes = 0
+        self.on_call: t.Callable[[int], None] = lambda _calls: None
+        self._describe(limits)
+        self.sight = Sight(self, limits)
+        self.prices = [one.price_hour for one in self.world.offers]
+        plain = self.faults.strike
+
+        def strike(service: str, method: str, path: str) -> Fault | None:
+            fault = plain(service, method, path)
+            if fault is not None:
+                self.strikes += 1
+                self.struck[loom.current] = fault
+            return fault
+
+        self.faults.strike = strike  # type: ignore[method-assign]
+
+    def _describe(self, limits: Limits) -> None:
+        ground = self.ground
+        self.demo_class["providers"] = [{"name": cloud, "settings": settings} for cloud, settings in ground.providers().items()]
+        self.demo_class["limits"] = {
+            "maxNodes": limits.nodes, "maxHourlyCost": str(limits.cost_hour), "resources": {"nvidia.com/gpu": limits.gpus},
+        }  # fmt: skip
+        self.training.clear()
+        self.training.update(
+            {"nodeClassRef": {"kind": "GPUNodeClass", "name": "demo"}, "maxHourlyPrice": "4.00", **copy.deepcopy(ground.pool)}
+        )
+        self.documents = [one for one in self.documents if one["metadata"]["name"] in ("demo", "training")]
+
+    def _transport(self, url: str) -> httpx.BaseTransport | None:
+        service = next(name for name, root in URLS.items() if url.startswith(root))
+        return _Door(self, service, httpx.WSGITransport(app=self.box.apps[service]))
+
+    def run(self, module: str, run_id: str = "", *, check: bool = False, **params: t.Any) -> dict[str, t.Any]:
+        process = self.loom.current.process
+        host = process.host if process is not None else "a"
+        return super().run(module, run_id, check=check, **{"state_dir": str(self.folder / f"state-{host}"), **params})
+
+    # ---- playing
+
+    def perform(self, *orders: Order) -> list[Outcome]:
+        """Runs of playbooks, all begun at this moment, each to its end."""
+        outcomes, work = {}, {}
+        for order in orders:
+            self.runs += 1
+            run = Run(f"run-{self.runs}", order.playbook, reads=order.check or order.playbook == "plan")
+            process = Process(run.name, order.host)
+            self.run_of[process], self.orders[run.name] = run, order
+            outcomes[process] = Outcome(run, order, "ok", {})
+            work[process] = self._playbook(order, run, outcomes[process])
+        for process, error in self.loom.play(work).items():
+            self.calls += outcomes[process].run.calls
+            if isinstance(error, TgpError):
+                outcomes[process].end, outcomes[process].error = error.kind, str(error)
+            elif isinstance(error, Killed):
+                outcomes[process].end = "killed"
+            elif error is not None:
+                raise error
+        self._keep_secrets(outcomes.values())
+        return list(outcomes.values())
+
+    def _playbook(self, order: Order, run: Run, outcome: Outcome) -> t.Callable[[], None]:
+        """What playbooks/<name>.yml does, module by module."""
+
+        def play() -> None:
+            said, file = outcome.said, str(self.folder / "plan.json")
+            if order.playbook == "apply":
+                if not Path(file).exists():
+                    return
+                plan = said["plan"] = self.run("apply", run.name, check=order.check, file=file)
+            else:
+                params: dict[str, t.Any] = {
+                    "provision": {"nodes": order.nodes},
+                    "destroy": {"all": True, "force": True},
+                    "plan": {"mode": "everything", "nodes": order.nodes, "save_to": file},
+                }.get(order.playbook, {})
+                plan = said["plan"] = self.run("plan", run.name, check=order.check, **{"mode": order.playbook, **params})
+            if order.check or order.playbook == "plan":
+                return
+            try:
+                if plan["outcome"] != "lock_busy":
+                    self._act(order.playbook, plan, said)
+            finally:
+                self.run("unlock", run.name)
+
+        return play
+
+    def _act(self, playbook: str, plan: dict[str, t.Any], said: dict[str, t.Any]) -> None:
+        def step(name: str, **params: t.Any) -> None:
+            said[name] = self.run(name, plan["run_id"], **params)
+
+        launch, destroy, leftovers = plan["launch"], plan["destroy"], plan["leftovers"]
+        match playbook:
+            case "provision":
+                if destroy:
+                    step("teardown", names=destroy, leftovers=leftovers)
+                if launch:
+                    step("launch", names=launch)
+                step("join")
+            case "autoscale":
+                if launch or destroy or leftovers:
+                    step("scale", names=launch + destroy, leftovers=leftovers)
+                if plan["join"]:
+                    step("join", names=plan["join"])
+            case "apply":
+                if launch:
+                    step("launch", names=launch)
+                if destroy or leftovers:
+                    step("teardown", names=destroy, only_named=True, leftovers=leftovers)
+                if plan["join"]:
+                    step("join", names=plan["join"])
+            case _:
+                step("teardown", leftovers=leftovers)
+
+    def look(self, checks: t.Mapping[str, invariants.Check], call: Call) -> None:
+        self.broken += invariants.problems(checks, self.sight, call)
+
+    def _keep_secrets(self, outcomes: t.Iterable[Outcome]) -> None:
+        """I-12 for what people and files are shown."""
+        shown = "\n".join([*self.lines, *self.warnings, *(f"{one.said} {one.error}" for one in outcomes)])
+        files = "\n".join(path.read_text() for path in sorted(self.folder.glob("state-*/**/*.jsonl")))
+        told = [one for one in self.sight.secrets() if one in shown or one in files]
+        if told:
+            self.broken.append(f"I-12: a secret is shown: {told[0][:12]}…")
+        self.lines.clear()
+        self.warnings.clear()
+
+    # ---- the world moves
+
+    def rest(self, seconds: float) -> None:
+        self.loom.sleep(seconds)
+
+    def well_again(self) -> None:
+        """Nothing fails any more, nobody wants anything, and there is enough of everything."""
+        self.faults.clear()
+        self.box.machines.behaviours = Behaviours()
+        for place, dollars in enumerate(self.prices):
+            self.price(place, dollars / self.world.offers[place].price_hour)
+            self.world.offers[place].stock = max(self.world.offers[place].stock, 4)
+        for kind, items in (
+            ("/apis/policy/v1/namespaces/default/poddisruptionbudgets", None),
+            ("/api/v1/namespaces/default/pods", 0),
+        ):
+            for one in self.kube("GET", kind)["items"]:
+                body = None if items is None else {"gracePeriodSeconds": 0}
+                self.api.request("DELETE", f"{kind}/{one['metadata']['name']}", body)
+        self.sight.guarded.clear()
+        self.training.pop("minNodes", None)
+        for name, node in self.nodes().items():
+            if "tgp.io/do-not-disrupt" in (node["metadata"].get("annotations") or {}):
+                self.kube("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": {"tgp.io/do-not-disrupt": None}}})
+
+    def end_by_hand(self, name: str) -> None:
+        """Somebody ends a machine at the cloud's own page."""
+        for one in self.sight.living():
+            if one.name == name:
+                self.sight.by_hand.add(one.id)
+                self.world.release(one)
+                one.destroyed = one.ended
+                one.state = "terminated"
+
+    def price(self, number: int, factor: Decimal) -> None:
+        """An offer costs something else from now on; who rented it before pays as before."""
+        offers = self.world.offers
+        place = number % len(offers)
+        old = offers[place]
+        new = max(Decimal("0.01"), (old.price_hour * factor).quantize(Decimal("0.01")))
+        shown = {"shown_price": new} if "shown_price" in old.details else {}
+        offers[place] = dataclasses.replace(old, price_hour=new, details={**old.details, **shown})

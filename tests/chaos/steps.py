@@ -1,0 +1,244 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What can happen in a story, one line each. Lines speak of things by number, modulo how many there are, so that a story from which lines
+were taken out is still one.
+
+    run provision nodes=2 kill=17 after   a run that dies at its 17th call, after the call's effect
+    race provision nodes=1 | reap         two runs at once: on the same host, or (``host=b``) on two
+    rest 600, jump 600                    time passes; the clock leaps
+    fault {json}, clear                   a rule of sandbox/faults.py; all rules end
+    behave {json}, strike dies 0          how machines fare from now on; what befalls the first living one
+    price 1 1.5, stock 0 0                an offer costs half as much more; there is none of it left
+    pod 0 busy | guarded | short          work on the first node; what no budget lets go; what ends after a minute
+    demand 2                              so many pods wait for a GPU each
+    done, hold 0, min 1, forget 0         all work ends; a hold on a node; minNodes; somebody removes a claim by hand
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import typing as t
+from decimal import Decimal
+
+from sandbox.behaviour import Behaviour
+
+from .grounds import Ground
+from .stage import Order, Outcome, Stage
+
+
+def parse_order(text: str) -> Order:
+    playbook, *words = text.split()
+    given = dict(word.partition("=")[::2] for word in words if "=" in word)
+    return Order(
+        playbook, int(given.get("nodes", 1)), int(given.get("kill", 0)), "after" in words, given.get("host", "a"), "check" in words
+    )
+
+
+def play(stage: Stage, line: str) -> list[Outcome]:
+    """Let one line happen; the runs it told of."""
+    what, _space, rest = line.strip().partition(" ")
+    if what in ("run", "race"):
+        return stage.perform(*(parse_order(one) for one in rest.split("|")))
+    _WORLD[what](stage, rest)
+    return []
+
+
+def _pod(stage: Stage, rest: str) -> None:
+    place, kind = rest.split()
+    nodes = sorted(name for name in stage.nodes() if stage.sight.ours(name))
+    if not nodes:
+        return
+    node, name = nodes[int(place) % len(nodes)], f"job-{stage.loom.dice.getrandbits(40):010x}"
+    notes = {"sandbox/run-seconds": "60"} if kind == "short" else {}
+    owner = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "x", "controller": True}]
+    spec = {
+        "nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}],
+        "terminationGracePeriodSeconds": 30,
+    }  # fmt: skip
+    meta = {"name": name, "labels": {"app": name}, "annotations": notes, "ownerReferences": owner}
+    stage.kube("POST", "/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
+    if kind == "guarded":
+        stage.sight.guarded[name] = 30
+        guard = {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}}}
+        stage.kube("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", guard)
+
+
+def _demand(stage: Stage, rest: str) -> None:
+    for _one in range(int(rest)):
+        name = f"ask-{stage.loom.dice.getrandbits(40):010x}"
+        owner = [{"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "x", "controller": True}]
+        container = {"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+        spec = {"tolerations": [{"operator": "Exists"}], "containers": [container]}
+        meta = {"name": name, "labels": {"app": name}, "annotations": {"sandbox/run-seconds": "900"}, "ownerReferences": owner}
+        stage.kube("POST", "/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
+
+
+def _done(stage: Stage, _rest: str) -> None:
+    for pod in stage.kube("GET", "/api/v1/namespaces/default/pods")["items"]:
+        if pod["metadata"]["name"] not in stage.sight.guarded:
+            stage.api.request("DELETE", f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
+
+
+def _hold(stage: Stage, rest: str) -> None:
+    nodes = sorted(name for name in stage.nodes() if stage.sight.ours(name))
+    if nodes:
+        mark = {"metadata": {"annotations": {"tgp.io/do-not-disrupt": "true"}}}
+        stage.kube("PATCH", f"/api/v1/nodes/{nodes[int(rest) % len(nodes)]}", mark)
+
+
+def _strike(stage: Stage, rest: str) -> None:
+    kind, place = rest.split()
+    living = stage.sight.living()
+    if living:
+        stage.box.machines.strike(living[int(place) % len(living)], kind)
+
+
+def _stock(stage: Stage, rest: str) -> None:
+    place, number = map(int, rest.split())
+    stage.world.offers[place % len(stage.world.offers)].stock = number
+
+
+def _price(stage: Stage, rest: str) -> None:
+    place, factor = rest.split()
+    stage.price(int(place), Decimal(factor))
+
+
+def _forget(stage: Stage, rest: str) -> None:
+    names = sorted(stage.sight.claims())
+    if names:
+        name = names[int(rest) % len(names)]
+        stage.sight.forgotten.add(name)
+        stage.kube("DELETE", f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{name}")
+
+
+def _min(stage: Stage, rest: str) -> None:
+    stage.training["minNodes"] = int(rest)
+
+
+_WORLD: dict[str, t.Callable[[Stage, str], None]] = {
+    "rest": lambda stage, rest: stage.rest(float(rest)),
+    "jump": lambda stage, rest: stage.advance(float(rest)),
+    "fault": lambda stage, rest: (stage.faults.add(json.loads(rest)), None)[1],
+    "clear": lambda stage, _rest: stage.faults.clear(),
+    "behave": lambda stage, rest: stage.box.machines.behaviours.add(Behaviour.parse(json.loads(rest))),
+    "strike": _strike,
+    "price": _price,
+    "stock": _stock,
+    "pod": _pod,
+    "demand": _demand,
+    "done": _done,
+    "hold": _hold,
+    "min": _min,
+    "forget": _forget,
+}
+
+
+# ---- chance
+
+PLAYBOOKS = ("autoscale",) * 3
+
+
+def fault(ground: Ground, dice: random.Random) -> str:
+    """Something that goes wrong between us and a cloud, the mesh or the cluster."""
+    part = dice.choice(ground.clouds())
+    lists = part.lists
+    service, method, path, rule = dice.choice(
+        [(part.cloud, *part.create, rule) for rule in _CREATE]
+        + [(part.cloud, *part.destroy, rule) for rule in _DESTROY]
+        + [(part.cloud, "GET", lists, rule) for rule in _LIST]
+        + [(part.cloud, "", part.offers, {"kind": "status", "status": 500})]
+        + [("tailscale", "", dice.choice(("/keys", "/device", "/oauth")), rule) for rule in _ANY]
+        + [("kubernetes", method, where, rule) for method, where in _KUBE for rule in _ANY[:4]]
+    )
+    rule = {"service": service, "method": method, "path": path, "after_calls": dice.choice((0, 0, 0, 1, 2)), **rule}
+    return "fault " + json.dumps({**rule, "times": dice.choice((1, 1, 1, 2, 4))})
+
+
+_CREATE: list[dict[str, t.Any]] = [
+    {"kind": "lost_before"},
+    {"kind": "lost_after"},
+    {"kind": "status", "status": 500},
+    {"kind": "status", "status": 400, "body": {"error": "no capacity"}},
+    {"kind": "status_after", "status": 502},
+    {"kind": "status", "status": 429},
+    {"kind": "truncate"},
+    {"kind": "body", "body": {"surprise": True}},
+]
+_DESTROY: list[dict[str, t.Any]] = [
+    {"kind": "lost_before"},
+    {"kind": "lost_after"},
+    {"kind": "status", "status": 500},
+    {"kind": "status_after", "status": 503},
+    {"kind": "status", "status": 429, "headers": {"Retry-After": "7"}},
+]
+_LIST: list[dict[str, t.Any]] = [
+    {"kind": "status", "status": 502},
+    {"kind": "body", "body": []},
+    {"kind": "truncate"},
+    {"kind": "stale"},
+    {"kind": "lost_before"},
+    {"kind": "body", "body": "<html>maintenance</html>"},
+]
+_ANY: list[dict[str, t.Any]] = [
+    {"kind": "status", "status": 503},
+    {"kind": "lost_before"},
+    {"kind": "lost_after"},
+    {"kind": "truncate"},
+    {"kind": "stale"},
+]
+_KUBE = [
+    ("GET", "/api/v1/nodes"),
+    ("GET", "/api/v1/pods"),
+    ("", "/configmaps"),
+    ("PUT", "/configmaps/tgp-claim"),
+    ("", "/leases"),
+    ("DELETE", "/api/v1/"),
+    ("PATCH", "/api/v1/nodes"),
+    ("POST", "/secrets"),
+    ("POST", "/eviction"),
+]
+_BEHAVE = ("never_boots", "boot_error", "dies", "crash", "vanish", "never_ready", "gpu_missing", "slow", "mesh_fails")
+
+
+def draw(ground: Ground, seed: str) -> list[str]:
+    """A story: some ten lines, most of them runs."""
+    dice = random.Random(f"story {seed}")
+    nodes, lines = "service" not in ground.cloud and not ground.pool, list[str]()
+    for _number in range(dice.randint(4, 9)):
+        lines += [_event(ground, dice, nodes) for _one in range(dice.choice((0, 1, 1, 2)))]
+        lines.append(_run(dice))
+        lines.append(f"{dice.choice(('rest', 'rest', 'jump'))} {dice.choice((5, 70, 300, 660, 660, 1900))}")
+    return lines
+
+
+def _order(dice: random.Random) -> str:
+    playbook = dice.choice(("provision",) * 4 + ("reap",) * 3 + PLAYBOOKS + ("destroy", "plan", "apply", "apply"))
+    return f"{playbook} nodes={dice.choice((1, 1, 2, 3, 4))}" if playbook in ("provision", "plan") else playbook
+
+
+def _run(dice: random.Random) -> str:
+    chance = dice.random()
+    if chance < 0.06:
+        return f"run {_order(dice)} check"
+    if chance < 0.18:
+        return f"race {_order(dice)} | {_order(dice)}{dice.choice(('', ' host=b', ' host=b'))}"
+    kill = f" kill={int(dice.triangular(1, 110, 25))}{dice.choice(('', ' after'))}" if chance < 0.45 else ""
+    return f"run {_order(dice)}{kill}{dice.choice(('', '', '', ' host=b'))}"
+
+
+def _event(ground: Ground, dice: random.Random, nodes: bool) -> str:
+    number = dice.randrange(4)
+    menu: list[t.Callable[[], str]] = [lambda: fault(ground, dice)] * 9
+    menu += [lambda: "clear", lambda: f"price {number} {dice.choice(('0.5', '0.9', '1.2', '3.0', '20'))}"]
+    menu += [
+        lambda: f"stock {number} {dice.choice((0, 0, 1))}",
+        lambda: f"strike {dice.choice(('dies', 'crash', 'vanish'))} {number}",
+    ]
+    menu += [lambda: "behave " + json.dumps({"kind": dice.choice(_BEHAVE), "times": 1, "seconds": dice.choice((5, 30, 400))})]
+    menu += [lambda: f"min {dice.choice((0, 1, 2))}", lambda: f"forget {number}"]
+    if nodes:
+        menu += [lambda: f"pod {number} {dice.choice(('busy', 'guarded', 'short'))}"] * 3
+        menu += [lambda: "done", lambda: f"hold {number}"] + [lambda: f"demand {dice.choice((1, 1, 2, 4))}"] * 3
+    return dice.choice(menu)()

@@ -1,0 +1,114 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One story from its lines to its rest, and what is judged when it has come to rest."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import tempfile
+import typing as t
+from decimal import Decimal
+from pathlib import Path
+
+from . import endings, steps
+from .grounds import ALL
+from .loom import Loom, Stuck
+from .sight import Limits
+from .stage import Stage
+from .weaving import woven
+
+
+class Violated(AssertionError):
+    """The story broke an invariant; the message says which, where, and how to see it again."""
+
+
+@dataclasses.dataclass
+class Sum:
+    """What stories amounted to."""
+
+    stories: int = 0
+    runs: int = 0
+    calls: int = 0
+    faults: int = 0
+    kills: int = 0
+    made: int = 0
+    days: float = 0.0
+    bill: Decimal = Decimal(0)
+    ours: Decimal = Decimal(0)
+
+    def add(self, other: Sum) -> None:
+        for field in dataclasses.fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.stories} stories, {self.runs} runs, {self.calls} calls, {self.faults} faults struck, {self.kills} kills, "
+            f"{self.made} machines made, {self.days:.0f} days lived, our bill ${self.ours:.2f}, the world's ${self.bill:.2f}, violations 0"
+        )
+
+
+def limits_of(seed: str) -> Limits:
+    dice = random.Random(f"limits {seed}")
+    return Limits(dice.choice((2, 3, 3, 4)), Decimal(dice.choice(("0.95", "1.60", "10.00"))), dice.choice((2, 4, 8)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Story:
+    """``ground``, ``seed`` and ``lines`` say all that will happen."""
+
+    ground: str
+    seed: str
+    lines: tuple[str, ...]
+
+    @classmethod
+    def draw(cls, ground: str, seed: str) -> Story:
+        return cls(ground, seed, tuple(steps.draw(ALL[ground], f"{ground} {seed}")))
+
+    @classmethod
+    def parse(cls, text: str) -> Story:
+        """As :meth:`text` wrote it; empty lines and lines after ``#`` do not count."""
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
+        first = lines.pop(0).split()
+        if len(first) != 4 or (first[0], first[2]) != ("ground", "seed") or first[1] not in ALL:
+            raise ValueError("a story begins with a line `ground <name> seed <seed>`")
+        return cls(first[1], first[3], tuple(lines))
+
+    def text(self) -> str:
+        return "\n".join([f"ground {self.ground} seed {self.seed}", *self.lines]) + "\n"
+
+    def play(
+        self, say: t.Callable[[str], None] = lambda _line: None, *, sabotage: t.Callable[[Stage], None] = lambda _stage: None
+    ) -> Sum:
+        """Play it; Violated when something was broken on the way or at the end. ``sabotage`` may break the world first."""
+        limits = limits_of(f"{self.ground} {self.seed}")
+        loom = Loom(f"{self.ground} {self.seed}")
+        with tempfile.TemporaryDirectory(prefix="tgp-chaos-") as folder, woven(loom):
+            stage = Stage(Path(folder), loom, ALL[self.ground], limits)
+            try:
+                sabotage(stage)
+                began = stage.clock.now()
+                for number, line in enumerate(self.lines, 1):
+                    for one in steps.play(stage, line):
+                        say(f"{stage.clock.now():%d %H:%M:%S}  {one.run.name} {one.order.playbook}: {one.end} {one.error}")
+                    self._whole(stage, f"line {number}: {line}")
+                blind = bool(stage.strikes or stage.kills)
+                stage.well_again()
+                bill, ours = endings.settle(stage, blind=blind, unclean=self._unclean())
+                self._whole(stage, "the end")
+                days = (stage.clock.now() - began).total_seconds() / 86400
+                return Sum(1, stage.runs, stage.calls, stage.strikes, stage.kills, len(stage.sight.made()), days, bill, ours)
+            except (Stuck, endings.Unsettled) as error:
+                raise Violated(f"{error}\n{self.text()}") from error
+            finally:
+                stage.close()
+                loom.close()
+
+    def _unclean(self) -> bool:
+        """Whether machines were taken away or time leapt, so that nobody could know the last moment they lived."""
+        return any(line.startswith(("strike", "behave", "jump", "forget", "race", "price")) for line in self.lines)
+
+    def _whole(self, stage: Stage, where: str) -> None:
+        if stage.broken:
+            raise Violated("\n".join([*stage.broken[:5], f"at {where}", self.text()]))

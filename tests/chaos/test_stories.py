@@ -1,0 +1,36 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Stories drawn by chance, on every ground; docs/chaos.md says what happens in them. ``TGP_CHAOS_RUNS`` is how many stories a ground gets,
+``TGP_CHAOS_SEED`` which (as 3 or 1-20)."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from .grounds import ALL
+from .story import Story, Sum
+
+STORIES = int(os.environ.get("TGP_CHAOS_RUNS", "4"))
+FIRST, _DASH, LAST = os.environ.get("TGP_CHAOS_SEED", "1").partition("-")
+
+
+@pytest.mark.parametrize("ground", sorted(ALL))
+def test_L24_whatever_happens_nothing_leaks_and_no_limit_is_passed(ground: str) -> None:
+    """I-1 to I-14."""
+    for seed in range(int(FIRST), int(LAST or FIRST) + 1):
+        total = Sum()
+        for number in range(STORIES):
+            total.add(Story.draw(ground, f"{seed}/{number}").play())
+        print(f"{ground}, seed {seed}: {total}")
+        assert total.stories == STORIES
+
+
+def test_a_story_plays_the_same_way_each_time() -> None:
+    """Same lines, same seed: the same runs end the same way at the same second."""
+    story = Story.draw("mixed", "again/3")
+    first, second = list[str](), list[str]()
+    assert str(story.play(first.append)) == str(Story.parse(story.text()).play(second.append))
+    assert first == second and len(first) > 3
