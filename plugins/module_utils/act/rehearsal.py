@@ -93,9 +93,11 @@ def _official(context: Context, talos_version: str) -> tuple[Extension, ...]:
 
 
 def _ways(context: Context, node_class: NodeClass) -> t.Iterator[tuple[Pool, CloudChoice, str]]:
-    """Every pool of the class that makes nodes, with each cloud that may serve it and each model that is named for it."""
+    """Every pool of the class that makes nodes, with each cloud that may serve it and each model that is named for it. Pools of which
+    nothing is asked are left out, where numbers are asked for at all."""
+    wanted = context.wishes.nodes
     for pool in context.wishes.pools:
-        if pool.node_class != node_class.name or pool.service is not None:
+        if pool.node_class != node_class.name or pool.service is not None or (wanted and not wanted.get(pool.key)):
             continue
         for choice in node_class.clouds:
             lanes = set(CAPABILITIES[choice.cloud].lanes) - {Lane.SERVICE}

@@ -152,6 +152,7 @@ def test_a_payload_that_its_cloud_does_not_carry_is_refused_before_anything_is_r
 def test_the_cards_of_own_machines_need_their_driver_too(rig: Rig) -> None:
     rig.demo_class["talosConfig"]["schematic"] = image("siderolabs/tailscale", *NVIDIA)
     rig.demo_class["providers"][1]["machines"][0]["gpuType"] = "V100"
+    assert rig.run("plan", mode="provision", pools=["training"], check=True)["launch"], "what is not asked for stops nobody"
     for refused in (lambda: rig.run("validate"), lambda: rig.run("plan", mode="provision", pools=["own"])):
         with pytest.raises(InvalidInput, match="V100 .Pascal or Volta. needs nonfree-kmod-nvidia"):
             refused()
