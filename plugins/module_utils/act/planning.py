@@ -31,7 +31,7 @@ from .record import record
 
 _LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_service", "delete_extra")
 _BOOKKEEPING = ("update", "annotate")
-_CHANGES = ("launch", "destroy", "resume", "taint", "untaint", *_LEFTOVERS)
+_CHANGES = ("launch", "destroy", "resume", "taint", "untaint", "restore", *_LEFTOVERS)
 
 
 def plan_run(task: Task) -> dict[str, t.Any]:

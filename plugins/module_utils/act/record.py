@@ -8,8 +8,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..cluster.emptying import undoing
 from ..cluster.marking import parse_taint
-from ..cluster.nodes import annotate, change
+from ..cluster.nodes import annotate, change, get_node
 from ..errors import Conflict, NotFound
 from ..fleet import blocks
 from ..fleet.model import Action, Claim, Plan
@@ -34,7 +35,10 @@ def record(context: Context, plan: Plan) -> Recorded:
     telling = Telling(context, plan)
     done = Recorded()
     going = {claim.name for claim in context.known_claims() if claim.deletion is not None}
+    closed = {action.name for action in plan.actions if action.kind == "restore" and not _restore(context, action, done)}
     for action in plan.actions:
+        if action.name in closed and action.kind == "update":
+            continue  # the record of the drain that was begun stays until its marks are off
         if action.claim is not None and action.kind in ("launch", "update", "destroy", "resume"):
             context.lock.renew_if_due()
             if action.kind == "destroy" and action.name not in going:
@@ -49,6 +53,19 @@ def record(context: Context, plan: Plan) -> Recorded:
         context.write_times("findings", plan.findings)
     telling.finish()
     return done
+
+
+def _restore(context: Context, action: Action, done: Recorded) -> bool:
+    """Take the marks of a drain off the node again; False when that could not be done."""
+    context.lock.renew_if_due()
+    try:
+        node = get_node(context.kube, action.target)
+        if node is not None and node.uid == action.uid:
+            done.writes += int(change(context.kube, action.target, uid=action.uid, **undoing(node)))
+    except (NotFound, Conflict) as error:
+        context.warn(f"{action.target}: it stays cordoned until the next run: {error}")
+        return False
+    return True
 
 
 def _leave_alone(context: Context, claim: Claim) -> None:

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from ..clock import Clock, from_text, to_text
 from ..errors import Forbidden, TgpError
+from ..fleet.drain import STARTED as DRAIN_STARTED
 from ..fleet.drain import (
     Do,
     Mode,
@@ -33,7 +34,7 @@ from .kube import Kube
 from .nodes import change, get_node
 from .pods import pod_path, pods
 
-STARTED = "tgp.io/drain-started"
+STARTED = DRAIN_STARTED
 DISRUPTED = "tgp.io/disrupted"
 WAS_CORDONED = "tgp.io/cordoned-before-drain"
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"

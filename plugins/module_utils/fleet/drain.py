@@ -16,6 +16,7 @@ from .idle import counts
 from .model import Pod
 from .settings import Settings
 
+STARTED = "tgp.io/drain-started"  # annotation of a node that is being emptied
 RETRY = 5.0  # seconds between two tries of an eviction that a budget forbids
 _STUCK = timedelta(seconds=60)
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(minutes=15), timedelta(hours=2)

@@ -23,6 +23,7 @@ from . import (
     overspent,
     unclaimed_services,
     unsatisfied,
+    voluntary,
 )
 from .draft import Draft
 from .facts import settle
@@ -124,6 +125,7 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
     idleness.judge(draft)
     drifted.judge(draft)
     consolidation.judge(draft)
+    voluntary.restore(draft)
     orphans.duplicates(draft)
     orphans.carry_over(draft)
     draft.join = autoscale.to_join(draft) if draft.situation.settings.mode == "autoscale" else ()

@@ -20,7 +20,12 @@ from .offers import offer_key
 from .settings import Destroy, Settings
 
 VERSION = 1
-FACTS = ("update", "annotate", "report")  # what any run that writes notes down for itself; an adopted machine is more than that
+FACTS = (
+    "update",
+    "annotate",
+    "restore",
+    "report",
+)  # what any run that writes notes down for itself; an adopted machine is more than that
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

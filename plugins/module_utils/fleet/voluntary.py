@@ -11,11 +11,11 @@ import typing as t
 from . import disruption_budgets, guard, service
 from .disruption_budgets import Count, Room
 from .draft import Draft
-from .drain import Do, Mode, Verdict, classify, rules_of
+from .drain import STARTED, Do, Mode, Verdict, classify, is_voluntary, rules_of
 from .durations import print_duration, print_time
 from .facts import Settled
 from .holds import node_hold
-from .model import Claim, Phase, Pool
+from .model import Action, Claim, Phase, Pool
 
 FREE = Room(None)
 _WITH_NODE = (Phase.JOINING, Phase.READY, Phase.TERMINATING)
@@ -108,3 +108,13 @@ def go(draft: Draft, claim: Claim, reason: str, detail: str) -> None:
         claim = dataclasses.replace(claim, deletion=before)
     draft.reports[:] = [one for one in draft.reports if one.name != claim.name or one.reason != "Kept"]
     draft.destroy(claim, reason, detail)
+
+
+def restore(draft: Draft) -> None:
+    """Open nodes again that an interrupted run had begun to empty for a reason that does not hold any more."""
+    for name, one in draft.settled.items():
+        before, node = one.stored.deletion, one.node
+        taken_back = before is not None and is_voluntary(before.reason) and one.claim.deletion is None and name not in draft.decisions
+        if taken_back and node is not None and STARTED in node.annotations:
+            text = "an interrupted run had begun to empty it"
+            draft.others.append(Action("restore", name, "Kept", text, pool=one.claim.pool, target=node.name, uid=node.uid))

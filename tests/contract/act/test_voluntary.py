@@ -158,6 +158,30 @@ def test_L9_a_pods_budget_holds_drift_back_and_it_is_tried_again_later(aged: Rig
     assert [one["result"] for one in aged.reap()["machines"]] == ["gone"]
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_L9_a_node_that_a_killed_run_had_begun_to_empty_is_opened_again_or_goes(aged: Rig, again: bool) -> None:
+    name = aged.claim()["node_name"]
+    plan = aged.plan("reap")
+    with aged.killed_at(2, after=False):  # the first write is the cordon
+        aged.run("teardown", plan["run_id"], leftovers=plan["leftovers"])
+    aged.unlock(plan["run_id"])
+    assert not untouched(aged, name) and aged.claim()["deletion"]["reason"] == "Drifted"
+    if again:
+        assert [one["result"] for one in aged.reap()["machines"]] == ["gone"]
+        return
+    aged.training["disruption"]["budgets"] = [{"nodes": "0"}]
+    before = aged.writes()
+    assert ("restore", name) in [(one["action"], one["name"]) for one in aged.plan("reap", check=True)["plan"]]
+    assert aged.writes() == before
+    aged.fault("status", "kubernetes", "PATCH", f"/nodes/{name}$", status=409, times=1)
+    aged.reap()
+    assert aged.claim()["deletion"] is not None or untouched(aged, name), "the record stays until the marks are off"
+    aged.reap()
+    assert untouched(aged, name) and aged.claim()["deletion"] is None and aged.machine().ended is None
+    before = aged.writes()
+    assert not aged.reap()["plan"]["changed"] and aged.writes() == before
+
+
 def test_L5_an_own_machine_does_not_drift(rig: Rig) -> None:
     own = rig.document("GPUNodePool", "own")["spec"]
     own["disruption"] = {"driftPolicy": "Replace", "consolidationPolicy": "Never"}
