@@ -109,11 +109,6 @@ class Market:
         rest = self._rest(selection.candidates, found, pool, node_class, {key})
         return found, tuple(one for one in rest if offer_key(one) in known and t.cast(Decimal, one.price_hour) <= bound), ""
 
-    def keep(self, claim: Claim) -> None:
-        """Let a launch that is not decided anew in this run keep what it reserved."""
-        self.held = self.held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
-        self.purses = self.purses.plus(claim.pool, claim.node_class, claim.price)
-
     def _against(self, offer: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]) -> str:
         if offer_key(offer) in without:
             return "tried before"

@@ -14,13 +14,12 @@ from decimal import Decimal
 from . import orphans
 from .draft import Draft
 from .facts import settle
-from .generation import generation
 from .launching import RETRY, Market, refuse_to_launch
 from .model import Action, Claim, Offer, Phase, Plan, Pool
 from .names import free_index
 from .offers import lane_of, offer_key
 from .phases import LIVE
-from .saved_plan import SavedPlan, Step, unsent
+from .saved_plan import SavedPlan, Step, documents_of, unsent
 from .situation import Situation
 
 Answer = tuple[str, str, Action | None]
@@ -39,11 +38,7 @@ class Launches:
         self.draft = Draft(situation, {claim.name: settle(claim, situation) for claim in situation.claims})
         self.draft.decisions = {one.name: one for one in fresh.actions if one.kind == "destroy"}
         self.market = Market(self.draft, orphans.machines(situation))
-        planned = {step.name for step in saved.steps if step.claim is not None}
         waiting = [one for one in self.draft.settled.values() if one.recovery.what in RETRY and one.claim.deletion is None]
-        for one in waiting:
-            if one.claim.name not in planned:
-                self.market.keep(one.stored)
         self.room = _wanted_now(fresh, {one.claim.name: one.claim for one in waiting})
         self.indexes: dict[str, set[int]] = collections.defaultdict(set)
         for one in self.draft.settled.values():
@@ -53,14 +48,15 @@ class Launches:
     def judge(self, step: Step, planned: Claim) -> Answer:
         """Applied with its action, refused or done, with the reason."""
         current = self.claims.get(step.name)
-        over = self._over(planned) if current is None else self._going(current)
+        again = self._goes_on(step, planned, current)
+        over = "" if again is not None else self._over(planned) if current is None else self._going(current)
         if over:
             return "done", over, None
         pool = self.situation.pool(planned)
         node_class = self.situation.wishes.classes.get(planned.node_class)
         if pool is None or node_class is None:
             return "refused", f"no document describes its pool {planned.pool} any more", None
-        if generation(node_class, pool) != step.needs.generation:
+        if documents_of(planned, self.situation.wishes) != step.needs.generation:
             return "refused", f"the documents of {planned.pool} were changed since the plan was made", None
         if current is None and step.needs.claim_version:
             return "refused", "its claim is gone", None
@@ -78,7 +74,7 @@ class Launches:
             return "refused", f"{planned.pool} has as many machines as it wants by now", None
         self.market.reserve(offer, pool, node_class)
         self.room[planned.pool] -= 1 if current is None else 0
-        claim = self._claim(step, planned, current, offer, rest, pool)
+        claim = self._claim(step, planned, again or current, offer, rest, pool)
         added = t.cast(Decimal, offer.price_hour) - (current.price if current is not None else Decimal(0))
         action = Action(step.kind, step.name, step.reason, step.detail, pool=planned.pool, claim=claim, price_hour=added)
         return "applied", _price(step, offer), action
@@ -99,6 +95,13 @@ class Launches:
             node_class = self.situation.wishes.classes.get(pool.node_class) if pool else None
             if pool is not None and node_class is not None:
                 yield from self.market.selection(pool, node_class).candidates
+
+    def _goes_on(self, step: Step, planned: Claim, current: Claim | None) -> Claim | None:
+        """What the plan made of a launch of an earlier run that certainly rented nothing, if that is still as the plan saw it."""
+        if step.kind != "resume" or current is None or current.version != step.needs.claim_version or current.deletion is not None:
+            return None
+        same = self.draft.settled[current.name].recovery.what in RETRY
+        return dataclasses.replace(planned, version=current.version) if same else None
 
     def _going(self, current: Claim) -> str:
         """Why nothing is left to be rented for a claim that exists; empty when its create call was not sent."""

@@ -13,6 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .cost import per_day
+from .generation import generation
 from .limits import reserved
 from .model import Action, Claim, Observation, Phase, Plan, Wishes
 from .money import print_money
@@ -125,7 +126,7 @@ def make(plan: Plan, observation: Observation, wishes: Wishes, settings: Setting
         ),
         inputs_hash(observation, [action.claim for action in actions if _rents(action) and action.claim]),
         Costs(*hour_day),
-        tuple(_step(action, versions, uids, settings) for action in actions),
+        tuple(_step(action, versions, uids, wishes, settings) for action in actions),
     )
 
 
@@ -150,6 +151,13 @@ def inputs_hash(observation: Observation, rented: t.Iterable[Claim]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def documents_of(claim: Claim, wishes: Wishes) -> str:
+    """The fingerprint of the documents that a machine of this claim would be made from now; empty without them."""
+    pool = next((one for one in wishes.pools if one.key == claim.pool), None)
+    node_class = wishes.classes.get(claim.node_class)
+    return generation(node_class, pool) if pool is not None and node_class is not None else ""
+
+
 def _rents(action: Action) -> bool:
     return action.kind == "launch" or (action.kind == "resume" and bool(action.claim) and unsent(action.claim))
 
@@ -164,13 +172,13 @@ def unsent(claim: Claim | None) -> bool:
     )
 
 
-def _step(action: Action, versions: t.Mapping[str, str], uids: t.Mapping[str, str], settings: Settings) -> Step:
+def _step(action: Action, versions: t.Mapping[str, str], uids: t.Mapping[str, str], wishes: Wishes, settings: Settings) -> Step:
     claim = action.claim
     rents = _rents(action)
     needs = Precondition(
         claim_version=versions.get(action.name, ""),
         node_uid=(uids.get(claim.node_name or claim.name, "") if claim else "") if not rents else "",
-        generation=claim.generation if claim and rents else "",
+        generation=documents_of(claim, wishes) if claim and rents else "",
         offer=offer_key(claim.offer) if claim and rents else "",
         price_bound=bound(claim.offer.price_hour, settings) if claim and rents and claim.offer.price_hour is not None else None,
     )

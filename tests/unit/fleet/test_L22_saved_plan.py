@@ -210,7 +210,11 @@ def test_L22_applying_twice_launches_once() -> None:
     made = launched(applied(kept, fresh(), Q))
     assert (made.name, made.phase, made.version) == (name, Phase.PENDING, "")
     sent = dataclasses.replace(made, phase=Phase.PROVISIONING, launch_started=LATER)
-    for phase, more in [(Phase.PROVISIONING, {"instance_id": "i"}), (Phase.BOOTING, {"instance_id": "i"}), (Phase.READY, {"instance_id": "i"})]:
+    for phase, more in [
+        (Phase.PROVISIONING, {"instance_id": "i"}),
+        (Phase.BOOTING, {"instance_id": "i"}),
+        (Phase.READY, {"instance_id": "i"}),
+    ]:
         again = applied(kept, fresh(claims=(dataclasses.replace(sent, phase=phase, **more),)), Q)
         assert (of(again, "launch").result, of(again, "launch").why) == ("done", f"was launched already ({phase.value})")
         assert not [one for one in again.plan.actions if one.kind == "launch"]
@@ -227,6 +231,27 @@ def test_L22_a_claim_whose_call_was_not_sent_goes_on_at_an_agreed_price() -> Non
     assert (again.name, again.version, again.reserved_price) == (name, "9", Decimal("0.44"))
     dear = applied(kept, fresh(claims=(unsent,), offers=(offer("0.45", id="g"),)), Q)
     assert of(dear, "launch").result == "refused"
+
+
+def test_L22_a_launch_whose_answer_was_lost_for_good_goes_on_as_planned() -> None:
+    """Its ten minutes are over: the plan takes the offer of now. What changed since the plan was made is not touched."""
+    open_call = claim("tgp-a1b2c3d4-q-00007", Phase.PROVISIONING, pool="default/q", offer=offer("0.39", id="old"), version="3")
+    kept = saved(fresh(now=NOON, claims=(open_call,)), Q, "provision")
+    assert [(step.kind, step.needs.offer) for step in kept.steps] == [("resume", "lambda/g")]
+    found = of(applied(kept, fresh(claims=(open_call,)), Q), "resume")
+    assert found.result == "applied" and found.action is not None and found.action.claim is not None
+    made = found.action.claim
+    assert (made.offer.id, made.version, made.launch_started, [one.result for one in made.attempts]) == (
+        "g",
+        "3",
+        None,
+        ["refused"],
+    )
+    assert of(applied(kept, fresh(claims=(open_call,), offers=(offer("0.45", id="g"),)), Q), "resume").result == "refused"
+    changed = dataclasses.replace(open_call, version="4")
+    later = of(applied(kept, fresh(claims=(changed,)), Q), "resume")
+    assert (later.result, later.action) == ("done", None) and "no machine appeared since" in later.why
+    assert of(applied(kept, fresh(), Q), "resume").why == "its claim is gone"
 
 
 def test_L22_a_name_that_was_used_is_never_used_again() -> None:
