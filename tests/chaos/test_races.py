@@ -20,7 +20,7 @@ from .sight import Limits
 from .stage import Order, Stage
 from .weaving import woven
 
-RACES = int(os.environ.get("TGP_CHAOS_RACES", "15"))  # for each of the two tests
+RACES = int(os.environ.get("TGP_CHAOS_RACES", "10"))  # for each of the two tests
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def test_L08_two_runs_at_once_never_rent_too_much(hosts: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("cut", range(15, 75, 6))
 def test_L08_a_stolen_lock_ends_the_run_before_its_next_write(cut: int, tmp_path: Path) -> None:
-    """Somebody writes another holder into the Lease in the middle of a run; its next renewal meets that, and nothing is written after."""
+    """Somebody writes another holder into the Lease in the middle of a run; its next renewal meets that, and nothing is rented."""
     with staged(tmp_path, f"theft {cut}") as stage:
         stolen: list[int] = []
 
@@ -76,12 +76,13 @@ def test_L08_a_stolen_lock_ends_the_run_before_its_next_write(cut: int, tmp_path
                 now = (stage.clock.now()).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
                 stage.kube("PATCH", lease, {"spec": {"holderIdentity": "thief/1/other", "renewTime": now}})
                 stage.advance(400)  # so that a renewal is due before the next call that costs or deletes
-                stolen.append(len(stage.sight.made()))
+                stolen.append(len(stage.world.writes))
 
         stage.on_call = watch
         (one,) = stage.perform(Order("provision", nodes=2))
-        if not stolen:
-            pytest.skip("the run was over before")
-        assert one.end in ("lock_lost", "ok"), (one.end, one.error)
+        assert stolen
+        after = [what for _when, service, what in stage.world.writes[stolen[0] :] if service == "lambda"]
+        assert one.end == "lock_lost" or (one.end == "ok" and len(stage.world.writes) == stolen[0]), (one.end, one.error)
+        assert after == [] and stage.sight.made() == [], "nothing that costs is called any more"
         assert stage.sight.holder() == "thief/1/other", "the lock of the thief is left alone"
         assert stage.broken == []
