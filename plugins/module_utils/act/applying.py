@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from datetime import datetime
 
@@ -39,14 +40,25 @@ def apply_run(task: Task) -> dict[str, t.Any]:
     try:
         refuse_other(saved, context.cluster_id, context.clock.now(), settings)
         context.wishes = wishes_of(saved, context.wishes)
-        if any(step.claim is not None for step in saved.steps):
-            check_before_renting(context)
+        _check(context, saved)
         if task.check_mode:
             return _apply(context, saved, writes=False)
         found = locked(context, lambda: _apply(context, saved, writes=True))
         return found if "steps" in found else {**found, "steps": [], "plan_run_id": saved.run_id, "join": []}
     finally:
         context.close()
+
+
+def _check(context: Context, saved: SavedPlan) -> None:
+    """What has to be right before anything is rented, for the pools in which the plan rents."""
+    wishes = context.wishes
+    rented = {step.claim.pool: 1 for step in saved.steps if step.claim is not None}
+    if rented:
+        context.wishes = dataclasses.replace(
+            wishes, nodes={**rented, **{key: number for key, number in wishes.nodes.items() if number}}
+        )
+        check_before_renting(context)
+        context.wishes = wishes
 
 
 def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.Any]:

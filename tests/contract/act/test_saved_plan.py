@@ -285,6 +285,25 @@ def test_L22_killed_in_the_middle_and_applied_again(rig: Rig, file: Path, number
     assert killed or number > 5, "the last cuts may lie behind the end"
 
 
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 6, 8])
+def test_L22_killed_while_giving_back_and_applied_again(rig: Rig, file: Path, number: int, after: bool) -> None:
+    name = idle_machine(rig)
+    save(rig, file, "reap", nodes=None)
+    with rig.killed_at(number, after=after):
+        apply(rig, file)
+    again = apply(rig, file)
+    assert again["problems"] == [] and {one["result"] for one in again["steps"]} <= {"applied", "done"}
+    assert (rig.machines(), rig.claims(), [one["name"] for one in rig.ledger()]) == ([], {}, [name])
+
+
+def test_L22_what_would_not_join_is_refused_before_anything_is_rented(rig: Rig, file: Path) -> None:
+    save(rig, file)
+    with pytest.raises(InvalidInput, match="Nothing was rented, because a machine could not join"):
+        rig.run("apply", file=str(file), talos_secrets=None, control_plane_endpoint=None)
+    assert rig.claims() == {}
+
+
 # ---- refused as a whole
 
 
