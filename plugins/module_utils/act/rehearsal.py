@@ -18,6 +18,7 @@ from ..fleet.names import machine_name
 from ..lanes.payload import boot_mode, documents_for, payload
 from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
+from ..observe.credentials import unused
 from ..observe.templates import template_of
 from ..talos import talosctl
 from ..talos.documents import Document
@@ -102,7 +103,9 @@ def _ways(context: Context, node_class: NodeClass) -> t.Iterator[tuple[Pool, Clo
         for choice in node_class.clouds:
             lanes = set(CAPABILITIES[choice.cloud].lanes) - {Lane.SERVICE}
             serves = lanes & set(pool.lanes or lanes)
-            if choice.enabled and needs_payload(node_class, choice.cloud) and serves and _allowed(pool, choice.cloud):
+            if not choice.enabled or unused(context.task, context.kube, choice.cloud, context.wishes):
+                continue
+            if needs_payload(node_class, choice.cloud) and serves and _allowed(pool, choice.cloud):
                 yield from ((pool, choice, model) for model in _models(node_class, pool, choice))
 
 
