@@ -26,7 +26,9 @@ def disruption(end: Spec, reader: Reader, *, services: bool = False) -> dict[str
     policy = end.get("consolidationPolicy", "WhenIdle")
     policy = _SAME.get(policy, policy)
     if services and policy == UNDERUTILIZED:
-        reader.fault(f"{PATH}.consolidationPolicy", "a service has its machine to itself, so it is never underutilized. Use WhenIdle.")
+        reader.fault(
+            f"{PATH}.consolidationPolicy", "a service has its machine to itself, so it is never underutilized. Use WhenIdle."
+        )
     for field in ("utilizationThreshold", "replaceCheaperPercent"):
         if field in end and policy != UNDERUTILIZED:
             reader.fault(f"{PATH}.{field}", f"has no effect without consolidationPolicy: {UNDERUTILIZED}. Remove it.")

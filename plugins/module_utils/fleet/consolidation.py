@@ -66,27 +66,48 @@ class _Places:
     """Where pods may go: our Ready nodes that stay, with the pods that were moved there in thought."""
 
     def __init__(self, draft: Draft) -> None:
-        self._nodes: dict[str, tuple[Settled, list[Pod]]] = {}
+        self._draft = draft
+        self._nodes: dict[str, Settled] = {}
+        self._moved: dict[str, list[Pod]] = {}
         for name, one in draft.settled.items():
             if name not in draft.decisions and one.claim.phase is Phase.READY and one.node is not None and not blocking(one.node):
-                self._nodes[one.node.name] = (one, list(draft.situation.pods(one.node) or ()))
-        self.receiving: set[str] = set()
+                self._nodes[one.node.name] = one
+        self._bins = {name: self._bin(name) for name in sorted(self._nodes)}
+        self._free = {name: _free_gpus(place) for name, place in self._bins.items()}
+
+    @property
+    def receiving(self) -> t.Collection[str]:
+        """Nodes that take pods of others."""
+        return self._moved
 
     def move(self, node: Node, moving: t.Sequence[Pod]) -> bool:
         """Give each of the pods a place on the other nodes, if all get one; the node itself is none any more then."""
-        bins = [self._bin(one, pods) for name, (one, pods) in sorted(self._nodes.items()) if name != node.name]
-        found = fit(moving, bins)
+        asked = [gpus(pod) for pod in moving]
+        if sum(asked) > sum(self._free.values()) - self._free.get(node.name, 0):
+            return False
+        least = min(asked, default=0)
+        found = fit(moving, [place for name, place in self._bins.items() if self._free[name] >= least and name != node.name])
         if found.left:
             return False
         for pod in moving:
             target = found.placed[pod.uid]
-            self._nodes[target][1].append(dataclasses.replace(pod, node=target))
-            self.receiving.add(target)
-        self._nodes.pop(node.name, None)
+            self._moved.setdefault(target, []).append(dataclasses.replace(pod, node=target))
+        for name in set(found.placed.values()):
+            self._bins[name] = self._bin(name)
+            self._free[name] = _free_gpus(self._bins[name])
+        self._bins.pop(node.name, None)
+        self._free.pop(node.name, None)
         return True
 
-    def _bin(self, one: Settled, pods: t.Sequence[Pod]) -> Bin:
+    def _bin(self, name: str) -> Bin:
+        one = self._nodes[name]
+        pods = [*(self._draft.situation.pods(t.cast(Node, one.node)) or ()), *self._moved.get(name, ())]
         return of_node(t.cast(Node, one.node), pods, pool=one.claim.pool, gpu_memory_mib=one.claim.offer.gpu_memory_mib)
+
+
+def _free_gpus(place: Bin) -> int:
+    """At least as many as pods find there: a vendor's and the neutral name may mean the same GPUs."""
+    return sum(max(0, amount or 0) for name, amount in place.free.items() if is_gpu(name))
 
 
 class _Pool:
@@ -102,6 +123,7 @@ class _Pool:
         ready = [one for one in draft.undecided() if one.claim.pool == pool.key and self._in_use(one)]
         spare = len(ready) - self.floor
         wanted: list[tuple[Claim, str]] = []
+        most = voluntary.at_most(voluntary.room(draft, pool, REASON), voluntary.bound(draft, REASON), len(ready))
         for one in sorted(ready, key=lambda one: (-one.claim.price, -one.claim.offer.gpu_count, one.claim.name)):
             found = use(t.cast(Node, one.node), self._pods(one))
             moving = [verdict.pod for verdict in voluntary.verdicts(draft, one, REASON) if verdict.do is Do.EVICT]
@@ -111,9 +133,11 @@ class _Pool:
             if since is None:
                 continue
             why = self._against(draft.settled[one.claim.name], since)
-            if not why and len(wanted) >= spare:
+            if not why and min(len(wanted), most) >= spare:
                 why = f"kept for minNodes {self.floor}"
-            detail, why = (str(found), why) if why else self._elsewhere(one, found, moving)
+            detail = str(found)
+            if not why and len(wanted) < most:  # no more is looked at than may go: each look costs, and takes places
+                detail, why = self._elsewhere(one, found, moving)
             if why:
                 draft.report(one.claim.name, REASON, f"{detail}; {why}", pool=pool.key)
             else:

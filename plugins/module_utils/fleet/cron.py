@@ -34,6 +34,7 @@ _WORDS = {
 }
 _LONGEST_MONTH = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
 _DAY = timedelta(days=1)
+_ZONES = "Write a name like Europe/Berlin, or UTC; on a system without a database of time zones install the package tzdata."
 _REMEDY = 'Write five fields like "0 9 * * 1-5": minute, hour, day of the month, month, day of the week.'
 
 
@@ -103,7 +104,7 @@ def zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidInput(f"{name!r} is no time zone.", remedy="Write one like UTC or Europe/Berlin.") from error
+        raise InvalidInput(f"{name!r} is no time zone.", remedy=_ZONES) from error
 
 
 def active(cron: Cron, where: tzinfo, lasts: timedelta, now: datetime) -> bool:

@@ -87,8 +87,7 @@ def bound(draft: Draft, reason: str) -> int | None:
 def remove(draft: Draft, pool: Pool, reason: str, wanted: t.Sequence[tuple[Claim, str]]) -> None:
     """Give back the first of ``wanted`` (claim and detail, in their order) that budget and bound allow; the others are reported."""
     allowed, most = room(draft, pool, reason) if wanted else FREE, bound(draft, reason)
-    number = min([bound for bound in (allowed.nodes, most) if bound is not None], default=len(wanted))
-    going = wanted[:number]
+    going = wanted[: at_most(allowed, most, len(wanted))]
     known = count(draft, pool).total
     if not guard.allowed(len(going), known, draft.situation.settings):
         draft.problems.append(guard.refusal(f"nodes of {pool.key} ({reason})", len(going), known))
@@ -99,6 +98,11 @@ def remove(draft: Draft, pool: Pool, reason: str, wanted: t.Sequence[tuple[Claim
     why = f"kept by disruption budget {allowed.why}" if by_budget else "goes in a later run (max_remove_per_run)"
     for claim, detail in wanted[len(going) :]:
         draft.report(claim.name, reason, f"{detail}; {why}", pool=pool.key)
+
+
+def at_most(allowed: Room, most: int | None, otherwise: int) -> int:
+    """How many nodes go, by budget and bound; ``otherwise`` when neither says anything."""
+    return min([number for number in (allowed.nodes, most) if number is not None], default=otherwise)
 
 
 def go(draft: Draft, claim: Claim, reason: str, detail: str) -> None:
@@ -114,7 +118,9 @@ def restore(draft: Draft) -> None:
     """Open nodes again that an interrupted run had begun to empty for a reason that does not hold any more."""
     for name, one in draft.settled.items():
         before, node = one.stored.deletion, one.node
-        taken_back = before is not None and is_voluntary(before.reason) and one.claim.deletion is None and name not in draft.decisions
+        taken_back = (
+            before is not None and is_voluntary(before.reason) and one.claim.deletion is None and name not in draft.decisions
+        )
         if taken_back and node is not None and STARTED in node.annotations:
             text = "an interrupted run had begun to empty it"
             draft.others.append(Action("restore", name, "Kept", text, pool=one.claim.pool, target=node.name, uid=node.uid))

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""``spec.disruption`` of a pool: what it means, and what is refused before anything is done."""
+
+from __future__ import annotations
+
+import typing as t
+from decimal import Decimal
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import DisruptionBudget, Pool
+
+from .test_meaning import SERVICE_POOL, changed, document
+
+CLASS = document("GPUNodeClass", {"providers": [{"name": "lambda"}]})
+
+
+def read(disruption: dict[str, t.Any]) -> Pool:
+    spec = {"nodeClassRef": {"name": "base"}, "disruption": disruption}
+    return parse([CLASS, document("GPUNodePool", spec, "p")])[0].pools[0]
+
+
+def fault(disruption: dict[str, t.Any]) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        read(disruption)
+    (sentence,) = caught.value.problems
+    return sentence.removeprefix("GPUNodePool.yml: spec.disruption.")
+
+
+@pytest.mark.parametrize(("word", "policy"), [
+    ("WhenIdle", "WhenIdle"), ("WhenEmpty", "WhenIdle"), ("WhenUnderutilized", "WhenUnderutilized"),
+    ("WhenEmptyOrUnderutilized", "WhenUnderutilized"), ("Never", "Never"),
+])  # fmt: skip
+def test_L05_policies_and_karpenters_words_for_them(word: str, policy: str) -> None:
+    assert read({"consolidationPolicy": word}).consolidation_policy == policy
+
+
+def test_L23_defaults() -> None:
+    found = read({})
+    assert (found.consolidation_policy, found.consolidate_after, found.expire_after, found.expire_jitter) == (
+        "WhenIdle",
+        600,
+        None,
+        0,
+    )
+    assert (found.drift_policy, found.utilization_threshold, found.replace_cheaper) == ("Report", Decimal("0.5"), 0)
+    assert found.disruption_budgets == ()
+
+
+def test_L06_a_budget_is_read_as_karpenter_writes_it() -> None:
+    written = [
+        {"nodes": "20%"},
+        {"nodes": 3, "reasons": ["Drifted", "Empty"]},
+        {"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h", "timeZone": "Europe/Berlin"},
+    ]
+    assert read({"budgets": written}).disruption_budgets == (
+        DisruptionBudget("20%"),
+        DisruptionBudget("3", ("Drifted", "Empty")),
+        DisruptionBudget("0", (), "0 9 * * mon-fri", 8 * 3600, "Europe/Berlin"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        ({"nodes": "abc"}, "budgets[0].nodes: 'abc' is neither a number of nodes nor a share"),
+        ({"nodes": "101%"}, "budgets[0].nodes: '101%' is neither"),
+        ({"nodes": -1}, "budgets[0].nodes: '-1' is neither"),
+        ({}, "budgets[0].nodes: this field is missing"),
+        ({"nodes": "1", "reasons": []}, "budgets[0].reasons: it must not be empty"),
+        ({"nodes": "1", "reasons": ["Expired"]}, "budgets[0].reasons[0]: 'Expired' is not possible here. Use one of Empty"),
+        ({"nodes": "1", "schedule": "@daily"}, "budgets[0].duration: is missing: a budget has both"),
+        ({"nodes": "1", "duration": "1h"}, "budgets[0].schedule: is missing: a budget has both"),
+        (
+            {"nodes": "1", "schedule": "0 25 * * *", "duration": "1h"},
+            "budgets[0].schedule: '25' is no hour in the schedule '0 25 * * *'",
+        ),
+        ({"nodes": "1", "schedule": "0 0 31 2 *", "duration": "1h"}, "budgets[0].schedule: '0 0 31 2 *' never comes due"),
+        (
+            {"nodes": "1", "schedule": "@daily", "duration": "0s"},
+            "budgets[0].duration: is 0, so the budget would never be in force",
+        ),
+        ({"nodes": "1", "schedule": "@daily", "duration": "Never"}, 'budgets[0].duration: "Never" is not allowed here'),
+        (
+            {"nodes": "1", "schedule": "@daily", "duration": "1h", "timeZone": "Mars/Olympus"},
+            "budgets[0].timeZone: 'Mars/Olympus' is no",
+        ),
+        ({"nodes": "1", "timeZone": "UTC"}, "budgets[0].timeZone: has no effect without a schedule"),
+        ({"nodes": "1", "scheduel": "@daily"}, "budgets[0].scheduel: unknown field. Did you mean"),
+    ],
+)
+def test_L06_budgets_that_are_refused(budget: dict[str, t.Any], words: str) -> None:
+    assert fault({"budgets": [budget]}).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("disruption", "words"),
+    [
+        ({"expireJitter": "10%"}, "expireJitter: has no effect without expireAfter"),
+        ({"expireJitter": "10%", "expireAfter": "Never"}, "expireJitter: has no effect without expireAfter"),
+        ({"expireJitter": "101%", "expireAfter": "1h"}, "expireJitter: '101%' is no share from 0% to 100%"),
+        ({"utilizationThreshold": "40%"}, "utilizationThreshold: has no effect without consolidationPolicy: WhenUnderutilized"),
+        ({"replaceCheaperPercent": 30}, "replaceCheaperPercent: has no effect without consolidationPolicy: WhenUnderutilized"),
+        ({"replaceCheaperPercent": "x", "consolidationPolicy": "WhenUnderutilized"}, "replaceCheaperPercent: 'x' is no share"),
+        ({"driftPolicy": "Always"}, "driftPolicy: 'Always' is not possible here. Use one of Report, Replace."),
+    ],
+)
+def test_D06_what_would_change_nothing_is_refused(disruption: dict[str, t.Any], words: str) -> None:
+    assert fault(disruption).startswith(words)
+
+
+def test_L05_a_service_is_never_underutilized() -> None:
+    spec = changed(SERVICE_POOL, "disruption.consolidationPolicy", "WhenUnderutilized")
+    containers = document("GPUNodeClass", {"providers": [{"name": "runpod"}]}, "containers")
+    with pytest.raises(InvalidInput) as caught:
+        parse([containers, document("GPUNodePool", spec, "p")])
+    assert "spec.disruption.consolidationPolicy: a service has its machine to itself" in caught.value.problems[0]
