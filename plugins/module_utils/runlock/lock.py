@@ -68,7 +68,9 @@ class RunLock:
                 except Locked as busy:
                     left = deadline - self._clock.now().timestamp()
                     if left <= 0:
-                        self._tell("lock", event="busy", holder=busy.details.get("holder"), age=busy.details.get("age"), text=busy.message)
+                        self._tell(
+                            "lock", event="busy", holder=busy.details.get("holder"), age=busy.details.get("age"), text=busy.message
+                        )
                         raise
                     self._clock.sleep(min(_POLL, left))
 
