@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What in a cluster deserves a run now, for whoever watches instead of asking every few minutes: waiting pods, idle nodes, lost nodes.
+"""What in a cluster deserves a run now, for whoever watches instead of asking every few minutes: pods that wait, nodes that came up and
+wait to be marked, idle nodes, lost nodes.
 
 Only that something is to be looked at is decided here. What is done about it is decided by the run, from everything.
 """
@@ -15,11 +16,12 @@ from datetime import datetime, timedelta
 from .demand import waits
 from .durations import print_time
 from .idle import counts
+from .marks import INITIALIZING
 from .model import Node, Pod
 from .packing import gpus
 from .settings import Settings
 
-PODS_WAITING, NODES_IDLE, NODES_LOST = "pods_waiting", "nodes_idle", "nodes_lost"
+PODS_WAITING, NODES_READY, NODES_IDLE, NODES_LOST = "pods_waiting", "nodes_ready", "nodes_idle", "nodes_lost"
 OURS = "tgp.io/provisioned"
 DISRUPTED = "tgp.io/disrupted"
 
@@ -27,16 +29,18 @@ DISRUPTED = "tgp.io/disrupted"
 @dataclasses.dataclass(frozen=True, slots=True)
 class Patience:
     """Seconds. ``idle_after``: when to look again at a node that became idle (consolidateAfter of its pool). ``lost_after``: for how long a
-    node may be not Ready. ``repeat``: after which the same is told again while it lasts."""
+    node may be not Ready. ``repeat``: after which the same is told again while it lasts; ``soon``: the same for nodes that came up, which
+    may show their GPUs a little later."""
 
     idle_after: float = 600
     lost_after: float = 300
     repeat: float = 300
+    soon: float = 15
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sighting:
-    """``kind``: one of the three above. ``names``: pods as "namespace/name", or nodes. ``gpus``: how many the waiting pods ask for."""
+    """``kind``: one of the four above. ``names``: pods as "namespace/name", or nodes. ``gpus``: how many the waiting pods ask for."""
 
     kind: str
     names: tuple[str, ...]
@@ -68,9 +72,12 @@ class Watcher:
         staying = {name: node for name, node in ours.items() if not self._leaving[name]}
         busy = {pod.node for pod in pods if pod.node in staying and counts(pod, self.idle_mode, self.settings, now)}
         waiting = {f"{pod.namespace}/{pod.name}": pod for pod in pods if waits(pod, self.settings)}
+        fresh = {name for name, node in staying.items() if node.ready and any(one.key == INITIALIZING.key for one in node.taints)}
+        idle = {name for name, node in staying.items() if node.ready and name not in busy} - fresh
         found = [
             self._sighting(PODS_WAITING, set(waiting), now),
-            self._sighting(NODES_IDLE, {name for name, node in staying.items() if node.ready and name not in busy}, now),
+            self._sighting(NODES_READY, fresh, now),
+            self._sighting(NODES_IDLE, idle, now),
             self._sighting(NODES_LOST, {name for name, node in staying.items() if not node.ready}, now, vanished),
         ]
         asked = sum(gpus(pod) for pod in waiting.values())
@@ -85,6 +92,8 @@ class Watcher:
         since, told = self._since[key], self._told.get(key)
         if told is None:
             return since + timedelta(seconds=self.patience.lost_after if key[0] == NODES_LOST else 0)
+        if key[0] == NODES_READY:
+            return told + timedelta(seconds=self.patience.soon)
         again = self.patience.idle_after if key[0] == NODES_IDLE and told == since else self.patience.repeat
         return told + timedelta(seconds=again)
 

@@ -10,11 +10,13 @@ import dataclasses
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.attention import (
     NODES_IDLE,
     NODES_LOST,
+    NODES_READY,
     PODS_WAITING,
     Patience,
     Sighting,
     Watcher,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.marks import INITIALIZING
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Node, Pod, Taint
 
 from .build import at, node, pod
@@ -52,6 +54,16 @@ def test_L03_an_idle_node_is_told_when_it_becomes_so_when_it_may_go_and_then_now
     assert moments == [0, 10, 15, 20, 25]
     assert told(watcher, "12:26", (pod(),), nodes) == {}, "busy again"
     assert told(watcher, "12:27", (), nodes)[NODES_IDLE].since == at("12:27")
+
+
+def test_L11_a_node_that_came_up_is_told_until_it_is_marked() -> None:
+    watcher = Watcher(Patience(soon=15))
+    fresh = dataclasses.replace(node(A, allocatable={}), taints=(INITIALIZING,))
+    assert told(watcher, "12:00", (), (dataclasses.replace(fresh, ready=False),)) == {}
+    assert set(told(watcher, "12:00:05", (), (fresh,))) == {NODES_READY}, "and it is not idle"
+    assert told(watcher, "12:00:19", (), (fresh,)) == {}
+    assert told(watcher, "12:00:20", (), (fresh,))[NODES_READY].names == (A,)
+    assert set(told(watcher, "12:00:21", (pod(),), (node(A),))) == set()
 
 
 def test_L20_a_lost_node_is_told_once_it_stays_lost() -> None:
