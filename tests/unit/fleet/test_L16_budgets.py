@@ -172,6 +172,25 @@ def test_L16_a_line_that_is_written_and_a_claim_that_is_not_yet_removed_count_on
     assert len(books(read_ledger([before]), [again], NOON, CAPABILITIES)) == 2
 
 
+@pytest.mark.parametrize("dollars", ["0.10", "0.90"])
+def test_L16_a_life_never_tells_more_than_its_line_and_ends_with_it(dollars: str) -> None:
+    """A line whose cost is not price × time (its cloud said otherwise) is what it says."""
+    found = read_line({**ledger_line(claim(launch_started=at("10:00")), end=at("12:00")), "cost": dollars})
+    hours = [between(found, at(f"{hour}:00"), at(f"{hour + 1}:00")) for hour in (9, 10, 11, 12)]
+    first = min(Decimal("0.42"), Decimal(dollars))
+    assert hours == [0, first, Decimal(dollars) - first, 0]
+
+
+def test_L16_useful_and_idle_seconds_of_a_line() -> None:
+    def seconds(**facts: t.Any) -> tuple[int, int]:
+        made = ledger_line(claim(launch_started=at("10:00"), **{"initialized": at("10:10"), **facts}), end=NOON)
+        return made["useful_seconds"], made["idle_seconds"]
+
+    assert seconds() == (6600, 0) and seconds(idle_since=at("11:50")) == (6000, 600)
+    assert seconds(initialized=None, idle_since=at("11:50")) == (0, 0)
+    assert seconds(interrupted_at=at("11:00")) == (3000, 0) and seconds(idle_since=at("10:00")) == (0, 6600)
+
+
 def test_L16_a_machine_that_is_gone_costs_nothing_more() -> None:
     gone = claim(phase=Phase.TERMINATING, gone_since=at("11:30"), deletion=Deletion("Empty", at("11:20")))
     assert books(Ledger(), [gone], NOON, CAPABILITIES)[0].cost == Decimal("0.21")
@@ -242,6 +261,17 @@ def test_L16_a_live_machine_counts_with_what_it_cost_and_with_its_first_hour() -
     old = dataclasses.replace(young, launch_started=at("10:30"))
     assert of(launched(Ledger(), "0.50", budget, claims=(old,), **facts), "launch")
     assert not of(launched(Ledger(), "0.51", budget, claims=(old,), **facts), "launch")
+
+
+def test_L16_no_hour_is_reserved_for_a_machine_that_goes() -> None:
+    going = claim(launch_started=at("11:30"), offer=offer("1.00"), deletion=Deletion("Manual", at("11:55")))
+    budget = SpendingBudget("day", Decimal("2.00"))
+    purse = open_purses(wishes(pool(budget=budget)), None, Ledger(), (going,), NOON, CAPABILITIES).all[0]
+    assert (purse.spent, purse.reserved) == (Decimal("0.50"), 0)
+    staying = dataclasses.replace(going, deletion=None)
+    assert open_purses(wishes(pool(budget=budget)), None, Ledger(), (staying,), NOON, CAPABILITIES).all[0].reserved == Decimal(
+        "0.50"
+    )
 
 
 def test_L16_a_machine_without_a_claim_spends_money_too() -> None:
