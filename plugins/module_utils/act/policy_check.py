@@ -25,11 +25,11 @@ _API = 443
 
 def check_policy(context: Context, classes: t.Sequence[NodeClass]) -> CloudCheck:
     """What was proven, in sentences; a route that waits for a person is a warning. InvalidInput for what keeps machines from joining."""
-    mesh = t.cast("DeviceMesh | None", context.mesh())
     with_mesh = [one for one in classes if one.mesh.backend == "tailscale"]
-    if mesh is None or not with_mesh:
-        return CloudCheck("no mesh is used")
     try:
+        mesh = t.cast("DeviceMesh | None", context.mesh())
+        if mesh is None or not with_mesh:
+            return CloudCheck("no mesh is used")
         host, port = _endpoint(context)
         device = _device_of(host, mesh.devices()) if host else None
         found = [(wish, report(mesh, wish)) for wish in _wishes(context, with_mesh, device, port)]
