@@ -63,7 +63,8 @@ def table(found: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) ->
             {"word": WORDS.get(word, word), "cost": cents(cost), "share": share(cost, found.total)}
             for word, cost in sums(found, way).items()
         ]
-        lines += [*render(rows, {"word": heading, "cost": "$", "share": "%"}, right=("cost", "share")), ""]
+        drawn = render(rows, {"word": heading, "cost": "$", "share": "%"}, right=("cost", "share"))
+        lines += [*drawn, ""] if drawn else []
     return [*lines, *(f"  {text}" for text in headline(found, money, torn)), *sentences(money)]
 
 

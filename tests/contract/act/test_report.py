@@ -181,6 +181,8 @@ def test_A07_words_from_outside_are_only_words(rig: Rig, tmp_path: Path) -> None
 
 
 def test_A07_an_empty_ledger_makes_a_page_too(rig: Rig, tmp_path: Path) -> None:
+    report(rig)
+    assert rig.lines and all(line.strip() for line in rig.lines), "no empty tables"
     assert "Nothing was spent" in drawn(rig, tmp_path).read_text()
 
 
