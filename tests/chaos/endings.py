@@ -10,6 +10,7 @@ import collections
 import typing as t
 from decimal import Decimal
 
+from . import strangers
 from .sight import Sight
 from .stage import Order, Outcome, Stage
 
@@ -44,6 +45,10 @@ def I02_each_id_has_one_line(sight: Sight) -> str:
     may_lack = sight.by_hand | {one.id for one in sight.made() if one.name in sight.forgotten}
     wrong = [one for one in made | set(counts) if counts[one] != 1 and (counts[one] or one not in may_lack) or one not in made]
     return f"I-2: not exactly once in the ledger: {', '.join(f'{one} ({counts[one]}×)' for one in sorted(wrong))}" if wrong else ""
+
+
+def I03_strangers_are_left_alone(missing: t.Sequence[str]) -> str:
+    return f"I-3: not ours and gone: {', '.join(missing)}" if missing else ""
 
 
 def I10_nothing_is_left(left: t.Mapping[str, int], holder: str) -> str:
@@ -109,6 +114,7 @@ def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decima
     _still(stage, Order("reap"))
     problem, theirs, ours = I13_the_bill_is_theirs(sight, strict=not blind and not unclean)
     need(problem)
+    need(I03_strangers_are_left_alone(strangers.missing(stage, stage.strangers)))
     return theirs, ours
 
 

@@ -19,7 +19,7 @@ from sandbox.behaviour import Behaviours
 from sandbox.faults import Fault
 
 from ..contract.act.rig import URLS, Rig
-from . import invariants
+from . import invariants, strangers
 from .grounds import Ground
 from .loom import Killed, Loom, Process
 from .sight import Call, Limits, Run, Sight
@@ -117,6 +117,7 @@ class Stage(Rig):
         self.on_call: t.Callable[[int], None] = lambda _calls: None
         self._describe(limits)
         self.sight = Sight(self, limits)
+        self.strangers = strangers.settle_in(self, self.sight.cluster_id)
         self.prices = [one.price_hour for one in self.world.offers]
         plain = self.faults.strike
 
@@ -149,6 +150,14 @@ class Stage(Rig):
         process = self.loom.current.process
         host = process.host if process is not None else "a"
         return super().run(module, run_id, check=check, **{"state_dir": str(self.folder / f"state-{host}"), **params})
+
+    def left(self) -> dict[str, int]:
+        """What of ours exists anywhere."""
+        found = super().left()
+        ours = {"devices": [one.hostname for one in self.box.tailnet.devices()], "instances": [one.name for one in self.machines()]}
+        ours["nodes"] = list(self.nodes())
+        found |= {kind: len([name for name in names if self.sight.ours(name)]) for kind, names in ours.items()}
+        return {kind: number for kind, number in found.items() if number}
 
     # ---- playing
 

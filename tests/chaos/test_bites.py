@@ -137,6 +137,10 @@ def test_I03_bites_on_what_is_not_ours_and_on_lists_that_failed() -> None:
     assert not bites(check, World(claims=claims), call(method="DELETE", path=f"/api/v1/nodes/{OURS}"))
 
 
+def test_I03_bites_on_a_stranger_that_is_gone() -> None:
+    assert endings.I03_strangers_are_left_alone(["Node my-workstation"]) and not endings.I03_strangers_are_left_alone([])
+
+
 def test_I04_bites_when_a_ready_node_is_given_up() -> None:
     claim = '{"data": {"claim.json": "{\\"name\\": \\"%s\\", \\"deletion\\": {\\"reason\\": \\"%s\\"}}"}}'
     put = call(method="PUT", path="/api/v1/namespaces/tgp-system/configmaps/c", body=claim % (OURS, "InstanceGone"))
