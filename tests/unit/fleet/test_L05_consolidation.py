@@ -14,6 +14,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet import cheaper
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.consolidation import REASON, Use
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Claim,
+    CloudView,
     Deletion,
     DisruptionBudget,
     Node,
@@ -214,7 +215,7 @@ def test_L05_never_onto_nodes_that_are_not_ours_or_on_their_way_out() -> None:
     assert not going(alone) and "do not fit" in told(alone)
     leaving = dataclasses.replace(TWO[1], phase=Phase.TERMINATING, deletion=Deletion("Manual", at("11:55")))
     assert not going(planned((TWO[0], leaving), HALF_FULL))
-    expired = dataclasses.replace(PACK, expire_after=3600)
+    expired = dataclasses.replace(PACK, expire_after=2 * 3600, disruption_budgets=(DisruptionBudget("100%"),))
     assert not going(planned((TWO[0], dataclasses.replace(TWO[1], launch_started=at("10:00"))), HALF_FULL, expired))
 
 
@@ -330,12 +331,19 @@ def test_L05_a_replacement_is_no_less_firm_and_big_enough() -> None:
     half = dataclasses.replace(SHARE, utilization_threshold=Decimal("0.6"))
     assert not going(market(cheap(), wanted=half, pods=larger))
     assert going(market(cheap(gpu_count=2), wanted=half, pods=larger)) == [A]
-    spot = cheap(spot=True)
-    both = node_class(spot_allowed=True)
+
+
+@pytest.mark.parametrize("interruptible", [False, True])
+def test_L05_an_interruptible_machine_replaces_only_its_like(interruptible: bool) -> None:
+    both = node_class(clouds=("lambda", "vast"), spot_allowed=True)
+    claims = [dataclasses.replace(one, offer=dataclasses.replace(one.offer, spot=interruptible)) for one in TWO]
+    machines = tuple(instance(one.name, price_hour=one.offer.price_hour) for one in claims)
+    spot = cheap("0.10", cloud="vast", spot=True)
     observed = seen(
-        claims=TWO, nodes=[ready(one) for one in TWO], instances=[instance(one.name) for one in TWO], pods=FULL, offers=(spot,)
-    )
-    assert not going(decide(observed, wishes(SHARE, classes=(both,))))
+        claims=claims, nodes=[ready(one) for one in claims], pods=FULL,
+        clouds={"lambda": CloudView(machines, ()), "vast": CloudView((), (spot,))},
+    )  # fmt: skip
+    assert going(decide(observed, wishes(SHARE, classes=(both,)))) == ([A] if interruptible else [])
 
 
 def test_L05_who_goes_within_the_hour_is_not_replaced() -> None:
