@@ -32,7 +32,7 @@ class Story(t.NamedTuple):
 
 @pytest.fixture(scope="module")
 def story(start: t.Callable[..., Sandbox]) -> Story:
-    sandbox = start(speed=60, scenario="all-lanes")
+    sandbox = start(speed=40, scenario="all-lanes")
     first = sandbox.playbook("provision", documents=EXAMPLE)
     systems = {name: one["status"]["nodeInfo"]["osImage"] for name, one in sandbox.nodes().items()}
     return Story(sandbox, first, sandbox.world(), sandbox.claims(), systems)
