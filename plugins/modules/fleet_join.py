@@ -25,6 +25,13 @@ options:
     type: list
     elements: str
     default: []
+  wait:
+    description:
+      - Wait until each machine is usable or its time is over.
+      - With V(false) nobody is waited for. Machines that only lack our marks get them, those that ask for a certificate get it, and the next
+        run goes on with all others.
+    type: bool
+    default: true
 extends_documentation_fragment:
   - tgp.gpu.fleet
   - tgp.gpu.kubernetes
@@ -70,6 +77,7 @@ from ..module_utils.task import Task, main
 SPEC = dict(
     argument_spec=dict(
         names=dict(type="list", elements="str", default=[]),
+        wait=dict(type="bool", default=True),
         **FLEET_SPEC,
     ),
     supports_check_mode=True,

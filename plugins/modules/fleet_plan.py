@@ -22,9 +22,10 @@ options:
       - V(provision) brings pools up to the wanted number of machines.
       - V(reap) gives back what is idle, expired, broken or forgotten.
       - V(everything) is both in one; a pool that gets a machine gives none of the same shape back.
+      - V(autoscale) is V(reap), and rents what C(minNodes), GPURequests and pods that wait for GPUs ask for; it takes no O(pools) or O(nodes).
       - V(destroy) gives back what O(names), O(pools) or O(all) say.
     type: str
-    choices: [provision, reap, everything, destroy]
+    choices: [provision, reap, everything, autoscale, destroy]
     required: true
   pools:
     description: Only these pools, by name or namespace/name. Empty means all for V(provision), V(reap) and V(everything).
@@ -134,6 +135,23 @@ leftovers:
   type: list
   elements: dict
   returned: always
+waiting:
+  description: Pods that wait for GPUs, with C(pod), C(gpus), C(pool), C(machine) that they are counted on, or the first C(reason) why there
+    is none for them.
+  type: list
+  elements: dict
+  returned: with O(mode=autoscale)
+gpus:
+  description: GPUs per pool, C(wanted), C(used), C(free), C(coming) and C(waiting), and its Ready C(machines).
+  type: list
+  elements: dict
+  returned: with O(mode=autoscale)
+join:
+  description: Machines that only lack our marks, or that may be asking for their certificate, for M(tgp.gpu.fleet_join) with
+    O(tgp.gpu.fleet_join#module:wait=false).
+  type: list
+  elements: str
+  returned: with O(mode=autoscale)
 problems:
   description: What went wrong without stopping the run; a play should fail at its end when it is not empty.
   type: list
@@ -147,7 +165,7 @@ from ..module_utils.task import Task, main
 
 SPEC = dict(
     argument_spec=dict(
-        mode=dict(type="str", choices=["provision", "reap", "everything", "destroy"], required=True),
+        mode=dict(type="str", choices=["provision", "reap", "everything", "autoscale", "destroy"], required=True),
         pools=dict(type="list", elements="str", default=[]),
         nodes=dict(type="raw"),
         names=dict(type="list", elements="str", default=[]),

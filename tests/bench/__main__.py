@@ -11,6 +11,7 @@ P9  asking four clouds at once, five thousand offers, and two hundred launches a
 P10 the configurations of a thousand nodes, rendered and checked (tests/bench/configs.py)
 P11 waiting for a thousand nodes while nothing happens (tests/bench/waiting.py)
 P12 the bootstrap program of lane kubelet itself (tests/bench/bootstrap.py)
+P13 two thousand waiting pods against five thousand offers (tests/bench/packing.py)
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import yaml
 
 from sandbox.running import ROOT, Running
 
-from . import bootstrap, configs, nodes, offers, waiting
+from . import bootstrap, configs, nodes, offers, packing, waiting
 
 SPEED = 20.0
 _EMPTY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks: []\n"
@@ -53,6 +54,7 @@ def main() -> int:
         rows += configs.rows()
         rows += waiting.rows(folder / "waiting")
         rows += bootstrap.rows()
+        rows += packing.rows()
     for what, value in rows:
         print(f"  {what:<78} {value}")
     return 0

@@ -25,6 +25,7 @@ from ..observe.open import open_context, settings_of
 from ..runlock.lock import take
 from ..table import render
 from ..task import Task
+from .demanding import AUTOSCALE, demand_of, refuse_choices, show_demand, without_hopeless
 from .plan_file import write_plan
 from .preflight import check_before_renting
 from .record import record
@@ -40,7 +41,7 @@ def plan_run(task: Task) -> dict[str, t.Any]:
     context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING)
     try:
         context.wishes = _chosen(task, context.wishes, settings, context.clock.now())
-        if settings.mode in LAUNCHING:
+        if settings.mode in LAUNCHING and settings.mode != AUTOSCALE:
             check_before_renting(context)
         if task.check_mode or task.params.get("save_to"):
             return _decide(context, writes=False)
@@ -71,6 +72,8 @@ def locked(context: Context, decide: t.Callable[[], dict[str, t.Any]]) -> dict[s
 def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
     observation = look(context)
     decided = plan(observation, context.wishes, context.settings, CAPABILITIES, context.run_id)
+    if context.settings.mode == AUTOSCALE:
+        decided = without_hopeless(context, decided)
     for warning in decided.warnings:
         context.warn(warning)
     outlook = summary(decided, observation)
@@ -92,7 +95,7 @@ def look(context: Context) -> Observation:
 def _outcome(decided: Plan) -> str:
     if decided.problems:
         return "guard_refused"
-    return "shortfall" if decided.shortfall else "ok"
+    return "shortfall" if decided.shortfall or any(one.reason for one in decided.waiting) else "ok"
 
 
 def result_of(
@@ -110,7 +113,9 @@ def result_of(
         "leftovers": [_leftover(one) for one in decided.actions if one.kind in _LEFTOVERS],
         "problems": list(decided.problems),
     }
-    if context.settings.mode in LAUNCHING:
+    if context.settings.mode == AUTOSCALE:
+        result |= demand_of(decided)
+    elif context.settings.mode in LAUNCHING:
         result["problems"] += [f"{one.pool}: {one.missing} machines will not come: {one.reason}" for one in decided.shortfall]
     if message:
         result["msg"] = message
@@ -129,6 +134,7 @@ def show(context: Context, decided: Plan, outlook: dict[str, t.Any]) -> None:
     shown = rows(dataclasses.replace(decided, actions=tuple(one for one in decided.actions if one.kind not in _BOOKKEEPING)))
     for line in render(shown, headings(shown), right=("price_hour", "price_day")) or ["  Nothing to do."]:
         say(line)
+    show_demand(say, decided)
     for one in decided.shortfall:
         say(f"  {one.pool}: {one.missing} of the wanted machines will not come: {one.reason} {_counts(one.rejected)}".rstrip())
     if shown:
@@ -172,6 +178,9 @@ def _settings(task: Task) -> Settings:
 
 def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wishes:
     """The wishes with the pools that were asked for and the numbers wanted in them."""
+    if settings.mode == AUTOSCALE:
+        refuse_choices(task)
+        return wishes
     if settings.mode not in LAUNCHING:
         return wishes
     asked: list[str] = task.params["pools"]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
 
 from ..clock import to_text
 from ..errors import LockLost
@@ -16,6 +17,7 @@ from ..runlock.keeper import Keeper
 from ..runlock.lock import resume
 from ..table import render
 from ..task import Task
+from .admitting import admit, complete_ones
 from .join import Joined, join_all
 from .launch import launch_all
 from .leftovers import remove_leftovers
@@ -39,12 +41,18 @@ def launch_step(task: Task) -> dict[str, t.Any]:
 
 def join_step(task: Task) -> dict[str, t.Any]:
     """Follow every claim that has a machine until it is Ready or its time is over, and set the marks of nodes in use again."""
-    return _step(task, _unfinished, _join, busy=("ready", "failed", "repaired"))
+    work = _join if task.params.get("wait", True) else _look_in
+    return _step(task, _unfinished, work, busy=("ready", "failed", "repaired", "admitted", "denied"))
 
 
 def teardown_step(task: Task) -> dict[str, t.Any]:
     """Take down every claim with a deletion, and leftovers without a claim."""
     return _step(task, lambda claim: claim.deletion is not None, _teardown, busy=("gone", "kept", "removed"))
+
+
+def scale_step(task: Task) -> dict[str, t.Any]:
+    """Rent and give back side by side: no launch waits for a drain, and no drain for a launch."""
+    return _step(task, _in_plan, _scale, busy=("launched", "adopted", "gone", "kept", "removed"))
 
 
 def unlock_step(task: Task) -> dict[str, t.Any]:
@@ -55,6 +63,10 @@ def unlock_step(task: Task) -> dict[str, t.Any]:
 def _unsent(claim: Claim) -> bool:
     """True when no create call of this claim can still show its effect: only then may one be sent."""
     return claim.phase in (Phase.PENDING, Phase.PROVISIONING) and claim.launch_started is None and not claim.instance_id
+
+
+def _in_plan(claim: Claim) -> bool:
+    return claim.deletion is not None or _unsent(claim)
 
 
 def _unfinished(claim: Claim) -> bool:
@@ -75,9 +87,9 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
         claims = [
             claim
             for claim in context.known_claims()
-            if (everybody or claim.name in names) and wanted(claim) and (claim.deletion is None or work is _teardown)
+            if (everybody or claim.name in names) and wanted(claim) and (claim.deletion is None or work in (_teardown, _scale))
         ]
-        drifted = drifted_nodes(context, names) if work is _join else []
+        drifted = drifted_nodes(context, names) if work in (_join, _look_in) else []
         if task.check_mode:
             rows = [_row(one.claim, "drifted", f"would be set again: {', '.join(one.what)}", problem=False) for one in drifted]
             return _result(rows, "ok", changed=bool(rows))
@@ -135,6 +147,14 @@ def _join(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     ]
 
 
+def _look_in(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
+    """Without waiting for anybody: those that are complete are joined, the others' requests for a certificate are answered."""
+    complete = complete_ones(context, claims)
+    answers = admit(context, [claim for claim in claims if claim not in complete])
+    rows = [_row(one.claim, one.result, one.message, problem=one.result in ("denied", "error"), remedy=_ASSERT_AGAIN) for one in answers]
+    return rows + _join(context, complete)
+
+
 def _repair(context: Context, drifted: list[Drifted]) -> list[dict[str, t.Any]]:
     done = repair_all(context, drifted)
     return [
@@ -161,3 +181,9 @@ def _teardown(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     done = teardown_all(context, claims)
     rows = [_row(one.claim, one.result, one.message, problem=one.result == "pending", remedy=_GO_ON) for one in done]
     return rows + remove_leftovers(context, context.task.params.get("leftovers") or [])
+
+
+def _scale(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="scale") as pool:
+        going = pool.submit(_teardown, context, [claim for claim in claims if claim.deletion is not None])
+        return _launch(context, [claim for claim in claims if claim.deletion is None]) + going.result()

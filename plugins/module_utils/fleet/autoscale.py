@@ -75,6 +75,20 @@ def to_join(draft: Draft) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def to_admit(draft: Draft) -> tuple[str, ...]:
+    """Machines on their way that have no Node yet: they may be asking for their certificate."""
+    return tuple(
+        one.claim.name
+        for one in draft.settled.values()
+        if one.claim.phase in BEFORE_READY
+        and one.claim.deletion is None
+        and one.claim.token_id
+        and one.claim.instance_id
+        and one.node is None
+        and not service.is_service(one.claim)
+    )
+
+
 def _place(draft: Draft, asked: Demand, bars: unsatisfied.Bars) -> tuple[Packing, list[Place]]:
     """Pods onto machines that there are or will be. A pod that still waits although a Ready machine should hold it is looked at twice,
     then it is barred from that pool."""
@@ -177,8 +191,10 @@ class _Buyer:
         known: t.Callable[[Offer], bool],
         room: t.Callable[[str], Bin],
     ) -> None:
+        needed = sum(gpus(pod) for pod in pods)
+
         def serves(other: Offer) -> bool:
-            return known(other) and not fit(pods, [room(offer_key(other))]).left
+            return capacity.planned_gpus(other, pool) >= needed and known(other) and not fit(pods, [room(offer_key(other))]).left
 
         rest = self.market.take_this(offer, pool, node_class, serves)
         more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""

@@ -35,6 +35,7 @@ class Draft:
     tally: tuple[Tally, ...] = ()
     counted_on: dict[str, str] = dataclasses.field(default_factory=dict)  # machine to a pod that waits and will run there
     join: tuple[str, ...] = ()
+    admit: tuple[str, ...] = ()
     hurried: dict[str, str] = dataclasses.field(default_factory=dict)  # pools whose idle machines go at once, and why
 
     @property
@@ -111,6 +112,7 @@ class Draft:
             waiting=tuple(self.waiting),
             tally=self.tally,
             join=self.join,
+            admit=self.admit,
         )
 
 

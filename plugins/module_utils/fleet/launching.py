@@ -237,7 +237,7 @@ def _resume(draft: Draft, market: Market) -> collections.Counter[str]:
             _again(draft, market, one, pool, node_class)
         elif one.recovery.what in ("wait", "unknown"):
             draft.report(claim.name, "Waiting", one.recovery.why, pool=claim.pool)
-        else:
+        elif situation.settings.mode != "autoscale":  # it waits for no machine, so there is nothing to go on with
             draft.resume(claim, "Resumed", one.recovery.why)
     return live
 

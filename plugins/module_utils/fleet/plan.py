@@ -128,7 +128,8 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
     voluntary.restore(draft)
     orphans.duplicates(draft)
     orphans.carry_over(draft)
-    draft.join = autoscale.to_join(draft) if draft.situation.settings.mode == "autoscale" else ()
+    if draft.situation.settings.mode == "autoscale":
+        draft.join, draft.admit = autoscale.to_join(draft), autoscale.to_admit(draft)
     for cloud in draft.situation.unlisted:
         problem = draft.situation.seen.clouds[cloud].problem
         draft.warnings.append(

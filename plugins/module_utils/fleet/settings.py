@@ -11,8 +11,8 @@ from decimal import Decimal
 from .model.spending import SpendingBudget
 
 MODES = ("provision", "reap", "everything", "autoscale", "destroy", "status")
-LAUNCHING = ("provision", "everything")  # modes that may rent
-REAPING = ("reap", "everything")  # modes that give back what is not needed
+LAUNCHING = ("provision", "everything", "autoscale")  # modes that may rent
+REAPING = ("reap", "everything", "autoscale")  # modes that give back what is not needed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: 
     """One observation. Clouds and mesh may fail one by one; without the cluster there is nothing to decide, so that raises.
     ``extras``: also what clouds keep beside machines. ``ledger``: also the books; they are read anyhow where there is a budget."""
     offers = offers or (context.settings.mode in REAPING and wants_offers(context.wishes))
-    packs = any(pool.consolidation_policy == CONSOLIDATES for pool in context.wishes.pools)
+    packs = context.settings.mode == "autoscale" or any(pool.consolidation_policy == CONSOLIDATES for pool in context.wishes.pools)
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="observe") as pool:
         views = {name: pool.submit(_look_at_cloud, context, name, offers, extras) for name in _asked(context)}
         clouds = {name: future.result() for name, future in views.items()}

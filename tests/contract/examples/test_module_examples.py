@@ -30,6 +30,7 @@ ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machi
     "fleet_plan",
     "fleet_launch",
     "fleet_join",
+    "fleet_scale",
     "fleet_unlock",
     "fleet_apply",
     "fleet_info",

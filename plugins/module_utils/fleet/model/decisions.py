@@ -96,7 +96,7 @@ class Plan:
     ``findings`` replaces the stored list of first sightings (two-run rule). ``problems`` make the play fail at its end. ``notices`` are
     for people who do not look at the run. ``judged``: the kinds of notices that this plan
     would hold if there were any. Of a run that looks at pods ``waiting`` are those that wait, ``tally`` the GPUs per pool, ``join`` the
-    machines that only lack our marks.
+    machines that only lack our marks, ``admit`` those that may be asking for their certificate.
     """
 
     actions: tuple[Action, ...] = ()
@@ -109,3 +109,4 @@ class Plan:
     waiting: tuple[WaitingPod, ...] = ()
     tally: tuple[Tally, ...] = ()
     join: tuple[str, ...] = ()
+    admit: tuple[str, ...] = ()

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What fleet_plan does besides in mode autoscale: pods and GPUs for the result and the screen, and the checks before anything is rented."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..errors import InvalidInput
+from ..fleet.model import Plan, Shortfall
+from ..observe.context import Context
+from ..table import render
+from ..task import Task
+from .preflight import check_before_renting
+
+AUTOSCALE = "autoscale"
+_RENTS = ("launch", "resume")
+_GPUS = ("pool", "machines", "wanted", "used", "free", "coming", "waiting")
+_PODS = {"pod": "waiting pod", "gpus": "gpus", "pool": "pool", "machine": "machine", "reason": "why not"}
+
+
+def refuse_choices(task: Task) -> None:
+    """What only provision understands is refused."""
+    params = task.params
+    given = [name for name in ("pools", "nodes") if params.get(name) not in (None, "", [], {})]
+    if given:
+        raise InvalidInput(
+            f"{', '.join(given)} cannot be used in mode autoscale.",
+            remedy="It looks at all pools of the documents and does what it finds at once; leave it out, or use provision or everything.",
+        )
+
+
+def without_hopeless(context: Context, plan: Plan) -> Plan:
+    """The plan; without its launches, and with the problem, when no machine could join. What it gives back is not touched by that."""
+    if not any(one.kind in _RENTS for one in plan.actions):
+        return plan
+    wishes = context.wishes
+    context.wishes = dataclasses.replace(wishes, nodes={one.pool: 1 for one in plan.actions if one.kind in _RENTS})
+    try:
+        check_before_renting(context)
+        return plan
+    except InvalidInput as error:
+        kept = tuple(one for one in plan.actions if one.kind not in _RENTS)
+        dropped = {one.name for one in plan.actions if one.kind in _RENTS}
+        why = "nothing is rented, because a machine could not join"
+        waiting = tuple(dataclasses.replace(one, machine="", reason=why) if one.machine in dropped else one for one in plan.waiting)
+        lost = tuple(Shortfall(one.pool, 1, why) for one in plan.actions if one.kind == "launch")
+        return dataclasses.replace(
+            plan, actions=kept, waiting=waiting, shortfall=(*plan.shortfall, *lost), problems=(*plan.problems, str(error))
+        )
+    finally:
+        context.wishes = wishes
+
+
+def demand_of(plan: Plan) -> dict[str, t.Any]:
+    """The part of the result that is about pods."""
+    return {"waiting": _pods(plan), "gpus": _gpus(plan), "join": sorted({*plan.join, *plan.admit})}
+
+
+def show_demand(say: t.Callable[[str], None], plan: Plan) -> None:
+    """Two tables: GPUs per pool, and the pods that wait. Nothing where no pods were looked at."""
+    numbers = tuple(name for name in _GPUS if name != "pool")
+    for line in render(_gpus(plan), {name: name for name in _GPUS}, right=numbers):
+        say(line)
+    for line in render(_pods(plan), _PODS, right=("gpus",)):
+        say(line)
+
+
+def _gpus(plan: Plan) -> list[dict[str, t.Any]]:
+    return [{**{name: getattr(one, name) for name in _GPUS}, "pool": one.pool or "(none)"} for one in plan.tally]
+
+
+def _pods(plan: Plan) -> list[dict[str, t.Any]]:
+    return [
+        {"pod": f"{one.namespace}/{one.name}", "gpus": one.gpus, "pool": one.pool, "machine": one.machine, "reason": one.reason}
+        for one in plan.waiting
+    ]

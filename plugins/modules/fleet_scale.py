@@ -1,0 +1,82 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_scale
+short_description: Rent and give back what a plan decided, side by side
+description:
+  - Does what M(tgp.gpu.fleet_launch) does for claims that wait for their machine, and what M(tgp.gpu.fleet_teardown) does for those to be
+    given back, at the same time. No launch waits for a drain, and no drain for a launch.
+version_added: 0.1.0
+author:
+  - The tgp.gpu contributors (@tgp-gpu)
+options:
+  names:
+    description: Only these claims. Empty means all that wait for their machine or are to be given back.
+    type: list
+    elements: str
+    default: []
+  leftovers:
+    description: Things without a claim to be removed, as M(tgp.gpu.fleet_plan) returns them.
+    type: list
+    elements: dict
+    default: []
+extends_documentation_fragment:
+  - tgp.gpu.fleet
+  - tgp.gpu.kubernetes
+  - tgp.gpu.claims
+  - tgp.gpu.clouds
+  - tgp.gpu.tailscale
+  - tgp.gpu.attributes
+"""
+
+EXAMPLES = r"""
+- name: Rent and give back what fleet_plan decided
+  tgp.gpu.fleet_scale:
+    run_id: "{{ plan_result.run_id }}"
+    names: "{{ plan_result.launch + plan_result.destroy }}"
+    leftovers: "{{ plan_result.leftovers }}"
+    documents: [examples/lambda.yml]
+  register: scale_result
+"""
+
+RETURN = r"""
+machines:
+  description: One entry per machine, with C(name), C(pool), C(cloud), C(result), C(phase), C(price_hour) and C(message).
+  type: list
+  elements: dict
+  returned: always
+outcome:
+  description: C(ok), C(changed), C(partial) or C(lock_lost).
+  type: str
+  returned: always
+problems:
+  description: What went wrong without stopping the others; a play should fail at its end when it is not empty.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ..module_utils.act.steps import scale_step
+from ..module_utils.observe.options import FLEET_SPEC
+from ..module_utils.task import Task, main
+
+SPEC = dict(
+    argument_spec=dict(
+        names=dict(type="list", elements="str", default=[]),
+        leftovers=dict(type="list", elements="dict", default=[]),
+        **FLEET_SPEC,
+    ),
+    supports_check_mode=True,
+)
+
+
+def run(task: Task) -> dict:
+    return scale_step(task)
+
+
+if __name__ == "__main__":
+    main(SPEC, run)

@@ -1,0 +1,167 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pods ask, machines come and go: runs of autoscale one after the other, against the emulators with their scheduler."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+
+from .rig import Rig
+
+GPU = "nvidia.com/gpu"
+IDLE = 11 * 60
+
+
+def ask(rig: Rig, name: str, gpus: int = 1, **spec: t.Any) -> None:
+    """A pod that wants GPUs, anywhere."""
+    container = {"name": "c", "image": "x", "resources": {"limits": {GPU: str(gpus)}}}
+    owners = [{"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "x", "controller": True}]
+    body = {
+        "metadata": {"name": name, "ownerReferences": owners},
+        "spec": {"tolerations": [{"operator": "Exists"}], "containers": [container], **spec},
+    }
+    rig.kube("POST", "/api/v1/namespaces/default/pods", body)
+    rig.until(lambda: state(rig, name) != ("Pending", ""), "the scheduler has looked at it")
+
+
+def state(rig: Rig, name: str) -> tuple[str, str]:
+    """A pod's phase, and why it is not scheduled."""
+    status = rig.kube("GET", f"/api/v1/namespaces/default/pods/{name}")["status"]
+    found = [one for one in status.get("conditions") or [] if one["type"] == "PodScheduled" and one["status"] == "False"]
+    return status.get("phase", ""), found[0].get("reason", "") if found else ""
+
+
+def runs(rig: Rig, name: str) -> None:
+    rig.until(lambda: state(rig, name)[0] == "Running", f"{name} runs")
+
+
+def scale(rig: Rig, **params: t.Any) -> dict[str, t.Any]:
+    """What autoscale.yml does; the plan's result with those of the steps."""
+    plan = rig.plan("autoscale", **params)
+    done: dict[str, t.Any] = {**plan, "scale": {}, "joined": {}}
+    try:
+        names = plan["launch"] + plan["destroy"]
+        if names or plan["leftovers"]:
+            done["scale"] = rig.run("scale", plan["run_id"], names=names, leftovers=plan["leftovers"])
+        if plan["join"]:
+            done["joined"] = rig.run("join", plan["run_id"], names=plan["join"], wait=False)
+    finally:
+        rig.unlock(plan["run_id"])
+    return done
+
+
+def complete(rig: Rig) -> None:
+    """Runs until every rented machine's Node shows its GPUs; one of them lets those in that ask for a certificate."""
+
+    def gpus() -> list[int]:
+        rented = [one for name, one in rig.nodes().items() if name.startswith("tgp-")]
+        return [int(one["status"].get("allocatable", {}).get(GPU, 0)) for one in rented]
+
+    def again() -> bool:
+        found = scale(rig)
+        assert found["launch"] == [] and {one["result"] for one in found["joined"].get("machines", [])} <= {"admitted", "ready"}
+        return bool(gpus()) and all(gpus())
+
+    rig.until(again, "GPUs are there")
+
+
+def test_L17_pod_pending_machine_rented_pod_runs_machine_goes(rig: Rig) -> None:
+    ask(rig, "train")
+    first = scale(rig)
+    (pod,) = first["waiting"]
+    assert (pod["pod"], pod["gpus"], pod["reason"]) == ("default/train", 1, "") and pod["machine"] == rig.claim()["name"]
+    assert [one["result"] for one in first["scale"]["machines"]] == ["launched"] and first["joined"] == {}
+
+    second = scale(rig)  # it boots: nothing more is rented, and nobody waits for it
+    assert second["launch"] == [] and rig.creates() == 1
+    assert second["gpus"][-1] | {"pool": ""} == {
+        "pool": "", "machines": 0, "wanted": 1, "used": 0, "free": 0, "coming": 1, "waiting": 1
+    }  # fmt: skip
+
+    complete(rig)
+    scale(rig)
+    runs(rig, "train")
+    assert rig.creates() == 1
+    assert rig.claim()["phase"] == "Ready"
+
+    rig.advance(IDLE)
+    assert scale(rig)["destroy"] == [], "it works"
+    rig.kube("DELETE", "/api/v1/namespaces/default/pods/train")
+    rig.until(lambda: rig.api.request("GET", "/api/v1/namespaces/default/pods/train")[0] == 404, "the pod is gone")
+    scale(rig)
+    rig.advance(IDLE)
+    last = scale(rig)
+    assert [one["result"] for one in last["scale"]["machines"]] == ["gone"]
+    assert rig.left() == {} and rig.creates() == 1
+    rig.check_bill()
+
+
+def test_L22_a_second_run_writes_nothing(rig: Rig) -> None:
+    ask(rig, "train")
+    ask(rig, "huge", 64)
+    scale(rig)
+    complete(rig)
+    scale(rig)
+    runs(rig, "train")
+    scale(rig)
+    before = rig.writes()
+    again = scale(rig)
+    assert rig.writes() == before and not again["changed"]
+    assert [(one["pod"], one["reason"]) for one in again["waiting"]] == [("default/huge", "no machine with 64 GPUs")]
+
+
+def test_I14_check_mode_shows_the_plan_and_writes_nothing(rig: Rig) -> None:
+    ask(rig, "train")
+    before = rig.writes()
+    plan = rig.plan("autoscale", check=True)
+    assert rig.writes() == before and len(plan["launch"]) == 1 and plan["changed"]
+    assert any("waiting pod" in line for line in rig.lines) and any("default/train" in line for line in rig.lines)
+
+
+def test_L17_a_pod_that_nobody_can_serve_gets_a_reason_and_no_machine(rig: Rig) -> None:
+    ask(rig, "picky", nodeSelector={"team": "red"})
+    found = scale(rig)
+    assert found["outcome"] == "shortfall" and found["problems"] == [] and rig.creates() == 0
+    assert [one["reason"] for one in found["waiting"]] == ["selector team=red"]
+
+
+def test_L21_own_machines_by_size(rig: Rig) -> None:
+    """Pods that no rented machine may serve switch the smallest own machine on that is large enough."""
+    rig.document("GPUNodePool", "own")["spec"]["limits"]["maxNodes"] = 2
+    ask(rig, "large", 2, nodeSelector={"tgp.io/provider": "webhook"})
+    assert scale(rig)["launch"] == ["rack-2"]
+    ask(rig, "small", nodeSelector={"tgp.io/provider": "webhook"})
+    assert scale(rig)["launch"] == ["rack-1"]
+    assert scale(rig)["launch"] == [] and rig.creates() == 0
+
+
+def test_L17_launches_and_drains_side_by_side(rig: Rig) -> None:
+    """A machine goes although another is being rented, in one run."""
+    rig.provision(pool="training")
+    scale(rig)
+    rig.advance(IDLE)
+    rig.document("GPUNodePool", "own")["spec"]["limits"]["maxNodes"] = 1
+    ask(rig, "own", nodeSelector={"tgp.io/provider": "webhook"})
+    both = scale(rig)
+    assert sorted(one["result"] for one in both["scale"]["machines"]) == ["gone", "launched"]
+
+
+def test_nothing_is_rented_where_no_machine_could_join_and_the_rest_goes_on(rig: Rig) -> None:
+    rig.provision(pool="training")
+    scale(rig)
+    rig.advance(IDLE)
+    ask(rig, "own", nodeSelector={"tgp.io/provider": "webhook"})
+    found = scale(rig, talos_secrets=None)
+    assert found["launch"] == [] and len(found["destroy"]) == 1
+    assert "could not join" in found["problems"][0] and "could not join" in found["waiting"][0]["reason"]
+    assert rig.left() == {}
+
+
+@pytest.mark.parametrize("params", [{"pools": ["training"]}, {"nodes": 2}])
+def test_what_only_provision_understands_is_refused(rig: Rig, params: dict[str, t.Any]) -> None:
+    with pytest.raises(InvalidInput, match="cannot be used in mode autoscale"):
+        rig.plan("autoscale", **params)
