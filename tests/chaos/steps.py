@@ -71,7 +71,7 @@ def _demand(stage: Stage, rest: str) -> None:
         owner = [{"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "x", "controller": True}]
         container = {"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
         spec = {"tolerations": [{"operator": "Exists"}], "containers": [container]}
-        meta = {"name": name, "labels": {"app": name}, "annotations": {"sandbox/run-seconds": "900"}, "ownerReferences": owner}
+        meta = {"name": name, "labels": {"app": name}, "annotations": {"sandbox/run-seconds": "5400"}, "ownerReferences": owner}
         stage.kube("POST", "/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
 
 

@@ -9,6 +9,7 @@ import concurrent.futures
 import contextlib
 import functools
 import importlib
+import itertools
 import pkgutil
 import queue
 import random
@@ -25,6 +26,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.runlock import process
 
 import sandbox
 
+from ..contract.act import rig
 from .loom import Loom, Process
 from .shuttle import replacements
 
@@ -76,6 +78,7 @@ def woven(loom: Loom) -> t.Iterator[None]:
     for name, values in _GLANCES.items():
         for attribute, number in values.items():
             put(sys.modules[name], attribute, number)
+    put(rig, "_COUNTER", itertools.count(1))  # it seeds the world
     identity = _identity(loom)
     for name in ("lock", "lease", "local"):
         module = importlib.import_module(f"{_OURS}module_utils.runlock.{name}")
