@@ -26,7 +26,7 @@ def I01_limits_hold(sight: Sight, _call: Call) -> str:
     """Machines, dollars and GPUs of the class. A second machine under one name came of a lost answer: it is looked for at the end."""
     first = {one.name: one for one in reversed(sight.living())}.values()
     nodes, gpus = len(first), sum(one.offer.gpu_count for one in first)
-    cost = sum((one.rate() for one in first), Decimal(0))
+    cost = sum((sight.agreed_rate(one) for one in first), Decimal(0))
     limits = sight.limits
     if nodes > limits.nodes or cost > limits.cost_hour or gpus > limits.gpus:
         return f"{nodes} machines, ${cost}/h and {gpus} GPUs, allowed are {limits.nodes}, ${limits.cost_hour}/h and {limits.gpus}"

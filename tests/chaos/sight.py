@@ -9,7 +9,7 @@ import dataclasses
 import json
 import re
 import typing as t
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from sandbox.world import Machine
@@ -35,6 +35,7 @@ _LISTS = {
     "tailscale": re.compile(r"/devices$"),
 }
 _KUBE_LISTS = {"/api/v1/nodes": "nodes", "/api/v1/namespaces/tgp-system/configmaps": "claims"}
+_FRESH = timedelta(seconds=330)  # a price may be five minutes old when a machine is ordered
 
 
 @dataclasses.dataclass
@@ -114,6 +115,7 @@ class Sight:
         self.guarded: dict[str, float] = {}  # pods that a budget never lets go, and the seconds they may take to end
         self.forgotten: set[str] = set()  # names whose claim somebody removed by hand
         self.by_hand: set[str] = set()  # ids of machines that somebody ended at the cloud's own page
+        self.former: list[tuple[datetime, tuple[str, str, str], Decimal]] = []  # until when an offer was shown at which price
         self._parsed: dict[str, tuple[int, Json]] = {}
 
     def _table(self, group: str, plural: str, namespace: str | None = None) -> dict[str, Json]:
@@ -134,6 +136,13 @@ class Sight:
 
     def living(self) -> list[Machine]:
         return [one for one in self.made() if one.ended is None]
+
+    def agreed_rate(self, machine: Machine) -> Decimal:
+        """What it costs an hour; where the price had moved in the five minutes before it was made, at the price that was shown."""
+        offer, rate = machine.offer, machine.rate()
+        key = (offer.cloud, offer.type, offer.region)
+        shown = [old for until, what, old in self.former if what == key and timedelta(0) <= machine.created - until <= _FRESH]
+        return min([rate, *(rate - offer.price_hour + old for old in shown)])
 
     def by_id(self) -> dict[str, Machine]:
         return {one.id: one for one in self.rig.world.machines.values() if one.cloud in RENTED}

@@ -60,6 +60,9 @@ class World:
     def living(self) -> list[t.Any]:
         return [one for one in self.machines if one.ended is None]
 
+    def agreed_rate(self, one: t.Any) -> Decimal:
+        return t.cast(Decimal, one.rate())
+
     def by_name(self, name: str) -> list[t.Any]:
         return [one for one in self.machines if one.name == name]
 
