@@ -5,6 +5,7 @@
 
 P1  provision.yml of N own machines (no pacing) ÷ (empty playbook + the longest chain one node had to wait for)
     and of N rented ones, whose chain includes the cloud's own pause of 12 s between two launches
+P5  the decision alone, for a thousand machines, ten thousand pods and five thousand offers (tests/bench/planning.py)
 P6  draining 50 nodes with node_drain, and with kubectl drain ten at a time (tests/bench/nodes.py)
 P7  how late the play knows that the last node is Ready, and the CPU that waiting cost
 P9  asking four clouds at once, five thousand offers, and two hundred launches at one cloud's pace (tests/bench/offers.py)
@@ -12,6 +13,7 @@ P10 the configurations of a thousand nodes, rendered and checked (tests/bench/co
 P11 waiting for a thousand nodes while nothing happens (tests/bench/waiting.py)
 P12 the bootstrap program of lane kubelet itself (tests/bench/bootstrap.py)
 P13 two thousand waiting pods against five thousand offers (tests/bench/packing.py)
+P14 a reap.yml that finds nothing to do in a large cluster (tests/bench/idle.py)
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ import yaml
 
 from sandbox.running import ROOT, Running
 
-from . import bootstrap, configs, nodes, offers, packing, waiting
+from . import bootstrap, configs, idle, nodes, offers, packing, planning, waiting
 
 SPEED = 20.0
 _EMPTY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks: []\n"
@@ -55,6 +57,8 @@ def main() -> int:
         rows += waiting.rows(folder / "waiting")
         rows += bootstrap.rows()
         rows += packing.rows()
+        rows += planning.rows()
+        rows += idle.rows(folder / "idle")
     for what, value in rows:
         print(f"  {what:<78} {value}")
     return 0
