@@ -43,8 +43,9 @@ def _pool(draft: Draft, pool: Pool, found: list[Settled]) -> None:
             draft.report(one.claim.name, REASON, f"{WHAT}; it stays (disruption.driftPolicy: Replace lets it go)", pool=pool.key)
         return
     able: list[Settled] = []
+    failed = voluntary.after_failure(draft, pool)
     for one in found:
-        why = _against(draft, pool, one)
+        why = _against(draft, pool, one) or (failed if one.claim.deletion is None else "")
         if why:
             draft.report(one.claim.name, REASON, f"{WHAT}; kept: {why}", pool=pool.key)
         else:

@@ -40,7 +40,7 @@ def settle(claim: Claim, situation: Situation) -> Settled:
     node, stale = situation.node(claim), None
     if node is not None and is_stale(claim, node, situation.capability(claim)):
         node, stale = None, node
-    found = _protected(claim, _late(claim, found, situation), node, situation)
+    found = _confirmed(claim, _protected(claim, _late(claim, found, situation), node, situation), situation)
     current = _instance_facts(claim, found, node, situation)
     known = current.instance_id or not situation.rented(claim.cloud)  # a name alone proves no machine: its bill is not known yet
     if current.phase in LIVE and known:
@@ -64,6 +64,13 @@ def _protected(claim: Claim, found: Recovery, node: Node | None, situation: Situ
     if found.what not in ("launch", "next_offer") or node is None or not node.ready or not situation.rented(claim.cloud):
         return found
     return Recovery("wait", f"a Node of its name is Ready although {found.why}")
+
+
+def _confirmed(claim: Claim, found: Recovery, situation: Situation) -> Recovery:
+    """That a create call made nothing is not believed of a list that has lost all our machines at once: one that lies would make a second."""
+    if found.what != "next_offer" or not situation.doubtful(claim.cloud):
+        return found
+    return Recovery("wait", f"{claim.cloud} lists none of the machines that it showed before; a second list has to confirm that")
 
 
 def _replace(claim: Claim, **facts: t.Any) -> Claim:

@@ -81,7 +81,11 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         _keep(draft, claim, f"idle, kept for minNodes {pool.min_nodes}")
     held = room.nodes is not None and len(chosen.go) >= room.nodes
     for claim in chosen.later:
-        _keep(draft, claim, f"idle, kept by disruption budget {room.why}" if held else "idle, goes in a later run (max_remove_per_run)")
+        _keep(
+            draft,
+            claim,
+            f"idle, kept by disruption budget {room.why}" if held else "idle, goes in a later run (max_remove_per_run)",
+        )
 
 
 def _note(draft: Draft, claim: Claim, node: Node | None, found: idle.Idle) -> Claim:
@@ -112,13 +116,16 @@ def growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:
     added = latest(one.initialized for one in claims if one.phase is Phase.READY)
     delay = draft.situation.settings.scale_down_delay_after_add
     grew = added is not None and (draft.now - added).total_seconds() < delay
+    failed = voluntary.after_failure(draft, pool)
 
     def against(claim: Claim) -> str:
         if claim.name in draft.counted_on:
             return f"pod {draft.counted_on[claim.name]} is to run there"
         if _shape(claim) in joining:
             return f"{joining[_shape(claim)]} of the same shape is still joining"
-        return f"its pool grew less than {print_duration(delay)} ago" if grew else ""
+        if grew:
+            return f"its pool grew less than {print_duration(delay)} ago"
+        return failed if claim.deletion is None else ""
 
     return against
 

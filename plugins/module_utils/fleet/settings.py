@@ -65,6 +65,7 @@ class Settings:
     terminating_grace: int = 60
     clock_tolerance: int = 60
     scale_down_delay_after_add: int = 600
+    scale_down_delay_after_failure: int = 180
     max_remove_per_run: int | None = None
     # L-9
     drain_timeout: int = 600
@@ -75,6 +76,7 @@ class Settings:
     destroy_alarm: int = 900
     orphan_age: int = 600
     second_run_after: int = 60
+    confirm_empty: int = 30
     node_not_ready: int = 300
     missing_runs: int = 3
     mass_floor: int = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import functools
 import typing as t
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from .model import (
     Capability,
@@ -27,6 +27,7 @@ from .model import (
 )
 from .names import Verdict, label_value, verdict
 from .office_hours import floor_of_now
+from .phases import LIVE
 from .recovery import Instances
 from .registration import INSTANCE_ID
 from .settings import Settings
@@ -106,6 +107,17 @@ class Situation:
     def unlisted(self) -> tuple[str, ...]:
         """Clouds whose machines could not be listed."""
         return tuple(sorted(cloud for cloud, view in self.seen.clouds.items() if view.instances is None))
+
+    def doubtful(self, cloud: str) -> bool:
+        """True for a list that shows none of our machines although the last run saw some of them there: that it is really empty has to be
+        said once more, by a list of half a minute later. Claims tell what was seen: a machine that was missing in an earlier run is
+        marked so."""
+        listed = self.instances(cloud)
+        if listed is None or not self.rented(cloud) or any(self.owner(one) is Verdict.OURS for one in listed.all):
+            return False
+        recent = timedelta(seconds=self.settings.confirm_empty)
+        known = [one for one in self.claims if one.cloud == cloud and one.instance_id and one.phase in LIVE]
+        return any(one.gone_since is None or self.now - one.gone_since < recent for one in known)
 
     def is_ours(self, name: str, marks: t.Mapping[str, str] | None = None) -> Verdict:
         """Whose a rented thing of this name is; a mark of another cluster makes it foreign whatever its name."""

@@ -11,7 +11,7 @@ import typing as t
 from . import disruption_budgets, guard, service
 from .disruption_budgets import Count, Room
 from .draft import Draft
-from .drain import STARTED, Do, Mode, Verdict, classify, is_voluntary, rules_of
+from .drain import STARTED, Do, Mode, Verdict, backoff_after_block, classify, is_voluntary, rules_of
 from .durations import print_duration, print_time
 from .facts import Settled
 from .holds import node_hold
@@ -78,6 +78,20 @@ def against(draft: Draft, pool: Pool, one: Settled, reason: str) -> str:
     return f"pods that must not be moved: {', '.join(blocked)}" if blocked else ""
 
 
+def after_failure(draft: Draft, pool: Pool) -> str:
+    """What keeps every node of the pool that can wait and that nobody has begun to empty: a drain of one of them was given up less
+    than three minutes ago (L-18). Empty = nothing. When that was follows from how long the node is left alone since."""
+    delay = draft.situation.settings.scale_down_delay_after_failure
+    for name, one in draft.settled.items():
+        claim = one.claim
+        if claim.pool != pool.key or claim.blocked_until is None or claim.blocked_times < 1:
+            continue
+        pause, _times = backoff_after_block(claim.blocked_times - 1)
+        if 0 <= (draft.now - (claim.blocked_until - pause)).total_seconds() < delay:
+            return f"the drain of {name} in its pool was given up less than {print_duration(delay)} ago"
+    return ""
+
+
 def bound(draft: Draft, reason: str) -> int | None:
     """How many nodes of one pool a run gives back for ``reason``: max_remove_per_run; without it one, and any number of idle ones."""
     most = draft.situation.settings.max_remove_per_run
@@ -110,7 +124,8 @@ def go(draft: Draft, claim: Claim, reason: str, detail: str) -> None:
     before = draft.settled[claim.name].stored.deletion
     if before is not None and before.reason == reason:
         claim = dataclasses.replace(claim, deletion=before)
-    draft.reports[:] = [one for one in draft.reports if one.name != claim.name or one.reason != "Kept"]
+    said = [one for one in draft.reports if one.name == claim.name and (one.reason == "Kept" or is_voluntary(one.reason))]
+    draft.reports[:] = [one for one in draft.reports if one not in said]
     draft.destroy(claim, reason, detail)
 
 

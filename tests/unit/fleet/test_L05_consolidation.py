@@ -12,6 +12,7 @@ from decimal import Decimal
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import cheaper
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.consolidation import REASON, Use
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.generation import generation
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Claim,
     CloudView,
@@ -350,3 +351,11 @@ def test_L05_who_goes_within_the_hour_is_not_replaced() -> None:
     lives = dataclasses.replace(SHARE, expire_after=2 * 3600)  # launched at 11:00
     assert going(market(cheap(), wanted=lives)) == [A]
     assert not going(market(cheap(), wanted=dataclasses.replace(SHARE, expire_after=2 * 3600 - 1)))
+
+
+def test_L05_a_needless_node_that_also_drifted_is_not_said_to_stay() -> None:
+    """Drift is only reported in that pool, and the node goes all the same: for being used too little."""
+    older = dataclasses.replace(TWO[0], generation=generation(node_class(talos_patches=("machine: {}",)), PACK))
+    found = planned((older, TWO[1]), HALF_FULL)
+    assert going(found) == [A] and not [one for one in of(found, "report") if one.name == A]
+    assert any("it stays" in one.detail for one in of(planned((older, TWO[1]), (work(A, 2), *HALF_FULL[1:])), "report"))
