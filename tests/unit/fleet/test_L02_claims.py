@@ -31,7 +31,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Sett
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, one, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, one, pool, seen, wishes
 
 P = Phase
 
@@ -237,3 +237,22 @@ def test_a_node_of_its_name_alone_makes_no_claim_ready(phase: Phase) -> None:
     found = decide(world, wishes(classes=(node_class(max_nodes=1),), p=3), "provision")
     assert [action.kind for action in found.actions] == ["report"] and "Ready" in found.actions[0].detail
     assert found.shortfall[0].reason == "limit:maxNodes"
+
+
+def test_L02_duplicates_501_and_502() -> None:
+    """Both were listed under one name: 501 (12:00:31) is kept, 502 (12:00:45) goes, and what it cost is a line of its own."""
+    name = "tgp-a1b2c3d4-training-0k3zq"
+    mine = claim(name, P.PROVISIONING, pool="default/training", launch_started=at("12:00"))
+    pair = (instance(name, id="501", created=at("12:00:31")), instance(name, id="502", created=at("12:00:45")))
+    found = decide(seen(at("12:01"), claims=(mine,), instances=pair), wishes(pool("training")), "reap")
+    extra = one(found, "delete_instance")
+    assert (extra.target, extra.reason) == ("502", "Duplicate")
+    updated = one(found, "update").claim
+    assert updated is not None and (updated.instance_id, set(updated.ids_seen)) == ("501", {"501", "502"})
+
+
+def test_L02_a_list_that_failed_meanwhile_does_not_end_the_window() -> None:
+    """At 12:05 the list fails: the window goes on; at 12:11 the last list must have succeeded."""
+    lost = claim(phase=P.PROVISIONING, launch_started=at("12:00"), unknown_since=at("12:00:30"))
+    assert look(lost, None, at("12:05")) == look(lost, None, at("12:11")) == "unknown"
+    assert look(lost, (), at("12:10:29")) == "wait" and look(lost, (), at("12:10:30")) == "next_offer"

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import holds, idle
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost, ledger_line
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Node, Plan, Pod
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
 from .build import NOON, at, claim, decide, instance, node, of, one, pod, pool, seen, wishes
@@ -245,3 +248,18 @@ def test_L07_held_pod_counts_in_ignored_namespaces_but_not_of_a_daemonset() -> N
     assert busy(dataclasses.replace(COREDNS, annotations=held))
     assert not busy(dataclasses.replace(PLUGIN, annotations=held))
     assert not busy(dataclasses.replace(COREDNS, annotations=held, phase="Succeeded"))
+
+
+def test_L03_price_of_the_idle_tail() -> None:
+    """A job that ends at 12:21:40 and a machine that goes at 12:35: 13 min 20 s at $0.42. A run first saw it idle at 12:25, and that is what
+    is put down: work that was deleted without a trace may have gone on until then."""
+    assert at("12:35") - at("12:21:40") == timedelta(minutes=13, seconds=20)
+    assert print_money(cost(Decimal("0.42"), at("12:21:40"), at("12:35"))) == "0.0933"
+    machine = Machine()
+    machine.run("12:10", pod(requests=GPU))
+    ended = pod(phase="Succeeded", requests=GPU, finished=at("12:21:40"))
+    machine.run("12:25", ended)
+    line = ledger_line(t.cast(Claim, one(machine.run("12:35", ended), "destroy").claim), end=at("12:35"))
+    assert (line["idle_since"], line["idle_seconds"]) == ("2026-08-20T12:25:00Z", 600)
+    seen_at_once = ledger_line(dataclasses.replace(machine.claim, idle_since=at("12:21:40")), end=at("12:35"))
+    assert (seen_at_once["idle_seconds"], seen_at_once["useful_seconds"]) == (800, 1300)

@@ -10,10 +10,12 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import age, holds
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import age, drain, holds
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Phase
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.teardown import Facts, Step, next_step
 
 from .build import at, claim, decide, instance, node, of, one, pod, pool, seen, wishes
 
@@ -99,3 +101,22 @@ def test_L07_manual_request_beats_holds_and_floor() -> None:
     assert action.reason == "Manual" and "held by" in action.detail
     later = node(annotations={holds.TERMINATE: "later"})
     assert not of(decide(seen(claims=(claim(),), nodes=(later,), pods=(pod(),), instances=(instance(),))), "destroy")
+
+
+def test_L04_a_pod_of_two_minutes_grace_is_deleted_two_minutes_before_the_deadline() -> None:
+    """Due at 12:00:00, so the drain ends at 12:10:00; a pod that a budget keeps is deleted at 12:08:00."""
+    made = claim(launch_started=at("08:00"))
+    due = age.due(made, pool(expire_after=4 * HOUR))
+    assert due == at("12:00")
+    end = drain.deadline(due, Settings().drain_timeout)
+    assert end == at("12:10") and drain.mode_of("Expired") is drain.Mode.FORCEFUL
+    kept = pod(grace_seconds=120)
+    assert drain.direct_delete(kept, at("12:07:59"), end) is None
+    assert drain.direct_delete(kept, at("12:08:00"), end) == 120
+
+
+def test_L04_a_joining_machine_without_work_is_not_drained() -> None:
+    joining = claim(phase=Phase.JOINING, deletion=Deletion("Expired", at("12:00")))
+    assert next_step(joining, Facts(at("12:00"), instance="present", node=False)) is Step.TERMINATE
+    plugin = pod("plugin", owner_kind="DaemonSet", owner_api="apps/v1")
+    assert [one.do for one in drain.classify([plugin], drain.mode_of("Expired"), at("12:00"))] == [drain.Do.SKIP]

@@ -117,3 +117,11 @@ def test_L07_an_expired_node_that_is_held_goes_after_the_grace_period(mark: str)
         )
         found = decide(observed, wishes(pool(expire_after=4 * 3600)))
         assert [action.reason for action in of(found, "destroy")] == reasons
+
+
+def test_L07_hold_until_midnight() -> None:
+    """Held until 2026-08-21T00:00:00Z: kept at 23:59 of the 20th, goes at 00:00; it was idle during the hold, and that counts."""
+    marks = {"tgp.io/hold-until": "2026-08-21T00:00:00Z", "tgp.io/idle-since": "2026-08-20T23:45:00Z"}
+    for moment, reasons in (("23:59", []), ("23:59:59", []), ("24:00", ["Empty"])):
+        observed = seen(at(moment), claims=(claim(),), nodes=(node(annotations=marks),), instances=(instance(),))
+        assert [action.reason for action in of(decide(observed), "destroy")] == reasons, moment

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import itertools
+import typing as t
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import ledger_line
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import Mode, mode_of
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Phase
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.teardown import Facts, Step, alarm, next_step
@@ -118,3 +120,18 @@ def test_L10_alarm_after_fifteen_minutes() -> None:
     pending = claim(phase=Phase.TERMINATING, deletion=Deletion("Empty", at("11:59"), started=at("12:00")))
     assert not alarm(pending, at("12:15:00"))
     assert alarm(pending, at("12:15:01"))
+
+
+def test_L10_time_line_of_a_destroy_that_fails_twice() -> None:
+    """12:00 and 12:05 answered 500, 12:10 taken and listed as terminating, 12:15 absent: all is removed, no alarm, paid until 12:15."""
+    going = claim(phase=Phase.TERMINATING, launch_started=at("11:00"), deletion=Deletion("Empty", at("11:59"), started=at("12:00")))
+    facts: dict[str, t.Any] = {"node": True, "node_ready": True, "device": True, "key": False}
+    for moment in ("12:00", "12:05", "12:10"):
+        assert next_step(going, Facts(at(moment), instance="present", **facts)) is Step.DESTROY
+    assert next_step(going, Facts(at("12:10"), instance="terminating", **facts)) is Step.CONFIRM
+    left = []
+    for gone in ({}, {"device": False}, {"device": False, "node": False}):
+        left.append(next_step(going, Facts(at("12:15"), instance="absent", **{**facts, **gone})))
+    assert left == [Step.DELETE_DEVICE, Step.DELETE_NODE, Step.REMOVE_CLAIM]
+    assert not alarm(going, at("12:15")), "exactly fifteen minutes are none too many"
+    assert ledger_line(going, end=at("12:15"))["cost"] == "0.525"

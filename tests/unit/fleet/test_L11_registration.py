@@ -167,3 +167,13 @@ def test_L11_a_complete_node_that_no_run_opens_goes_when_its_time_has_passed_twi
         assert bool(found) is goes, moment
         assert not goes or (found[0].reason == "FailedJoin" and found[0].detail.startswith("not_opened"))
         assert not of(decide(facts, wishes(p=1), "provision"), "launch"), "its join is about to open it"
+
+
+def test_L11_twenty_minutes_and_a_late_look() -> None:
+    """Its GPU appears at 12:19:59, the run looks at 12:21, a minute after the deadline: the facts count."""
+    short = wishes(pool(registration_timeout=1200))
+    late = {"claims": (JOINING,), "nodes": (NEW,), "instances": (instance(),)}
+    found = decide(seen(at("12:21"), **late), short)
+    assert not of(found, "destroy") and one(found, "update").claim.initialized == at("12:21")  # type: ignore[union-attr]
+    bare = {**late, "nodes": (dataclasses.replace(NEW, allocatable={}),)}
+    assert one(decide(seen(at("12:21"), **bare), short), "destroy").reason == "FailedJoin"

@@ -447,3 +447,10 @@ def test_L16_projection_is_what_was_spent_and_what_the_hours_left_will_cost() ->
 
 def test_L16_break_even_hours() -> None:
     assert break_even_hours(Decimal(800), Decimal("0.45")) == 1778 and break_even_hours(Decimal(800), Decimal("0.35")) == 2286
+
+
+def test_L16_break_even_to_the_tenth_of_an_hour() -> None:
+    """800 $ at 0.45 and 0.35 $/h: 1777.8 and 2285.7 hours; people are shown whole hours, rounded up, when buying has paid off."""
+    exact = [(Decimal(800) / Decimal(price)).quantize(Decimal("0.1")) for price in ("0.45", "0.35")]
+    assert [str(one) for one in exact] == ["1777.8", "2285.7"]
+    assert [break_even_hours(Decimal(800), Decimal(price)) for price in ("0.45", "0.35")] == [1778, 2286]

@@ -41,3 +41,13 @@ def test_L20_guard(size: int, sick: int, goes: bool) -> None:
     nodes = tuple(node(made.name, ready=place >= sick, ready_since=at("11:10")) for place, made in enumerate(claims))
     found = decide(seen(claims=claims, nodes=nodes, instances=tuple(instance(made.name) for made in claims), pods=None))
     assert len(of(found, "destroy")) == (sick if goes else 0) and bool(found.problems) is not goes
+
+
+def test_L20_a_machine_that_is_missing_meanwhile_goes_after_five_minutes_instead() -> None:
+    """Ready=Unknown since 12:00:10: without its machine it is gone, not ill, and needs no twenty minutes."""
+    sick = node(ready=None, ready_since=at("12:00:10"))
+    first = decide(seen(at("12:03"), claims=(claim(),), nodes=(sick,)))
+    missed = one(first, "update").claim
+    assert missed is not None and missed.gone_since == at("12:03")
+    assert not of(decide(seen(at("12:05:09"), claims=(missed,), nodes=(sick,))), "destroy")
+    assert one(decide(seen(at("12:05:10"), claims=(missed,), nodes=(sick,))), "destroy").reason == "InstanceGone"
