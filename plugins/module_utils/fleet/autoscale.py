@@ -50,8 +50,17 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
         pool, reason = reasons.get(pod.uid, ("", ""))
         where = placed.get(pod.uid, "")
         draft.waiting.append(WaitingPod(pod.namespace, pod.name, gpus(pod), of_machine.get(where, pool), where, reason))
+        _warn_of_slices(draft, pod, of_machine.get(where, "") if where else "")
     draft.waiting.extend(WaitingPod(pod.namespace, pod.name, gpus(pod), reason=why) for pod, why in asked.unsupported)
     draft.tally = tally.count(places(draft, unresumed=False), draft.waiting, situation.pools)
+
+
+def _warn_of_slices(draft: Draft, pod: Pod, pool: str) -> None:
+    """Several slices may be of one card: the pod gets no more of it than its neighbours leave, and nothing keeps them apart."""
+    described = draft.situation.pool_by_key.get(pool)
+    if described is not None and described.slices > 1 and gpus(pod) > 1:
+        text = f"gets {gpus(pod)} slices of shared GPUs of {pool}, maybe of one card; slices are not isolated from each other."
+        draft.warnings.append(f"Pod {pod.namespace}/{pod.name} {text}")
 
 
 def to_join(draft: Draft) -> tuple[str, ...]:

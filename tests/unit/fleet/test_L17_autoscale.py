@@ -138,7 +138,11 @@ def test_L17_time_slices() -> None:
     assert launched(scale(world(*(asks(f"w{number}") for number in range(5)), **only_one), sliced)) == [1, 1]
     found = scale(world(*(asks(f"w{number}") for number in range(4)), **only_one), sliced)
     assert launched(found) == [1] and of(found, "launch")[0].claim.expected_gpus == 4
-    assert launched(scale(world(asks(gpus=4), **only_one), sliced)) == [1]
+    assert not any("slices" in text for text in found.warnings)
+    large = scale(world(asks(gpus=4), **only_one), sliced)
+    assert launched(large) == [1] and [text for text in large.warnings if "4 slices of shared GPUs of default/p" in text]
+    assert not any("slices" in text for text in scale(world(asks(gpus=4))).warnings), "four GPUs of its own"
+    assert not any("slices" in text for text in scale(world(asks(gpus=8), **only_one), sliced).warnings), "it gets none"
 
 
 def test_L17_of_two_pools_the_one_that_fits() -> None:
