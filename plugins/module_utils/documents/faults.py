@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ..libs import lazy
-from .later import NOT_YET, NOT_YET_VALUES, REFUSED
+from .later import NOT_YET, NOT_YET_VALUES, REFUSED, REFUSED_VALUES
 from .schemas import KINDS, Schema
 
 if t.TYPE_CHECKING:
@@ -98,9 +98,13 @@ def _choice(path: str, error: t.Any) -> str:
     plain = re.sub(r"\[\d+\]", "", path)
     if error.instance in NOT_YET_VALUES.get(plain, ()):
         return f"{path}: {error.instance} is not honoured yet by this version. Use one of {', '.join(map(str, choices))}."
+    if error.instance in REFUSED_VALUES.get(plain, {}):
+        return f"{path}: {error.instance}: {REFUSED_VALUES[plain][error.instance]}. Use one of {', '.join(map(str, choices))}."
     lower = {str(one).lower(): str(one) for one in choices}
     near = difflib.get_close_matches(str(error.instance).lower(), list(lower), n=1, cutoff=0.6)
-    remedy = f"Did you mean {lower[near[0]]}?" if near else f"Use {'one of ' if len(choices) > 1 else ''}{', '.join(map(str, choices))}."
+    remedy = (
+        f"Did you mean {lower[near[0]]}?" if near else f"Use {'one of ' if len(choices) > 1 else ''}{', '.join(map(str, choices))}."
+    )
     return f"{path}: {error.instance!r} is not possible here. {remedy}"
 
 

@@ -1,31 +1,36 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fields and values that the rules know and this version does not honour yet. They are refused by name, never accepted and ignored."""
+"""Fields and values that people may expect and that are not honoured. They are refused by name, never accepted and ignored.
+
+``NOT_YET``: a mesh over WireGuard is to come. ``REFUSED``: the same wish has another name here, or another place; the sentence says which.
+"""
 
 from __future__ import annotations
 
 NOT_YET: dict[str, tuple[str, ...]] = {
-    "GPUNodeClass": (
-        "spec.calendar",
-        "spec.wireguardConfig",
-        "spec.networking.tailscale",
-        "spec.networking.wireguard",
-    ),
-    "GPUNodePool": (
-        "spec.schedule",
-        "spec.nodes",
-        "spec.replicas",
-    ),
-    "GPURequest": ("spec.wireguardConfig", "spec.service"),
+    "GPUNodeClass": ("spec.wireguardConfig", "spec.networking.wireguard"),
+    "GPUNodePool": (),
+    "GPURequest": ("spec.wireguardConfig",),
 }
-NOT_YET_VALUES: dict[str, tuple[str, ...]] = {
-    "spec.template.spec.lanes": ("takeover",),
-    "spec.networking.backend": ("wireguard", "kubespan"),
-}
+NOT_YET_VALUES: dict[str, tuple[str, ...]] = {"spec.networking.backend": ("wireguard", "kubespan")}
+_HOW_MANY = (
+    "how many machines is no field: minNodes is the floor, provision.yml -e nodes= asks for more, autoscale.yml follows the pods"
+)
 REFUSED: dict[str, str] = {
+    "spec.calendar": "hours are those of a pool; write spec.calendar in each GPUNodePool",
+    "spec.schedule": "write the hours of a pool as spec.calendar, and when its nodes may go as schedule in spec.disruption.budgets",
+    "spec.nodes": _HOW_MANY,
+    "spec.replicas": _HOW_MANY,
+    "spec.service": "what a container runs stands in template.spec.service of a GPUNodePool that accepts lane service; a request is a node",
+    "spec.networking.tailscale": "write it as spec.tailscaleConfig",
     "spec.template.spec.timeSlicing": "write it as spec.timeSlicing",
     "spec.limits.budget": "write it as spec.budget",
     "spec.tailscaleConfig.hostname": "the host name of a machine is always its own name; leave this out",
     "spec.template.spec.ephemeralTaint": "name the taint tgp.io/ephemeral in template.spec.taints to choose its effect yourself",
+}
+REFUSED_VALUES: dict[str, dict[str, str]] = {
+    "spec.template.spec.lanes": {
+        "takeover": "no pool rents by it; it is an experimental role for machines that exist already (docs/takeover.md)",
+    },
 }

@@ -195,6 +195,34 @@ def test_D06_values_of_later_versions_are_refused_by_name(path: str, value: str)
     assert f"{value} is not honoured yet by this version." in found[0]
 
 
+@pytest.mark.parametrize(
+    ("kind", "path", "words"),
+    [
+        ("GPUNodeClass", "spec.calendar", "hours are those of a pool; write spec.calendar in each GPUNodePool"),
+        ("GPUNodeClass", "spec.networking.tailscale", "write it as spec.tailscaleConfig"),
+        ("GPUNodeClass", "spec.limits.budget", "write it as spec.budget"),
+        ("GPUNodePool", "spec.schedule", "write the hours of a pool as spec.calendar"),
+        ("GPUNodePool", "spec.nodes", "minNodes is the floor"),
+        ("GPUNodePool", "spec.replicas", "provision.yml -e nodes= asks for more"),
+        ("GPURequest", "spec.service", "template.spec.service of a GPUNodePool"),
+        ("GPURequest", "spec.nodes", "minNodes is the floor"),
+    ],
+)
+def test_D06_what_has_another_name_or_place_here_is_told_so(kind: str, path: str, words: str) -> None:
+    (found,) = problems(*([CLASS] if kind == "GPUNodePool" else []), with_(BASES[kind], path, {}))
+    assert f"{path}: " in found and words in found and found.endswith(".") and "yet" not in found
+
+
+def test_D06_only_the_mesh_over_wireguard_is_not_honoured_yet() -> None:
+    assert {path for paths in NOT_YET.values() for path in paths} == {"spec.wireguardConfig", "spec.networking.wireguard"}
+    assert NOT_YET_VALUES == {"spec.networking.backend": ("wireguard", "kubespan")}
+
+
+def test_D06_no_pool_rents_by_the_experimental_lane() -> None:
+    (found,) = problems(CLASS, with_(POOL, "spec.template.spec.lanes", ["takeover"]))
+    assert "spec.template.spec.lanes[0]: takeover: no pool rents by it" in found and "Use one of talos, kubelet, service." in found
+
+
 def test_all_faults_of_all_documents_are_told_at_once() -> None:
     found = problems(with_(CLASS, "spec.limits.maxNodes", -1), with_(POOL, "spec.maxHourlyPrice", "x"), {"kind": "GPUNodPool"}, {})
     assert [one.split(":")[0] for one in found] == ["file-1.yaml", "file-3.yaml", "file-4.yaml", "file-2.yaml"]
