@@ -15,6 +15,9 @@ from .model import Action, Claim, Deletion, Notice, Phase, Plan, Shortfall, Tall
 from .situation import Situation
 
 
+_STAYS = frozenset({"Kept", "Empty", "Drifted", "Underutilized"})  # reasons of reports that a machine stays, although
+
+
 @dataclasses.dataclass
 class Draft:
     """What has been decided so far. ``settled`` maps a claim's name to its settled state, in the order of names."""
@@ -90,6 +93,11 @@ class Draft:
         """Note a finding; True when an earlier run, at least a minute ago, saw it too."""
         return (self.now - self.sighted(key)).total_seconds() >= self.situation.settings.second_run_after
 
+    def _is_over(self, report: Action) -> bool:
+        """Why a machine stays is not told of one that goes after all, for another reason."""
+        decided = self.decisions.get(report.name)
+        return report.reason in _STAYS and decided is not None and decided.kind == "destroy"
+
     def plan(self, *, writes: bool = True) -> Plan:
         """The finished plan; without ``writes`` only what is to be read."""
         actions: list[Action] = []
@@ -102,7 +110,7 @@ class Draft:
             decided = [self.decisions[name] for name in sorted(self.decisions)]
             actions = [*updates, *decided, *self.others, *self.launches]
         return Plan(
-            actions=(*actions, *self.reports),
+            actions=(*actions, *(one for one in self.reports if not self._is_over(one))),
             shortfall=tuple(self.shortfall),
             warnings=tuple(dict.fromkeys(self.warnings)),
             problems=tuple(dict.fromkeys(self.problems)),
