@@ -14,7 +14,6 @@ from .facts import Settled
 from .model import Action, Claim, Deletion, Notice, Phase, Plan, Shortfall, Tally, WaitingPod
 from .situation import Situation
 
-
 _STAYS = frozenset({"Kept", "Empty", "Drifted", "Underutilized"})  # reasons of reports that a machine stays, although
 
 
