@@ -1,0 +1,39 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""docs/worked_numbers.md: each number of the rules has a test, and each test that is named exists."""
+
+from __future__ import annotations
+
+import re
+
+from .tree import ROOT, names_of_tests
+
+TEXT = (ROOT / "docs" / "worked_numbers.md").read_text(encoding="utf-8")
+SECTIONS = {int(number): body for number, body in re.findall(r"^## L-(\d+) .*?\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)}
+ROWS = {
+    number: [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in body.splitlines() if line.startswith("| ")][1:]
+    for number, body in SECTIONS.items()
+}
+
+
+def test_every_rule_with_numbers_has_its_table() -> None:
+    assert list(ROWS) == list(range(23))
+    assert all(rows and all(len(row) == 2 and all(row) for row in rows) for rows in ROWS.values())
+
+
+def test_every_number_has_a_test_that_exists() -> None:
+    named = {row[0]: re.findall(r"`(test_\w+)`", row[1]) for rows in ROWS.values() for row in rows}
+    assert [number for number, tests in named.items() if not tests] == []
+    assert {test for tests in named.values() for test in tests} - names_of_tests() == set()
+
+
+def test_tests_of_numbers_carry_the_number_of_their_rule_or_an_id_of_a_demand() -> None:
+    odd = [
+        (number, test)
+        for number, rows in ROWS.items()
+        for row in rows
+        for test in re.findall(r"`(test_\w+)`", row[1])
+        if not re.match(rf"test_([lL]0*{number}|[DKAI]\d+|S\d_\d+)_", test) and test != "test_killed_at_every_write"
+    ]
+    assert odd == []
