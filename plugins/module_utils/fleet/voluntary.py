@@ -120,12 +120,10 @@ def at_most(allowed: Room, most: int | None, otherwise: int) -> int:
 
 
 def go(draft: Draft, claim: Claim, reason: str, detail: str) -> None:
-    """The claim goes. A decision of an interrupted run keeps its times; what was said for keeping the node is taken back."""
+    """The claim goes. A decision of an interrupted run keeps its times."""
     before = draft.settled[claim.name].stored.deletion
     if before is not None and before.reason == reason:
         claim = dataclasses.replace(claim, deletion=before)
-    said = [one for one in draft.reports if one.name == claim.name and (one.reason == "Kept" or is_voluntary(one.reason))]
-    draft.reports[:] = [one for one in draft.reports if one not in said]
     draft.destroy(claim, reason, detail)
 
 

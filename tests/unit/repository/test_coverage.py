@@ -62,6 +62,6 @@ def _paths(where: str) -> list[str]:
 
 
 def _exists(path: str, state: str) -> bool:
-    if state == "planned" and path in ("autoscale.yml", "diagnose.yml"):
+    if state == "planned" and path == "diagnose.yml":
         return True
     return any((folder / path).exists() for folder in (ROOT, UTILS, ROOT / "playbooks"))
