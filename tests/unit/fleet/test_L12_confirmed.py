@@ -65,3 +65,14 @@ def test_L12_the_first_run_of_all_only_reports() -> None:
     assert sorted(first.findings) and {"O1", "O4"} <= {action.reason for action in of(first, "report")}
     later = decide(seen(at("12:01"), findings=first.findings, **facts))
     assert {action.kind for action in deletions(later)} == {"destroy", "delete_node", "delete_device"}
+
+
+@pytest.mark.parametrize(("known", "goes"), [("i-old", "i-new"), ("i-new", "i-old"), ("", "i-new")])
+def test_L12_O11_of_two_machines_under_one_name_the_known_one_stays_else_the_oldest(known: str, goes: str) -> None:
+    phase = Phase.READY if known else Phase.PROVISIONING
+    mine = claim(KNOWN.name, phase, instance_id=known, ids_seen=(known,) if known else (), launch_started=at("11:00"))
+    pair = tuple(instance(KNOWN.name, id=one, created=at(when)) for one, when in (("i-new", "11:02"), ("i-old", "11:01")))
+    found = decide(
+        seen(claims=(mine,), instances=pair, nodes=(node(KNOWN.name),) if known else (), pods=None), wishes(p=1), "provision"
+    )
+    assert [action.target for action in of(found, "delete_instance")] == [goes] and not of(found, "destroy")

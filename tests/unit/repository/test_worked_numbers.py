@@ -37,3 +37,10 @@ def test_tests_of_numbers_carry_the_number_of_their_rule_or_an_id_of_a_demand() 
         if not re.match(rf"test_([lL]0*{number}|[DKAI]\d+|S\d_\d+)_", test) and test != "test_killed_at_every_write"
     ]
     assert odd == []
+
+
+def test_every_case_of_leftovers_names_its_test() -> None:
+    rules = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (O\d+) \|.*\| `(test_\w+)`(?:, `test_\w+`)* \|$", rules, re.MULTILINE)
+    assert {case for case, _test in rows} == {f"O{number}" for number in range(1, 17)}
+    assert set(re.findall(r"`(test_[A-Z]\d+_\w+)`", rules)) - names_of_tests() == set()
