@@ -14,7 +14,8 @@ import typing as t
 
 MASK = "********"
 _MIN_LENGTH = 6  # shorter values would blank innocent text
-_known: set[str] = set()
+_known: dict[str, int] = {}  # value: the generation in which it was registered last
+_generation = 0
 _BOOTSTRAP_TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 _BLOB = re.compile(r"[A-Za-z0-9+/_=-]{48,}")
 _PATTERNS = (
@@ -27,7 +28,16 @@ _PATTERNS = (
 
 def register(*secrets: str | None) -> None:
     """Remember values that must never be printed. Empty and very short values are ignored."""
-    _known.update(secret for secret in secrets if secret and len(secret) >= _MIN_LENGTH)
+    _known.update({secret: _generation for secret in secrets if secret and len(secret) >= _MIN_LENGTH})
+
+
+def begin_generation(kept: int = 10) -> None:
+    """For a process that lives on: forget values that were not registered in the last ``kept`` generations, such as access tokens of an
+    hour ago. Without it each would make every text a little slower to check, for ever."""
+    global _generation
+    _generation += 1
+    for secret in [secret for secret, last in list(_known.items()) if last <= _generation - kept]:
+        _known.pop(secret, None)
 
 
 def redact(text: str) -> str:

@@ -32,6 +32,7 @@ ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machi
     "fleet_join",
     "fleet_scale",
     "fleet_unlock",
+    "fleet_loop",
     "fleet_apply",
     "fleet_info",
     "fleet_report",
