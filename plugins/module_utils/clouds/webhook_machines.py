@@ -68,33 +68,53 @@ def groups_from_values(values: t.Mapping[str, t.Any], base_url: str = "") -> tup
 
     A document is either right or refused: InvalidInput lists every fault. Endpoints that begin with ``/`` are below ``base_url``.
     """
+    machines, faults = _read_groups(values, base_url)
+    if faults:
+        raise InvalidInput("The power webhook machines cannot be used.", problems=[text for one in faults.values() for text in one])
+    return machines
+
+
+def usable_groups(values: t.Mapping[str, t.Any]) -> tuple[tuple[Machine, ...], tuple[str, ...]]:
+    """The same for Helm values, which are treated as the chart's program treats them: a group that cannot be used is left out with a
+    warning that names the field; InvalidInput when no machine remains."""
+    machines, faults = _read_groups(values, "")
+    warnings = tuple(f"The group {where} is left out: {'; '.join(found)}." for where, found in faults.items())
+    if not machines:
+        raise InvalidInput("nodeGroups describes no machine that can be used.", problems=warnings)
+    return machines, warnings
+
+
+def _read_groups(values: t.Mapping[str, t.Any], base_url: str) -> tuple[tuple[Machine, ...], dict[str, list[str]]]:
+    """The machines without fault, and what is wrong with the others, by their place."""
     groups = values.get("nodeGroups")
     if not isinstance(groups, (list, tuple)) or not groups:
         raise InvalidInput(
             "nodeGroups lists no machine.", remedy="Give a list of {name, gpuCount, scaleUpEndpoint, scaleDownEndpoint}."
         )
     machines: list[Machine] = []
-    problems: list[str] = []
+    faults: dict[str, list[str]] = {}
     for index, entry in enumerate(groups):
         where = f"nodeGroups[{index}]"
-        if not isinstance(entry, t.Mapping):
-            problems.append(f"{where} should be a mapping and is {type(entry).__name__}")
-            continue
-        unknown = [f"{where}.{key} is not known (known: {', '.join(_ENDINGS)})" for key in entry if key not in _ENDINGS]
-        missing = [f"{where}.{key} is missing" for key in _REQUIRED if entry.get(key) in (None, "")]
-        problems += unknown + missing
-        if missing:
-            continue
-        whole = {key: below(base_url, value) if key.endswith("Endpoint") else value for key, value in entry.items()}
-        machine, faults = _machine(whole, lambda key, where=where: f"{where}.{key}")  # type: ignore[misc]
-        problems += faults
-        if machine is not None:
-            if machine.name in {one.name for one in machines}:
-                problems.append(f"{where}.name repeats {machine.name}")
+        machine, problems = _group(entry, where, base_url)
+        if machine is not None and machine.name in {one.name for one in machines}:
+            problems.append(f"{where}.name repeats {machine.name}")
+        if problems or machine is None:
+            faults[where] = problems
+        else:
             machines.append(machine)
-    if problems:
-        raise InvalidInput("The power webhook machines cannot be used.", problems=problems)
-    return tuple(machines)
+    return tuple(machines), faults
+
+
+def _group(entry: t.Any, where: str, base_url: str) -> tuple[Machine | None, list[str]]:
+    if not isinstance(entry, t.Mapping):
+        return None, [f"{where} should be a mapping and is {type(entry).__name__}"]
+    problems = [f"{where}.{key} is not known (known: {', '.join(_ENDINGS)})" for key in entry if key not in _ENDINGS]
+    missing = [f"{where}.{key} is missing" for key in _REQUIRED if entry.get(key) in (None, "")]
+    if missing:
+        return None, problems + missing
+    whole = {key: below(base_url, value) if key.endswith("Endpoint") else value for key, value in entry.items()}
+    machine, faults = _machine(whole, lambda key: f"{where}.{key}")
+    return machine, problems + faults
 
 
 def _machine(entry: t.Mapping[str, t.Any], label: t.Callable[[str], str]) -> tuple[Machine | None, list[str]]:

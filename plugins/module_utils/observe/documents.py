@@ -9,7 +9,7 @@ import glob
 import os
 import typing as t
 
-from ..clouds.webhook_machines import groups_from_environment, groups_from_values
+from ..clouds.webhook_machines import groups_from_environment, usable_groups
 from ..cluster.kube import Kube
 from ..documents.parse import parse
 from ..errors import InvalidInput, NotFound
@@ -97,12 +97,15 @@ def _node_groups(values: list[Document], documents: list[Document]) -> tuple[tup
     """Own machines given the way k8s-gpu-autoprovision takes them; the environment is read only when a class asks for webhook
     machines and lists none."""
     machines: list[Machine] = []
+    warnings: list[str] = []
     for _source, value in values:
-        machines.extend(groups_from_values(value))
+        usable, left_out = usable_groups(value)
+        machines.extend(usable)
+        warnings.extend(left_out)
     if not machines and _asks_for_groups(documents) and any(name.endswith("_GPU_COUNT") for name in os.environ):
         found, warnings = groups_from_environment(os.environ)
         return tuple(found), list(warnings)
-    return tuple(machines), []
+    return tuple(machines), warnings
 
 
 def _asks_for_groups(documents: list[Document]) -> bool:

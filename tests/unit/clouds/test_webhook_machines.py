@@ -9,7 +9,11 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_machines import groups_from_environment, groups_from_values
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_machines import (
+    groups_from_environment,
+    groups_from_values,
+    usable_groups,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 
 ENVIRONMENT = {
@@ -128,3 +132,17 @@ def test_values_are_right_or_refused_with_their_place(change: dict[str, t.Any], 
 def test_values_without_usable_groups(values: dict[str, t.Any]) -> None:
     with pytest.raises(InvalidInput):
         groups_from_values(values)
+
+
+def test_S2_20_of_helm_values_an_incomplete_group_is_left_out_and_named() -> None:
+    (machine,), (warning,) = usable_groups({"nodeGroups": [{**GROUP, "scaleUpEndpoint": ""}, {**GROUP, "name": "gpu-worker-9"}]})
+    assert machine.name == "gpu-worker-9"
+    assert warning == "The group nodeGroups[0] is left out: nodeGroups[0].scaleUpEndpoint is missing."
+    (only,), (repeated,) = usable_groups({"nodeGroups": [GROUP, GROUP]})
+    assert only.name == GROUP["name"] and f"repeats {GROUP['name']}" in repeated
+
+
+@pytest.mark.parametrize("groups", [[], None, [{**GROUP, "gpuCount": "four"}], [{}]])
+def test_S2_20_of_helm_values_no_group_at_all_is_an_error(groups: t.Any) -> None:
+    with pytest.raises(InvalidInput, match="nodeGroups"):
+        usable_groups({"nodeGroups": groups})
