@@ -16,8 +16,7 @@ import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster import exposed
 
-from .build import HERE
-
+HERE = pathlib.Path(__file__).resolve().parent
 OPERATOR = "cmd/k8s-operator"
 
 

@@ -60,7 +60,8 @@ def check_before_renting(context: Context) -> None:
             problems += [] if problems else rehearsed(context, classes)
     if problems:
         raise InvalidInput("Nothing was rented, because a machine could not join:", problems=problems)
-    if classes and not context.task.check_mode and not context.task.params.get("save_to"):  # who only rehearses needs no right to change anything
+    rehearses = context.task.check_mode or context.task.params.get("save_to")
+    if classes and not rehearses:  # who only rehearses needs no right to change anything
         check_rights(context)
         check_places(context)
     check_clock(context)

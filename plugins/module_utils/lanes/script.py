@@ -154,7 +154,8 @@ systemctl enable kubelet >>"$LOG" 2>&1
 systemctl restart kubelet
 if ! try "${CSR_TIMEOUT:-600}" test -e "$PKI/kubelet-client-current.pem"; then
   journalctl -u kubelet -n 40 -o cat --no-pager >>"$LOG" 2>&1 || true
-  die "no client certificate: token expired, nobody approved the request, or the kubelet does not start: $(said '^[EF][0-9]{4}|[Ee]rror|^[[:space:]]*failed to ')"
+  why=$(said '^[EF][0-9]{4}|[Ee]rror|^[[:space:]]*failed to ')
+  die "no client certificate: token expired, nobody approved the request, or the kubelet does not start: $why"
 fi
 
 step erase

@@ -53,7 +53,13 @@ BASE: dict[str, Json] = {
             "budgets": [{"nodes": 1, "reasons": ["Empty"], "schedule": "0 9 * * 1-5", "duration": "8h", "timeZone": "Europe/Berlin"}],
         },
     },
-    "GPURequest": {"gpuType": "A10", "provider": "lambda", "credentialsRef": REF, "maxHourlyPrice": "2", "budget": {"period": "day", "amount": "20"}},
+    "GPURequest": {
+        "gpuType": "A10",
+        "provider": "lambda",
+        "credentialsRef": REF,
+        "maxHourlyPrice": "2",
+        "budget": {"period": "day", "amount": "20"},
+    },
 }
 SERVICE_POOL: Json = {
     "nodeClassRef": {"name": "containers"},

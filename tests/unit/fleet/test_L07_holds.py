@@ -31,7 +31,7 @@ def done(reason: str, one: Pod, *, force: bool = False) -> Do:
 @pytest.mark.parametrize("mark", [HELD, UNSAFE, {"karpenter.sh/do-not-disrupt": "true"}])
 @pytest.mark.parametrize(
     ("reason", "expected"),
-    zip(REASONS, (Do.BLOCK, Do.BLOCK, Do.BLOCK, Do.WAIT, Do.EVICT, Do.EVICT, Do.WAIT), strict=True),
+    list(zip(REASONS, (Do.BLOCK, Do.BLOCK, Do.BLOCK, Do.WAIT, Do.EVICT, Do.EVICT, Do.WAIT), strict=True)),
 )
 def test_L07_pods_that_must_not_be_disrupted(reason: str, expected: Do, mark: dict[str, str]) -> None:
     assert done(reason, pod(annotations=mark)) is expected
@@ -53,7 +53,7 @@ def test_L07_drain_skip_keeps_no_node_busy() -> None:
 @pytest.mark.parametrize("where", ["annotations", "labels"])
 @pytest.mark.parametrize(
     ("reason", "expected"),
-    zip(REASONS, (Do.WAIT, Do.WAIT, Do.WAIT, Do.WAIT, Do.EVICT, Do.EVICT, Do.WAIT), strict=True),
+    list(zip(REASONS, (Do.WAIT, Do.WAIT, Do.WAIT, Do.WAIT, Do.EVICT, Do.EVICT, Do.WAIT), strict=True)),
 )
 def test_L07_wait_completed_is_waited_for_and_not_evicted(reason: str, expected: Do, where: str) -> None:
     assert done(reason, pod(**t.cast("dict[str, t.Any]", {where: WAITED}))) is expected

@@ -91,7 +91,9 @@ case $call in
   "containerd config default") printf 'version = 3\n            SystemdCgroup = false\n' ;;
   "systemctl enable --now --no-block tgp-bootstrap.service")
     [[ -z ${TGP_ROOT:-} ]] || "$TGP_ROOT/usr/local/sbin/tgp-bootstrap" </dev/null >/dev/null 2>&1 & ;;
-  "systemctl restart kubelet") mkdir -p "$TGP_ROOT/var/lib/kubelet/pki"; [[ -e $PLAY/asks ]] || touch "$TGP_ROOT/var/lib/kubelet/pki/kubelet-client-current.pem" ;;
+  "systemctl restart kubelet")
+    mkdir -p "$TGP_ROOT/var/lib/kubelet/pki"
+    [[ -e $PLAY/asks ]] || touch "$TGP_ROOT/var/lib/kubelet/pki/kubelet-client-current.pem" ;;
   curl*http_code*)
     cat "$PLAY/code"
     [[ ! -e $PLAY/curl ]] || { cat "$PLAY/curl" >&2; exit "$(sed -E 's/curl: .([0-9]+).*/\1/' "$PLAY/curl")"; } ;;
