@@ -106,8 +106,8 @@ class Plane:
             f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}", f"--initial-cluster=default={peers}",
             "--unsafe-no-fsync", "--log-level=warn",
         )
-        apiserver = self._run(
-            "kube-apiserver", f"--etcd-servers={store}", f"--bind-address={self.address}", f"--advertise-address={self.address}",
+        self._apiserver_flags = (
+            f"--etcd-servers={store}", f"--bind-address={self.address}", f"--advertise-address={self.address}",
             f"--secure-port={api}", "--tls-cert-file=apiserver.crt", "--tls-private-key-file=apiserver.key",
             "--client-ca-file=ca.crt", "--token-auth-file=tokens.csv", "--anonymous-auth=false", "--enable-bootstrap-token-auth",
             "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
@@ -117,7 +117,7 @@ class Plane:
             "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
             "--endpoint-reconciler-type=none", "--enable-priority-and-fairness=false",
         )
-        self.until(lambda: self._answers("/readyz"), timeout=90, what="the API server to be ready", child=apiserver)
+        self.start_apiserver()
         manager = self._run(
             "kube-controller-manager", *self._as("controllers"), f"--secure-port={controllers}",
             "--use-service-account-credentials=true", "--root-ca-file=ca.crt", "--service-account-private-key-file=sa.key",
@@ -131,6 +131,15 @@ class Plane:
             self.bind(name, groups, role)
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self.until(lambda: self._answers(account), timeout=90, what="the controllers to work", child=manager)
+
+    def start_apiserver(self) -> None:
+        """It answers when this returns."""
+        self._apiserver = self._run("kube-apiserver", *self._apiserver_flags)
+        self.until(lambda: self._answers("/readyz"), timeout=90, what="the API server to be ready", child=self._apiserver)
+
+    def kill_apiserver(self) -> None:
+        """As when its machine loses power; etcd keeps what was answered."""
+        self._apiserver.kill()
 
     def _run(self, program: str, *flags: str) -> Child:
         return self._family.start(program, [str(self.binary), program, *flags], self.folder / f"{program}.log")

@@ -9,10 +9,12 @@ import pathlib
 import threading
 import time
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.drain import Drained, Target, drain, drain_all
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import rules_of
 
 from sandbox.clock import SimClock
 
@@ -215,3 +217,57 @@ def test_L09_two_nodes_are_emptied_side_by_side(stage: Stage) -> None:
     results = drain_all(stage.kube, targets, timeout=300, clock=stage.clock)
     assert [(one.node, one.drained) for one in results] == [(name, True) for name in names]
     assert not [pod for name in names for pod in objects.pods(stage.plane, stage.space, on=name)]
+
+
+def test_L09_local_data_is_lost_for_no_underuse_and_for_every_other_reason(stage: Stage) -> None:
+    spec = {**stage.spec(), "volumes": [{"name": "scratch", "emptyDir": {}}]}
+    objects.workload(stage.plane, "deployments", stage.space, "cache", spec)
+    before = stage.plane.until(lambda: stage.uids("Running").get("cache"), what="cache to run")
+    kept = stage.drain("Underutilized", rules=rules_of("Underutilized"))
+    assert not kept.drained and _blockers(kept) == [("cache", "local-data")]
+    assert stage.uids("Running") == {"cache": before} and stage.as_before()
+    assert stage.drain("Drifted", rules=rules_of("Drifted")).drained
+    assert stage.uids().get("cache") != before
+
+
+def test_L09_a_finalizer_keeps_the_record_of_a_pod_and_not_the_machine(stage: Stage) -> None:
+    """Its containers have ended, so nothing is lost with the machine; whoever set the finalizer still finds the pod."""
+    objects.workload(stage.plane, "deployments", stage.space, "slow", stage.spec())
+    [pod] = objects.running(stage.plane, stage.space, 1)
+    path = f"/api/v1/namespaces/{stage.space}/pods/{pod['metadata']['name']}"
+    stage.plane.patch(path, {"metadata": {"finalizers": ["example.test/last-words"]}}, "merge")
+    result = stage.drain("Drifted", timeout=120)
+    assert result.drained and result.evicted and result.duration < 60, result
+    kept = stage.plane.get(path)
+    assert kept["metadata"]["uid"] == pod["metadata"]["uid"] and kept["status"]["phase"] in ("Succeeded", "Failed")
+    stage.plane.patch(path, {"metadata": {"finalizers": None}}, "merge")
+    stage.plane.until(lambda: stage.plane.find(path) is None, what="the pod to go")
+
+
+def test_L09_a_pod_is_given_its_own_grace(stage: Stage) -> None:
+    stage.work("deployments", "train", grace=45)
+    [pod] = objects.pods(stage.plane, stage.space, "Running")
+    path = f"/api/v1/namespaces/{stage.space}/pods/{pod['metadata']['name']}"
+    stage.hollows[0].stop()  # so nobody says that it has ended
+    result = stage.drain("Drifted", timeout=20)
+    assert not result.drained and _blockers(result) == [("train", "terminating")]
+    told = stage.plane.get(path)["metadata"]
+    assert told["uid"] == pod["metadata"]["uid"] and told["deletionGracePeriodSeconds"] == 45
+
+
+def test_L09_a_drain_outlives_a_restart_of_the_api_server(stage: Stage) -> None:
+    """It is killed while a budget holds the eviction back, is away for two seconds, and opens the budget after it came again."""
+    before = stage.work("deployments", "web")
+    objects.budget(stage.plane, stage.space, "keep", {"app": "web"}, minAvailable=1)
+    with ThreadPoolExecutor(1) as pool:
+        going = pool.submit(stage.drain, "Drifted", timeout=600)
+        stage.plane.until(lambda: not stage.as_before(), what="the drain to begin")
+        time.sleep(1)
+        stage.plane.kill_apiserver()
+        time.sleep(2)
+        stage.plane.start_apiserver()
+        assert stage.uids() == {"web": before} and not going.done()
+        stage.plane.delete(f"/apis/policy/v1/namespaces/{stage.space}/poddisruptionbudgets/keep")
+        result = going.result(timeout=120)
+    assert result.drained and not result.blocked, result
+    assert stage.uids().get("web") != before and not objects.pods(stage.plane, stage.space, on=stage.node)
