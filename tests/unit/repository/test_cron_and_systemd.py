@@ -43,7 +43,9 @@ def test_cron_hears_of_failures_only_and_the_log_of_everything(cron: t.Callable[
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
     loud = cron(2)
     assert loud.returncode == 2 and loud.stdout == "playbooks/reap.yml -e documents=/etc/tgp/my pools.yml\ntrouble\n"
-    found = re.findall(r"=== \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ reap: exit code (\d)\n.*?\ntrouble\n", (tmp_path / "log").read_text(), re.DOTALL)
+    found = re.findall(
+        r"=== \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ reap: exit code (\d)\n.*?\ntrouble\n", (tmp_path / "log").read_text(), re.DOTALL
+    )
     assert found == ["0", "2"]
 
 
@@ -74,7 +76,7 @@ def test_systemd_takes_the_units_as_they_stand(tmp_path: Path, record_property: 
     for unit in UNITS.iterdir():
         text = unit.read_text().replace("/opt/tgp/.venv/bin/ansible-playbook", sys.executable)  # a program that exists here
         (tmp_path / unit.name).write_text(text)
-    names = ["tgp-gpu@reap.service", "tgp-gpu@reap.timer"]
+    names = ["tgp-gpu@reap.service", "tgp-gpu@reap.timer", "tgp-gpu-loop.service"]
     command = ["systemd-analyze", "verify", "--man=no", *names]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout + ran.stderr) == (0, "")
@@ -85,3 +87,16 @@ def test_the_unit_waits_for_the_longest_drain_and_keeps_its_state() -> None:
     text = (UNITS / "tgp-gpu@.service").read_text()
     assert "TimeoutStartSec=45min" in text and "TGP_STATE_DIR=%S/tgp" in text and "StateDirectory=tgp" in text
     assert "playbooks/%i.yml" in text and "EnvironmentFile=/etc/tgp/env" in text
+
+
+def test_the_loop_is_ended_by_its_main_process_and_has_time_for_it() -> None:
+    text = (UNITS / "tgp-gpu-loop.service").read_text()
+    for line in (
+        "KillMode=mixed",
+        "KillSignal=SIGTERM",
+        "TimeoutStopSec=45min",
+        "Restart=on-failure",
+        "EnvironmentFile=/etc/tgp/env",
+    ):
+        assert f"\n{line}\n" in text
+    assert "playbooks/autoscale.yml -e loop=true" in text and (ROOT / "playbooks" / "autoscale.yml").is_file()

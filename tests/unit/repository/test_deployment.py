@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import re
 import typing as t
+from pathlib import Path
 
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.act.preflight import CLAIM_RIGHTS, RIGHTS
@@ -103,6 +104,31 @@ def test_the_cron_job_runs_the_reaper_with_that_account() -> None:
     paths = [command[-1].partition("=")[2], *(one["value"] for one in container["env"] if one["value"].startswith("/"))]
     assert all(any(path == mount or path.startswith(f"{mount}/") for mount in mounts) for path in paths)
     assert container["securityContext"]["readOnlyRootFilesystem"] and pod["securityContext"]["runAsNonRoot"]
+
+
+def test_the_loop_runs_in_the_cluster_with_that_account_and_has_time_to_end() -> None:
+    (deployment,) = manifests("examples/k8s-gpu-autoprovision/deployment.yaml")
+    spec, pod = deployment["spec"], deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert (spec["replicas"], spec["strategy"]["type"]) == (1, "Recreate") and pod["terminationGracePeriodSeconds"] >= 45 * 60
+    assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+    accounts = [one["metadata"] for one in manifests("files/rbac.yml") if one["kind"] == "ServiceAccount"]
+    assert {"name": pod["serviceAccountName"], "namespace": deployment["metadata"]["namespace"]} in accounts
+    command = container["command"]
+    assert command[:4] == ["ansible-playbook", "tgp.gpu.autoscale", "-e", "loop=true"]
+    mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    assert set(mounts.values()) == {one["name"] for one in pod["volumes"]}
+    files = [one.removeprefix("@").removeprefix("documents=") for one in command[5::2]]
+    assert [Path(one).name for one in files] == ["pools.yml", "values.yaml"]
+    assert all(
+        (ROOT / "examples" / "k8s-gpu-autoprovision" / Path(one).name).is_file() and str(Path(one).parent) in mounts
+        for one in files
+    )
+    assert container["securityContext"]["readOnlyRootFilesystem"] and pod["securityContext"]["runAsNonRoot"]
+    assert (
+        container["image"]
+        == manifests("examples/cronjob.yaml")[0]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["image"]
+    )
 
 
 def test_the_execution_environment_has_all_that_it_needs() -> None:
