@@ -57,7 +57,7 @@ def _rows(sandbox: Running) -> list[Row]:
         main.kill()
     if main.returncode != 0:
         raise SystemExit(f"autoscale.yml ended with {main.returncode}")
-    told = ", ".join(f"{looks}: {worker:.1f} + {parent:.1f}" for looks, worker, parent in curve)
+    told = ", ".join(f"{looks}: {worker:.0f} + {parent:.0f}" for looks, worker, parent in curve)
     return [
         (f"P15 autoscale.yml -e loop=true, {LOOKS} looks that find nothing: CPU ms for each", f"{1000 * seconds / LOOKS:.0f}"),
         ("  MB of the worker + the main process after so many looks", told),

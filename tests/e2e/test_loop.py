@@ -171,12 +171,18 @@ def test_a_second_signal_ends_it_at_once_and_leaves_no_process(sandbox: Sandbox,
     loop = begin(sandbox, "-e", f"@{values(sandbox, tmp_path)}")
     sandbox.until(lambda: "machines 0" in loop.text, "it has looked")
     sandbox.faults({"kind": "delay", "service": "kubernetes", "seconds": 600, "times": 1000})
-    ask_again = threading.Thread(target=lambda: None)
-    ask_again.start()
     sandbox.pass_time(70)
     workers = descendants(loop.run.process.pid)
     loop.run.process.send_signal(signal.SIGTERM)
     time.sleep(0.3)
     loop.run.process.send_signal(signal.SIGTERM)
     assert loop.run.process.wait(10) != 0
+    sandbox.until(lambda: not any(Path(f"/proc/{one}").exists() for one in workers), "nothing of it is left")
+
+
+def test_a_worker_whose_main_process_was_killed_ends_by_itself(sandbox: Sandbox, tmp_path: Path) -> None:
+    loop = begin(sandbox, "-e", f"@{values(sandbox, tmp_path)}")
+    sandbox.until(lambda: "machines 0" in loop.text, "it has looked")
+    workers = loop.run.kill_parent()
+    assert workers
     sandbox.until(lambda: not any(Path(f"/proc/{one}").exists() for one in workers), "nothing of it is left")

@@ -9,6 +9,7 @@ there is one every ``interval`` seconds, else one every ``full_interval``.
 
 from __future__ import annotations
 
+import gc
 import typing as t
 from datetime import datetime, timedelta
 
@@ -60,6 +61,7 @@ class Loop:
         return self._call(plan_run, "fleet_plan", self._task.progress, **_PLAN)
 
     def run(self) -> dict[str, t.Any]:
+        gc.freeze()  # what is here already stays; so the collection after each look is cheap
         try:
             while True:
                 began = self._task.clock.now()
@@ -73,6 +75,7 @@ class Loop:
                     break
         finally:
             self._close()
+            gc.unfreeze()
         self._teller.say(f"stopped after {self._counts['looks']} looks; nothing is left half done")
         return {"changed": bool(self._counts["launched"] or self._counts["gone"]), **self._counts}
 
@@ -98,6 +101,7 @@ class Loop:
         finally:
             self._call(unlock_step, "fleet_unlock", run_id=run_id)
             self._teller.end()
+            gc.collect()  # connections of this look hang in circles; left to itself Python lets dozens of them gather
         return plan
 
     # ---- inside
