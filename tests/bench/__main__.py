@@ -14,6 +14,7 @@ P11 waiting for a thousand nodes while nothing happens (tests/bench/waiting.py)
 P12 the bootstrap program of lane kubelet itself (tests/bench/bootstrap.py)
 P13 two thousand waiting pods against five thousand offers (tests/bench/packing.py)
 P14 a reap.yml that finds nothing to do in a large cluster (tests/bench/idle.py)
+P15 a thousand looks of autoscale.yml as a loop (tests/bench/loop.py)
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import yaml
 
 from sandbox.running import ROOT, Running
 
-from . import bootstrap, configs, idle, nodes, offers, packing, planning, waiting
+from . import bootstrap, configs, idle, loop, nodes, offers, packing, planning, waiting
 
 SPEED = 20.0
 _EMPTY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks: []\n"
@@ -59,6 +60,7 @@ def main() -> int:
         rows += packing.rows()
         rows += planning.rows()
         rows += idle.rows(folder / "idle")
+        rows += loop.rows(folder / "loop")
     for what, value in rows:
         print(f"  {what:<78} {value}")
     return 0
