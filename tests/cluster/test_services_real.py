@@ -27,7 +27,9 @@ NAME, CLUSTER = "tgp-a1b2c3d4-llm-00001", "a1b2c3d4"
 NOW = datetime(2026, 11, 1, tzinfo=timezone.utc)
 OFFER = Offer("runpod", "a40", "NVIDIA A40", "A40", 1, Decimal("0.40"))
 CLAIM = Claim(NAME, "default/llm", "c", "runpod", Lane.SERVICE, Phase.READY, NOW, NOW, OFFER, Decimal("0.40"))
-POOL = Pool("default", "llm", "c", labels={"team": "a"}, service=ServiceSpec("registry.example/llm:1", (8000, 9000), "/health", 8000))
+POOL = Pool(
+    "default", "llm", "c", labels={"team": "a"}, service=ServiceSpec("registry.example/llm:1", (8000, 9000), "/health", 8000)
+)
 DEVICE = Device("nX1", NAME, f"{NAME}.tail1.ts.net", ("100.64.0.7",), online=True)
 
 
@@ -63,4 +65,6 @@ def test_what_the_server_would_refuse_is_known_before_anything_is_rented(kube: K
         kube.create(path_of("default", "services"), published.service_object(CLAIM, wrong, DEVICE, CLUSTER), dry_run=True)
     nowhere = published.service_object(CLAIM, POOL, DEVICE, CLUSTER)
     with pytest.raises(ApiError, match="nowhere"):
-        kube.create(path_of("nowhere", "services"), {**nowhere, "metadata": {**nowhere["metadata"], "namespace": "nowhere"}}, dry_run=True)
+        kube.create(
+            path_of("nowhere", "services"), {**nowhere, "metadata": {**nowhere["metadata"], "namespace": "nowhere"}}, dry_run=True
+        )
