@@ -103,8 +103,8 @@ def _node_groups(values: list[Document], documents: list[Document]) -> tuple[tup
         machines.extend(usable)
         warnings.extend(left_out)
     if not machines and _asks_for_groups(documents) and any(name.endswith("_GPU_COUNT") for name in os.environ):
-        found, warnings = groups_from_environment(os.environ)
-        return tuple(found), list(warnings)
+        found, skipped = groups_from_environment(os.environ)
+        return tuple(found), list(skipped)
     return tuple(machines), warnings
 
 
