@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import typing as t
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_machines import (
     groups_from_environment,
     groups_from_values,
     usable_groups,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 
 ENVIRONMENT = {
@@ -146,3 +149,16 @@ def test_S2_20_of_helm_values_an_incomplete_group_is_left_out_and_named() -> Non
 def test_S2_20_of_helm_values_no_group_at_all_is_an_error(groups: t.Any) -> None:
     with pytest.raises(InvalidInput, match="nodeGroups"):
         usable_groups({"nodeGroups": groups})
+
+
+def test_S2_12_the_shipped_samples_describe_the_same_machines_and_go_with_the_shipped_documents() -> None:
+    folder = Path(__file__).resolve().parents[3] / "examples" / "k8s-gpu-autoprovision"
+    of_values, warnings = usable_groups(yaml.safe_load((folder / "values.yaml").read_text()))
+    lines = (folder / "env").read_text().splitlines()
+    of_variables, more = groups_from_environment(dict(line.split("=", 1) for line in lines))
+    assert of_values == of_variables and len(of_values) == 2 and not warnings and not more
+    documents = [("pools.yml", one) for one in yaml.safe_load_all((folder / "pools.yml").read_text())]
+    wishes, complaints = parse(documents, machines=of_values)
+    (pool,) = wishes.pools
+    assert (pool.idle_mode, pool.consolidate_after, len(pool.disruption_budgets)) == ("gpu", 600, 1) and not complaints
+    assert wishes.classes["own"].clouds[0].machines == of_values and wishes.classes["own"].mesh.backend == "none"
