@@ -32,7 +32,7 @@ STRANGER = "other-host/77/20260101T000000Z-strangr"
 
 @pytest.fixture
 def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Stage]:
-    made = Stage(plane, tmp_path, drain_timeout="8s", speed=10, disruption={"consolidateAfter": "0s", "minAge": "0s"})
+    made = Stage(plane, tmp_path, drain_timeout="8s", speed=2, disruption={"consolidateAfter": "0s", "minAge": "0s"})
     yield made
     try:
         for one in plane.get(LEASES)["items"]:
