@@ -43,19 +43,22 @@ class Loop:
         self._thread.join(10)
         return self.text
 
-    def until(self, sandbox: Sandbox, what: t.Callable[[], bool], words: str, seconds: float = 30.0) -> None:
-        sandbox.until(what, f"{words}; the loop said:\n{self.text}", seconds)
+
+_begun: list[Loop] = []
 
 
 def begin(sandbox: Sandbox, *arguments: str, env: t.Mapping[str, str | None] | None = None) -> Loop:
-    return Loop(sandbox.begin("ansible-playbook", "playbooks/autoscale.yml", "-e", "loop=true", *arguments, env=env))
+    _begun.append(Loop(sandbox.begin("ansible-playbook", "playbooks/autoscale.yml", "-e", "loop=true", *arguments, env=env)))
+    return _begun[-1]
 
 
 @pytest.fixture
-def sandbox(start: t.Callable[..., Sandbox], tmp_path: Path) -> Sandbox:
+def sandbox(start: t.Callable[..., Sandbox], tmp_path: Path) -> t.Iterator[Sandbox]:
     scenario = tmp_path / "scenario.yml"
     scenario.write_text(yaml.safe_dump({"machines": MACHINES}))
-    return start(speed=60, scenario=scenario)
+    yield start(speed=60, scenario=scenario)
+    while _begun:  # of a test that failed
+        _begun.pop().run.kill()
 
 
 def address(sandbox: Sandbox) -> str:
