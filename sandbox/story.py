@@ -22,6 +22,9 @@ from .obstacles import Obstacles
 from .payload import Intent, Refused
 from .tailnet import JoinRefused
 
+STARTS = 3  # how often systemd starts the bootstrap program
+UNANSWERED = "no client certificate: nobody approved the request"
+
 
 class Story(Obstacles):
     """One power-on."""
@@ -200,14 +203,19 @@ class Story(Obstacles):
             client.close()
 
     def _certificate(self, cluster: Cluster, intent: Intent) -> tuple[str, str]:
-        """Bootstrap: ask, wait for the approval, take the certificate. A kubelet asks on and on; the bootstrap program does not."""
+        """Bootstrap: ask, wait for the approval, take the certificate. A kubelet asks on and on; the bootstrap program waits for so long,
+        says what is missing, and is started again twice."""
         request, key = kubelet.new_key(intent.node_name)
         client = cluster.connect(intent.server, intent.ca_pem, token=intent.token)
         name, pause, problem = "", 1.0, ""
-        end = self._world.clock.seconds() + (intent.csr_seconds if intent.lane == "kubelet" else 3600.0) * self._factor
+        patience = (intent.csr_seconds if intent.lane == "kubelet" else 3600.0) * self._factor
+        began, tries = self._world.clock.seconds(), 1
         try:
             self._pause(self._seconds("csr"))
-            while self._world.clock.seconds() < end:
+            while (waited := self._world.clock.seconds() - began) < patience * STARTS:
+                if waited >= patience * tries:
+                    tries += 1
+                    self._note("csr", problem or UNANSWERED)
                 try:
                     if not name:
                         name = kubelet.request_certificate(client, request)
@@ -228,7 +236,7 @@ class Story(Obstacles):
                 self._pause(max(pause, 0.1 * self._world.clock.speed), stretched=False)
         finally:
             client.close()
-        raise Refused("csr", problem or "no client certificate: nobody approved the request")
+        raise Refused("csr", problem or UNANSWERED)
 
     def _late_labels(self, client: Client, intent: Intent) -> None:
         try:
