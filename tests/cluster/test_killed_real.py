@@ -115,6 +115,9 @@ class Bench:
         given = {**self.variables(playbook), **more}
         return self.stage.playbook(playbook, documents=self.stage.documents(), extra_vars=given)
 
+    def _has_struck(self) -> bool:
+        return self.stage.hits() > 0
+
     def kill(self, playbook: str, cut: Cut) -> None:
         """Run it, and kill it while the write is held."""
         stage = self.stage
@@ -125,7 +128,7 @@ class Bench:
             method, _blank, path = cut.what.partition(" ")
             kind = "hang_after" if cut.after else "hang"
             stage.faults({"kind": kind, "service": cut.service, "method": method, "path": path, "seconds": 3600})
-            struck = lambda: stage.hits() > 0  # noqa: E731
+            struck = self._has_struck
         run = stage.begin(*stage.arguments(playbook, documents=stage.documents(), extra_vars=self.variables(playbook)))
         end = time.monotonic() + 90
         while not struck():
