@@ -32,11 +32,12 @@ class _Gateway(wsgi.Gateway_10):
         sock = self.req.conn.socket
 
         def lost() -> bool:
+            poll = select.poll()  # select() knows the first 1024 files of a process only
             try:
-                readable, _writable, _failed = select.select([sock], [], [], 0)
+                poll.register(sock, select.POLLIN)
+                return bool(poll.poll(0))  # a client that watches sends nothing more: what can be read is the end
             except (OSError, ValueError):
                 return True
-            return bool(readable)  # a client that watches sends nothing more: what can be read is the end
 
         environ["kube.lost"] = lost
         return environ
