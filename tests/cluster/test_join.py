@@ -285,7 +285,7 @@ def test_two_runs_cannot_both_change_a_claim(plane: Plane, open_kube: Open, own:
         thread.start()
     for thread in lines:
         thread.join()
-    assert sorted(line["n"] for line in one.ledger_lines() if line["key"].startswith(own)) == list(range(6))
+    assert sorted(line["n"] for line in one.ledger_lines() if line.get("key", "").startswith(own)) == list(range(6))
     left = one.claim(written.name)
     assert left is not None
     one.remove(left)

@@ -4,7 +4,8 @@
 """``kill -9`` of whole runs on the real control plane, with no more than the shipped rights, at the writes that matter: before their
 effect or after it. The same playbook once more brings the world to where it should be. Prints a table.
 
-TGP_CLUSTER_CUTS=all cuts every playbook at every one of these writes; otherwise those are cut that decide about money.
+TGP_CLUSTER_CUTS=some cuts at the writes that decide about money, all at every one of these writes; without it nothing is cut, since the
+cuts wait in real time for moments that a busy machine may miss.
 """
 
 from __future__ import annotations
@@ -263,6 +264,7 @@ def _play(bench: Bench, lives: t.Sequence[tuple[str, Cut, Cut]]) -> None:
             bench.life(how, rise, fall)
 
 
+@pytest.mark.skipif("TGP_CLUSTER_CUTS" not in os.environ, reason="set TGP_CLUSTER_CUTS=some to kill runs on the real control plane")
 def test_L02_L10_killed_at_the_writes_that_matter_on_a_real_control_plane(
     plane: Plane, tmp_path: pathlib.Path, request: pytest.FixtureRequest
 ) -> None:
