@@ -14,7 +14,8 @@ import os
 import re
 import typing as t
 
-from .clock import Clock, to_text
+from . import notify
+from .clock import to_text
 from .errors import InvalidInput
 from .events import Events, new_run_id, plain, shortened
 from .fleet.run_report import begun, closed, outcome_of, with_step
@@ -30,22 +31,10 @@ _LAST = "_unlock"
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")
 
 
-class Caller(t.Protocol):
+class Caller(notify.Caller, t.Protocol):
     """What is needed of the module call (task.Task)."""
 
-    params: Json
     check_mode: bool
-    clock: Clock
-    events: Events | None
-    playbook: str
-
-    @property
-    def late_token(self) -> t.Callable[[], str | None]: ...
-
-    @property
-    def transport(self) -> t.Callable[[str], t.Any]: ...
-
-    def tell(self, kind: str, **facts: t.Any) -> int: ...
 
 
 class Step:

@@ -13,8 +13,9 @@ from ..clouds.registry import CAPABILITIES
 from ..errors import InvalidInput
 from ..fleet.durations import parse_time
 from ..fleet.ledger import books
-from ..fleet.periods import period_of, zone
+from ..fleet.periods import period_of
 from ..fleet.report import report
+from ..fleet.time_zones import zone
 from ..observe.context import Context
 from ..observe.open import open_context
 from ..offers.files import replace

@@ -12,8 +12,9 @@ from html import escape
 
 from ..clock import to_text
 from ..fleet.ledger import NOTHING, add_up
-from ..fleet.periods import period_of, zone
+from ..fleet.periods import period_of
 from ..fleet.report import USES, Report, table_of_days
+from ..fleet.time_zones import zone
 from .report_charts import bars, course, series_colour, stacked
 from .report_style import STYLE
 from .report_text import WAYS, WORDS, cents, headline, share, sums

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from ..errors import InvalidInput
 from ..fleet.model import Calendar, Window
+from ..fleet.time_zones import REMEDY, zone
 from .reading import Reader
 from .schemas import DAYS
 
@@ -21,18 +22,12 @@ def calendar(spec: Spec | None, reader: Reader) -> Calendar | None:
     """The pool's calendar, None without one. Faults: an unknown time zone, a window without length, a floor above what the pool may have."""
     if spec is None:
         return None
-    zone = spec.get("timeZone", "UTC")
-    check_time_zone(zone, f"{PATH}.timeZone", reader)
-    return Calendar(zone, tuple(_window(one, f"{PATH}.windows[{place}]", reader) for place, one in enumerate(spec["windows"])))
-
-
-def check_time_zone(name: str, path: str, reader: Reader) -> None:
-    """A fault when the tz database does not know the zone."""
+    name = spec.get("timeZone", "UTC")
     try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        remedy = "Write a name like Europe/Berlin, or UTC; on a system without a database of time zones install the package tzdata."
-        reader.fault(path, f"there is no time zone {name!r}. {remedy}")
+        zone(name)
+    except InvalidInput:
+        reader.fault(f"{PATH}.timeZone", f"there is no time zone {name!r}. {REMEDY}")
+    return Calendar(name, tuple(_window(one, f"{PATH}.windows[{place}]", reader) for place, one in enumerate(spec["windows"])))
 
 
 def _window(spec: Spec, path: str, reader: Reader) -> Window:

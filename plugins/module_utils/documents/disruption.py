@@ -9,9 +9,10 @@ import typing as t
 from decimal import Decimal
 
 from ..errors import InvalidInput
-from ..fleet.cron import parse_cron, zone
+from ..fleet.cron import parse_cron
 from ..fleet.disruption_budgets import valid
 from ..fleet.model import DisruptionBudget
+from ..fleet.time_zones import zone
 from .host_quality import share
 from .reading import Reader
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from ..errors import InvalidInput
 from ..fleet.model import SpendingBudget
 from ..fleet.money import parse_money
-from ..fleet.periods import zone
+from ..fleet.time_zones import zone
 from .reading import Reader
 
 PATH = "spec.budget"

@@ -18,11 +18,11 @@ from .durations import print_time
 from .idle import counts
 from .marks import INITIALIZING
 from .model import Node, Pod
+from .orphans import PROVISIONED
 from .packing import gpus
 from .settings import Settings
 
 PODS_WAITING, NODES_READY, NODES_IDLE, NODES_LOST = "pods_waiting", "nodes_ready", "nodes_idle", "nodes_lost"
-OURS = "tgp.io/provisioned"
 DISRUPTED = "tgp.io/disrupted"
 
 
@@ -66,7 +66,7 @@ class Watcher:
 
     def look(self, pods: t.Collection[Pod], nodes: t.Iterable[Node], now: datetime) -> list[Sighting]:
         """What is to be told at ``now``: all of a kind, as soon as one of it is new or due again."""
-        ours = {node.name: node for node in nodes if node.labels.get(OURS) == "true"}
+        ours = {node.name: node for node in nodes if node.labels.get(PROVISIONED) == "true"}
         vanished = {name for name, leaving in self._leaving.items() if name not in ours and not leaving}
         self._leaving = {name: any(taint.key == DISRUPTED for taint in node.taints) for name, node in ours.items()}
         staying = {name: node for name, node in ours.items() if not self._leaving[name]}

@@ -20,7 +20,8 @@ from .offers import lane_of, offer_key, per_gpu
 from .orphans import Orphan
 from .packing import Bin, Packing, Queue, fit, gpus
 from .phases import BEFORE_READY, LIVE
-from .places import RETRY, Place, places
+from .places import Place, places
+from .recovery import RETRY
 from .registration import not_initialized
 
 

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import typing as t
 from datetime import date, datetime, timedelta, timezone, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ..errors import InvalidInput
 
@@ -34,7 +33,6 @@ _WORDS = {
 }
 _LONGEST_MONTH = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
 _DAY = timedelta(days=1)
-_ZONES = "Write a name like Europe/Berlin, or UTC; on a system without a database of time zones install the package tzdata."
 _REMEDY = 'Write five fields like "0 9 * * 1-5": minute, hour, day of the month, month, day of the week.'
 
 
@@ -95,16 +93,6 @@ def _number(text: str, names: dict[str, int]) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ValueError(text)
     return int(text)
-
-
-def zone(name: str) -> tzinfo:
-    """A time zone by its name ("Europe/Berlin", "UTC"). Raises InvalidInput."""
-    if name == "UTC":
-        return timezone.utc
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidInput(f"{name!r} is no time zone.", remedy=_ZONES) from error
 
 
 def active(cron: Cron, where: tzinfo, lasts: timedelta, now: datetime) -> bool:

@@ -10,8 +10,9 @@ import re
 from datetime import datetime, timedelta
 
 from ..errors import InvalidInput
-from .cron import active, parse_cron, zone
+from .cron import active, parse_cron
 from .model import DisruptionBudget, Pool
+from .time_zones import zone
 
 REASONS = ("Empty", "Drifted", "Underutilized")
 DEFAULTS: dict[str, DisruptionBudget] = {reason: DisruptionBudget("10%", (reason,)) for reason in REASONS if reason != "Empty"}

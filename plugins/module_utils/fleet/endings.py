@@ -16,6 +16,7 @@ from .holds import node_hold, terminate_requested
 from .model import Claim, InstanceState, Node, Phase
 from .offers import price_verdict
 from .phases import BEFORE_READY, may_have_instance
+from .recovery import RETRY
 from .registration import failure_class, forsaken, overdue, timeout
 
 FORCED_AGAIN = frozenset({"Expired", "Budget", "Manual", "FailedJoin", "LaunchFailed", "InstanceGone", "PriceJump", "Orphan", "Unhealthy"})
@@ -33,7 +34,7 @@ def finish(draft: Draft) -> None:
             draft.destroy(claim, "LaunchFailed", f"{what}: {last}" if last else what)
         elif claim.deletion is not None and claim.deletion.reason in FORCED_AGAIN:
             draft.destroy(claim, claim.deletion.reason, "goes on")
-        elif one.recovery.what in ("launch", "next_offer") and draft.situation.settings.mode != "autoscale":
+        elif one.recovery.what in RETRY and draft.situation.settings.mode != "autoscale":
             draft.destroy(claim, "LaunchFailed", f"an interrupted launch that rented nothing: {one.recovery.why}")
 
 

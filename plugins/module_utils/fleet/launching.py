@@ -24,10 +24,9 @@ from .offers import Selection, lane_of, lanes_refused, no_lane, offer_key, selec
 from .office_hours import hours
 from .orphans import Orphan
 from .phases import LIVE
+from .recovery import RETRY
 from .registration import overdue
 from .situation import Situation
-
-RETRY = ("launch", "next_offer")
 
 
 class Market:

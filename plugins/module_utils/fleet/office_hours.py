@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from datetime import date, datetime, time, timedelta, timezone
-from zoneinfo import ZoneInfo
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 
 from .model import Calendar, Pool, Window
+from .time_zones import zone
 
 _AROUND = range(-8, 9)  # days to look at on both sides: a window comes again after a week, and may end and be stopped a day later
 
@@ -51,30 +51,30 @@ def hours(pool: Pool, now: datetime) -> Hours:
 def _closed(calendar: Calendar, opens: datetime | None) -> str:
     if opens is None:
         return "outside its calendar"
-    local = opens.astimezone(ZoneInfo(calendar.time_zone))
+    local = opens.astimezone(zone(calendar.time_zone))
     return f"outside its calendar, which opens {local:%a %Y-%m-%d %H:%M} {calendar.time_zone}"
 
 
 def _spans(calendar: Calendar, now: datetime) -> t.Iterator[_Span]:
     """Every window's turns around ``now``, in UTC. Hours are those of the clock on the wall, so a turn is an hour longer or shorter when
     the clocks change meanwhile."""
-    zone = ZoneInfo(calendar.time_zone)
-    today = now.astimezone(zone).date()
+    place = zone(calendar.time_zone)
+    today = now.astimezone(place).date()
     for offset in _AROUND:
         day = today + timedelta(days=offset)
         for window in calendar.windows:
             if day.weekday() in window.days:
                 end_day = day if window.end > window.start else day + timedelta(days=1)
-                end = _moment(end_day, window.end, zone)
+                end = _moment(end_day, window.end, place)
                 stop = None
                 if window.hard_stop is not None:
                     stop_day = end_day if window.hard_stop >= window.end else end_day + timedelta(days=1)
-                    stop = _moment(stop_day, window.hard_stop, zone)
-                yield _Span(window, _moment(day, window.start, zone), end, stop)
+                    stop = _moment(stop_day, window.hard_stop, place)
+                yield _Span(window, _moment(day, window.start, place), end, stop)
 
 
-def _moment(day: date, clock: time, zone: ZoneInfo) -> datetime:
-    return datetime.combine(day, clock, zone).astimezone(timezone.utc)
+def _moment(day: date, clock: time, place: tzinfo) -> datetime:
+    return datetime.combine(day, clock, place).astimezone(timezone.utc)
 
 
 def floor_of_now(pool: Pool, now: datetime) -> Pool:

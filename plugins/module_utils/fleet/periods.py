@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import zoneinfo
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 
 from ..errors import InvalidInput
+from .time_zones import zone
 
 PERIODS = ("day", "week", "month")
 
@@ -23,18 +22,6 @@ class Period:
     key: str
     start: datetime
     end: datetime
-
-
-@functools.lru_cache(maxsize=64)
-def zone(name: str) -> zoneinfo.ZoneInfo:
-    """The time zone of that name. InvalidInput when there is none."""
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidInput(
-            f"{name!r} is no time zone known here.",
-            remedy="Write a name like Europe/Berlin or UTC. On a system without time zone data, install the Python package tzdata.",
-        ) from error
 
 
 def period_of(kind: str, now: datetime, time_zone: str = "UTC") -> Period:
@@ -65,6 +52,6 @@ def days_between(start: datetime, end: datetime, time_zone: str = "UTC") -> list
     return found
 
 
-def _begin(day: date, place: zoneinfo.ZoneInfo) -> datetime:
+def _begin(day: date, place: tzinfo) -> datetime:
     """The first moment of a day there. Where clocks jump over midnight, that is the moment of the jump."""
     return datetime.combine(day, time(0), place).astimezone(timezone.utc)

@@ -14,9 +14,8 @@ from .facts import Settled
 from .model import Claim, Node, Phase
 from .packing import Bin, is_gpu
 from .phases import LIVE
+from .recovery import RETRY
 from .registration import deadline
-
-RETRY = ("launch", "next_offer")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

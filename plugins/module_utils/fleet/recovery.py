@@ -14,6 +14,8 @@ from .durations import print_time
 from .model import Claim, Instance, Phase
 from .settings import Settings
 
+RETRY = ("launch", "next_offer")  # what is to be done with a claim whose create call certainly made nothing
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recovery:

@@ -14,11 +14,12 @@ from decimal import Decimal
 from . import orphans
 from .draft import Draft
 from .facts import settle
-from .launching import RETRY, Market, refuse_to_launch
+from .launching import Market, refuse_to_launch
 from .model import Action, Claim, Offer, Phase, Plan, Pool
 from .names import free_index
 from .offers import lane_of, offer_key
 from .phases import LIVE
+from .recovery import RETRY
 from .saved_plan import SavedPlan, Step, documents_of, unsent
 from .situation import Situation
 
