@@ -25,6 +25,7 @@ _POLL = 5.0
 
 def give_back(context: Context, claim: Claim, instance: Instance, reason: str = REASON) -> None:
     """Destroy ``instance``, which is not the claim's own, and write down what it cost."""
+    context.lock.confirm()
     context.cloud(instance.cloud).terminate(instance.id)
     book(context, claim, instance, reason)
 
@@ -43,7 +44,7 @@ def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> Non
     name, instance_id = attempt.offer.partition("/")[0], attempt.instance_id
     cloud = context.cloud(name)
     found = cloud.instance(instance_id)  # its prices, for the books
-    context.lock.renew_if_due()
+    context.lock.confirm()
     cloud.terminate(instance_id)
     deadline = context.clock.now().timestamp() + _CONFIRM
     while (now := cloud.instance(instance_id)) is not None and not now.gone:

@@ -205,7 +205,7 @@ class _Launch:
             expected_gpus=planned_gpus(offer, self.pool),
             launch_started=now,
         )
-        context.lock.renew_if_due()
+        context.lock.confirm()
         context.progress.step(
             self.claim.name,
             "renting",

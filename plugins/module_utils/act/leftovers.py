@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..cluster.nodes import delete_node, get_node
-from ..errors import TgpError
+from ..errors import LockLost, TgpError
 from ..observe.context import Context
 from .duplicates import give_back
 from .publish import withdraw_found
@@ -18,15 +18,17 @@ Leftover = t.Mapping[str, str]
 
 
 def remove_leftovers(context: Context, leftovers: t.Sequence[Leftover]) -> list[dict[str, t.Any]]:
-    """Remove each; one that fails is reported and found again by the next run. The decision itself was made by the plan."""
+    """Remove each; one that fails is reported and found again by the next run. LockLost ends the step. The plan made the decision."""
     return [_remove(context, one) for one in leftovers]
 
 
 def _remove(context: Context, leftover: Leftover) -> dict[str, t.Any]:
     what = leftover["kind"].removeprefix("delete_")
     try:
-        context.lock.renew_if_due()
+        context.lock.confirm()
         message, result = _REMOVERS[what](context, leftover), "removed"
+    except LockLost:
+        raise
     except TgpError as error:
         message, result = str(error), "pending"
     context.progress.step(leftover["name"], result, f"{what} {leftover['target']}: {message}")

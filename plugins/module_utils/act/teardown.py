@@ -258,7 +258,7 @@ class _Teardown:
         deletion = dataclasses.replace(self.deletion, started=self.deletion.started or now, attempts=self.deletion.attempts + 1)
         self._write(deletion=deletion)
         self.deletion = deletion
-        context.lock.renew_if_due()
+        context.lock.confirm()
         context.progress.step(self.claim.name, "destroying", f"{self.claim.cloud} id {instance_id}", **self._money())
         pause = 1.0
         while True:

@@ -41,5 +41,10 @@ def decide(reading: Reading | None, earlier: Reading | None, me: str, *, second_
 
 
 def renewal_due(renewed: datetime, now: datetime, *, duration: int = 900, every: int = 300) -> bool:
-    """True when the lock must be renewed before the next call that costs or deletes something."""
+    """True when the lock must be renewed before the run goes on."""
     return (now - renewed).total_seconds() >= min(every, duration / 2)
+
+
+def confirmation_due(renewed: datetime, now: datetime, *, fresh: int = 5) -> bool:
+    """True when a call that costs or deletes has to renew the lock first. Calls side by side share one renewal for ``fresh`` seconds."""
+    return (now - renewed).total_seconds() >= fresh

@@ -40,11 +40,16 @@ class Lock(t.Protocol):
 
     def renew_if_due(self) -> None: ...
 
+    def confirm(self) -> None: ...
+
 
 class NoLock:
     """For runs that only read."""
 
     def renew_if_due(self) -> None:
+        """Nothing is held."""
+
+    def confirm(self) -> None:
         """Nothing is held."""
 
 

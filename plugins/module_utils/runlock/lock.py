@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 import threading
 import typing as t
+from datetime import datetime
 
 from ..claims.store import state_dir
 from ..clock import Clock
 from ..cluster.kube import Kube
 from ..errors import ApiError, Locked, LockLost
-from ..fleet.lock import renewal_due
+from ..fleet.lock import confirmation_due, renewal_due
 from ..task import Task
 from .lease import DURATION, SECOND_READING, Lease
 from .local import LocalLock
@@ -27,7 +28,7 @@ _POLL = 5.0
 
 
 class RunLock:
-    """The lock of one run. ``renew_if_due`` may be called from many threads; every call that costs or deletes asks it first."""
+    """The lock of one run, for many threads: every call that costs or deletes asks ``confirm`` first, other writes ``renew_if_due``."""
 
     def __init__(
         self,
@@ -112,26 +113,45 @@ class RunLock:
     def renew_if_due(self) -> None:
         """Renew when half the Lease's time or 5 minutes have passed since the last success. LockLost = stop at once, for good."""
         with self._mutex:
-            if self._lost is not None:
-                raise self._lost
-            if self._lease is None or self._lease.renewed is None:
-                return
-            if not renewal_due(self._lease.renewed, self._clock.now(), duration=DURATION):
+            lease, renewed = self._held()
+            if lease is not None and renewal_due(renewed, self._clock.now(), duration=DURATION):
+                self._renew(lease, renewed)
+
+    def confirm(self) -> None:
+        """Renew now, right before a call that costs or deletes, so that a lock somebody took away is noticed before it. LockLost = stop
+        at once, for good. An API server that does not answer is no such sign: as long as no renewal is due, the run goes on."""
+        with self._mutex:
+            lease, renewed = self._held()
+            if lease is None or not confirmation_due(renewed, self._clock.now()):
                 return
             try:
-                self._lease.renew()
-                self._local.renew(leased=True)
-            except LockLost as lost:
-                self._lost = lost
-                self._tell_lost(lost)
-                raise
-            except ApiError as error:
-                passed = (self._clock.now() - self._lease.renewed).total_seconds()
-                if passed < DURATION:
+                self._renew(lease, renewed)
+            except ApiError:
+                if renewal_due(renewed, self._clock.now(), duration=DURATION):
                     raise
-                self._lost = LockLost(f"The run lock could not be renewed for {passed:.0f} s: {error}")
-                self._tell_lost(self._lost)
-                raise self._lost from error
+
+    def _held(self) -> tuple[Lease | None, datetime]:
+        if self._lost is not None:
+            raise self._lost
+        if self._lease is None or self._lease.renewed is None:
+            return None, self._clock.now()
+        return self._lease, self._lease.renewed
+
+    def _renew(self, lease: Lease, renewed: datetime) -> None:
+        try:
+            lease.renew()
+            self._local.renew(leased=True)
+        except LockLost as lost:
+            self._lost = lost
+            self._tell_lost(lost)
+            raise
+        except ApiError as error:
+            passed = (self._clock.now() - renewed).total_seconds()
+            if passed < DURATION:
+                raise
+            self._lost = LockLost(f"The run lock could not be renewed for {passed:.0f} s: {error}")
+            self._tell_lost(self._lost)
+            raise self._lost from error
 
     def release(self) -> bool:
         """Let go of both; False when this run did not hold the Lease (any more)."""

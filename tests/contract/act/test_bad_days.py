@@ -137,9 +137,11 @@ def day(request: pytest.FixtureRequest, build: Build) -> Day:
 
 @pytest.mark.parametrize("behaviour", ["never_boots", "boot_error", "vanish"])
 def test_L11_what_never_becomes_of_use_is_given_back(day: Day, behaviour: str) -> None:
-    day.rig.behave(behaviour, **({"seconds": 25} if behaviour == "vanish" else {}))
+    day.rig.behave("never_boots" if behaviour == "vanish" else behaviour)
     day.rig.rent()
     machine = day.rig.machine()
+    if behaviour == "vanish":
+        day.rig.box.machines.strike(machine, behaviour)
     done = day.rig.join()
     (row,) = done["machines"]
     assert (row["result"], row["name"], row["cloud"]) == ("failed", machine.name, day.cloud)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.clock import from_text
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, Locked, LockLost
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError, InvalidInput, Locked, LockLost
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock.lease import OWNER, PATH
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock.lock import RunLock, release, resume, take
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock.process import alive, describe, from_record, owner_pid
@@ -146,6 +146,38 @@ def test_L08_renewed_only_when_due(cluster: Cluster, tmp_path: Path) -> None:
     assert len(cluster.writes()) == writes + 1
     lease = cluster.read(LEASE)
     assert lease is not None and (cluster.clock.now() - from_text(lease["spec"]["renewTime"])).total_seconds() < 30
+
+
+def test_L08_a_call_that_costs_notices_a_lock_taken_away_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    held = lock(cluster, "run-1", tmp_path)
+    held.acquire()
+    writes = len(cluster.writes())
+    cluster.clock.advance(4)
+    held.confirm()
+    assert len(cluster.writes()) == writes, "calls side by side share a renewal"
+    cluster.clock.advance(2)
+    held.confirm()
+    held.confirm()
+    assert len(cluster.writes()) == writes + 1
+    cluster.must("PATCH", LEASE, {"spec": {"holderIdentity": "other-host/7/run-x"}})
+    cluster.clock.advance(6)
+    held.renew_if_due()  # not due, so nobody looks
+    with pytest.raises(LockLost, match="other-host/7/run-x"):
+        held.confirm()
+    with pytest.raises(LockLost):
+        held.renew_if_due()
+    assert holder(cluster) == "other-host/7/run-x"
+
+
+def test_L08_a_silent_api_server_does_not_stop_a_call_while_no_renewal_is_due(cluster: Cluster, tmp_path: Path) -> None:
+    held = lock(cluster, "run-1", tmp_path)
+    held.acquire()
+    cluster.faults.add({"kind": "lost_before", "method": "PUT", "path": "leases", "times": None})
+    cluster.clock.advance(60)
+    held.confirm()
+    cluster.clock.advance(300)
+    with pytest.raises(ApiError, match="no answer"):
+        held.confirm()
 
 
 def test_two_tasks_of_one_run_may_both_renew(cluster: Cluster, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.lock import Reading, decide, renewal_due
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.lock import Reading, confirmation_due, decide, renewal_due
 
 from .build import at
 
@@ -40,3 +40,8 @@ def test_L08_renewal_before_half_of_the_time_is_over() -> None:
     assert not renewal_due(at("12:00"), at("12:04:59"))
     assert renewal_due(at("12:00"), at("12:05"))
     assert renewal_due(at("12:00"), at("12:01"), duration=120)
+
+
+def test_L08_a_call_that_costs_renews_unless_that_was_just_done() -> None:
+    assert not confirmation_due(at("12:00"), at("12:00:04"))
+    assert confirmation_due(at("12:00"), at("12:00:05"))
