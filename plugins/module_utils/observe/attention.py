@@ -25,7 +25,8 @@ Event = dict[str, t.Any]
 
 
 class Attention:
-    """``run`` calls ``tell`` with one event after the other until ``stop``.
+    """``run`` calls ``tell`` with one event after the other until ``stop``; each with ``seen``, when the first change of its look came in, and
+    ``told``, when it was handed over, in milliseconds.
 
     Changes are looked at once nothing has changed for ``quiet`` seconds, or ``most`` seconds after the first of them (real ones), so that
     a hundred pods of one job are one event. While the cluster cannot be read nothing is told but that, once it has lasted ``patience``
@@ -42,6 +43,7 @@ class Attention:
         self._changed = threading.Event()
         self._stop = threading.Event()
         self._failure: TgpError | None = None
+        self._seen: datetime | None = None
         self._trouble: dict[str, tuple[datetime, str]] = {}
         self._told_trouble: datetime | None = None
         self._items: dict[str, dict[str, t.Any]] = {"pods": {}, "nodes": {}}
@@ -73,6 +75,7 @@ class Attention:
     def _listener(self, what: str) -> t.Callable[[str, str, t.Any], None]:
         def told(kind: str, key: str, item: t.Any) -> None:
             with self._mutex:
+                self._seen = self._seen or self._clock.now()
                 if kind == "failed":
                     self._failure = item
                 elif kind == "trouble":
@@ -101,12 +104,13 @@ class Attention:
             trouble = min(self._trouble.values(), default=None)
             complete = len(self._known) == len(self._items)
             pods, nodes = list(self._items["pods"].values()), list(self._items["nodes"].values())
+            seen, self._seen = self._seen or now, None
         if trouble is not None:
             self._tell_trouble(trouble, now)
         elif complete:
             self._told_trouble = None
             for sighting in self._watcher.look(pods, nodes, now):
-                self._tell(sighting.event())
+                self._tell({**sighting.event(), "seen": _exact(seen), "told": _exact(self._clock.now())})
 
     def _tell_trouble(self, trouble: tuple[datetime, str], now: datetime) -> None:
         since, message = trouble
@@ -136,3 +140,8 @@ class Attention:
             blind = bool(self._trouble) or len(self._known) < len(self._items)
         due = self._watcher.next(now)
         return min(due, now + timedelta(seconds=self._patience / 4)) if blind else due
+
+
+def _exact(moment: datetime) -> str:
+    """RFC 3339 with milliseconds."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -10,6 +10,7 @@ import contextlib
 import runpy
 import time
 import typing as t
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,10 @@ class Told:
         """Nothing comes for so long."""
         with contextlib.suppress(asyncio.TimeoutError):
             raise AssertionError(await asyncio.wait_for(self.queue.get(), seconds))
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def watch(kubeconfig: Path, story: t.Callable[[Told], t.Awaitable[None]], **args: t.Any) -> Told:
@@ -83,6 +88,7 @@ def test_the_pods_of_one_job_are_one_event_within_two_seconds(cluster: Cluster, 
         while first["count"] < 20:
             first = await told.next("pods_waiting")
         assert first["gpus"] == 20 and time.monotonic() - began < 10
+        assert 0.2 <= (moment(first["told"]) - moment(first["seen"])).total_seconds() < 10, "it waited until it was quiet"
         await told.quiet(1.0)
 
     told = watch(served, story)
@@ -107,7 +113,9 @@ def test_nodes_that_become_idle_or_vanish_are_told(cluster: Cluster, served: Pat
 
 def test_a_right_that_is_missing_ends_the_source_with_its_name(cluster: Cluster, served: Path) -> None:
     body = {"kind": "Status", "code": 403, "message": 'pods is forbidden: cannot list resource "pods"', "reason": "Forbidden"}
-    cluster.faults.add({"kind": "status", "service": "kubernetes", "path": "/api/v1/pods", "status": 403, "body": body, "times": None})
+    cluster.faults.add(
+        {"kind": "status", "service": "kubernetes", "path": "/api/v1/pods", "status": 403, "body": body, "times": None}
+    )
 
     async def story(told: Told) -> None:
         await told.quiet(20)

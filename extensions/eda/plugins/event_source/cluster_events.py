@@ -20,7 +20,8 @@ short_description: Watch a cluster for waiting GPU pods, and for GPU nodes that 
 description:
   - Follows pods and Nodes by two watches and puts an event when something deserves a run.
   - "C(event.kind) is V(pods_waiting) (with C(gpus)), V(nodes_ready), V(nodes_idle), V(nodes_lost) or V(cluster_unreachable) (with
-    C(message)); C(names), C(count) and C(since) say what it is about."
+    C(message)); C(names), C(count) and C(since) say what it is about, C(seen) when the first change of it came in and C(told) when it was
+    handed over, both with milliseconds."
   - It needs the rights to list and watch pods and Nodes, and no more.
 options:
   kubeconfig:
