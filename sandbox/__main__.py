@@ -24,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
         served = Served(
             scenario,
             speed=options.speed,
+            behind=options.behind,
             seed=options.seed,
             kubeconfig=options.kubeconfig,
             state_dir=options.state_dir,
@@ -54,6 +55,13 @@ def _speed(text: str) -> float:
     return value
 
 
+def _behind(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 366 * 86400:
+        raise argparse.ArgumentTypeError("should be between 0 and a year")
+    return value
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m sandbox", description="A world in a box: clouds, a tailnet and Kubernetes on loopback."
@@ -62,6 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     up = commands.add_parser("up", help="start it and stay until Ctrl-C or SIGTERM")
     up.add_argument("--env-file", required=True, metavar="FILE", help="written when all is up: NAME=value lines for any shell")
     up.add_argument("--speed", type=_speed, default=1.0, metavar="N", help="world seconds per second (default 1)")
+    up.add_argument(
+        "--behind", type=_behind, default=0.0, metavar="SECONDS", help="the world begins that long before the present (default 0)"
+    )
     up.add_argument(
         "--scenario", default="default", metavar="FILE", help=f"a YAML or JSON file, or one of {', '.join(scenarios.names())}"
     )

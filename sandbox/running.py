@@ -36,13 +36,20 @@ class Running:
     """
 
     def __init__(
-        self, folder: Path, *, speed: float, scenario: str | Path = "default", seed: int = 0, kubeconfig: Path | None = None
+        self,
+        folder: Path,
+        *,
+        speed: float,
+        behind: float = 0,
+        scenario: str | Path = "default",
+        seed: int = 0,
+        kubeconfig: Path | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.speed = folder, speed
         env_file, log = folder / "env", folder / "sandbox.log"
         command = [sys.executable, "-m", "sandbox", "up", "--env-file", str(env_file), "--state-dir", str(folder / "state")]
-        command += ["--speed", str(speed), "--scenario", str(scenario), "--seed", str(seed)]
+        command += ["--speed", str(speed), "--behind", str(behind), "--scenario", str(scenario), "--seed", str(seed)]
         command += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
         with log.open("w") as output:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)

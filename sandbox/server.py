@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 import traceback
 import typing as t
 
@@ -85,6 +86,7 @@ class Served:
         scenario: Scenario,
         *,
         speed: float = 1.0,
+        behind: float = 0.0,
         seed: int = 0,
         kubeconfig: str | None = None,
         state_dir: str | None = None,
@@ -99,7 +101,7 @@ class Served:
         self._ports: dict[str, Port] = {}
         self._kube_server: KubeServer | None = None
         clock_file = str(self.folder / "clock.json")
-        self.box = Box(scenario, clock=SimClock(speed, clock_file), seed=seed, cluster=cluster)
+        self.box = Box(scenario, clock=SimClock(speed, clock_file, time.time() - behind), seed=seed, cluster=cluster)
         self.environment: dict[str, str] = {}
         try:
             self._serve(kubeconfig)

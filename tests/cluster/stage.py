@@ -51,6 +51,7 @@ class Stage(Sandbox):
         drain_timeout: str = "60s",
         disruption: t.Mapping[str, str] = {"consolidateAfter": "10m"},
         speed: float = 1,
+        behind: float = 0,
     ) -> None:
         self.plane = plane
         self.mark = os.urandom(2).hex()
@@ -60,7 +61,7 @@ class Stage(Sandbox):
         scenario = folder / "scenario.yaml"
         scenario.write_text(yaml.safe_dump(self._scenario()))
         self._tokens_before: set[str] = set()
-        super().__init__(folder, speed=speed, scenario=scenario, kubeconfig=plane.kubeconfig)
+        super().__init__(folder, speed=speed, behind=behind, scenario=scenario, kubeconfig=plane.kubeconfig)
         self._tokens_before = set(self.tokens())
 
     def _scenario(self) -> dict[str, t.Any]:

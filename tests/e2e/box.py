@@ -69,9 +69,16 @@ class Sandbox(Running):
     """A running sandbox, what to ask of it, and the commands that are run against it."""
 
     def __init__(
-        self, folder: Path, *, speed: float = 60, scenario: str | Path = "default", seed: int = 0, kubeconfig: Path | None = None
+        self,
+        folder: Path,
+        *,
+        speed: float = 60,
+        behind: float = 0,
+        scenario: str | Path = "default",
+        seed: int = 0,
+        kubeconfig: Path | None = None,
     ) -> None:
-        super().__init__(folder, speed=speed, scenario=scenario, seed=seed, kubeconfig=kubeconfig)
+        super().__init__(folder, speed=speed, behind=behind, scenario=scenario, seed=seed, kubeconfig=kubeconfig)
         self.environment |= {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOG_PATH": str(folder / "ansible.log")}
         self.state = Path(self.variables["TGP_STATE_DIR"])
 

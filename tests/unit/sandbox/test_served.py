@@ -93,6 +93,20 @@ def test_a_speed_that_is_none(speed: str, tmp_path: t.Any) -> None:
         main(["up", "--env-file", str(tmp_path / "env"), "--speed", speed])
 
 
+@pytest.mark.parametrize("behind", ["-1", "long", "nan", "1e9"])
+def test_a_past_that_is_none(behind: str, tmp_path: t.Any) -> None:
+    with pytest.raises(SystemExit):
+        main(["up", "--env-file", str(tmp_path / "env"), "--behind", behind])
+
+
+def test_a_world_that_begins_in_the_past(tmp_path: pathlib.Path) -> None:
+    served = Served(parse(SMALL), behind=720, state_dir=str(tmp_path / "state"))
+    try:
+        assert 700 < time.time() - served.box.world.clock.seconds() <= 720.1
+    finally:
+        served.stop()
+
+
 def test_machines_join_over_tls_and_everything_ends(tmp_path: pathlib.Path) -> None:
     threads = set(threading.enumerate())
     served = Served(parse(SMALL), speed=600, state_dir=str(tmp_path / "state"), env_file=str(tmp_path / "env"))
