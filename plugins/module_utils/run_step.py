@@ -65,8 +65,6 @@ class Step:
         if outcome == "lock_lost":
             self._tell_people_of_the_lock(result)
         report, path = self._take_further(result)
-        if task.events is not None:
-            task.events.close()
         if not self._name.endswith(_LAST) or report is None:
             return result
         word = {key: report[key] for key in ("run_id", "playbook", "outcome", "changed", "counts", "cost", "problems")}

@@ -103,13 +103,17 @@ def execute(spec: Spec, run: Run, task: Task, name: str = "") -> dict[str, t.Any
     register(*secret_values(spec["argument_spec"], task.params))
     step = Step(task, name or run.__module__.rpartition(".")[2], spec["argument_spec"], task.warn)
     try:
-        result = t.cast("dict[str, t.Any]", _public(run(task)))
-    except TgpError as error:
-        result = failure(error)
-    except BaseException as error:
-        step.broken_off(error)
-        raise
-    return step.with_result(result)
+        try:
+            result = t.cast("dict[str, t.Any]", _public(run(task)))
+        except TgpError as error:
+            result = failure(error)
+        except BaseException as error:
+            step.broken_off(error)
+            raise
+        return step.with_result(result)
+    finally:
+        if task.events is not None:
+            task.events.close()  # a loop is many calls in one process
 
 
 def failure(error: TgpError) -> dict[str, t.Any]:

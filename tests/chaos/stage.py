@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
 from sandbox import wsgi
 from sandbox.behaviour import Behaviours
@@ -115,6 +116,8 @@ class Stage(Rig):
         self.broken: list[str] = []
         self.runs = self.calls = self.kills = self.strikes = 0
         self.on_call: t.Callable[[int], None] = lambda _calls: None
+        self._tasks: list[Task] = []
+        self.call = self._called
         self._describe(limits)
         self.sight = Sight(self, limits)
         self.strangers = strangers.settle_in(self, self.sight.cluster_id)
@@ -151,6 +154,10 @@ class Stage(Rig):
         host = process.host if process is not None else "a"
         return super().run(module, run_id, check=check, **{"state_dir": str(self.folder / f"state-{host}"), **params})
 
+    def _called(self, code: t.Any, task: Task) -> dict[str, t.Any]:
+        self._tasks.append(task)
+        return t.cast("dict[str, t.Any]", code.run(task))
+
     def left(self) -> dict[str, int]:
         """What of ours exists anywhere."""
         found = super().left()
@@ -171,7 +178,9 @@ class Stage(Rig):
             self.run_of[process], self.orders[run.name] = run, order
             outcomes[process] = Outcome(run, order, "ok", {})
             work[process] = self._playbook(order, run, outcomes[process])
-        for process, error in self.loom.play(work).items():
+        ends = self.loom.play(work)
+        self._bury()
+        for process, error in ends.items():
             self.calls += outcomes[process].run.calls
             if isinstance(error, TgpError):
                 outcomes[process].end, outcomes[process].error = error.kind, str(error)
@@ -181,6 +190,13 @@ class Stage(Rig):
                 raise error
         self._keep_secrets(outcomes.values())
         return list(outcomes.values())
+
+    def _bury(self) -> None:
+        """A process that is over has no file open, even where one of its threads wrote a last line when the call had ended."""
+        for task in self._tasks:
+            if task.events is not None:
+                task.events.close()
+        self._tasks.clear()
 
     def _playbook(self, order: Order, run: Run, outcome: Outcome) -> t.Callable[[], None]:
         """What playbooks/<name>.yml does, module by module."""

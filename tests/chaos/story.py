@@ -12,6 +12,8 @@ import typing as t
 from decimal import Decimal
 from pathlib import Path
 
+from ansible_collections.tgp.gpu.plugins.module_utils.redact import begin_generation
+
 from . import endings, steps
 from .grounds import ALL
 from .loom import Loom, Stuck
@@ -83,6 +85,7 @@ class Story:
     ) -> Sum:
         """Play it; Violated when something was broken on the way or at the end. ``sabotage`` may break the world first."""
         limits = limits_of(f"{self.ground} {self.seed}")
+        begin_generation(kept=2)  # the secrets of stories long past need not be looked for
         loom = Loom(f"{self.ground} {self.seed}")
         with tempfile.TemporaryDirectory(prefix="tgp-chaos-") as folder, woven(loom):
             stage = Stage(Path(folder), loom, ALL[self.ground], limits)

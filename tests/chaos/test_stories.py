@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import threading
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils import redact
 
 from .grounds import ALL
 from .story import Story, Sum
@@ -26,6 +29,19 @@ def test_L24_whatever_happens_nothing_leaks_and_no_limit_is_passed(ground: str) 
             total.add(Story.draw(ground, f"{seed}/{number}").play())
         print(f"{ground}, seed {seed}: {total}")
         assert total.stories == STORIES
+
+
+def test_stories_leave_no_file_no_thread_and_no_secret_behind() -> None:
+    """However many are played, a killed run in each: after the fifth there is no more than after the first, of secrets those of two."""
+    files, threads, secrets = list[int](), list[int](), list[int]()
+    for number in range(5):
+        Story("mixed", f"files/{number}", ("run provision nodes=2 kill=60", "rest 70", "race provision | reap host=b")).play()
+        gc.collect()
+        files.append(len(os.listdir("/proc/self/fd")))
+        threads.append(threading.active_count())
+        secrets.append(len(redact._known))
+    assert files[4] == files[0] and threads[4] == threads[0]
+    assert secrets[4] < 3 * secrets[0]
 
 
 def test_a_story_plays_the_same_way_each_time() -> None:

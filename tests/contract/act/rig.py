@@ -169,7 +169,11 @@ class Rig:
             clock=self.clock,
             transport=self._transport,
         )
-        return self.call(code, task)
+        try:
+            return self.call(code, task)
+        finally:
+            if task.events is not None:
+                task.events.close()
 
     def _transport(self, url: str) -> httpx.BaseTransport | None:
         if url in self.receivers:

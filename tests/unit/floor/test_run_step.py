@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import typing as t
@@ -153,6 +154,26 @@ def test_who_only_looks_and_check_mode_leave_nothing_behind(run: Run) -> None:
     run.step("fleet_plan", CHANGED, save_to="plan.json")
     run.step("fleet_something", {"changed": False})
     assert not list(run.folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    "result", [OK, {"changed": False}, InvalidInput("wrong"), ZeroDivisionError()], ids=["ok", "plain", "failed", "broken"]
+)
+def test_however_a_step_ends_it_leaves_no_file_open(result: t.Any, tmp_path: Path) -> None:
+    """A loop is many steps in one process."""
+
+    def talks(task: Task) -> dict[str, t.Any]:
+        assert task.tell("progress", event="x") == 1 and opened() == 1
+        if isinstance(result, Exception):
+            raise result
+        return dict(result)
+
+    def opened() -> int:
+        return [one.resolve() for one in Path("/proc/self/fd").iterdir()].count(tmp_path / "events.jsonl")
+
+    with contextlib.suppress(ZeroDivisionError):
+        execute(SPEC, talks, Task({"state_dir": str(tmp_path)}), "fleet_plan")
+    assert opened() == 0
 
 
 def test_no_secret_is_reported(run: Run) -> None:
