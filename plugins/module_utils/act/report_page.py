@@ -152,6 +152,15 @@ def _short(key: str) -> str:
     return key[5:] if len(key) > 7 else key
 
 
+def ends_of_days(by_day: t.Mapping[str, Decimal], month: str, today: int) -> list[tuple[float, Decimal]]:
+    """Day of the month and dollars since its beginning, at the beginning of each day until ``today``; a day without a cost is level."""
+    total, steps = NOTHING, [(1.0, NOTHING)]
+    for day in range(1, today):
+        total = add_up((total, by_day.get(f"{month}-{day:02d}", NOTHING)))
+        steps.append((day + 1.0, total))
+    return steps
+
+
 def _course(found: Report, money: _Data, now: datetime) -> str:
     """The month's course, where the report reaches over the whole month so far."""
     month = period_of("month", now, found.time_zone)
@@ -159,11 +168,7 @@ def _course(found: Report, money: _Data, now: datetime) -> str:
         return ""
     local = now.astimezone(zone(found.time_zone))
     today = local.day + (local.hour + local.minute / 60) / 24
-    total, steps = NOTHING, [(1.0, NOTHING)]
-    for day, cost in found.by_day.items():
-        if day.startswith(month.key) and int(day[8:]) < local.day:
-            total = add_up((total, cost))
-            steps.append((int(day[8:]) + 1.0, total))
+    steps = ends_of_days(found.by_day, month.key, local.day)
     end = (month.end - month.start).days + 1.0
     spent, forecast = Decimal(money["month"]["spent"]), Decimal(money["month"]["forecast"])
     return course("month", steps, (today, spent), (end, forecast))

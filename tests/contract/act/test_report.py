@@ -19,7 +19,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act import report_charts
+from ansible_collections.tgp.gpu.plugins.module_utils.act import report_charts, report_page
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, MissingLibrary
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ledger import add_up
 
@@ -201,6 +201,12 @@ def test_A07_without_matplotlib_the_error_names_it(rig: Rig, tmp_path: Path, mon
     with pytest.raises(MissingLibrary, match="pip install matplotlib"):
         drawn(rig, tmp_path)
     assert report(rig)["total"] and not (tmp_path / "report.html").exists()
+
+
+def test_A07_a_month_is_level_until_its_first_cost() -> None:
+    costs = {"2026-10-31": Decimal(9), "2026-11-03": Decimal(2), "2026-11-05": Decimal(1)}
+    assert report_page.ends_of_days(costs, "2026-11", 6) == [(1, 0), (2, 0), (3, 0), (4, 2), (5, 2), (6, 3)]
+    assert report_page.ends_of_days(costs, "2026-11", 1) == [(1, 0)]
 
 
 def test_A07_many_words_and_many_days_are_summed_up() -> None:
