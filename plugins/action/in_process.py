@@ -18,6 +18,7 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ..module_utils.bytecode import keep
 from ..module_utils.redact import redact
 from ..module_utils.task import Task, execute
 
@@ -27,6 +28,7 @@ display = Display()
 
 # This file is loaded in the parent process, each task runs in a fork of it: what is imported here is paid once per play instead of
 # once per task (a third of a second each). What is missing is reported by whoever needs it.
+keep()
 for _name in _WARM:
     try:
         importlib.import_module(_name)
