@@ -26,6 +26,7 @@ from ..fleet.drain import (
     pause_after_silence,
     time_to_end,
 )
+from ..fleet.marks import DISRUPTED
 from ..fleet.model import Node, Pod, Taint
 from ..fleet.settings import Settings
 from .drained import Blocked, Drained
@@ -35,7 +36,6 @@ from .nodes import change, get_node
 from .pods import pod_path, pods
 
 STARTED = DRAIN_STARTED
-DISRUPTED = "tgp.io/disrupted"
 WAS_CORDONED = "tgp.io/cordoned-before-drain"
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 _LOOK = 5.0  # seconds; a hold may end without any event

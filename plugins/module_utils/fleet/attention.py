@@ -16,14 +16,13 @@ from datetime import datetime, timedelta
 from .demand import waits
 from .durations import print_time
 from .idle import counts
-from .marks import INITIALIZING
+from .marks import DISRUPTED, INITIALIZING
 from .model import Node, Pod
 from .orphans import PROVISIONED
 from .packing import gpus
 from .settings import Settings
 
 PODS_WAITING, NODES_READY, NODES_IDLE, NODES_LOST = "pods_waiting", "nodes_ready", "nodes_idle", "nodes_lost"
-DISRUPTED = "tgp.io/disrupted"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -91,5 +91,5 @@ def _system_labels(offer: Offer) -> dict[str, str]:
 
 def blocking(node: Node, known: t.Container[str] = ()) -> bool:
     """Whether nothing new may go to the Node: it is cordoned, not Ready, or being taken down. ``known``: taint keys that do not count."""
-    down = any(taint.key == "tgp.io/disrupted" and taint.effect in KEEPS_OFF and taint.key not in known for taint in node.taints)
+    down = any(taint.key == marks.DISRUPTED and taint.effect in KEEPS_OFF and taint.key not in known for taint in node.taints)
     return node.unschedulable or not node.ready or down

@@ -9,6 +9,7 @@ from .model import Claim, Offer, Pool, Taint
 from .names import label_value
 
 EPHEMERAL = Taint("tgp.io/ephemeral", "true", "NoSchedule")
+DISRUPTED = "tgp.io/disrupted"  # key of the taint of a node that is being emptied; its value says why
 INITIALIZING = Taint("tgp.io/initializing", "", "NoSchedule")
 
 
