@@ -10,6 +10,8 @@ same function directly: same arguments, same checks, same result, plus live prog
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import os
 import typing as t
@@ -26,14 +28,26 @@ _MODULES = "ansible_collections.tgp.gpu.plugins.modules."
 _WARM = ("httpx", "yaml", "jsonschema", "jinja2.sandbox", f"{_MODULES}fleet_plan", f"{_MODULES}fleet_launch")
 display = Display()
 
-# This file is loaded in the parent process, each task runs in a fork of it: what is imported here is paid once per play instead of
-# once per task (a third of a second each). What is missing is reported by whoever needs it.
-keep()
-for _name in _WARM:
-    try:
-        importlib.import_module(_name)
-    except ImportError:
-        continue
+
+def _import_all() -> None:
+    """This file is loaded in the parent process, each task runs in a fork of it: what is imported here is paid once per play instead of
+    once per task (a third of a second each). What is missing is reported by whoever needs it.
+
+    Nothing of it is garbage. Looking for some meanwhile would take as long as the imports do, and looking again in each fork would copy
+    their memory.
+    """
+    keep()
+    looks = gc.isenabled()
+    gc.disable()
+    for name in _WARM:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if looks:
+        gc.enable()
+    gc.freeze()
+
+
+_import_all()
 
 
 class ActionModule(ActionBase):
