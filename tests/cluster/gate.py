@@ -1,14 +1,13 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A door before the real API server: notes every write that goes through it, and can hold one while the caller is killed."""
+"""A door before the real API server: notes and names every write that goes through it, and can hold one while the caller is killed."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import http.server
-import re
 import ssl
 import threading
 import typing as t
@@ -16,23 +15,21 @@ import typing as t
 import httpx
 
 from .plane import Plane
+from .writes import Naming
 
 _HOP = {"connection", "transfer-encoding", "keep-alive", "host", "content-length"}
 
 
 @dataclasses.dataclass
 class Hold:
-    """The first write whose "METHOD path" and body match, from then on held until ``let_go``: before its effect, or after it."""
+    """The write number ``number`` (from 1) of those called ``name``, held until ``let_go``: before its effect, or after it."""
 
-    what: str
+    name: str
+    number: int
     after: bool
-    body: str = ""
+    seen: int = 0
     struck: threading.Event = dataclasses.field(default_factory=threading.Event)
     free: threading.Event = dataclasses.field(default_factory=threading.Event)
-
-    def meets(self, line: str, body: bytes) -> bool:
-        fits = re.search(self.what, line) is not None and re.search(self.body, body.decode(errors="replace")) is not None
-        return fits and not self.struck.is_set()
 
 
 class Gate:
@@ -41,6 +38,8 @@ class Gate:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
         self.writes: list[str] = []
+        self.on_effect: t.Callable[[str], None] | None = None  # is told the name of each write that took effect
+        self._naming = Naming()
         self._hold: Hold | None = None
         self._lock = threading.Lock()
         self.upstream = httpx.Client(
@@ -72,8 +71,8 @@ class Gate:
     def address(self) -> str:
         return f"https://127.0.0.1:{self._server.server_address[1]}"
 
-    def hold(self, what: str, *, after: bool, body: str = "") -> Hold:
-        self._hold = Hold(what, after, body)
+    def hold(self, name: str, number: int, *, after: bool) -> Hold:
+        self._hold = Hold(name, number, after)
         return self._hold
 
     def let_go(self) -> None:
@@ -81,16 +80,28 @@ class Gate:
             self._hold.free.set()
             self._hold = None
 
-    def passing(self, line: str, body: bytes) -> Hold | None:
+    def passing(self, method: str, path: str, body: bytes) -> Hold | None:
         """Note a write; the hold that it met."""
         with self._lock:
-            self.writes.append(line)
-            hold = self._hold
-            if hold is None or not hold.meets(line, body):
-                return None
-            if not hold.after:
-                hold.struck.set()
-            return hold
+            self.writes.append(f"{method} {path}")
+            name, hold = self._naming.of(method, path, body), self._hold
+            hit = hold is not None and hold.name == name
+            if hold is not None and hit:
+                hold.seen += 1
+                hit = hold.seen == hold.number
+        if not hit or hold is None:
+            return None
+        if not hold.after:
+            hold.struck.set()
+        return hold
+
+    def done(self, method: str, path: str, body: bytes) -> None:
+        """A write has taken effect."""
+        with self._lock:
+            name, told = self._naming.of(method, path, body), self.on_effect
+            self._naming.remember(method, path, body)
+        if told is not None:
+            told(name)
 
 
 def _handler(gate: Gate) -> type[http.server.BaseHTTPRequestHandler]:
@@ -110,15 +121,16 @@ def _handler(gate: Gate) -> type[http.server.BaseHTTPRequestHandler]:
 
         def _pass(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            line = f"{self.command} {self.path}"
             writes = self.command != "GET" and "accessreviews" not in self.path
-            hold = gate.passing(line, body) if writes else None
+            hold = gate.passing(self.command, self.path, body) if writes else None
             if hold is not None and not hold.after:
                 hold.free.wait()
                 self.close_connection = True
                 return
             headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
             with gate.upstream.stream(self.command, self.path, headers=headers, content=body) as answer:
+                if writes and answer.is_success:
+                    gate.done(self.command, self.path, body)
                 if hold is not None:
                     answer.read()
                     hold.struck.set()
