@@ -24,6 +24,7 @@ _UNSYNCHRONISED = r"(?i)clock is not synchroni[sz]ed|waiting for time sync|time 
 _NO_PACKAGE = (
     r"(?i)has no kubelet|the kubelet is not \S+ but|kubelet version .* (range|newer)|Version '.*' for 'kubelet' was not found"
 )
+_KEY = r"the signing key of \S+ is not the pinned one"
 _GPU = (
     r"(?i)GPUs found, \d+ ordered|no NVIDIA GPU on the PCI|nvidia-smi sees no GPU|RmInitAdapter failed|"
     r"NVIDIA driver .* (does not load|cannot be)"
@@ -134,6 +135,19 @@ def _kubelet_package(findings: Findings) -> Verdict | None:
     )
 
 
+def _repository_key(findings: Findings) -> Verdict | None:
+    line = findings.says(_KEY)
+    if not line:
+        return None
+    return Verdict(
+        "repository_key",
+        "A repository of packages handed the machine another signing key than the pinned one, so nothing was installed from it.",
+        "See whether its owner announced a new key: then take a newer version of this collection, or pin it by KEY_<NAME> in the template "
+        "(docs/kubelet_lane.md). If not, somebody stands between this machine and the repository: leave this host alone.",
+        (quoted(line),),
+    )
+
+
 def _gpus_of_the_machine(findings: Findings) -> Verdict | None:
     line = findings.says(_GPU)
     if not line:
@@ -182,5 +196,5 @@ def _unhealthy(findings: Findings) -> Verdict | None:
 
 
 GONE = (_lost_capacity, _gone, _broken, _never_booted)
-BOOTSTRAP = (_disk, _clock, _label, _kubelet_package, _gpus_of_the_machine)
+BOOTSTRAP = (_disk, _clock, _label, _repository_key, _kubelet_package, _gpus_of_the_machine)
 CONTAINER = (_container, _unhealthy)

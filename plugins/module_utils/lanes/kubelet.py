@@ -22,6 +22,7 @@ from ..errors import InvalidInput
 from ..talos.documents import Document, at, machine_document, of_kind, to_yaml
 from ..talos.spec import NodeSpec
 from ..talos.versions import plain, tag_of
+from . import repository_keys
 from .kubelet_config import api_port, kubelet_config, sysctls
 from .script import BOOTSTRAP
 
@@ -159,6 +160,7 @@ def _environment(spec: NodeSpec, config: Document, documents: t.Sequence[Documen
         "DRIVER_BRANCH": spec.driver_branch,
         "KERNEL_MODULES": " ".join(_modules(config)),
         "CNI": spec.cni,
+        **repository_keys.settings(),
     }
     if spec.cni == "flannel":
         values |= _flannel(spec)

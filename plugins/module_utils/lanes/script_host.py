@@ -99,29 +99,52 @@ sysctl -q --system >>"$LOG" 2>&1
 wanted="$KUBELET_VERSION $MESH_BACKEND $NVIDIA"
 if [[ $(cat "$R/var/lib/tgp/packages" 2>/dev/null || true) != "$wanted" ]]; then
   step repositories
-  # repo NAME.EXT KEY-URL LINE: a repository that only its own key may sign; the key comes over verified TLS. apt refuses to read one
-  # repository with two keys, so what the image says of it is set aside.
+  # gpg with an empty home: nothing of the image's decides what it says
+  pgp() { timeout 60 gpg --homedir "$R/run/tgp-gpg" --no-options --no-autostart --batch --no-tty --quiet "$@" </dev/null 2>>"$LOG"; }
+  # primaries FILE: the fingerprints of all primary keys in it, sorted, halves that should be secret among them (apt would take these, too);
+  # a failure unless gpg reads it to its end, because apt may find a key in what gpg skips
+  primaries() {
+    local found
+    found=$(pgp --show-keys --with-colons "$1") || return 1
+    awk -F: '$1 == "pub" || $1 == "sec" { next_is = 1 } $1 == "fpr" && next_is { print $10; next_is = 0 }' <<<"$found" | sort | xargs
+  }
+  # repo NAME KEY-URL LINE: a repository that only its own key may sign. What came is compared with KEY_NAME of node.env in the very bytes
+  # that apt is then given. apt refuses to read one repository with two keys, so what the image says of it is set aside.
   repo() {
-    local file place
+    local file place expected came key=$KEYRINGS/tgp-$1.gpg pin=KEY_${1^^}
+    expected=${!pin}
+    expected=$(tr ' ' '\n' <<<"${expected^^}" | sort | xargs)
+    fetch "$2" "$key.came" || die "the key of $1 cannot be had from $2"
+    install -d -m 700 "$R/run/tgp-gpg"
+    if ! pgp --yes --output "$key.new" --dearmor "$key.came" || ! came=$(primaries "$key.new"); then
+      came="no key that gpg can read (it begins: $(head -c 40 "$key.came" | tr -dc ' -~'))"
+    fi
+    rm -rf "$key.came" "$R/run/tgp-gpg"
+    [[ -n $expected && $came == "$expected" ]] || {
+      rm -f "$key.new"
+      die "the signing key of $1 is not the pinned one: expected $expected, came $came." \
+        "Take a newer tgp.gpu, or set $pin if its owner says that it is new (docs/kubelet_lane.md)"
+    }
+    mv -f "$key.new" "$key"
     place=$(sed -nE 's,.*https://([^/ ]+/[^/ ]*).*,\1,p' <<<"$3")
     for file in "$R"/etc/apt/sources.list.d/*.list "$R"/etc/apt/sources.list.d/*.sources; do
       [[ ! -f $file || ${file##*/} == tgp-* ]] || ! grep -qF "$place" "$file" || mv "$file" "$file.disabled"
     done
-    fetch "$2" "$KEYRINGS/tgp-$1" || die "the key of ${1%.*} cannot be had from $2"
-    printf 'deb [signed-by=%s] %s\n' "$KEYRINGS/tgp-$1" "$3" >"$R/etc/apt/sources.list.d/tgp-${1%.*}.list"
+    printf 'deb [signed-by=%s] %s\n' "$key" "$3" >"$R/etc/apt/sources.list.d/tgp-$1.list"
   }
   try 120 apt update || die "apt-get update failed: $(said '^(E|Err)')"
-  apt install ca-certificates curl gnupg || die "the tools for repositories cannot be installed: $(said '^E')"
+  apt install ca-certificates curl gnupg || die "the tools for repositories (curl, gpg) cannot be installed: $(said '^E')"
+  type -P gpg >/dev/null || die "gpg is missing although its package gnupg was installed: no key of a repository can be checked"
   minor=${KUBELET_VERSION%.*}
-  repo kubernetes.asc "https://pkgs.k8s.io/core:/stable:/v$minor/deb/Release.key" "https://pkgs.k8s.io/core:/stable:/v$minor/deb/ /"
-  repo docker.asc https://download.docker.com/linux/ubuntu/gpg \
+  repo kubernetes "https://pkgs.k8s.io/core:/stable:/v$minor/deb/Release.key" "https://pkgs.k8s.io/core:/stable:/v$minor/deb/ /"
+  repo docker https://download.docker.com/linux/ubuntu/gpg \
     "https://download.docker.com/linux/ubuntu $VERSION_CODENAME stable"
   [[ $MESH_BACKEND != tailscale ]] ||
-    repo tailscale.gpg "https://pkgs.tailscale.com/stable/ubuntu/$VERSION_CODENAME.noarmor.gpg" \
+    repo tailscale "https://pkgs.tailscale.com/stable/ubuntu/$VERSION_CODENAME.noarmor.gpg" \
       "https://pkgs.tailscale.com/stable/ubuntu $VERSION_CODENAME main"
   # shellcheck disable=SC2016 # apt fills in $(ARCH)
   ((!NVIDIA)) ||
-    repo nvidia.asc https://nvidia.github.io/libnvidia-container/gpgkey \
+    repo nvidia https://nvidia.github.io/libnvidia-container/gpgkey \
       'https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /'
   try 120 apt update || die "apt-get update failed with the repositories added: $(said '^(E|Err)')"
   [[ $(apt-cache madison kubelet) == *" $KUBELET_VERSION-"* ]] || die "the Kubernetes repository has no kubelet $KUBELET_VERSION"

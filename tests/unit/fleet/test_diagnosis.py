@@ -159,6 +159,15 @@ CASES: list[tuple[str, str, Findings]] = [
     ("newer kubelet", "wrong_kubelet_version", seen(HAS_NODE, node=node(version="v1.37.0"))),
     ("kubelet not to be had", "wrong_kubelet_version", seen(RUNS, "fail repositories: the Kubernetes repository has no kubelet 1.36.9")),
     (
+        "key of a repository",
+        "repository_key",
+        seen(
+            RUNS,
+            f"fail repositories: the signing key of docker is not the pinned one: expected {'A' * 40}, came {'B' * 40}. Take a newer "
+            "tgp.gpu, or set KEY_DOCKER if its owner says that it is new (docs/kubelet_lane.md)",
+        ),
+    ),
+    (
         "forbidden label",
         "forbidden_label",
         seen(IN_MESH, "fail kubelet: kubelet: unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [x]"),
