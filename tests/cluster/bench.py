@@ -16,13 +16,12 @@ import typing as t
 from . import writes
 from .gate import Gate
 from .plane import Plane
-from .stage import LEASES, NOTHING, Stage, shipped_account
+from .stage import LEASES, NOTHING, PATIENCE, Stage, shipped_account
 
 CLUSTER = "kubernetes"
 SPEED = 2
 WINDOW = 11 * 60  # a create call whose answer is lost may show its effect for ten minutes
 BEHIND = WINDOW + 60  # a sandbox ahead of its cluster would take a new Node for an old one
-PATIENCE = 400.0  # real seconds for what takes a few on an idle machine
 SYSTEM = "kube-system"
 MODES = {"up": "provision", "down": "reap"}
 

@@ -13,8 +13,9 @@ import time
 import typing as t
 
 from . import objects
-from .bench import PATIENCE, SYSTEM, WINDOW, Bench, Cut
+from .bench import SYSTEM, WINDOW, Bench, Cut
 from .plane import Plane
+from .stage import PATIENCE
 
 _STEP = re.compile(r"^\s+(?:launch|destroy|resume|update|leftover\S*)\s.*?\s(applied|done|refused)(?:\s{2,}(\S.*))?$", re.MULTILINE)
 

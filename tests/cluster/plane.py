@@ -256,7 +256,7 @@ class Plane:
     def delete(self, path: str, **options: t.Any) -> httpx.Response:
         return self.http.request("DELETE", path, json=options or None)
 
-    def until(self, probe: t.Callable[[], T | None], *, timeout: float = 30, what: str = "", child: Child | None = None) -> T:
+    def until(self, probe: t.Callable[[], T | None], *, timeout: float = 120, what: str = "", child: Child | None = None) -> T:
         """The first true answer of ``probe``, asked ten times a second. Raises PlaneFailed after ``timeout`` seconds."""
         end = time.monotonic() + timeout
         while True:

@@ -18,6 +18,7 @@ from tests.e2e.box import ROOT, Sandbox
 from .plane import Plane
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/tgp-system/leases"
+PATIENCE = 400.0  # real seconds for what takes a few on an idle machine
 NOTHING = {"instances": 0, "devices": 0, "keys": 0}
 _RESOURCES = {
     "Namespace": "/api/v1/namespaces",
@@ -42,6 +43,8 @@ def shipped_account(plane: Plane) -> str:
 
 class Stage(Sandbox):
     """A sandbox whose machines join the plane, with one pool of rented machines and one of a single own machine."""
+
+    patience = PATIENCE
 
     def __init__(
         self,
@@ -122,6 +125,9 @@ class Stage(Sandbox):
         path.touch(mode=0o600)
         path.write_text(json.dumps(content))
         self.environment["KUBECONFIG"] = str(path)
+
+    def until(self, what: t.Callable[[], bool], words: str, seconds: float = PATIENCE) -> None:
+        super().until(what, words, seconds)
 
     def names(self) -> set[str]:
         """The machines that are billed, or are on."""

@@ -22,7 +22,7 @@ from sandbox.clock import SimClock
 from . import objects
 from .gate import Gate
 from .plane import Plane
-from .stage import LEASES, Stage, shipped_account
+from .stage import LEASES, PATIENCE, Stage, shipped_account
 
 pytestmark = pytest.mark.cluster
 RUNS, ROUNDS = 6, 5
@@ -92,7 +92,7 @@ def test_L08_a_lease_stolen_in_the_middle_of_a_run_ends_it_before_it_costs_anyth
         stage.enter_by(gate.address, shipped_account(plane))
         stage.faults({"kind": "delay", "service": "tailscale", "method": "POST", "path": "/keys$", "seconds": 1200})
         run = stage.begin(*stage.arguments("provision", documents=stage.documents(), extra_vars={"pool": pool}))
-        stage.until(lambda: stage.hits() > 0, "the run makes a key", 60)
+        stage.until(lambda: stage.hits() > 0, "the run makes a key")
         [name] = [
             one["metadata"]["name"]
             for one in plane.get(LEASES)["items"]
@@ -101,7 +101,7 @@ def test_L08_a_lease_stolen_in_the_middle_of_a_run_ends_it_before_it_costs_anyth
         plane.patch(f"{LEASES}/{name}", {"spec": {"holderIdentity": STRANGER}}, "merge")
         before, bought = len(gate.writes), len(stage.writes())
         stage.advance(1260)  # its time is over and the answer comes
-        result = run.finish(90).failed()
+        result = run.finish(PATIENCE).failed()
     assert "was taken over by other-host/77" in result.words, result.text
     [claim] = stage.claims()
     noted = re.compile(rf"PUT .*/configmaps/tgp-claim-{claim}$|POST .*/kube-system/secrets$")  # guarded by versions; costs nothing
@@ -143,11 +143,11 @@ def test_a_run_outlives_a_restart_of_the_api_server(plane: Plane, stage: Stage) 
     pool = stage.pools["lambda"]
     stage.behave({"kind": "slow", "factor": 20})
     run = stage.begin(*stage.arguments("provision", documents=stage.documents(), extra_vars={"pool": pool}))
-    stage.until(lambda: bool(stage.living()), "a machine is rented", 60)
+    stage.until(lambda: bool(stage.living()), "a machine is rented")
     plane.kill_apiserver()
     time.sleep(2)
     plane.start_apiserver()
-    first = run.finish(100)
+    first = run.finish(PATIENCE)
     if first.rc:
         stage.run("provision", pool=pool)
     assert len(stage.living()) == 1 and [one["phase"] for one in stage.claims().values()] == ["Ready"]

@@ -66,7 +66,9 @@ class Result:
 
 
 class Sandbox(Running):
-    """A running sandbox, what to ask of it, and the commands that are run against it."""
+    """A running sandbox, what to ask of it, and the commands that are run against it. ``patience``: real seconds for one command."""
+
+    patience = _PATIENCE
 
     def __init__(
         self,
@@ -189,7 +191,7 @@ class Sandbox(Running):
         """Run it to its end. A variable that is None is taken out of the environment."""
         run = self.begin(*command, env=env)
         try:
-            return run.finish(_PATIENCE)
+            return run.finish(self.patience)
         finally:
             run.kill()
 
