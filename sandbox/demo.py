@@ -141,7 +141,7 @@ def verdict(demo: Demo, joined: list[dict[str, t.Any]]) -> int:
     claims = len(_claims(demo))
     same = "equal" if ours == theirs else f"differ by ${abs(ours - theirs):.4f} (a started minute is billed whole)"
     print(f"\n  our bill ${ours:.4f}, the world's own bill ${theirs:.4f}: {same}")
-    left = {"instances": totals["instances"], "devices": totals["devices"], "keys": totals["keys"], "claims": claims}
+    left = {**{what: totals[what] for what in ("instances", "devices", "keys")}, "tokens": _tokens(demo), "claims": claims}
     print("  nothing is left: " if not any(left.values()) else "  LEFT BEHIND: ", end="")
     print(", ".join(f"{number} {what}" for what, number in left.items()))
     print(f"  the whole story took {time.monotonic() - demo.started:.0f} s, {SPEED:.0f} times as fast as the clock on the wall")
@@ -155,6 +155,12 @@ def _configmaps(demo: Demo) -> list[dict[str, t.Any]]:
 def _claims(demo: Demo) -> list[dict[str, t.Any]]:
     ours = (one for one in _configmaps(demo) if one["metadata"].get("labels", {}).get("tgp.io/claim") == "true")
     return [json.loads(one["data"]["claim.json"]) for one in ours]
+
+
+def _tokens(demo: Demo) -> int:
+    """Bootstrap tokens that are still good."""
+    secrets = demo.kube("GET", "/api/v1/namespaces/kube-system/secrets").json()["items"]
+    return sum(one.get("type") == "bootstrap.kubernetes.io/token" for one in secrets)
 
 
 def _joined(claim: dict[str, t.Any]) -> dict[str, str]:

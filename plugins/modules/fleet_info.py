@@ -50,7 +50,7 @@ machines:
   elements: dict
   returned: always
 totals:
-  description: Number of instances, devices, keys, nodes and claims of this cluster, price per hour now, cost so far.
+  description: Number of instances, devices, keys, bootstrap tokens, nodes and claims of this cluster, price per hour now, cost so far.
   type: dict
   returned: always
 ledger:

@@ -106,7 +106,7 @@ def test_status_changes_nothing_and_shows_prices(story: Story) -> None:
     assert story.sandbox.writes() == before
     assert result.count("changed") == 0
     assert rented(story.world)["name"] in result.out and "rack-1" in result.out
-    assert "now: 2 instances, 2 devices, 0 keys, 2 nodes, 2 claims; $0.69/h" in result.words
+    assert "now: 2 instances, 2 devices, 0 keys, 0 tokens, 2 nodes, 2 claims; $0.69/h" in result.words
 
 
 def test_validate_finds_nothing_wrong_and_changes_nothing(story: Story) -> None:

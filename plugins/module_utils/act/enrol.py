@@ -13,6 +13,7 @@ from ..fleet.model import Claim, Lane, NodeClass
 from ..mesh.base import Mesh, description_of
 from ..observe.context import Context
 from .payload import Enrolment, needs_payload
+from .token_keeping import make_token, take_back_all
 
 _KEY_LIFE = 3600
 _TOKEN_LIFE = 3600
@@ -26,8 +27,7 @@ def enrol(context: Context, claim: Claim, node_class: NodeClass, note: t.Callabl
     mesh = context.mesh()
     if mesh is not None and claim.mesh_key_id:
         mesh.delete_key(claim.mesh_key_id)
-    if claim.token_id:
-        tokens.delete(context.kube, claim.token_id)
+    take_back_all(context, claim)
     choice = node_class.mesh
     key = None
     if mesh is not None and choice.backend != "none":
@@ -38,9 +38,9 @@ def enrol(context: Context, claim: Claim, node_class: NodeClass, note: t.Callabl
         return Enrolment(mesh_key=key.secret if key else "")
     # on a stranger's machine the token asks for this one name and no other; a Talos machine is approved by its cluster
     groups = tokens.OWN_GROUP if claim.lane is Lane.KUBELET else tokens.GROUPS
-    token = tokens.create(context.kube, claim.name, now=context.clock.now(), life_seconds=_TOKEN_LIFE, groups=groups)
+    token = make_token(context, claim.name, life_seconds=_TOKEN_LIFE, groups=groups)
     note(token_id=token.id)
-    return Enrolment(mesh_key=key.secret if key else "", token=f"{token.id}.{token.secret}")
+    return Enrolment(mesh_key=key.secret if key else "", token=token.text)
 
 
 def _forget_lost_keys(context: Context, claim: Claim, mesh: Mesh) -> None:

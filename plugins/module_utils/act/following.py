@@ -12,7 +12,6 @@ import typing as t
 from datetime import datetime
 
 from ..clouds.registry import CAPABILITIES
-from ..cluster import tokens
 from ..errors import ApiError, TgpError
 from ..fleet import bill, blocks
 from ..fleet.model import Claim, Deletion, Device, Instance, InstanceState, Phase
@@ -27,6 +26,7 @@ from .evidence import End as Ended
 from .evidence import Explained, explain_all
 from .hope import Hope
 from .teardown import teardown_all
+from .token_keeping import take_back
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Following:
             if mesh is not None:
                 mesh.delete_key(claim.mesh_key_id)
             if claim.token_id:
-                tokens.delete(self.context.kube, claim.token_id)
+                take_back(self.context, claim.token_id)
         except TgpError as error:
             self.context.warn(f"{claim.name}: its used key or token could not be removed and expires by itself: {error}")
 

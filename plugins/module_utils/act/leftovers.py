@@ -1,8 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removes things of ours that no claim stands for: second machines of one name, Nodes, mesh devices, keys, and what clouds keep beside
-machines; Services of containers (L-12)."""
+"""Removes things of ours that no claim stands for: second machines of one name, Nodes, mesh devices, keys, bootstrap tokens, and what clouds
+keep beside machines; Services of containers (L-12)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import typing as t
 from ..cluster.nodes import delete_node, get_node
 from ..errors import LockLost, TgpError
 from ..observe.context import Context
+from ..observe.made_tokens import made_tokens
 from .duplicates import give_back
 from .publish import withdraw_found
+from .token_keeping import take_back
 
 Leftover = t.Mapping[str, str]
 
@@ -73,6 +75,16 @@ def _key(context: Context, leftover: Leftover) -> str:
     return leftover["reason"]
 
 
+def _token(context: Context, leftover: Leftover) -> str:
+    """A bootstrap token. Only what stands on our own list is ever deleted: the cluster has tokens of others, which we cannot tell by a look."""
+    target = leftover["target"]
+    if not any(one.id == target and one.machine == leftover["name"] for one in made_tokens(context)):
+        return "left alone: it is not on our list of tokens, or its hour is over"
+    if any(claim.token_id == target for claim in context.store.claims()):
+        return "left alone: it has a claim now"
+    return leftover["reason"] if take_back(context, target) else "gone already"
+
+
 def _instance(context: Context, leftover: Leftover) -> str:
     """A second machine under a claim's name. The one the claim knows is never touched here."""
     cloud, target = leftover["cloud"], leftover["target"]
@@ -113,6 +125,7 @@ _REMOVERS: dict[str, t.Callable[[Context, Leftover], str]] = {
     "node": _node,
     "device": _device,
     "key": _key,
+    "token": _token,
     "service": _service,
     "extra": _extra,
 }

@@ -56,7 +56,7 @@ def table(seen: Seen) -> list[str]:
     columns = {key: text for key, text in _COLUMNS.items() if key != "endpoint" or any(one["endpoint"] for one in seen.machines)}
     lines = render(seen.machines, columns, right=("price_hour", "gpu_count", "age", "cost", "joined"))
     totals = seen.totals
-    counts = ", ".join(f"{_count(totals[key])} {key}" for key in ("instances", "devices", "keys", "nodes", "claims"))
+    counts = ", ".join(f"{_count(totals[key])} {key}" for key in ("instances", "devices", "keys", "tokens", "nodes", "claims"))
     sums = f"${totals['price_hour']}/h, ${totals['cost']} so far (${totals['closed_cost']} of it closed)"
     return [*lines, "", f"  now: {counts}; {sums}", *sentences(seen.spending)]
 
@@ -69,7 +69,7 @@ def look(task: Task) -> Seen:
     """Read everything once; changes nothing."""
     context = open_context(task, documents_required=False)
     try:
-        observation = gather(context, offers=False, pods=False)
+        observation = gather(context, offers=False, pods=False, tokens=True)
         return _seen(context, observation, task.params.get("pools") or [])
     finally:
         context.close()
@@ -100,6 +100,8 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     running = sum((Decimal(one["cost"]) for one in machines), Decimal(0))
     unknown = [f"{name}: {view.problem}" for name, view in observation.clouds.items() if view.problem]
     unknown += [f"a line of the ledger is torn, so every sum is at least what is said: {place}" for place in ledger.torn]
+    if observation.tokens is None:
+        unknown.append("our list of bootstrap tokens could not be read")
     if context.uses_mesh():
         read = {"devices": observation.devices, "keys": observation.keys}
         unknown += [f"the mesh's {what} could not be read" for what, found in read.items() if found is None]
@@ -108,6 +110,7 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
         "instances": None if unread else len(instances),
         "devices": len(devices) if observation.devices is not None or not context.uses_mesh() else None,
         "keys": _own_keys(observation.keys, cluster) if observation.keys is not None or not context.uses_mesh() else None,
+        "tokens": None if observation.tokens is None else len(observation.tokens),
         "nodes": len(own_nodes),
         "claims": len(claims),
         "price_hour": str(sum((Decimal(one["price_hour"]) for one in machines if one["price_hour"]), Decimal(0))),

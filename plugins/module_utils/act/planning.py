@@ -30,7 +30,7 @@ from .plan_file import write_plan
 from .preflight import check_before_renting
 from .record import record
 
-_LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_service", "delete_extra")
+_LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_token", "delete_service", "delete_extra")
 _BOOKKEEPING = ("update", "annotate")
 _CHANGES = ("launch", "destroy", "resume", "taint", "untaint", "restore", *_LEFTOVERS)
 
@@ -89,7 +89,8 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
 
 def look(context: Context) -> Observation:
     """One observation with what the run's mode needs."""
-    return gather(context, offers=context.settings.mode in LAUNCHING, extras=context.settings.mode in REAPING)
+    reaps = context.settings.mode in REAPING
+    return gather(context, offers=context.settings.mode in LAUNCHING, extras=reaps, tokens=reaps)
 
 
 def _outcome(decided: Plan) -> str:

@@ -17,7 +17,6 @@ from datetime import datetime
 from decimal import Decimal
 
 from ..clouds.registry import CAPABILITIES
-from ..cluster import tokens
 from ..cluster.drain import Drained, drain
 from ..cluster.nodes import delete_node, get_node
 from ..cluster.volumes import attached_volumes
@@ -35,6 +34,7 @@ from .duplicates import without_booked
 from .publish import withdraw
 from .remains import delete_device, discard_extras, extras_of
 from .serve_idle import not_idle_any_more
+from .token_keeping import take_back_all
 
 _WORKERS = 32
 _CONFIRM = 120.0
@@ -323,8 +323,7 @@ class _Teardown:
     def _close(self) -> Ended:
         if is_service(self.claim):
             withdraw(self.context, self.claim)
-        if self.claim.token_id:
-            tokens.delete(self.context.kube, self.claim.token_id)
+        take_back_all(self.context, self.claim)
         now = self.context.clock.now()
         end = self.claim.gone_since or now
         ids = without_booked(self.context, self.claim)

@@ -49,40 +49,53 @@ def create(kube: Kube, node: str, *, now: datetime, life_seconds: int = LONGEST,
     With the default group the cluster's own bindings approve the node's certificate request by themselves; with another group below
     ``system:bootstrappers:`` csr.approve does, for this very node only.
     """
+    while True:
+        token = draw(node, now=now, life_seconds=life_seconds)
+        if put(kube, token, groups):
+            return token
+
+
+def draw(node: str, *, now: datetime, life_seconds: int = LONGEST) -> Token:
+    """A token that no cluster knows yet, so that its id can be noted before it is made."""
     if not 60 <= life_seconds <= LONGEST:
         raise InvalidInput(f"{node}: a bootstrap token lives 60 to {LONGEST} seconds, not {life_seconds}.")
+    identity = "".join(secrets.choice(_LETTERS) for _ in range(6))
+    secret = "".join(secrets.choice(_LETTERS) for _ in range(16))
+    register(secret, f"{identity}.{secret}", base64.b64encode(secret.encode()).decode())
+    return Token(identity, node, (now + timedelta(seconds=life_seconds)).replace(microsecond=0), secret)
+
+
+def put(kube: Kube, token: Token, groups: str = GROUPS) -> bool:
+    """Make a drawn token. False when a token that is not this one has its id (one in two thousand million): draw another."""
     if not groups.startswith("system:bootstrappers:"):
         raise InvalidInput(f"The group {groups!r} of a bootstrap token must begin with system:bootstrappers:.")
-    expires = (now + timedelta(seconds=life_seconds)).replace(microsecond=0)
-    while True:
-        identity = "".join(secrets.choice(_LETTERS) for _ in range(6))
-        secret = "".join(secrets.choice(_LETTERS) for _ in range(16))
-        register(secret, f"{identity}.{secret}", base64.b64encode(secret.encode()).decode())
-        try:
-            kube.create(PATH, _secret(identity, secret, node, expires, groups))
-            return Token(identity, node, expires, secret)
-        except Conflict:
-            continue  # that id is taken: draw another (one in two thousand million)
+    if token.expires is None or not token.secret:
+        raise InvalidInput(f"{token.node}: a bootstrap token that has no end, or no secret, is not made.")
+    try:
+        kube.create(PATH, _secret(token, groups))
+    except Conflict:
+        return False
+    return True
 
 
-def _secret(identity: str, secret: str, node: str, expires: datetime, groups: str) -> Json:
+def _secret(token: Token, groups: str) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "bootstrap.kubernetes.io/token",
         "metadata": {
-            "name": f"bootstrap-token-{identity}",
+            "name": f"bootstrap-token-{token.id}",
             "namespace": "kube-system",
             "labels": {LABEL: "true"},
-            "annotations": {NODE: node},
+            "annotations": {NODE: token.node},
         },
         "stringData": {
-            "token-id": identity,
-            "token-secret": secret,
-            "expiration": to_text(expires),
+            "token-id": token.id,
+            "token-secret": token.secret,
+            "expiration": "" if token.expires is None else to_text(token.expires),
             "usage-bootstrap-authentication": "true",
             "auth-extra-groups": groups,
-            "description": f"tgp.gpu: node {node}",
+            "description": f"tgp.gpu: node {token.node}",
         },
     }
 

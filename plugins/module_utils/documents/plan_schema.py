@@ -43,7 +43,7 @@ _WORDS: dict[str, dict[str, str]] = {
         "max_hourly_total": "As max_nodes_total, in dollars per hour.",
     },
     "Step": {
-        "kind": "launch, resume, destroy, update (a machine becomes ours), delete_instance, delete_node, delete_device, delete_key ...",
+        "kind": "launch, resume, destroy, update (a machine becomes ours), delete_instance, delete_node, delete_device, delete_token ...",
         "name": "The machine's name, which is final: a launch that was done is not done again.",
         "reason": "Why, as a word of the rules.",
         "price_hour": "What the step adds to the cost of an hour, or saves (negative).",

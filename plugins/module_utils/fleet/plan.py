@@ -22,6 +22,7 @@ from . import (
     orphans,
     overspent,
     unclaimed_services,
+    unclaimed_tokens,
     unsatisfied,
     voluntary,
 )
@@ -103,6 +104,7 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
     orphans.remove_nodes(draft)
     orphans.remove_devices(draft)
     orphans.remove_keys(draft)
+    unclaimed_tokens.remove(draft)
     extras.remove(draft)
     unclaimed_services.remove(draft)
     orphans.report_foreign(draft)

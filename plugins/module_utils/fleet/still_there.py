@@ -30,6 +30,8 @@ def still_there(step: Step, situation: Situation) -> bool | None:
         return None if seen.devices is None else any(one.id == step.target for one in seen.devices)
     if step.kind == "delete_key":
         return None if seen.keys is None else any(one.id == step.target for one in seen.keys)
+    if step.kind == "delete_token":
+        return None if seen.tokens is None else any(one.id == step.target for one in seen.tokens)
     if step.kind == "delete_service":
         return None if seen.services is None else any(one.uid == step.uid for one in seen.services)
     return None

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Looks at everything once, in the order that keeps new things from being misread (L-12).
 
-Clouds first, then the mesh, then Nodes and pods, then our claims: what appears later in the order is newer. Reads of one stage run
-side by side. A read that fails leaves None and a sentence, never an empty list.
+Clouds first, then the mesh, then Nodes, pods and the tokens we noted, then our claims: what appears later in the order is newer. Reads of
+one stage run side by side. A read that fails leaves None and a sentence, never an empty list.
 """
 
 from __future__ import annotations
@@ -18,21 +18,25 @@ from ..errors import TgpError
 from ..fleet import blocks
 from ..fleet.cheaper import wants_offers
 from ..fleet.consolidation import POLICY as CONSOLIDATES
-from ..fleet.model import CloudView, Device, Ledger, MeshKey, Observation
+from ..fleet.model import CloudView, Device, Ledger, MadeToken, MeshKey, Observation
 from ..fleet.query import query_of
 from ..fleet.settings import REAPING
 from ..fleet.spending import budgets
 from ..offers.market import Market, open_cache
 from .context import Context
 from .credentials import unused
+from .made_tokens import made_tokens
 from .services import look_at_services, published
 
 _T = t.TypeVar("_T")
 
 
-def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: bool = False, ledger: bool = False) -> Observation:
+def gather(
+    context: Context, *, offers: bool = True, pods: bool = True, extras: bool = False, tokens: bool = False, ledger: bool = False
+) -> Observation:
     """One observation. Clouds and mesh may fail one by one; without the cluster there is nothing to decide, so that raises.
-    ``extras``: also what clouds keep beside machines. ``ledger``: also the books; they are read anyhow where there is a budget."""
+    ``extras``: also what clouds keep beside machines. ``tokens``: also the bootstrap tokens that we noted. ``ledger``: also the books;
+    they are read anyhow where there is a budget."""
     offers = offers or (context.settings.mode in REAPING and wants_offers(context.wishes))
     packs = context.settings.mode == "autoscale" or any(pool.consolidation_policy == CONSOLIDATES for pool in context.wishes.pools)
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="observe") as pool:
@@ -43,8 +47,10 @@ def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: 
         devices, keys = devices_read.result(), keys_read.result()
         nodes_read = pool.submit(read_nodes, context.kube)
         pods_read = pool.submit(read_pods, context.kube, all=packs) if pods else None
+        tokens_read = pool.submit(_tokens, context) if tokens else None
         nodes = tuple(nodes_read.result())
         all_pods = tuple(pods_read.result()) if pods_read is not None else None
+        made = tokens_read.result() if tokens_read is not None else None
     claims = tuple(context.store.claims())
     mode = context.settings.mode
     services = published(context) if mode in REAPING else ()
@@ -55,6 +61,7 @@ def gather(context: Context, *, offers: bool = True, pods: bool = True, extras: 
         clouds=clouds,
         devices=devices,
         keys=keys,
+        tokens=made,
         nodes=nodes,
         pods=all_pods,
         claims=claims,
@@ -123,6 +130,15 @@ def _devices(context: Context) -> tuple[Device, ...] | None:
 
 def _keys(context: Context) -> tuple[MeshKey, ...] | None:
     return _mesh_read(context, "keys", lambda mesh: mesh.keys())
+
+
+def _tokens(context: Context) -> tuple[MadeToken, ...] | None:
+    """The bootstrap tokens that we noted, None when that list could not be read. It is older than the claims: a token is noted first."""
+    try:
+        return made_tokens(context)
+    except TgpError as error:
+        context.warn(f"Our list of bootstrap tokens could not be read, so none of them is removed in this run: {error}")
+        return None
 
 
 def _mesh_read(context: Context, what: str, read: t.Callable[[t.Any], list[_T]]) -> tuple[_T, ...] | None:

@@ -16,7 +16,7 @@ from sandbox.world import Machine
 
 from .rig import Rig
 
-DELETIONS = ("destroy", "delete_instance", "delete_node", "delete_device", "delete_key")
+DELETIONS = ("destroy", "delete_instance", "delete_node", "delete_device", "delete_key", "delete_token")
 UNUSABLE: list[dict[str, t.Any]] = [
     {"kind": "status", "status": 500},
     {"kind": "status", "status": 403},

@@ -157,7 +157,7 @@ def of(found: Plan, *kinds: str) -> list[Action]:
 
 
 def deletions(found: Plan) -> list[Action]:
-    return of(found, "destroy", "delete_instance", "delete_node", "delete_device", "delete_key")
+    return of(found, "destroy", "delete_instance", "delete_node", "delete_device", "delete_key", "delete_token")
 
 
 def one(found: Plan, kind: str) -> Action:

@@ -23,7 +23,7 @@ from .clouds import (
     OfferQuery,
     StateFacts,
 )
-from .cluster import Node, Pod, Taint
+from .cluster import MadeToken, Node, Pod, Taint
 from .decisions import Action, Notice, Plan, Shortfall, Tally, WaitingPod
 from .hours import Calendar, Window
 from .mesh import Device, MeshKey
@@ -70,6 +70,7 @@ __all__ = [
     "Ledger",
     "LedgerLine",
     "Machine",
+    "MadeToken",
     "MeshChoice",
     "MeshKey",
     "Node",

@@ -47,6 +47,15 @@ class Node:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class MadeToken:
+    """A bootstrap token that we made, or were about to make: its id, which is no secret, the machine it is for, and its end."""
+
+    id: str
+    machine: str
+    expires: datetime
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Pod:
     """A pod, reduced to what decisions need. ``requests`` are effective requests (L-17), only GPU resources by default;
     of a pod that waits for a node every resource.

@@ -20,11 +20,11 @@ class Action:
     ``kind``: launch (new claim to be written and launched), resume (a claim of an earlier run goes on), update (claim facts to be
     written), annotate (node annotation idle-since set or removed), restore (marks of an interrupted drain
     taken off its node), destroy (claim gets its deletion; drain, then teardown),
-    delete_node, delete_device, delete_key, delete_service ("namespace/name"), delete_extra (leftovers without a claim; of an extra
-    ``target`` is its id, ``uid`` its kind, ``value`` its cloud), delete_instance (a second machine under the name of a claim
+    delete_node, delete_device, delete_key, delete_token, delete_service ("namespace/name"), delete_extra (leftovers without a claim; of
+    an extra ``target`` is its id, ``uid`` its kind, ``value`` its cloud), delete_instance (a second machine under the name of a claim
     that goes on: ``target`` its id, ``value`` its cloud), report (nothing is done). ``claim`` is the claim as it shall be written, in at
-    most one action per claim (a delete_instance comes after an update or resume of its claim); ``target`` the node name, device id or
-    key id for leftovers; ``price_hour`` what it adds (+) or saves (-).
+    most one action per claim (a delete_instance comes after an update or resume of its claim); ``target`` the node name, device id,
+    key id or token id for leftovers; ``price_hour`` what it adds (+) or saves (-).
     """
 
     kind: str

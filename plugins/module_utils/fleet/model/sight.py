@@ -11,7 +11,7 @@ from datetime import datetime
 
 from .claims import Claim
 from .clouds import Extra, Instance, Offer
-from .cluster import Node, Pod
+from .cluster import MadeToken, Node, Pod
 from .mesh import Device, MeshKey
 from .spending import Ledger
 
@@ -56,6 +56,7 @@ class Observation:
     clouds: t.Mapping[str, CloudView]
     devices: tuple[Device, ...] | None = None
     keys: tuple[MeshKey, ...] | None = None
+    tokens: tuple[MadeToken, ...] | None = None
     nodes: tuple[Node, ...] | None = None
     pods: tuple[Pod, ...] | None = None
     claims: tuple[Claim, ...] | None = None
