@@ -79,11 +79,11 @@ class Lives(Bench):
         playbook = "reap" if (how, way) == ("provision", "down") else how
         if cut is None:
             self.run(playbook).succeeded()
-            assert self._soon(done), self.state()
+            assert self.soon(done), self.state()
             return
         if not self.kill(playbook, cut):
             self.unsent.append((how, way, cut))
-            assert self._soon(done), self.state()
+            assert self.soon(done), self.state()
             return
         found = self.state()
         told = self._finish(playbook, way, done, f"{playbook} killed at {cut}, which left {found}")
@@ -99,14 +99,14 @@ class Lives(Bench):
             text = result.text
             assert "Traceback" not in text and "MODULE FAILURE" not in text, f"{what}\n{text}"
             told.append(_told(playbook, result, new=turn > 0))
-            if result.rc == 0 and self._soon(done):
+            if result.rc == 0 and self.soon(done):
                 return "; ".join(told)
             if self.waits() or turn:
                 told.append(f"{WINDOW // 60} min")
                 self.stage.advance(WINDOW)
         raise AssertionError(f"{what}: not finished after {'; '.join(told)}: {self.state()}\n{text}")
 
-    def _soon(self, done: t.Callable[[], bool]) -> bool:
+    def soon(self, done: t.Callable[[], bool]) -> bool:
         """A pod needs a moment to be bound and to run, more of them on a busy machine."""
         coming = self.job and [one["phase"] for one in self.stage.claims().values()] == ["Ready"]
         end = time.monotonic() + (60 if coming else 3)
