@@ -1,0 +1,42 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One node's end of a WireGuard tunnel to the hub, whatever the node's system writes it down as."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tunnel:
+    """``address`` with the length of the whole network (10.77.0.11/24), so that its other nodes are reached without routes of their own.
+    ``endpoint`` is IP:port of the hub, ``allowed`` the networks that are reached through it, ``keepalive`` is seconds."""
+
+    private_key: str = dataclasses.field(repr=False)
+    address: str
+    hub_key: str
+    endpoint: str
+    hub_address: str
+    allowed: tuple[str, ...]
+    interface: str = "wg-tgp"
+    mtu: int = 1420
+    keepalive: int = 25
+
+    @property
+    def ip(self) -> str:
+        """The address alone."""
+        return self.address.partition("/")[0]
+
+    @property
+    def network(self) -> str:
+        """The network the address is in."""
+        return str(ipaddress.ip_interface(self.address).network)
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """What of ``allowed`` lies outside the network and needs a route by ``hub_address``."""
+        own = ipaddress.ip_interface(self.address).network
+        nets = (ipaddress.ip_network(one) for one in self.allowed)
+        return tuple(str(net) for net in nets if net.version != own.version or not net.subnet_of(own))  # type: ignore[arg-type]
