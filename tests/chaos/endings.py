@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import collections
 import typing as t
+from datetime import timedelta
 from decimal import Decimal
 
 from . import strangers
+from .purse import Purse, spent
 from .sight import Sight
 from .stage import Order, Outcome, Stage
 
@@ -88,6 +90,14 @@ def I13_the_bill_is_theirs(sight: Sight, *, strict: bool) -> tuple[str, Decimal,
     return problem, theirs, ours
 
 
+def I16_a_used_up_budget_ends(action: str, before: int, living: int, *, services: bool) -> str:
+    """Of machines that minNodes would keep, after runs of ``reap``: nodes without work are idle, services whose use nobody measures never."""
+    stays = action == "stop_launch" or (action == "drain_idle" and services)
+    return (
+        "" if living == (before if stays else 0) else f"I-16: the budget is used up, {action}: {living} of {before} machines live"
+    )
+
+
 # ---- coming to rest
 
 
@@ -96,18 +106,15 @@ def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decima
     sight, services = stage.sight, bool(stage.ground.pool)
     _empty(stage, "destroy" if services else "reap")
     stage.rest(_BLOCKS_END)
+    _next_day(stage)
     wanted = _affordable(stage)
-    for _turn in range(2):
-        outcomes = stage.perform(Order("provision", nodes=wanted))
-    ready = sum(claim["phase"] == "Ready" for claim in sight.claims().values())
-    need(
-        I11_what_is_wanted_is_there(wanted, ready)
-        + (f": {outcomes[0].end} {outcomes[0].error} {outcomes[0].said}" if ready < wanted else "")
-    )
+    _comes(stage, wanted)
     stage.rest(60)
     _still(stage, Order("provision", nodes=wanted))
     stage.perform(Order("reap"))
     _still(stage, Order("reap"))
+    if sight.purse is not None and wanted:
+        _overspend(stage, wanted)
     _empty(stage, "destroy")
     need(I02_each_id_has_one_line(sight))
     stage.perform(Order("reap"))  # forgets what was sighted and is gone
@@ -119,10 +126,55 @@ def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decima
 
 
 def _affordable(stage: Stage) -> int:
-    """How many machines the limits surely allow: as if each were the dearest."""
-    limits, offers = stage.sight.limits, stage.world.offers
+    """How many machines limits and budget surely allow: as if each were the dearest."""
+    limits, offers, purse = stage.sight.limits, stage.world.offers, stage.sight.purse
     dearest = max(one.price_hour for one in offers) * Decimal("1.3")
-    return min(2, limits.nodes, max(1, int(limits.cost_hour / dearest)), limits.gpus // max(one.gpu_count for one in offers))
+    budget = int(purse.amount / dearest) if purse is not None else limits.nodes
+    return min(
+        2, limits.nodes, max(1, int(limits.cost_hour / dearest)), limits.gpus // max(one.gpu_count for one in offers), budget
+    )
+
+
+def _comes(stage: Stage, wanted: int) -> None:
+    for _turn in range(2):
+        outcomes = stage.perform(Order("provision", nodes=wanted))
+    ready = sum(claim["phase"] == "Ready" for claim in stage.sight.claims().values())
+    need(
+        I11_what_is_wanted_is_there(wanted, ready)
+        + (f": {outcomes[0].end} {outcomes[0].error} {outcomes[0].said}" if ready < wanted else "")
+    )
+
+
+def _next_day(stage: Stage) -> None:
+    """Where nothing lives, time may leap to the moment in which a budget begins anew."""
+    if stage.sight.purse is not None:
+        stage.advance((stage.sight.purse.until(stage.sight.now) - stage.sight.now).total_seconds() + 1)
+
+
+def _overspend(stage: Stage, wanted: int) -> None:
+    """The machines run until the budget is used up. Then its action has to be done, no other machine comes (I-15), and what is wanted
+    comes again on the next day. Nothing is done where the day is too short."""
+    sight = stage.sight
+    purse = t.cast("Purse", sight.purse)
+    rate = sum((one.rate() for one in sight.living()), Decimal(0))
+    hours = (purse.amount - spent(sight, purse.since(sight.now))) / rate
+    if sight.now + timedelta(hours=float(hours)) + timedelta(hours=1) > purse.until(sight.now):
+        return
+    stage.training["minNodes"] = wanted
+    stage.rest(float(hours) * 3600 + 120)
+    stage.perform(Order("provision", nodes=wanted + 1))
+    before = len(sight.living())
+    need(I11_what_is_wanted_is_there(wanted, before))
+    for _turn in range(2):
+        stage.perform(Order("reap"))
+        stage.rest(30)
+    need(I16_a_used_up_budget_ends(purse.action, before, len(sight.living()), services=bool(stage.ground.pool)))
+    _empty(stage, "destroy")
+    stage.perform(Order("provision", nodes=wanted))
+    need("" if not sight.living() else "I-15: a machine came on a budget that is used up")
+    _next_day(stage)
+    _comes(stage, wanted)
+    stage.training.pop("minNodes")
 
 
 def _empty(stage: Stage, playbook: str) -> None:

@@ -13,7 +13,7 @@ import typing as t
 @dataclasses.dataclass(frozen=True)
 class Ground:
     """Where stories are played. One cloud: which calls of its API create, destroy, list and show offers, as expressions; what its class
-    and pool say. Or several, as ``parts``."""
+    and pool say. Or several, as ``parts``. ``budgets``: dollars a day that are soon spent there, the least for hardly one machine."""
 
     cloud: str
     create: tuple[str, str] = ("", "")
@@ -24,6 +24,7 @@ class Ground:
     settings: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     pool: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     parts: tuple[Ground, ...] = ()
+    budgets: tuple[str, ...] = ()
 
     def clouds(self) -> tuple[Ground, ...]:
         return self.parts or (self,)
@@ -46,6 +47,7 @@ LAMBDA = Ground(
         ]
     },
     settings={"sshKey": "tgp"},
+    budgets=("0.90", "1.80", "3.60"),
 )
 
 PAPERSPACE = Ground(
@@ -63,6 +65,7 @@ PAPERSPACE = Ground(
             ]
         }
     },
+    budgets=("0.90", "2.50", "5.00"),
 )
 VAST = Ground(
     cloud="vast",
@@ -80,6 +83,7 @@ VAST = Ground(
             ]
         }
     },
+    budgets=("0.30", "0.60", "1.20"),
 )
 SERVICE = {
     "template": {
@@ -104,6 +108,7 @@ RUNPOD = Ground(
         }
     },
     pool=SERVICE,
+    budgets=("0.70", "1.20", "2.40"),
 )
 
 GROUNDS = {
@@ -114,5 +119,6 @@ MIXED = Ground(
     cloud="mixed",
     parts=(LAMBDA, PAPERSPACE, VAST),
     scenario={**LAMBDA.scenario, **PAPERSPACE.scenario, **VAST.scenario},
+    budgets=("0.60", "2.50", "5.00"),
 )
 ALL = {**GROUNDS, "mixed": MIXED}

@@ -14,11 +14,12 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from . import purse
 from .sight import Call, Json, Sight
 
 Check = t.Callable[[Sight, Call], str]
 _VOLUNTARY = frozenset({"Empty", "Underutilized", "Drifted"})
-_AT_DEADLINE = frozenset({"Expired", "Unhealthy", "Manual"})
+_AT_DEADLINE = frozenset({"Expired", "Unhealthy", "Manual", "Budget"})
 _DRAIN = timedelta(seconds=600)
 
 
@@ -141,6 +142,17 @@ def I14_who_reads_writes_nothing(_sight: Sight, call: Call) -> str:
     return f"a run that only reads sends {call.method} {call.path}" if call.run.reads and call.writes else ""
 
 
+def I15_no_launch_on_a_used_up_budget(sight: Sight, call: Call) -> str:
+    """Neither before a create call nor after it the day's bill and what is left of the first hours are more than the budget."""
+    if sight.purse is None or not call.creates():
+        return ""
+    since = sight.purse.since(sight.now)
+    spent, promised = purse.spent(sight, since), purse.promised(sight)
+    if spent + promised <= sight.purse.amount + purse.unsure(sight, since):
+        return ""
+    return f"a create call with ${spent:.4f} spent and ${promised:.4f} promised of ${sight.purse.amount} since {since:%d %H:%M}"
+
+
 BEFORE: dict[str, Check] = {
     "I-3": I03_only_ours_ends,
     "I-4": I04_a_ready_node_protects,
@@ -148,8 +160,14 @@ BEFORE: dict[str, Check] = {
     "I-6": I06_the_node_goes_last,
     "I-12": I12_no_secret_is_written,
     "I-14": I14_who_reads_writes_nothing,
+    "I-15": I15_no_launch_on_a_used_up_budget,
 }
-AFTER: dict[str, Check] = {"I-1": I01_limits_hold, "I-2": I02_nothing_is_booked_twice, "I-7": I07_no_name_twice}
+AFTER: dict[str, Check] = {
+    "I-1": I01_limits_hold,
+    "I-2": I02_nothing_is_booked_twice,
+    "I-7": I07_no_name_twice,
+    "I-15": I15_no_launch_on_a_used_up_budget,
+}
 
 
 def problems(checks: t.Mapping[str, Check], sight: Sight, call: Call) -> list[str]:

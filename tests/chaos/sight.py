@@ -15,6 +15,7 @@ from decimal import Decimal
 from sandbox.world import Machine
 
 from ..contract.act.rig import RENTED
+from .purse import Purse
 
 if t.TYPE_CHECKING:
     from ..contract.act.rig import Rig
@@ -33,6 +34,12 @@ _LISTS = {
     "runpod": re.compile(r"/v2/pods$"),
     "vast": re.compile(r"/api/v1/instances/$"),
     "tailscale": re.compile(r"/devices$"),
+}
+_CREATE = {
+    "lambda": ("POST", re.compile(r"/instance-operations/launch$")),
+    "paperspace": ("POST", re.compile(r"/v1/machines$")),
+    "runpod": ("POST", re.compile(r"/v2/pods$")),
+    "vast": ("PUT", re.compile(r"/api/v0/asks/[^/]+/$")),
 }
 _KUBE_LISTS = {"/api/v1/nodes": "nodes", "/api/v1/namespaces/tgp-system/configmaps": "claims"}
 _FRESH = timedelta(seconds=330)  # a price may be five minutes old when a machine is ordered
@@ -86,8 +93,14 @@ class Call:
         """Whether its answer was the service's own. One that only looks like it (stale, an empty list) counts: nobody can tell."""
         return 200 <= self.status < 300 and self.struck not in ("truncate", "status", "status_after")
 
+    def creates(self) -> bool:
+        return self._is_one_of(_CREATE)
+
     def destroys(self) -> bool:
-        method, path = _DESTROY.get(self.service, ("-", _NAME))
+        return self._is_one_of(_DESTROY)
+
+    def _is_one_of(self, calls: t.Mapping[str, tuple[str, re.Pattern[str]]]) -> bool:
+        method, path = calls.get(self.service, ("-", _NAME))
         return self.method == method and path.search(self.path.partition("?")[0]) is not None
 
     def deleted(self, prefix: str) -> str:
@@ -116,6 +129,7 @@ class Sight:
         self.forgotten: set[str] = set()  # names whose claim somebody removed by hand
         self.by_hand: set[str] = set()  # ids of machines that somebody ended at the cloud's own page
         self.former: list[tuple[datetime, tuple[str, str, str], Decimal]] = []  # until when an offer was shown at which price
+        self.purse: Purse | None = None
         self._parsed: dict[str, tuple[int, Json]] = {}
 
     def _table(self, group: str, plural: str, namespace: str | None = None) -> dict[str, Json]:
@@ -140,9 +154,23 @@ class Sight:
     def agreed_rate(self, machine: Machine) -> Decimal:
         """What it costs an hour; where the price had moved in the five minutes before it was made, at the price that was shown."""
         offer, rate = machine.offer, machine.rate()
-        key = (offer.cloud, offer.type, offer.region)
-        shown = [old for until, what, old in self.former if what == key and timedelta(0) <= machine.created - until <= _FRESH]
-        return min([rate, *(rate - offer.price_hour + old for old in shown)])
+        return min([rate, *(rate - offer.price_hour + old for old in self._shown(machine))])
+
+    def shown_part(self, machine: Machine) -> Decimal:
+        """The part of its price, up to 1, that was shown when it was ordered."""
+        price = machine.offer.price_hour
+        return min([price, *self._shown(machine)]) / price
+
+    def _shown(self, machine: Machine) -> list[Decimal]:
+        """Other prices that its offer was shown at in the five minutes before it was made."""
+        key = (machine.offer.cloud, machine.offer.type, machine.offer.region)
+        return [old for until, what, old in self.former if what == key and timedelta(0) <= machine.created - until <= _FRESH]
+
+    def known(self) -> list[Machine]:
+        """Machines of ours that a run can know of with what they cost: not a second one under a name, which came of a lost answer; none
+        whose claim was removed by hand; and none that was struck where nobody tells since when its GPUs are billed (Vast.ai)."""
+        first = {one.name: one for one in reversed(self.made())}.values()
+        return [one for one in first if one.name not in self.forgotten and not (one.cloud == "vast" and "struck" in one.details)]
 
     def by_id(self) -> dict[str, Machine]:
         return {one.id: one for one in self.rig.world.machines.values() if one.cloud in RENTED}

@@ -23,6 +23,7 @@ from ..contract.act.rig import URLS, Rig
 from . import invariants, strangers
 from .grounds import Ground
 from .loom import Killed, Loom, Process
+from .purse import Purse
 from .sight import Call, Limits, Run, Sight
 
 _SLOW, _FAST = 0.4, 0.02  # seconds on the way to a cloud, and to the cluster, at most
@@ -152,7 +153,9 @@ class Stage(Rig):
     def run(self, module: str, run_id: str = "", *, check: bool = False, **params: t.Any) -> dict[str, t.Any]:
         process = self.loom.current.process
         host = process.host if process is not None else "a"
-        return super().run(module, run_id, check=check, **{"state_dir": str(self.folder / f"state-{host}"), **params})
+        purse = self.sight.purse
+        option = {"budget": purse.as_option()} if purse is not None and purse.scope == "all" else {}
+        return super().run(module, run_id, check=check, **{"state_dir": str(self.folder / f"state-{host}"), **option, **params})
 
     def _called(self, code: t.Any, task: Task) -> dict[str, t.Any]:
         self._tasks.append(task)
@@ -268,6 +271,14 @@ class Stage(Rig):
 
     def rest(self, seconds: float) -> None:
         self.loom.sleep(seconds)
+
+    def give(self, purse: Purse) -> None:
+        """From now on there is this budget, and no other."""
+        self.sight.purse = purse
+        for scope, spec in (("pool", self.training), ("class", self.demo_class)):
+            spec.pop("budget", None)
+            if purse.scope == scope:
+                spec["budget"] = purse.as_document()
 
     def well_again(self) -> None:
         """Nothing fails any more, nobody wants anything, and there is enough of everything."""

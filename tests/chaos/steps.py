@@ -13,6 +13,7 @@ were taken out is still one.
     pod 0 busy | guarded | short          work on the first node; what no budget lets go; what ends after a minute
     demand 2                              so many pods wait for a GPU each
     done, hold 0, min 1, forget 0         all work ends; a hold on a node; minNodes; somebody removes a claim by hand
+    budget class 1.80 drain_all 3         of pool, class or all; so much a day, which begins at three; what is done when it is used up
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from decimal import Decimal
 
 from sandbox.behaviour import Behaviour
 
+from . import purse
 from .grounds import Ground
 from .stage import Order, Outcome, Stage
 
@@ -117,6 +119,10 @@ def _min(stage: Stage, rest: str) -> None:
     stage.training["minNodes"] = int(rest)
 
 
+def _budget(stage: Stage, rest: str) -> None:
+    stage.give(purse.Purse.parse(rest))
+
+
 _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     "rest": lambda stage, rest: stage.rest(float(rest)),
     "jump": lambda stage, rest: stage.advance(float(rest)),
@@ -132,6 +138,7 @@ _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     "hold": _hold,
     "min": _min,
     "forget": _forget,
+    "budget": _budget,
 }
 
 
@@ -210,6 +217,10 @@ def draw(ground: Ground, seed: str) -> list[str]:
         lines += [_event(ground, dice, nodes) for _one in range(dice.choice((0, 1, 1, 2)))]
         lines.append(_run(dice))
         lines.append(f"{dice.choice(('rest', 'rest', 'jump'))} {dice.choice((5, 70, 300, 660, 660, 1900))}")
+    coins = random.Random(f"budget {seed}")
+    if coins.random() < 0.4:
+        line = f"budget {coins.choice(purse.SCOPES)} {coins.choice(ground.budgets)} {coins.choice(purse.ACTIONS)} {coins.randint(1, 4)}"
+        lines.insert(coins.randrange(len(lines)), line)
     return lines
 
 

@@ -14,8 +14,12 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.act import teardown
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import overspent, spending
+
+from sandbox.world import Machine, Offer
 
 from . import endings, invariants
+from .purse import Purse, cost_until, spent
 from .shrink import shortest
 from .sight import Call, Limits, Run
 from .stage import Stage
@@ -49,6 +53,7 @@ class World:
         self.guarded: dict[str, float] = {}
         self.forgotten: set[str] = set()
         self.by_hand: set[str] = set()
+        self.purse: Purse | None = None
         self.facts = facts
 
     def ours(self, name: str) -> bool:
@@ -62,6 +67,12 @@ class World:
 
     def agreed_rate(self, one: t.Any) -> Decimal:
         return t.cast(Decimal, one.rate())
+
+    def known(self) -> list[t.Any]:
+        return list(self.machines)
+
+    def shown_part(self, _one: t.Any) -> Decimal:
+        return Decimal(1)
 
     def by_name(self, name: str) -> list[t.Any]:
         return [one for one in self.machines if one.name == name]
@@ -158,7 +169,8 @@ def test_I04_bites_when_a_ready_node_is_given_up() -> None:
     ("reason", "force", "minutes", "wrong"),
     [
         ("Empty", False, 60, True), ("Drifted", False, 60, True), ("Manual", False, 60, True), ("SpotLost", False, 60, True),
-        ("Expired", False, 9, True), ("Expired", False, 9.5, False), ("Manual", True, 9.5, False), ("Unhealthy", False, 0, True),
+        ("Expired", False, 9, True), ("Expired", False, 9.5, False),
+        ("Budget", False, 9, True), ("Budget", False, 9.5, False), ("Manual", True, 9.5, False), ("Unhealthy", False, 0, True),
     ],
 )  # fmt: skip
 def test_I05_bites_before_the_deadline_and_for_reasons_that_may_wait(reason: str, force: bool, minutes: float, wrong: bool) -> None:
@@ -222,6 +234,44 @@ def test_I14_bites_on_a_rehearsal_that_writes() -> None:
     assert not bites(check, World(), call(method="GET", reads=True)) and not bites(check, World(), call(method="POST"))
 
 
+LAUNCH = "/api/v1/instance-operations/launch"
+
+
+@pytest.mark.parametrize(("age", "hour", "goes", "amount", "wrong"), [
+    (60, 3, False, "0.59", False), (60, 3, False, "0.58", True),  # an hour at $0.60, and a minute may be missing
+    (30, 3, False, "0.59", False), (30, 3, False, "0.58", True),  # its first hour is promised
+    (30, 3, True, "0.29", False), (30, 3, True, "0.28", True),  # but not where it goes
+    (90, 11, False, "0.59", False), (90, 11, False, "0.58", True),  # since eleven
+    (90, 12, False, "0.01", False),  # a new day has begun
+])  # fmt: skip
+def test_I15_bites_on_a_create_call_that_the_day_cannot_pay(age: int, hour: int, goes: bool, amount: str, wrong: bool) -> None:
+    offer = Offer("lambda", "gpu_1x_a10", "us-east-1", Decimal("0.60"), 1, "A10", 24576, 1, 20.0)
+    one = Machine("i-00001", "lambda", OURS, OURS, offer, NOON - timedelta(minutes=age), state="active")
+    world = World(one, claims={OURS: {"deletion": {"reason": "Empty"} if goes else None}})
+    world.purse = Purse("pool", Decimal(amount), "stop_launch", hour)
+    check = invariants.I15_no_launch_on_a_used_up_budget
+    assert bites(check, world, call("lambda", "POST", LAUNCH)) is wrong
+    assert not bites(check, world, call("lambda", "POST", "/api/v1/instance-operations/terminate"))
+    world.purse = None
+    assert not bites(check, world, call("lambda", "POST", LAUNCH))
+
+
+def test_I15_counts_what_ended_in_the_day_up_to_its_end() -> None:
+    offer = Offer("lambda", "gpu_1x_a10", "us-east-1", Decimal("0.60"), 1, "A10", 24576, 1, 20.0)
+    one = Machine("i-00001", "lambda", OURS, OURS, offer, NOON - timedelta(hours=5), ended=NOON - timedelta(hours=2))
+    halves = [cost_until(one, NOON - timedelta(hours=hours)) for hours in (6, 4, 2, 0)]
+    assert halves == [Decimal(0), Decimal("0.60"), Decimal("1.80"), Decimal("1.80")]
+    assert one.ended == NOON - timedelta(hours=2) and spent(t.cast(t.Any, World(one)), NOON - timedelta(hours=4)) == Decimal("1.20")
+
+
+@pytest.mark.parametrize(("action", "living", "services", "wrong"), [
+    ("stop_launch", 2, False, False), ("stop_launch", 1, False, True), ("drain_idle", 0, False, False), ("drain_idle", 1, False, True),
+    ("drain_idle", 2, True, False), ("drain_idle", 0, True, True), ("drain_all", 0, True, False), ("drain_all", 1, False, True),
+])  # fmt: skip
+def test_I16_bites_when_an_action_is_not_done_or_done_too_far(action: str, living: int, services: bool, wrong: bool) -> None:
+    assert bool(endings.I16_a_used_up_budget_ends(action, 2, living, services=services)) is wrong
+
+
 # ---- stories with broken code
 
 
@@ -252,7 +302,22 @@ def _book_half(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(teardown, "ledger_line", half)
 
 
-_BREAK: dict[str, t.Callable[[pytest.MonkeyPatch], None]] = {"I-2": _forget_ids, "I-13": _book_half}
+def _spend_freely(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(spending.Purse, "against", lambda _self, _price: "")
+
+
+def _drain_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(overspent, "act", lambda _draft, _purses: None)
+
+
+def _never_begin_anew(patch: pytest.MonkeyPatch) -> None:
+    plain = spending.period_of
+    patch.setattr(spending, "period_of", lambda _kind, now, zone: plain("month", now, zone))
+
+
+_BREAK: dict[str, t.Callable[[pytest.MonkeyPatch], None]] = {
+    "I-2": _forget_ids, "I-11": _never_begin_anew, "I-13": _book_half, "I-15": _spend_freely, "I-16": _drain_nothing,
+}  # fmt: skip
 
 
 def test_a_story_fails_when_ids_are_not_booked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,6 +326,20 @@ def test_a_story_fails_when_ids_are_not_booked(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_story_fails_when_half_the_bill_is_booked(monkeypatch: pytest.MonkeyPatch) -> None:
     _fails(monkeypatch, "I-13", "run provision nodes=1", "rest 1900", "run destroy")
+
+
+@pytest.mark.parametrize("scope", ["pool", "class", "all"])
+def test_a_story_fails_when_a_budget_stops_no_launch(scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fails(monkeypatch, "I-15", f"budget {scope} 0.90 stop_launch 3", "run provision nodes=2")
+
+
+@pytest.mark.parametrize("action", ["drain_idle", "drain_all"])
+def test_a_story_fails_when_a_used_up_budget_ends_nothing(action: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fails(monkeypatch, "I-16", f"budget class 1.80 {action} 3")
+
+
+def test_a_story_fails_when_what_is_wanted_does_not_come_again_on_the_next_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    _fails(monkeypatch, "I-11", "budget pool 1.80 drain_all 3")
 
 
 def test_a_story_fails_when_the_world_allows_less_than_was_said() -> None:

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What may be spent in a day, and what was: by the clock and the bills of the sandbox, not by the code under test."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import typing as t
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from sandbox.world import Machine
+
+if t.TYPE_CHECKING:
+    from .sight import Sight
+
+SCOPES = ("pool", "class", "all")
+ACTIONS = ("stop_launch", "drain_idle", "drain_all")
+_DAY = timedelta(days=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Purse:
+    """So many dollars a day of everything in ``scope``; a day begins when it is ``hour`` in UTC, in some time zone's midnight."""
+
+    scope: str
+    amount: Decimal
+    action: str
+    hour: int
+
+    @classmethod
+    def parse(cls, text: str) -> Purse:
+        """As in a line of a story: ``pool 1.80 drain_all 3``."""
+        scope, amount, action, hour = text.split()
+        if scope not in SCOPES or action not in ACTIONS or not 0 <= int(hour) <= 12:
+            raise ValueError(f"no budget: {text}")
+        return cls(scope, Decimal(amount), action, int(hour))
+
+    def since(self, now: datetime) -> datetime:
+        """When the running day began."""
+        today = now.replace(hour=self.hour, minute=0, second=0, microsecond=0)
+        return today if today <= now else today - _DAY
+
+    def until(self, now: datetime) -> datetime:
+        return self.since(now) + _DAY
+
+    def as_document(self) -> dict[str, t.Any]:
+        """For a pool or class."""
+        return {"period": "day", "amount": str(self.amount), "timeZone": f"Etc/GMT+{self.hour}", "action": self.action}
+
+    def as_option(self) -> dict[str, t.Any]:
+        """For the option ``budget``."""
+        return {
+            "period": "day",
+            "amount": str(self.amount),
+            "time_zone": f"Etc/GMT+{self.hour}",
+            "soft_percent": 80,
+            "action": self.action,
+        }
+
+
+def cost_until(machine: Machine, moment: datetime) -> Decimal:
+    """What the world had billed for it by then."""
+    if moment <= machine.created:
+        return Decimal(0)
+    past = copy.copy(machine)
+    object.__setattr__(past, "ended", min(machine.ended or moment, moment))
+    return past.cost(moment)
+
+
+def spent(sight: Sight, since: datetime) -> Decimal:
+    """At least so much was billed from ``since`` on for machines that a run can know of."""
+    now = sight.now
+    return sum(((cost_until(one, now) - cost_until(one, since)) * sight.shown_part(one) for one in sight.known()), Decimal(0))
+
+
+def promised(sight: Sight) -> Decimal:
+    """What is left of the first hours of those that stay."""
+    now, claims = sight.now, sight.claims()
+    left = [
+        sight.agreed_rate(one) - cost_until(one, now) * sight.shown_part(one)
+        for one in sight.known()
+        if one.ended is None and one.name in claims and not claims[one.name].get("deletion")
+    ]
+    return sum((one for one in left if one > 0), Decimal(0))
+
+
+def unsure(sight: Sight, since: datetime) -> Decimal:
+    """A minute of each machine: a ledger may be so much below the bill (I-13)."""
+    return sum((one.offer.price_hour / 60 for one in sight.known() if one.ended is None or one.ended > since), Decimal(0))
