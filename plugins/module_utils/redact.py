@@ -18,6 +18,7 @@ _known: dict[str, int] = {}  # value: the generation in which it was registered 
 _generation = 0
 _BOOTSTRAP_TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 _BLOB = re.compile(r"[A-Za-z0-9+/_=-]{48,}")
+_WIREGUARD = re.compile(r"(?i)((?:private|preshared)_?key[\"']?\s*[:=]\s*[\"']?)[A-Za-z0-9+/]{43}=")
 _PATTERNS = (
     re.compile(r"tskey-[A-Za-z0-9-]+"),
     re.compile(r"hskey-[A-Za-z0-9-]+"),
@@ -47,7 +48,7 @@ def redact(text: str) -> str:
             text = text.replace(secret, MASK)
     for pattern in _PATTERNS:
         text = pattern.sub(MASK, text)
-    return text
+    return _WIREGUARD.sub(rf"\g<1>{MASK}", text)
 
 
 def redact_foreign(text: str) -> str:

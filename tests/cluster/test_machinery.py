@@ -17,6 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import Doc
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import check
 
 from tests.fixtures.talos_nodes import make
+from tests.fixtures.tunnels import WIREGUARD, tunnel
 
 from .machinery import MODES, Question, ask, merge, validate
 
@@ -62,6 +63,11 @@ cluster:
 ---
 {apiVersion: v1alpha1, kind: WatchdogTimerConfig, device: /dev/watchdog0, timeout: 2m0s}
 ---
+{apiVersion: v1alpha1, kind: WireguardConfig, name: wg7, privateKey: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHl8=, mtu: 1420, listenPort: 51820,
+ addresses: [{address: 10.5.0.2/24}], routes: [{destination: 10.6.0.0/16, gateway: 10.5.0.1}],
+ peers: [{publicKey: j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF8=, endpoint: "203.0.113.10:51820", allowedIPs: [10.5.0.0/24],
+          persistentKeepaliveInterval: 25s}]}
+---
 {apiVersion: v1alpha1, kind: UserVolumeConfig, name: data, provisioning: {diskSelector: {match: disk.size > 10u * GB}, minSize: 10GB}}
 """
 VALUES: tuple[t.Any, ...] = (None, "", "x y", "a", "-1", "https://x", 7, True, [], ["a"], {}, {"a": "b"})
@@ -80,6 +86,7 @@ def _text(documents: t.Sequence[Document]) -> str:
         {"gpu_count": 0, "model": ""},
         {"model": "MI300X"},
         {"mesh": MeshChoice(backend="none"), "auth_key": ""},
+        {"mesh": WIREGUARD, "auth_key": "", "tunnel": tunnel()},
         {"login_server": "https://mesh.example.test", "mesh": MeshChoice(accept_routes=True, advertise_routes=("10.9.0.0/16",))},
         {"taints": (Taint("a", "", "NoExecute"),), "startup_taints": (Taint("b", "c", "NoSchedule"),), "ephemeral_taint": False},
         {
@@ -87,7 +94,7 @@ def _text(documents: t.Sequence[Document]) -> str:
             "annotations": {"tgp.io/expires-at": "2026-01-02T03:04:05Z"},
         },
     ],
-    ids=["plain", "no GPU", "AMD", "no mesh", "headscale", "taints", "marks"],
+    ids=["plain", "no GPU", "AMD", "no mesh", "wireguard", "headscale", "taints", "marks"],
 )
 def test_talos_takes_what_is_made(
     node: dict[str, t.Any], template: str | None, mode: str, record_property: t.Callable[[str, object], None]

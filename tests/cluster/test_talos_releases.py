@@ -18,6 +18,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import chec
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.versions import KUBERNETES
 
 from tests.fixtures.talos_nodes import make
+from tests.fixtures.tunnels import WIREGUARD, tunnel
 
 from .conftest import built
 from .machinery import MODES, Question, ask
@@ -61,6 +62,12 @@ def _nodes(release: str) -> t.Iterator[dict[str, t.Any]]:
         yield {"model": model, **mirrored, "patches": (PATCH,)}
     yield {"gpu_count": 0, "model": ""}
     yield {"mesh": MeshChoice(backend="none"), "auth_key": ""}
+    for one in (
+        tunnel(),
+        tunnel(allowed=("10.77.0.0/24",)),
+        tunnel(address="fd77::11/64", hub_address="fd77::1", allowed=("fd77::/16",)),
+    ):
+        yield {"mesh": WIREGUARD, "auth_key": "", "tunnel": one}
     yield {"mesh": MeshChoice(accept_routes=True, advertise_routes=("10.9.0.0/16",)), "login_server": "https://mesh.example.test"}
 
 

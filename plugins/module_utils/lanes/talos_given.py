@@ -16,7 +16,7 @@ from ..talos.documents import Document, at, machine_document, parse
 from ..talos.validate import MODES, check
 from .payload import boot_mode
 
-_SECRET = re.compile(r"(token|secret|auth_?key|api_?key|private_?key|password|passphrase)$", re.IGNORECASE)
+_SECRET = re.compile(r"(token|secret|auth_?key|api_?key|private_?key|preshared_?key|password|passphrase)$", re.IGNORECASE)
 _LONG = 12  # characters; what is shorter is a word
 
 

@@ -11,7 +11,7 @@ from ..errors import InvalidInput
 from ..fleet.gpus import canonical
 from ..fleet.model import Lane
 from ..fleet.names import label_value
-from . import patches
+from . import patches, wireguard
 from .builtin import WORKER
 from .documents import Document, at, items_at, machine_document, of_kind, parse
 from .labels import may_set
@@ -21,6 +21,7 @@ from .ours import changed, held
 from .spec import NodeSpec
 from .template import render
 from .versions import minor, plain
+from .wireguard_rules import tunnel_problems
 
 TAILNET = "100.64.0.0/10"
 KUBELET_IMAGE = "ghcr.io/siderolabs/kubelet"
@@ -44,22 +45,27 @@ def build(spec: NodeSpec, template: str | None = None) -> list[Document]:
     _hostname(spec, config, documents)
     if spec.mesh.backend == "tailscale":
         _tailscale(spec, documents)
+    if spec.tunnel is not None:
+        wireguard.write(spec, config, documents)
     mirrors(spec, config, documents)
-    return _patched(spec, documents) if spec.patches else documents
+    if spec.patches:
+        _patched(spec, documents)
+    if spec.tunnel is not None:
+        wireguard.check_subnets(spec, machine_document(documents) or config)
+    return documents
 
 
-def _patched(spec: NodeSpec, documents: list[Document]) -> list[Document]:
+def _patched(spec: NodeSpec, documents: list[Document]) -> None:
     """The class's patches laid over all of it: they may decide everything but what makes the node ours."""
-    before = held(documents, spec.every_taint)
+    before = held(documents, spec.every_taint, spec.tunnel)
     variables = spec.variables()
     for number, text in enumerate(spec.patches, 1):
         what = f"talosConfig.patches[{number - 1}]"
         pieces = patches.read(render(text, variables), what)
         patches.apply(documents, pieces, what)
-    problems = changed(before, held(documents, spec.every_taint))
+    problems = changed(before, held(documents, spec.every_taint, spec.tunnel))
     if problems:
         raise InvalidInput("The patches of talosConfig cannot be used.", problems=problems, node=spec.name)
-    return documents
 
 
 def _complete(spec: NodeSpec) -> None:
@@ -72,6 +78,12 @@ def _complete(spec: NodeSpec) -> None:
         problems.append("There is no bootstrap token for this node, so it could not join.")
     if spec.mesh.backend == "tailscale" and not spec.auth_key:
         problems.append("The mesh is tailscale and there is no enrolment key for this node.")
+    if spec.mesh.backend == "wireguard" and spec.tunnel is None:
+        problems.append("The mesh is wireguard and there is no tunnel for this node: key, address, and the hub's key and endpoint.")
+    if spec.tunnel is not None:
+        problems += tunnel_problems(spec.tunnel)
+    if spec.mesh.backend != "wireguard" and spec.tunnel is not None:
+        problems.append(f"There is a WireGuard tunnel for this node, and its mesh is {spec.mesh.backend}.")
     if spec.login_server and not spec.login_server.startswith(("https://", "http://")):
         problems.append(f"The login server {spec.login_server!r} must be a URL.")
     if spec.lane is not Lane.KUBELET:
@@ -127,6 +139,8 @@ def _machine(spec: NodeSpec, machine: Document) -> None:
     extra["registerWithTaints"] = _taints(spec, extra.get("registerWithTaints"))
     if spec.mesh.backend == "tailscale":
         _part(kubelet, "nodeIP").setdefault("validSubnets", [TAILNET])
+    elif spec.tunnel is not None:
+        _part(kubelet, "nodeIP").setdefault("validSubnets", [spec.tunnel.network])
     if spec.installer_image or spec.install_disk:
         install = _part(machine, "install")
         if spec.installer_image:

@@ -9,7 +9,9 @@ import copy
 import typing as t
 
 from ..fleet.model import Taint
+from ..mesh.tunnel import Tunnel
 from .documents import Document, at, fields_at, items_at, machine_document, of_kind
+from .wireguard import held_of
 
 _FIELDS = (
     "machine.type", "machine.token", "machine.ca", "cluster.token", "cluster.ca", "cluster.id", "cluster.secret",
@@ -18,7 +20,7 @@ _FIELDS = (
 _MESH = ("TS_AUTHKEY", "TS_HOSTNAME", "TS_AUTH_ONCE")
 
 
-def held(documents: t.Sequence[Document], taints: t.Sequence[Taint]) -> dict[str, t.Any]:
+def held(documents: t.Sequence[Document], taints: t.Sequence[Taint], tunnel: Tunnel | None = None) -> dict[str, t.Any]:
     """Field → value of all that must stay as it is; ``taints`` are those with which the node must register."""
     config = machine_document(documents)
     found: dict[str, t.Any] = {path: copy.deepcopy(at(config, path)) for path in _FIELDS}
@@ -38,7 +40,7 @@ def held(documents: t.Sequence[Document], taints: t.Sequence[Taint]) -> dict[str
     for taint in taints:
         where = f"machine.kubelet.extraConfig.registerWithTaints: {taint.key}"
         found[where] = (taint.key, taint.value, taint.effect) in registered
-    return found
+    return found if tunnel is None else found | copy.deepcopy(held_of(documents, config, tunnel))
 
 
 def changed(before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> list[str]:

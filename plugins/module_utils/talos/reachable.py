@@ -10,6 +10,7 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ..fleet.model import Lane
+from ..mesh.tunnel import Tunnel
 from .documents import Document, at, items_at, machine_document
 from .spec import NodeSpec
 
@@ -31,6 +32,8 @@ def endpoint_problem(spec: NodeSpec, documents: t.Sequence[Document]) -> list[st
         return [f"control_plane_endpoint: {host} is where a server listens, not where it is; write the control plane's address."]
     if host.endswith(_IN_CLUSTER):
         return [f"control_plane_endpoint: the name {host} is known inside the cluster only, and a machine joins from outside."]
+    if spec.tunnel is not None and not host.endswith(_TAILNET):
+        return _by_tunnel(host, spec.tunnel)
     if not host.endswith(_TAILNET):
         return []
     if spec.mesh.backend != "tailscale":
@@ -41,6 +44,23 @@ def endpoint_problem(spec: NodeSpec, documents: t.Sequence[Document]) -> list[st
             "100.x address, or give the name to each machine by machine.network.extraHostEntries (from Talos 1.12 on StaticHostConfig)."
         ]
     return []
+
+
+def _by_tunnel(host: str, tunnel: Tunnel) -> list[str]:
+    """A machine with a tunnel reaches what lies behind the hub and what is public; of a name nothing is known."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return []
+    if address == ipaddress.ip_address(tunnel.hub_address) or address.is_global or address.is_loopback:  # a forwarder of its own
+        return []
+    if any(address in ipaddress.ip_network(one) for one in tunnel.allowed):
+        return []
+    return [
+        f"control_plane_endpoint: {host} is neither public, nor the hub's address {tunnel.hub_address}, nor in a network that goes through the "
+        f"tunnel ({', '.join(tunnel.allowed)}); write the hub's address where it forwards to the control plane, or add the control plane's "
+        "network to the allowed ones."
+    ]
 
 
 def _written(documents: t.Sequence[Document]) -> set[str]:

@@ -15,6 +15,7 @@ from .documents import Document, at, fields_at, items_at
 from .images import image_problems
 from .labels import EFFECTS, key_problem, may_set, value_problem
 from .versions import KUBERNETES, minor, tag_of
+from .wireguard_rules import document_rules
 
 Sentences = t.Iterator[str]
 _ONLY_CONTROL_PLANE = (
@@ -32,12 +33,15 @@ _OWNED = tuple(f"talos.dev/owned-{what}" for what in ("labels", "annotations", "
 # Documents that an older Talos does not know: kind -> first minor.
 SINCE = {
     "HostnameConfig": (1, 12),
+    "WireguardConfig": (1, 12),
     "ResolverConfig": (1, 12),
     "TimeSyncConfig": (1, 12),
     "KubeSpanConfig": (1, 13),
     "EnvironmentConfig": (1, 13),
     "TCPProbeConfig": (1, 13),
 }
+
+_BEFORE = {"WireguardConfig": "; write an entry of machine.network.interfaces with wireguard in it instead"}
 
 
 def identity(config: Document) -> Sentences:
@@ -254,7 +258,9 @@ def stream(documents: t.Sequence[Document], talos: tuple[int, int]) -> Sentences
         seen.add((kind, name))
         since = SINCE.get(kind)
         if since and talos < since:
-            yield f"{kind} needs Talos {since[0]}.{since[1]} or newer, this is {talos[0]}.{talos[1]}."
+            yield f"{kind} needs Talos {since[0]}.{since[1]} or newer, this is {talos[0]}.{talos[1]}{_BEFORE.get(kind, '')}."
+        if kind == "WireguardConfig":
+            yield from document_rules(document)
         if kind == "ExtensionServiceConfig" and not (document.get("environment") or document.get("configFiles")):
             yield f"ExtensionServiceConfig {name} needs an environment entry or a config file."
         if kind == "ExtensionServiceConfig" and not name:
@@ -263,6 +269,10 @@ def stream(documents: t.Sequence[Document], talos: tuple[int, int]) -> Sentences
             yield "HostnameConfig: hostname is missing."
         if kind == "HostnameConfig" and document.get("hostname") and document.get("auto") not in (None, "off"):
             yield "HostnameConfig: hostname and auto exclude each other; write hostname only."
+    links = {str(document.get("name")) for document in documents if document.get("kind") == "WireguardConfig"}
+    for one in (one for config in configs for one in items_at(config, "machine.network.interfaces") if isinstance(one, dict)):
+        if one.get("interface") in links:
+            yield f"machine.network.interfaces: {one['interface']} is a WireguardConfig as well; write one of the two."
     hostname = any(at(config, "machine.network.hostname") for config in configs)
     if hostname and any(document.get("kind") == "HostnameConfig" for document in documents):
         yield "machine.network.hostname and HostnameConfig exclude each other; write HostnameConfig only."

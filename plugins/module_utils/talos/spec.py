@@ -11,6 +11,7 @@ import typing as t
 from ..fleet import gpus
 from ..fleet.marks import EPHEMERAL, INITIALIZING
 from ..fleet.model import Labels, Lane, MeshChoice, Taint
+from ..mesh.tunnel import Tunnel
 from ..redact import register
 from .secrets import ClusterSecrets
 from .versions import DEFAULT_KUBERNETES, DEFAULT_TALOS, plain
@@ -22,7 +23,8 @@ class NodeSpec:
 
     ``name`` is instance, host, device and node name alike. ``pool`` is the pool's name without namespace. ``endpoint`` is the URL
     of the Kubernetes API (https://host:6443) as the node reaches it; "" takes the one of ``secrets``. ``bootstrap_token`` is this
-    node's own ("id.secret"), ``auth_key`` its one-use mesh key, ``login_server`` the URL of a headscale. ``taints`` stay,
+    node's own ("id.secret"), ``auth_key`` its one-use mesh key, ``login_server`` the URL of a headscale, ``tunnel`` its end of a
+    WireGuard tunnel where that is the mesh. ``taints`` stay,
     ``startup_taints`` are taken off when the node is initialised, ``ephemeral_taint`` adds tgp.io/ephemeral. ``installer_image``
     and ``install_disk`` serve machines that install Talos to a disk. ``gpu_count`` None = unknown. ``extensions`` are those of its image,
     None = unknown. ``registry_mirrors``: registry → URLs of its mirrors. ``patches``: texts of strategic merge patches, laid over the
@@ -53,6 +55,7 @@ class NodeSpec:
     mesh: MeshChoice = MeshChoice()
     auth_key: str = dataclasses.field(default="", repr=False)
     login_server: str = ""
+    tunnel: Tunnel | None = None
     kubernetes_version: str = DEFAULT_KUBERNETES
     talos_version: str = DEFAULT_TALOS
     installer_image: str = ""
@@ -66,7 +69,7 @@ class NodeSpec:
     driver_branch: str = "580"
 
     def __post_init__(self) -> None:
-        register(self.auth_key, self.bootstrap_token)
+        register(self.auth_key, self.bootstrap_token, self.tunnel.private_key if self.tunnel else None)
 
     @property
     def nvidia(self) -> bool:

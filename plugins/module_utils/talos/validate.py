@@ -12,6 +12,7 @@ import typing as t
 
 from ..errors import InvalidInput
 from ..fleet.model import Lane
+from ..mesh.tunnel import Tunnel
 from . import rules, schema
 from .config import build
 from .documents import Document, machine_document
@@ -119,6 +120,14 @@ _SECRETS = ClusterSecrets(
     cluster_secret="cGxhY2Vob2xkZXItc2VjcmV0",
 )
 _INSTALLER = f"factory.talos.dev/metal-installer/{'0' * 64}:v{DEFAULT_TALOS}"
+_TUNNEL = Tunnel(
+    private_key=base64.b64encode(b"placeholder of a private key....").decode(),
+    address="192.0.2.11/24",
+    hub_key=base64.b64encode(b"placeholder of the hub's key....").decode(),
+    endpoint="198.51.100.1:51820",
+    hub_address="192.0.2.1",
+    allowed=("192.0.2.0/24",),
+)
 MISSING_TEMPLATE = (
     "talosConfig.machineConfigTemplate is missing: a class needs a complete Talos machine configuration template, "
     "inline or by reference."
@@ -143,6 +152,8 @@ def placeholder(talos_version: str = DEFAULT_TALOS, **facts: t.Any) -> NodeSpec:
         "talos_version": talos_version,
         "kubernetes_version": f"1.{KUBERNETES.get(minor(talos_version) or (1, 13), (0, 36))[1]}.0",
     }
+    if "mesh" in facts and facts["mesh"].backend == "wireguard":
+        known["tunnel"] = _TUNNEL
     return NodeSpec(**{**known, **facts})
 
 

@@ -19,6 +19,7 @@ NEIGHBOURS = {
     ("documents", "clouds"),
     ("lanes", "talos"),
     ("lanes", "talos_api"),
+    ("talos", "mesh"),
     ("runlock", "claims"),
     ("runlock", "cluster"),
     ("claims", "cluster"),

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's WireGuard tunnel in its configuration: a document of its own from Talos 1.12 on, a network interface before. Never both."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import InvalidInput
+from ..mesh.tunnel import Tunnel
+from .documents import Document, at, items_at, of_kind
+from .spec import NodeSpec
+from .versions import minor
+from .wireguard_rules import overlaps
+
+KIND = "WireguardConfig"
+_KEPT = (
+    "mtu",
+    "listenPort",
+    "firewallMark",
+    "multicast",
+)  # what a template may say of the link beside key, address, peers and routes
+_DEFAULT_PODS, _DEFAULT_SERVICES = "10.244.0.0/16", "10.96.0.0/12"  # Talos's own, where a configuration says nothing
+
+
+def write(spec: NodeSpec, config: Document, documents: list[Document]) -> None:
+    """Put the node's tunnel into its configuration; ``spec`` has one. Key, address and peer are the tunnel's. Of a link of that name in the
+    template its other settings and further routes stay, in whichever form it is written.
+
+    WireGuard's allowed addresses make no routes on Talos, so each network beyond the tunnel's own gets one.
+    """
+    tunnel = t.cast(Tunnel, spec.tunnel)
+    name = tunnel.interface
+    given_document = of_kind(documents, KIND, name) or {}
+    interfaces = items_at(config, "machine.network.interfaces")
+    given_interface = next((one for one in interfaces if isinstance(one, dict) and one.get("interface") == name), {})
+    kept = {key: value for key, value in {**given_interface, **given_document}.items() if key in _KEPT}
+    for key in ("listenPort", "firewallMark"):
+        old = at(given_interface, f"wireguard.{key}")
+        if old is not None:
+            kept.setdefault(key, old)
+    kept.setdefault("mtu", tunnel.mtu)
+    documents[:] = [one for one in documents if not (one.get("kind") == KIND and one.get("name") == name)]
+    _drop_interface(config, name)
+    peer = {
+        "publicKey": tunnel.hub_key,
+        "endpoint": tunnel.endpoint,
+        "allowedIPs": list(tunnel.allowed),
+        "persistentKeepaliveInterval": f"{tunnel.keepalive}s",
+    }
+    if (minor(spec.talos_version) or (1, 12)) >= (1, 12):
+        others = _other_routes(tunnel, given_document.get("routes"), given_interface.get("routes"))
+        document: Document = {"apiVersion": "v1alpha1", "kind": KIND, "name": name, "privateKey": tunnel.private_key, **kept}
+        document["addresses"] = [{"address": tunnel.address}]
+        routes = [{"destination": one, "gateway": tunnel.hub_address} for one in tunnel.beyond]
+        if routes or others:
+            document["routes"] = [*routes, *others]
+        documents.append({**document, "peers": [peer]})
+        return
+    network = config["machine"].setdefault("network", {})
+    wireguard: Document = {"privateKey": tunnel.private_key, "peers": [peer]}
+    wireguard |= {key: kept.pop(key) for key in ("listenPort", "firewallMark") if key in kept}
+    kept.pop("multicast", None)
+    interface: Document = {"interface": name, "addresses": [tunnel.address], **kept}
+    old_routes = [{"network": one, "gateway": tunnel.hub_address} for one in tunnel.beyond]
+    others = _other_routes(tunnel, given_interface.get("routes"), given_document.get("routes"))
+    others = [{"network" if key == "destination" else key: value for key, value in one.items()} for one in others]
+    if old_routes or others:
+        interface["routes"] = [*old_routes, *others]
+    interfaces = network.setdefault("interfaces", [])
+    if not isinstance(interfaces, list):
+        raise InvalidInput("machine.network.interfaces of the template must be a list.")
+    interfaces.append({**interface, "wireguard": wireguard})
+
+
+def _drop_interface(config: Document, name: str) -> None:
+    network = at(config, "machine.network")
+    if not isinstance(network, dict) or not isinstance(network.get("interfaces"), list):
+        return
+    network["interfaces"] = [one for one in network["interfaces"] if not (isinstance(one, dict) and one.get("interface") == name)]
+    if not network["interfaces"]:
+        del network["interfaces"]
+    if not network:
+        del config["machine"]["network"]
+
+
+def _other_routes(tunnel: Tunnel, *given: t.Any) -> list[Document]:
+    """Routes of the template to what the tunnel has no route to, as a document says them."""
+    found = []
+    for routes in given:
+        for route in routes if isinstance(routes, list) else ():
+            if isinstance(route, dict):
+                destination = route.get("destination", route.get("network"))
+                if destination not in tunnel.beyond:
+                    found.append(
+                        {"destination": destination, **{k: v for k, v in route.items() if k not in ("destination", "network")}}
+                    )
+    return found
+
+
+def link(documents: t.Sequence[Document], config: Document | None, name: str) -> Document:
+    """The link of that name as a document says it, whichever form it has: privateKey, mtu, addresses, routes, peers. {} = there is none."""
+    document = of_kind(documents, KIND, name)
+    if document is not None:
+        return document
+    for one in items_at(config, "machine.network.interfaces"):
+        if isinstance(one, dict) and one.get("interface") == name and isinstance(one.get("wireguard"), dict):
+            addresses = [{"address": address} for address in one.get("addresses") or ()]
+            switched_off = {"up": False} if one.get("ignore") else {}
+            return {
+                **{k: v for k, v in one.items() if k in ("mtu", "routes")},
+                **one["wireguard"],
+                "addresses": addresses,
+                **switched_off,
+            }
+    return {}
+
+
+def held_of(documents: t.Sequence[Document], config: Document | None, tunnel: Tunnel) -> dict[str, t.Any]:
+    """Field → value of what no patch may change of the tunnel. More addresses and peers may be added, and the rest be changed."""
+    found, where = link(documents, config, tunnel.interface), f"WireGuard {tunnel.interface}"
+    addresses = [one.get("address") for one in items_at(found, "addresses") if isinstance(one, dict)]
+    return {
+        f"{where}: privateKey": found.get("privateKey"),
+        f"{where}: addresses": tunnel.address in addresses,
+        f"{where}: peers": [
+            one for one in items_at(found, "peers") if isinstance(one, dict) and one.get("publicKey") == tunnel.hub_key
+        ],
+        f"{where}: up": found.get("up") is not False,
+    }
+
+
+def check_subnets(spec: NodeSpec, config: Document) -> None:
+    """InvalidInput when the tunnel's network overlaps the cluster's pod or service subnets, as the configuration has them."""
+    pods = items_at(config, "cluster.network.podSubnets") or [_DEFAULT_PODS]
+    services = items_at(config, "cluster.network.serviceSubnets") or [_DEFAULT_SERVICES]
+    problems = overlaps(t.cast(Tunnel, spec.tunnel), [str(one) for one in pods], [str(one) for one in services])
+    if problems:
+        raise InvalidInput("The WireGuard tunnel of the node cannot be used.", problems=problems, node=spec.name)
