@@ -13,12 +13,14 @@ from datetime import timedelta
 from ..clouds.registry import CAPABILITIES
 from ..cluster.emptying import STARTED, undoing
 from ..cluster.node_port import refused
-from ..cluster.nodes import change
+from ..cluster.nodes import advertise, change
 from ..cluster.wait import Evidence, Expected, wait_for
 from ..errors import TgpError
 from ..fleet import marks
+from ..fleet.capacity import advertised
 from ..fleet.diagnosis_node import wrong_image, wrong_version
 from ..fleet.model import Claim, InstanceState, Lane, Node, Phase
+from ..fleet.packing import NEUTRAL
 from ..fleet.phases import advance
 from ..fleet.registration import not_initialized, timeout
 from ..fleet.service import is_service
@@ -129,6 +131,7 @@ class _Join(Following):
             )
         pool = self.context.pool_of(claim)
         opening = _opening(node)
+        advertise(self.context.kube, node.name, NEUTRAL, advertised(claim, pool), uid=node.uid)  # before pods may come
         change(
             self.context.kube,
             node.name,

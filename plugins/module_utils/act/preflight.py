@@ -26,6 +26,7 @@ from .serve_check import check_places, service_faults, service_rights
 _MAX_SKEW = 120.0
 RIGHTS = (
     *(Right(verb, "nodes") for verb in ("get", "list", "watch", "patch", "delete")),
+    Right("patch", "nodes/status"),
     *(Right(verb, "pods") for verb in ("get", "list", "watch", "delete")),
     Right("create", "pods/eviction"),
     *(Right(verb, "poddisruptionbudgets", group="policy") for verb in ("list", "watch")),

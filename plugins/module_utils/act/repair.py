@@ -9,11 +9,13 @@ import dataclasses
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
-from ..cluster.nodes import change, nodes
+from ..cluster.nodes import advertise, change, nodes
 from ..errors import TgpError
 from ..fleet import marks
-from ..fleet.drift import drift, startup_taint_is_left
+from ..fleet.capacity import advertised
+from ..fleet.drift import drift, lacks_neutral_gpus, startup_taint_is_left
 from ..fleet.model import Claim, Node, Phase, Pool
+from ..fleet.packing import NEUTRAL
 from ..fleet.service import is_service
 from ..observe.context import Context
 
@@ -64,8 +66,8 @@ def drifted_nodes(context: Context, names: t.Collection[str] = ()) -> list[Drift
 
 
 def repair_all(context: Context, found: t.Sequence[Drifted]) -> list[Repaired]:
-    """Bring the marks back, side by side, with one write each. Keys that are not ours are never touched; who changes a Node at the same
-    moment is not overwritten."""
+    """Bring the marks back, side by side, with one write each (two where the neutral GPUs differ). Keys that are not ours are never
+    touched; who changes a Node at the same moment is not overwritten."""
     if not found:
         return []
     with ThreadPoolExecutor(min(_WORKERS, len(found)), thread_name_prefix="repair") as pool:
@@ -77,6 +79,8 @@ def _repair(context: Context, one: Drifted) -> Repaired:
     text = ", ".join(one.what)
     context.lock.renew_if_due()
     try:
+        if lacks_neutral_gpus(one.claim, one.node, one.pool):
+            advertise(context.kube, one.node.name, NEUTRAL, advertised(one.claim, one.pool), uid=one.node.uid)
         change(
             context.kube,
             one.node.name,

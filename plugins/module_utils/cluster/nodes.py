@@ -146,6 +146,25 @@ def change(
     raise last
 
 
+def advertise(kube: Kube, name: str, resource: str, amount: int, *, uid: str = "") -> bool:
+    """Let the Node offer ``amount`` of an extended resource of ours. One read, and a write when it does not do so already.
+
+    Capacity is what counts: the kubelet keeps what it does not know of there, and works out what is allocatable of it. That is written,
+    too, so that the scheduler need not wait for the kubelet. Errors like :func:`change`; a resource of others is refused.
+    """
+    if resource.partition("/")[0] not in OWN_DOMAINS:
+        raise InvalidInput(f"{name}: refused to offer {resource}, which is not ours.")
+    raw = kube.get(path_of(name))
+    if uid and raw["metadata"].get("uid") != uid:
+        raise Conflict(f"{name}: another Node has taken this name (uid {raw['metadata'].get('uid')}, expected {uid}).", status=409)
+    status = raw.get("status") or {}
+    if all((status.get(kind) or {}).get(resource, "0") == str(amount) for kind in ("capacity", "allocatable")):
+        return False
+    offered = {resource: str(amount)}
+    kube.patch(f"{path_of(name)}/status", {"status": {"capacity": offered, "allocatable": offered}})
+    return True
+
+
 def _difference(
     raw: Json,
     labels: t.Mapping[str, str | None],

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from . import limits, marks
 from .model import Claim, Node, NodeClass, Offer, Pod, Pool
-from .packing import Bin
+from .packing import NEUTRAL, Bin
 from .settings import Settings
 from .suits import KEEPS_OFF
 
@@ -28,6 +28,11 @@ def gpu_resource(model: str, pool: Pool | None) -> str:
 def planned_gpus(offer: Offer, pool: Pool | None) -> int:
     """How many GPUs, or slices of GPUs, must become allocatable."""
     return offer.gpu_count * (pool.slices if pool is not None else 1)
+
+
+def advertised(claim: Claim, pool: Pool | None) -> int:
+    """How many ``tgp.io/gpu`` the claim's Node offers: as many as pods can ask of the vendor's resource, so that a pod may ask for both."""
+    return max(claim.expected_gpus, planned_gpus(claim.offer, pool))
 
 
 def of_node(node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib: int | None = None) -> Bin:
@@ -49,7 +54,7 @@ def of_claim(claim: Claim, pool: Pool | None, cluster_id: str, rented: bool, set
     """The room that a machine on its way will have, by its offer. What is not known of it is not held against it."""
     labels = {**marks.node_labels(claim, pool, cluster_id), **_system_labels(claim.offer)}
     free = _planned(claim.offer, pool, settings, None)
-    free[gpu_resource(claim.offer.model, pool)] = max(claim.expected_gpus, planned_gpus(claim.offer, pool))
+    free[gpu_resource(claim.offer.model, pool)] = free[NEUTRAL] = advertised(claim, pool)
     name = "" if rented else claim.node_name
     return Bin(claim.name, free, labels, marks.taints(pool), pool=claim.pool, gpu_memory_mib=claim.offer.gpu_memory_mib, node=name)
 
@@ -76,6 +81,7 @@ def _planned(offer: Offer, pool: Pool | None, settings: Settings, unknown: int |
         MEMORY: unknown if offer.memory_mib is None else int(Decimal(offer.memory_mib * _MIB) * share),
         DISK: None if offer.disk_gib is None else int(Decimal(offer.disk_gib * 1024 * _MIB) * share),
         gpu_resource(offer.model, pool): planned_gpus(offer, pool),
+        NEUTRAL: planned_gpus(offer, pool),
     }
 
 

@@ -22,7 +22,7 @@ from .durations import latest, print_duration
 from .facts import Settled
 from .model import Claim, Node, Phase, Pod, Pool
 from .office_hours import hours
-from .packing import Bin, fit, gpus, is_gpu
+from .packing import Bin, fit, gpus, is_gpu, shown
 
 REASON = "Underutilized"
 POLICY = "WhenUnderutilized"
@@ -46,7 +46,7 @@ class Use:
 def use(node: Node, pods: t.Iterable[Pod]) -> Use:
     """The use of a node by the unfinished pods on it."""
     bound = [pod for pod in pods if pod.node == node.name and pod.phase not in ("Succeeded", "Failed")]
-    return Use(sum(gpus(pod) for pod in bound), sum(amount for name, amount in node.allocatable.items() if is_gpu(name)))
+    return Use(sum(gpus(pod) for pod in bound), shown(node.allocatable))
 
 
 def judge(draft: Draft) -> None:

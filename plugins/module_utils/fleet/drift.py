@@ -1,17 +1,19 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which of our marks a node that is in use has lost, or never got (L-19)."""
+"""Which of our marks a node that is in use has lost, or never got (L-19), the neutral name of its GPUs among them (L-17)."""
 
 from __future__ import annotations
 
 from . import marks
+from .capacity import advertised
 from .model import Claim, Node, Phase, Pool
+from .packing import NEUTRAL
 from .registration import not_initialized
 
 
 def drift(claim: Claim, node: Node, pool: Pool, cluster_id: str) -> tuple[str, ...]:
-    """The labels, annotations and taints that differ from what claim and pool say, in words; empty = all is as it should be.
+    """The labels, annotations, taints and neutral GPUs that differ from what claim and pool say, in words; empty = all is as it should be.
 
     A node that is not (or no longer) the very one of a claim in use has no marks of ours to lose.
     """
@@ -23,9 +25,16 @@ def drift(claim: Claim, node: Node, pool: Pool, cluster_id: str) -> tuple[str, .
     ]
     have = {(taint.key, taint.effect): taint.value for taint in node.taints}
     found += [f"taint {taint}" for taint in marks.taints(pool) if have.get((taint.key, taint.effect)) != taint.value]
+    if lacks_neutral_gpus(claim, node, pool):
+        found.append(f"{NEUTRAL} {node.allocatable.get(NEUTRAL, 0)} instead of {advertised(claim, pool)}")
     if startup_taint_is_left(claim, node, pool):
         found.append(f"taint {marks.INITIALIZING} that should be gone")
     return tuple(found)
+
+
+def lacks_neutral_gpus(claim: Claim, node: Node, pool: Pool) -> bool:
+    """True when the node does not offer its GPUs under the neutral name, too, or another number of them."""
+    return node.allocatable.get(NEUTRAL, 0) != advertised(claim, pool)
 
 
 def startup_taint_is_left(claim: Claim, node: Node, pool: Pool) -> bool:

@@ -24,6 +24,8 @@ from .settings import Settings
 #: the annotation by which a pod asks for GPUs with at least so much memory each: GiB, or with a unit (24Gi, 24576Mi)
 GPU_MEMORY = "tgp.io/gpu-memory"
 _GPU_NAMES = Settings().gpu_resources
+#: a name for GPUs of any vendor, which we put on our nodes beside the vendor's (L-17)
+NEUTRAL = "tgp.io/gpu"
 _AMOUNT = re.compile(r"\s*([0-9]+)\s*(Mi|MiB|Gi|GiB)?\s*")
 Barred = t.Mapping[str, t.Mapping[str, str]]
 _EVER = datetime.min.replace(tzinfo=timezone.utc)
@@ -61,6 +63,18 @@ def gpus(pod: Pod) -> int:
 def is_gpu(resource: str) -> bool:
     """True for a resource that stands for GPUs, whole or shared."""
     return resource in _GPU_NAMES or resource.startswith(SHARED_GPU_PREFIXES)
+
+
+def shown(amounts: t.Mapping[str, int]) -> int:
+    """How many GPUs (or slices) a Node shows by its vendor's names. The neutral name is our own saying and proves nothing."""
+    return sum(amount for name, amount in amounts.items() if is_gpu(name) and name != NEUTRAL)
+
+
+def spare(free: t.Mapping[str, int | None]) -> int:
+    """How many GPUs are left under the largest of the vendor's names, and no more than under the neutral one: both mean the same GPUs."""
+    most = max((amount or 0 for name, amount in free.items() if is_gpu(name) and name != NEUTRAL), default=0)
+    neutral = free.get(NEUTRAL)
+    return most if neutral is None else min(most, neutral)
 
 
 def rank(pod: Pod) -> tuple[t.Any, ...]:

@@ -12,7 +12,7 @@ from . import capacity, service
 from .draft import Draft
 from .facts import Settled
 from .model import Claim, Node, Phase
-from .packing import Bin, is_gpu
+from .packing import Bin, shown
 from .phases import LIVE
 from .recovery import RETRY
 from .registration import deadline
@@ -63,7 +63,7 @@ def _ready(draft: Draft, one: Settled) -> t.Iterator[Place]:
         return
     situation = draft.situation
     end = deadline(one.claim, situation.pool(one.claim), situation.capability(one.claim))
-    shows = any(amount > 0 for name, amount in node.allocatable.items() if is_gpu(name))
+    shows = shown(node.allocatable) > 0
     if (
         not shows and end is not None and draft.now < end
     ):  # its plugin is not up yet: the planned GPUs count as long as one waits for them

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from .model import Pool, Tally, WaitingPod
-from .packing import gpus, is_gpu
+from .packing import gpus, spare
 from .places import Place
 
 
@@ -17,7 +17,7 @@ def count(places: t.Iterable[Place], waiting: t.Iterable[WaitingPod], pools: t.I
     lines: dict[str, dict[str, int]] = {pool.key: {} for pool in pools}
     for place in places:
         line = lines.setdefault(place.claim.pool, {})
-        free = max((amount or 0 for name, amount in place.room.free.items() if is_gpu(name)), default=0)
+        free = spare(place.room.free)
         if place.node is None:
             _add(line, coming=free)
         else:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from .draft import Draft
 from .durations import print_time
 from .model import Pod
-from .packing import Bin, Queue, against, is_gpu, lacks
+from .packing import Bin, Queue, against, lacks, shown
 from .places import Place
 
 _SEEN, _MARK = "unplaced", "unsatisfiable"
@@ -53,7 +53,7 @@ def too_small(draft: Draft, pods: t.Iterable[Pod], places: t.Iterable[Place]) ->
             if node is None or against(example, plan) or lacks(example.requests, plan.free):
                 continue
             missing = lacks(example.requests, node.allocatable)
-            if not missing or not any(amount for name, amount in node.allocatable.items() if is_gpu(name)):
+            if not missing or not shown(node.allocatable):
                 continue
             for at in queue.waiting[number]:
                 pod, pool = queue.pods[at], place.claim.pool

@@ -16,9 +16,9 @@ GPU = "nvidia.com/gpu"
 IDLE = 11 * 60
 
 
-def ask(rig: Rig, name: str, gpus: int = 1, **spec: t.Any) -> None:
+def ask(rig: Rig, name: str, gpus: int = 1, resource: str = GPU, **spec: t.Any) -> None:
     """A pod that wants GPUs, anywhere."""
-    container = {"name": "c", "image": "x", "resources": {"limits": {GPU: str(gpus)}}}
+    container = {"name": "c", "image": "x", "resources": {"limits": {resource: str(gpus)}}}
     owners = [{"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "x", "controller": True}]
     body = {
         "metadata": {"name": name, "ownerReferences": owners},
@@ -98,6 +98,16 @@ def test_L17_pod_pending_machine_rented_pod_runs_machine_goes(rig: Rig) -> None:
     assert [one["result"] for one in last["scale"]["machines"]] == ["gone"]
     assert rig.left() == {} and rig.creates() == 1
     rig.check_bill()
+
+
+def test_L17_a_pod_that_asks_for_any_vendors_gpu_runs(rig: Rig) -> None:
+    ask(rig, "train", resource="tgp.io/gpu")
+    assert [one["reason"] for one in scale(rig)["waiting"]] == [""]
+    complete(rig)
+    scale(rig)
+    runs(rig, "train")
+    last = scale(rig)
+    assert (rig.creates(), last["launch"], last["join"]) == (1, [], [])
 
 
 def test_L22_a_second_run_writes_nothing(rig: Rig) -> None:

@@ -426,7 +426,7 @@ def test_L02_key_and_token_of_an_interrupted_try_are_taken_back(rig: Rig) -> Non
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("number", range(1, 8))
+@pytest.mark.parametrize("number", range(1, 10))
 def test_L02_a_run_that_dies_while_renting_is_continued(build: t.Callable[..., Rig], number: int, after: bool) -> None:
     """Whatever the last write was, the next runs end with one machine, and a reap with nothing."""
     rig = build(speed=400)

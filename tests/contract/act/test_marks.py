@@ -9,6 +9,7 @@ import json
 import typing as t
 
 import httpx
+import pytest
 
 from .rig import Rig
 
@@ -142,3 +143,47 @@ def test_L19_a_startup_taint_that_came_back_goes_again(rig: Rig) -> None:
     (row,) = rig.join()["machines"]
     assert row["result"] == "repaired" and "should be gone" in row["message"]
     assert "tgp.io/initializing" not in keys(rig)
+
+
+# ---- the neutral name of GPUs
+
+
+def neutral(rig: Rig) -> list[str | None]:
+    """What the Node says of tgp.io/gpu: capacity, allocatable."""
+    status = node(rig)["status"]
+    return [status[kind].get("tgp.io/gpu") for kind in ("capacity", "allocatable")]
+
+
+def test_L17_a_node_offers_the_neutral_name_before_pods_may_come(rig: Rig) -> None:
+    rig.provision()
+    assert neutral(rig) == ["1", "1"]
+    writes = [line for line in rig.writes() if f"/nodes/{rig.machine().name}" in line and "PATCH" in line]
+    offered = max(place for place, line in enumerate(writes) if line.endswith("/status"))
+    assert [line for line in writes[offered + 1 :] if not line.endswith("/status")], "marks, which let pods in, come after it"
+    before = rig.writes()
+    assert rig.join()["machines"] == [] and rig.writes() == before
+
+
+@pytest.mark.parametrize("wrong", [None, "0", "4"])
+def test_L17_the_neutral_name_is_set_again_and_those_of_others_stay(rig: Rig, wrong: str | None) -> None:
+    rig.provision()
+    path = f"/api/v1/nodes/{rig.machine().name}/status"
+    odd = {"tgp.io/gpu": wrong, "example.org/dongle": "3"}
+    rig.kube("PATCH", path, {"status": {"capacity": odd, "allocatable": odd}})
+    assert rig.run("join", "look", check=True)["machines"][0]["result"] == "drifted" and neutral(rig) == [wrong, wrong]
+    (row,) = rig.join()["machines"]
+    assert row["result"] == "repaired" and f"tgp.io/gpu {wrong or 0} instead of 1" in row["message"]
+    assert neutral(rig) == ["1", "1"]
+    status = node(rig)["status"]
+    assert (status["capacity"]["example.org/dongle"], status["allocatable"]["nvidia.com/gpu"]) == ("3", "1")
+    writes = rig.writes()
+    assert rig.join()["machines"] == [] and rig.writes() == writes
+
+
+def test_L17_a_neutral_name_that_may_not_be_set_is_told(rig: Rig) -> None:
+    rig.provision()
+    rig.kube("PATCH", f"/api/v1/nodes/{rig.machine().name}/status", {"status": {"allocatable": {"tgp.io/gpu": None}}})
+    rig.fault("status", "kubernetes", "PATCH", "/status$", status=403, times=None)
+    done = rig.join()
+    assert (done["machines"][0]["result"], done["outcome"]) == ("drifted", "partial")
+    assert "nodes/status" in done["problems"][0]

@@ -267,7 +267,7 @@ def test_L22_leftovers_alone_take_no_machine_along(rig: Rig, file: Path) -> None
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("number", range(1, 12))
+@pytest.mark.parametrize("number", range(1, 14))
 def test_L22_killed_in_the_middle_and_applied_again(rig: Rig, file: Path, number: int, after: bool) -> None:
     """At every write of the application: never two machines, and in the end one, launched by the name in the plan where that was free;
     after a create call of which nobody knows, by the next plan."""

@@ -17,6 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.cluster.identity import cl
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.namespace import ensure_namespace
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.nodes import (
+    advertise,
     annotate,
     change,
     cordon,
@@ -67,6 +68,28 @@ def test_changes_write_once_and_only_what_is_missing(cluster: Cluster, kube: Kub
     assert cordon(kube, "n") and not cordon(kube, "n")
     node = get_node(kube, "n")
     assert node is not None and node.unschedulable
+
+
+def test_L17_a_node_offers_a_resource_of_ours_once(cluster: Cluster, kube: Kube) -> None:
+    cluster.node("n", gpus=2)
+    uid = cluster.read("/api/v1/nodes/n")["metadata"]["uid"]
+    assert advertise(kube, "n", "tgp.io/gpu", 2, uid=uid) is True
+    before = len(cluster.writes())
+    assert advertise(kube, "n", "tgp.io/gpu", 2, uid=uid) is False and len(cluster.writes()) == before
+    status = cluster.read("/api/v1/nodes/n")["status"]
+    for kind in ("capacity", "allocatable"):
+        assert {name: status[kind].get(name) for name in ("tgp.io/gpu", "nvidia.com/gpu")} == {
+            "tgp.io/gpu": "2",
+            "nvidia.com/gpu": "2",
+        }
+    assert advertise(kube, "n", "tgp.io/gpu", 4) is True
+    assert get_node(kube, "n").allocatable["tgp.io/gpu"] == 4  # type: ignore[union-attr]
+    with pytest.raises(InvalidInput, match="not ours"):
+        advertise(kube, "n", "nvidia.com/gpu", 8)
+    with pytest.raises(Conflict, match="another Node has taken this name"):
+        advertise(kube, "n", "tgp.io/gpu", 8, uid="another")
+    with pytest.raises(NotFound):
+        advertise(kube, "none", "tgp.io/gpu", 1)
 
 
 def test_foreign_keys_are_never_touched(cluster: Cluster, kube: Kube) -> None:
