@@ -46,6 +46,8 @@ def test_L17_a_pod_that_asks_for_the_neutral_name_gets_a_machine_that_is_large_e
 def test_L17_a_machine_on_its_way_serves_the_neutral_name() -> None:
     made = claim(phase=Phase.BOOTING, offer=offer("0.40", gpu_count=2))
     assert of_claim(made, pool(), CLUSTER, True, Settings()).free[NEUTRAL] == 2
+    more = of_claim(dataclasses.replace(made, expected_gpus=8), pool(), CLUSTER, True, Settings())
+    assert more.free[NEUTRAL] == more.free[GPU] == 8, "the pool was sliced when it was rented"
 
 
 def test_L17_slices_count_under_both_names() -> None:
@@ -127,7 +129,13 @@ def used(**allocatable: int) -> Node:
 
 
 @pytest.mark.parametrize(
-    "there, told", [({}, "tgp.io/gpu 0 instead of 2"), ({"neutral": 1}, "tgp.io/gpu 1 instead of 2"), ({"neutral": 2}, "")]
+    "there, told",
+    [
+        ({}, "tgp.io/gpu 0 instead of 2"),
+        ({"neutral": 1}, "tgp.io/gpu 1 instead of 2"),
+        ({"neutral": 4}, "tgp.io/gpu 4 instead of 2"),
+        ({"neutral": 2}, ""),
+    ],
 )
 def test_L17_a_node_that_does_not_offer_it_is_told(there: dict[str, int], told: str) -> None:
     made = claim(offer=offer("0.40", gpu_count=2))
