@@ -113,8 +113,8 @@ def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decima
     _still(stage, Order("provision", nodes=wanted))
     stage.perform(Order("reap"))
     _still(stage, Order("reap"))
-    if sight.purse is not None and wanted:
-        _overspend(stage, wanted)
+    if sight.purse is not None:
+        _overspend(stage, sight.purse, wanted)
     _empty(stage, "destroy")
     need(I02_each_id_has_one_line(sight))
     stage.perform(Order("reap"))  # forgets what was sighted and is gone
@@ -151,30 +151,28 @@ def _next_day(stage: Stage) -> None:
         stage.advance((stage.sight.purse.until(stage.sight.now) - stage.sight.now).total_seconds() + 1)
 
 
-def _overspend(stage: Stage, wanted: int) -> None:
-    """The machines run until the budget is used up. Then its action has to be done, no other machine comes (I-15), and what is wanted
-    comes again on the next day. Nothing is done where the day is too short."""
+def _overspend(stage: Stage, purse: Purse, wanted: int) -> None:
+    """As many machines as limits and budget allow (I-1, I-15) run until the budget is used up. Then its action has to be done, no other
+    machine comes, and what is wanted comes again on the next day. Where the day is too short they are only given back."""
     sight = stage.sight
-    purse = t.cast("Purse", sight.purse)
-    rate = sum((one.rate() for one in sight.living()), Decimal(0))
-    hours = (purse.amount - spent(sight, purse.since(sight.now))) / rate
-    if sight.now + timedelta(hours=float(hours)) + timedelta(hours=1) > purse.until(sight.now):
+    stage.perform(Order("provision", nodes=sight.limits.nodes))
+    before, rate = len(sight.living()), sum((one.rate() for one in sight.living()), Decimal(0))
+    hours = float((purse.amount - spent(sight, purse.since(sight.now))) / rate) if rate else 24.0
+    if sight.now + timedelta(hours=hours + 1) > purse.until(sight.now):
         return
-    stage.training["minNodes"] = wanted
-    stage.rest(float(hours) * 3600 + 120)
-    stage.perform(Order("provision", nodes=wanted + 1))
-    before = len(sight.living())
-    need(I11_what_is_wanted_is_there(wanted, before))
+    stage.training["minNodes"] = before
+    stage.rest(hours * 3600 + 120)
+    stage.perform(Order("provision", nodes=before + 1))
     for _turn in range(2):
         stage.perform(Order("reap"))
         stage.rest(30)
     need(I16_a_used_up_budget_ends(purse.action, before, len(sight.living()), services=bool(stage.ground.pool)))
+    stage.training.pop("minNodes")
     _empty(stage, "destroy")
-    stage.perform(Order("provision", nodes=wanted))
+    stage.perform(Order("provision", nodes=1))
     need("" if not sight.living() else "I-15: a machine came on a budget that is used up")
     _next_day(stage)
     _comes(stage, wanted)
-    stage.training.pop("minNodes")
 
 
 def _empty(stage: Stage, playbook: str) -> None:

@@ -119,6 +119,6 @@ MIXED = Ground(
     cloud="mixed",
     parts=(LAMBDA, PAPERSPACE, VAST),
     scenario={**LAMBDA.scenario, **PAPERSPACE.scenario, **VAST.scenario},
-    budgets=("0.60", "2.50", "5.00"),
+    budgets=("0.60", "0.90", "2.50"),
 )
 ALL = {**GROUNDS, "mixed": MIXED}

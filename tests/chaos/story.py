@@ -51,7 +51,10 @@ class Sum:
         )
 
 
-def limits_of(seed: str) -> Limits:
+def limits_of(seed: str, lines: t.Iterable[str]) -> Limits:
+    """By chance; wide ones where a budget shall be what bounds."""
+    if any(line.startswith("budget") for line in lines):
+        return Limits(4, Decimal("10.00"), 8)
     dice = random.Random(f"limits {seed}")
     return Limits(dice.choice((2, 3, 3, 4)), Decimal(dice.choice(("0.95", "1.60", "10.00"))), dice.choice((2, 4, 8)))
 
@@ -84,7 +87,7 @@ class Story:
         self, say: t.Callable[[str], None] = lambda _line: None, *, sabotage: t.Callable[[Stage], None] = lambda _stage: None
     ) -> Sum:
         """Play it; Violated when something was broken on the way or at the end. ``sabotage`` may break the world first."""
-        limits = limits_of(f"{self.ground} {self.seed}")
+        limits = limits_of(f"{self.ground} {self.seed}", self.lines)
         begin_generation(kept=2)  # the secrets of stories long past need not be looked for
         loom = Loom(f"{self.ground} {self.seed}")
         with tempfile.TemporaryDirectory(prefix="tgp-chaos-") as folder, woven(loom):
