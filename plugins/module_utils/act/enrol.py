@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes the secrets that let one machine in: a mesh key, and a bootstrap token where it becomes a node. Their ids go on record at once."""
+"""Makes the secrets that let one machine in: a mesh key or its end of a tunnel, and a bootstrap token where it becomes a node. What can be
+known of them goes on record at once."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from ..mesh.base import Mesh, description_of
 from ..observe.context import Context
 from .payload import Enrolment, needs_payload
 from .token_keeping import make_token, take_back_all
+from .tunnelling import tunnel_for
 
 _KEY_LIFE = 3600
 _TOKEN_LIFE = 3600
@@ -30,7 +32,10 @@ def enrol(context: Context, claim: Claim, node_class: NodeClass, note: t.Callabl
     take_back_all(context, claim)
     choice = node_class.mesh
     key = None
-    if mesh is not None and choice.backend != "none":
+    tunnel = None
+    if choice.hub is not None and claim.lane is not Lane.SERVICE:
+        tunnel = tunnel_for(context, claim, choice.hub, note)
+    if mesh is not None and choice.backend == "tailscale":
         _forget_lost_keys(context, claim, mesh)
         key = mesh.create_key(claim.name, tags=choice.tags, ephemeral=choice.ephemeral, expiry_seconds=_KEY_LIFE)
         note(mesh_backend=choice.backend, mesh_key_id=key.id)
@@ -40,7 +45,7 @@ def enrol(context: Context, claim: Claim, node_class: NodeClass, note: t.Callabl
     groups = tokens.OWN_GROUP if claim.lane is Lane.KUBELET else tokens.GROUPS
     token = make_token(context, claim.name, life_seconds=_TOKEN_LIFE, groups=groups)
     note(token_id=token.id)
-    return Enrolment(mesh_key=key.secret if key else "", token=token.text)
+    return Enrolment(mesh_key=key.secret if key else "", token=token.text, tunnel=tunnel)
 
 
 def _forget_lost_keys(context: Context, claim: Claim, mesh: Mesh) -> None:

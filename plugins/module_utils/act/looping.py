@@ -26,7 +26,7 @@ from .waking import Waker
 _SPEC = {"argument_spec": FLEET_SPEC}
 _PLAN: dict[str, t.Any] = {
     "mode": "autoscale", "pools": [], "nodes": None, "names": [], "all": False, "force": False, "save_to": None, "lock_wait": 0,
-    "on_lock_busy": "skip",
+    "on_lock_busy": "skip", "loop": True,
 }  # fmt: skip
 _HOPELESS = ("invalid_input", "missing_library", "auth", "forbidden")  # in the very first look: waiting does not mend it
 _SLICE = 0.25  # real seconds in which a signal, or the death of the parent, is noticed

@@ -15,6 +15,7 @@ from ..fleet import marks
 from ..fleet.model import Claim, Container, Lane, NodeClass, Offer, Pool
 from ..lanes.container import container_for
 from ..lanes.payload import payload
+from ..mesh.tunnel import Tunnel
 from ..observe.cluster_facts import ClusterFacts, cluster_facts
 from ..observe.context import Context
 from ..observe.templates import template_of
@@ -24,9 +25,11 @@ from ..talos.spec import NodeSpec
 
 @dataclasses.dataclass(frozen=True)
 class Enrolment:
-    """The secrets that let one machine in, once: its mesh key and its bootstrap token ("id.secret"). Empty = not needed."""
+    """The secrets that let one machine in, once: its mesh key or its end of a tunnel, and its bootstrap token ("id.secret"). Empty = not
+    needed."""
 
     mesh_key: str = dataclasses.field(default="", repr=False)
+    tunnel: Tunnel | None = dataclasses.field(default=None, repr=False)
     token: str = dataclasses.field(default="", repr=False)
 
 
@@ -109,6 +112,7 @@ def node_spec(
         model=offer.model,
         mesh=node_class.mesh,
         auth_key=enrolment.mesh_key,
+        tunnel=enrolment.tunnel,
         login_server=facts.login_server,
         kubernetes_version=facts.kubernetes_version,
         talos_version=facts.talos_version,

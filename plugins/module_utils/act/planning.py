@@ -29,6 +29,7 @@ from .demanding import AUTOSCALE, demand_of, refuse_choices, show_demand, withou
 from .plan_file import write_plan
 from .preflight import check_before_renting
 from .record import record
+from .tunnelling import hubs_of, refuse_hubs
 
 _LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_token", "delete_service", "delete_extra")
 _BOOKKEEPING = ("update", "annotate")
@@ -43,6 +44,8 @@ def plan_run(task: Task) -> dict[str, t.Any]:
         context.wishes = _chosen(task, context.wishes, settings, context.clock.now())
         if settings.mode in LAUNCHING and settings.mode != AUTOSCALE:
             check_before_renting(context)
+        if task.params.get("loop"):
+            refuse_hubs(context)
         if task.check_mode or task.params.get("save_to"):
             return _decide(context, writes=False)
         return locked(context, lambda: _decide(context, writes=True))
@@ -113,6 +116,7 @@ def result_of(
         "destroy": [one.name for one in decided.actions if one.kind == "destroy"],
         "leftovers": [_leftover(one) for one in decided.actions if one.kind in _LEFTOVERS],
         "problems": list(decided.problems),
+        "hubs": [] if outcome == "lock_busy" else hubs_of(context),
     }
     if context.settings.mode == AUTOSCALE:
         result |= demand_of(decided)

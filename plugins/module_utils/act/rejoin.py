@@ -24,6 +24,7 @@ from ..runlock.lock import take
 from ..task import Task
 from .enrol import enrol
 from .payload import node_spec
+from .tunnelling import hubs_of
 
 _PAUSE = 1.0  # seconds between two looks for its request
 _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
@@ -124,4 +125,5 @@ def _result(context: Context, claim: Claim) -> dict[str, t.Any]:
         "cloud": claim.cloud,
         "address": (instance.ip if instance else "") or claim.ip,
         "deadline": to_text(end) if end else "",
+        "hubs": hubs_of(context),
     }

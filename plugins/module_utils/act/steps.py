@@ -24,6 +24,7 @@ from .leftovers import remove_leftovers
 from .planning import unlock
 from .repair import Drifted, drifted_nodes, repair_all
 from .teardown import teardown_all
+from .tunnelling import hubs_of
 
 _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
 _COLUMNS = {"name": "node", "cloud": "cloud", "model": "model", "price_hour": "$/h", "result": "result", "what": "what"}
@@ -92,12 +93,13 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
         drifted = drifted_nodes(context, names) if work in (_join, _look_in) else []
         if task.check_mode:
             rows = [_row(one.claim, "drifted", f"would be set again: {', '.join(one.what)}", problem=False) for one in drifted]
-            return _result(rows, "ok", changed=bool(rows))
+            return _result(rows, "ok", changed=bool(rows), hubs=hubs_of(context))
         if not (claims or drifted or task.params.get("leftovers")):
-            return _result([], "ok", changed=False)
+            return _result([], "ok", changed=False, hubs=hubs_of(context))
         context.lock = resume(task, context.kube, context.run_id, context.cluster_id)
         with Keeper(context.lock, context.clock):
             rows = work(context, claims) + _repair(context, drifted)
+            hubs = hubs_of(context)
     except LockLost as lost:
         lost.result = {"outcome": "lock_lost", "machines": [], "problems": [str(lost)]}  # type: ignore[attr-defined]
         raise
@@ -106,7 +108,8 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
     problems = [_sentence(row) for row in rows if row["problem"]]
     for line in render([{"what": row["message"], **row} for row in rows], _COLUMNS, right=("price_hour",)):
         task.progress(line)
-    return _result(rows, "partial" if problems else "changed", changed=any(row["result"] in busy for row in rows), problems=problems)
+    outcome, changed = "partial" if problems else "changed", any(row["result"] in busy for row in rows)
+    return _result(rows, outcome, changed=changed, hubs=hubs, problems=problems)
 
 
 def _sentence(row: t.Mapping[str, t.Any]) -> str:
@@ -115,9 +118,11 @@ def _sentence(row: t.Mapping[str, t.Any]) -> str:
     return f"{row['name']}{where}: {row['message'].rstrip('.')}. {row.get('remedy', '')}".rstrip()
 
 
-def _result(rows: list[dict[str, t.Any]], outcome: str, *, changed: bool, problems: t.Sequence[str] = ()) -> dict[str, t.Any]:
+def _result(
+    rows: list[dict[str, t.Any]], outcome: str, *, changed: bool, hubs: list[dict[str, t.Any]], problems: t.Sequence[str] = ()
+) -> dict[str, t.Any]:
     machines = [{key: value for key, value in row.items() if key not in _INSIDE} for row in rows]
-    return {"changed": changed, "outcome": outcome, "machines": machines, "problems": list(problems)}
+    return {"changed": changed, "outcome": outcome, "machines": machines, "problems": list(problems), "hubs": hubs}
 
 
 def _row(claim: Claim, result: str, message: str, *, problem: bool, remedy: str = "") -> dict[str, t.Any]:

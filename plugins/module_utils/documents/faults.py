@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ..libs import lazy
-from .later import NOT_YET, NOT_YET_VALUES, REFUSED, REFUSED_VALUES
+from .refused import REFUSED, REFUSED_VALUES
 from .schemas import KINDS, Schema
 
 if t.TYPE_CHECKING:
@@ -48,8 +48,6 @@ def unknown_field(kind: str, path: str, name: str, known: t.Collection[str]) -> 
     """What to say of a field that is not known at ``path`` (dotted, without list places)."""
     full = f"{path}.{name}" if path else name
     plain = re.sub(r"\[\d+\]", "", full)
-    if plain in NOT_YET.get(kind, ()):
-        return f"{full}: this field is not honoured yet by this version. Remove it."
     if plain in REFUSED:
         return f"{full}: {REFUSED[plain]}."
     return f"{full}: unknown field. {_suggestion(kind, plain, name, known)}"
@@ -96,8 +94,6 @@ def _sentences(kind: str, error: t.Any) -> t.Iterator[str]:
 def _choice(path: str, error: t.Any) -> str:
     choices = [error.validator_value] if error.validator == "const" else list(error.validator_value)
     plain = re.sub(r"\[\d+\]", "", path)
-    if error.instance in NOT_YET_VALUES.get(plain, ()):
-        return f"{path}: {error.instance} is not honoured yet by this version. Use one of {', '.join(map(str, choices))}."
     if error.instance in REFUSED_VALUES.get(plain, {}):
         return f"{path}: {error.instance}: {REFUSED_VALUES[plain][error.instance]}. Use one of {', '.join(map(str, choices))}."
     lower = {str(one).lower(): str(one) for one in choices}

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from ..clouds.registry import CAPABILITIES, ENTRIES, canonical_cloud
 from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass
 from ..libs import lazy
+from . import wireguard
 from .faults import unknown_field
 from .host_quality import quality, share
 from .reading import Reader, secret_ref
@@ -71,7 +72,7 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine]) ->
         resources=dict(limits.get("resources", {})),
         strategy=spec.get("strategy", "weighted"),
         budget=budget(spec, reader),
-        generation=fingerprint([talos, template, spec.get("tailscaleConfig"), mesh.backend]),
+        generation=fingerprint([talos, template, spec.get("tailscaleConfig"), mesh.backend, *filter(None, [spec.get("wireguardConfig")])]),
     )
 
 
@@ -106,12 +107,22 @@ def mesh_choice(spec: Spec, choices: t.Sequence[CloudChoice], reader: Reader) ->
     """The mesh. Without a word about it, rented machines use tailscale and a class of own machines only uses none."""
     wish: Spec = spec.get("tailscaleConfig", {})
     rents = any(choice.cloud != OWN_MACHINES for choice in choices)
-    default = "tailscale" if wish or rents else "none"
+    default = "wireguard" if "wireguardConfig" in spec else "tailscale" if wish or rents else "none"
     backend = spec.get("networking", {}).get("backend", default)
-    if backend == "none" and wish:
-        reader.fault("spec.tailscaleConfig", "has no effect with networking.backend none. Remove one of the two.")
+    for field, its in (("tailscaleConfig", "tailscale"), ("wireguardConfig", "wireguard")):
+        if spec.get(field) and backend != its:
+            reader.fault(f"spec.{field}", f"has no effect with networking.backend {backend}. Remove one of the two.")
+    if backend == "wireguard" and "wireguardConfig" not in spec:
+        reader.fault("spec.wireguardConfig", "this field is missing; networking.backend wireguard needs it.")
+    if backend == "wireguard":
+        reader.warn(
+            "spec.wireguardConfig",
+            "is the older way in: its hub is a machine you keep yourself, and all traffic between nodes crosses it. "
+            "The default, tailscale, needs none.",
+        )
     return MeshChoice(
         backend=backend,
+        hub=wireguard.hub(spec, reader) if backend == "wireguard" else None,
         tags=tuple(wish.get("tags", ())),
         ephemeral=wish.get("ephemeral", True),
         accept_routes=wish.get("acceptRoutes", False),

@@ -111,7 +111,7 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
         regions=(spec["region"],) if "region" in spec else (),
         spot_allowed=spec.get("spot", False),
         max_nodes=1,
-        generation=fingerprint([talos, template, spec.get("tailscaleConfig")]),
+        generation=fingerprint([talos, template, spec.get("tailscaleConfig"), *filter(None, [spec.get("wireguardConfig")])]),
     )
     if cloud:
         check_clouds((), node_class, "spec.provider", reader)

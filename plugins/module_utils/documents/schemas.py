@@ -25,7 +25,7 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 LANES = ("talos", "kubelet", "service")
 STRATEGIES = ("weighted", "cheapest", "priority")
 POLICIES = ("WhenIdle", "WhenEmpty", "WhenUnderutilized", "WhenEmptyOrUnderutilized", "Never")
-BACKENDS = ("tailscale", "none")
+BACKENDS = ("tailscale", "wireguard", "none")
 IDLE_MODES = ("workload", "gpu", "all")
 GPU_WAITS = ("all", "any", "none")
 DRIFT_POLICIES = ("Report", "Replace")
@@ -140,6 +140,21 @@ _TAILSCALE = _object(
         "advertiseRoutes": _list(_said(_TEXT, "a network like 10.0.0.0/24")),
     }
 )
+_WIREGUARD = _object(
+    {
+        "endpoint": _said(_TEXT, "IP:port of the hub, for example 203.0.113.10:51820"),
+        "publicKey": _said(_TEXT, "the hub's public key"),
+        "network": _said(_TEXT, "the network of hub and nodes, for example 10.77.0.0/24"),
+        "hubAddress": _said(_TEXT, "the hub's own address there; the first one without it"),
+        "addresses": _said(_TEXT, "the part of the network that nodes get their addresses from; all of it without it"),
+        "allowedIPs": _list(_said(_TEXT, "a network behind the hub like 192.168.10.0/24")),
+        "hub": _said(_TEXT, "the hub's name in the inventory; without it you keep its peers yourself"),
+        "interface": {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,15}$", "description": "the name of an interface like wg-tgp"},
+        "mtu": {"type": "integer", "minimum": 1280, "maximum": 9000},
+        "persistentKeepalive": _DURATION,
+    },
+    ("endpoint", "publicKey", "network"),
+)
 _SPENDING = _object(
     {
         "period": {"enum": list(PERIODS)},
@@ -228,6 +243,7 @@ NODE_CLASS = _document(
             "providers": _list(_PROVIDER, 1),
             "talosConfig": _TALOS,
             "tailscaleConfig": _TAILSCALE,
+            "wireguardConfig": _WIREGUARD,
             "networking": _object({"backend": {"enum": list(BACKENDS)}}),
             "instanceRequirements": _object(
                 {
@@ -338,6 +354,7 @@ REQUEST = _document(
             "spot": _YES_NO,
             "talosConfig": _TALOS,
             "tailscaleConfig": _TAILSCALE,
+            "wireguardConfig": _WIREGUARD,
         },
         ("gpuType",),
     ),

@@ -41,8 +41,9 @@ def lanes(values: t.Sequence[str], node_class: NodeClass | None, reader: Reader)
         reader.fault(path, "a pool is of nodes or of services, not of both. Keep service alone, or make a second pool for nodes.")
     elif node_class is not None:
         check_clouds(found, node_class, path, reader)
-        if Lane.SERVICE in found and node_class.mesh.backend == "none":
-            reader.fault(path, f"a service is reached through the tailnet, and class {node_class.name} has networking.backend none.")
+        if Lane.SERVICE in found and node_class.mesh.backend != "tailscale":
+            backend = node_class.mesh.backend
+            reader.fault(path, f"a service is reached through the tailnet, and class {node_class.name} has networking.backend {backend}.")
     return found
 
 

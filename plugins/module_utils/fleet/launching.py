@@ -11,7 +11,7 @@ import typing as t
 from decimal import Decimal
 
 from . import blocks as blocklist
-from . import limits, lost, overspent, service
+from . import limits, lost, overspent, service, tunnels
 from .adoption import adopt
 from .capacity import planned_gpus
 from .draft import Draft
@@ -34,7 +34,9 @@ class Market:
 
     def __init__(self, draft: Draft, orphans: t.Sequence[Orphan]) -> None:
         self.situation = draft.situation
-        self.held = limits.reserved(one.claim for one in draft.settled.values() if _holds(one))
+        holding = [one.claim for one in draft.settled.values() if _holds(one)]
+        self.addresses = tunnels.Spare(holding, self.situation.wishes.classes)
+        self.held = limits.reserved(holding)
         self.held = _reserve_unclaimed(self.held, draft, orphans)
         anew = {one.claim.name for one in draft.settled.values() if not _holds(one)}
         self.purses = overspent.purses_of(draft, orphans, without=anew)
@@ -115,7 +117,7 @@ class Market:
             return "not available"
         if not self.situation.rented(offer.cloud) and not self._is_off(offer):
             return "not available"
-        full = limits.room(offer, pool, node_class, self.held, self.situation.settings)
+        full = self.addresses.against(node_class.mesh.hub) or limits.room(offer, pool, node_class, self.held, self.situation.settings)
         return full or self.purses.room(pool.key, node_class.name, offer.price_hour)
 
     def _is_off(self, offer: Offer) -> bool:
@@ -144,6 +146,7 @@ class Market:
         """Count one more machine of this offer."""
         self.taken[offer_key(offer)] += 1
         self.own_in_use.add(offer.id)
+        self.addresses.take(node_class.mesh.hub)
         self.held = self.held.plus(offer, t.cast(t.Any, offer.price_hour), node_class.name, pool.key)
         self.purses = self.purses.plus(pool.key, node_class.name, t.cast(t.Any, offer.price_hour))
 
@@ -317,7 +320,7 @@ def refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
         return closed
     if situation.nodes is None:
         return "nodes unknown"
-    if node_class.mesh.backend not in ("", "none") and situation.devices is None:
+    if node_class.mesh.backend == "tailscale" and situation.devices is None:
         draft.problems.append(f"The mesh could not be read: nothing is launched for {pool.key}.")
         return "mesh unknown"
     until = situation.seen.blocks.get(blocklist.key_of_pool(pool.key))

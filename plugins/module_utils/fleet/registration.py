@@ -115,6 +115,6 @@ def failure_class(claim: Claim, instance: Instance | None, node: Node | None, no
             return "no_instance"
         if instance.state is not InstanceState.RUNNING:
             return "instance_not_running"
-        uses_mesh = node_class is None or node_class.mesh.backend != "none"
+        uses_mesh = node_class is None or node_class.mesh.backend == "tailscale"  # whether a tunnel is up is known to its hub alone
         return "overlay_offline" if uses_mesh and claim.mesh_seen is None else "node_not_registered"
     return "gpu_missing" if node.ready else "node_not_ready"

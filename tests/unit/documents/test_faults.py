@@ -12,7 +12,6 @@ from decimal import Decimal
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.later import NOT_YET, NOT_YET_VALUES
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Machine, Requirement
@@ -178,28 +177,13 @@ def test_S0_20_S0_30_other_spellings_are_understood() -> None:
     assert [one.values for one in wishes.pools[0].requirements] == [("lambda",), ("RTX4090",), ("0.98",)]
 
 
-@pytest.mark.parametrize(("kind", "path"), [(kind, path) for kind, paths in NOT_YET.items() for path in paths])
-def test_D06_fields_of_later_versions_are_refused_by_name(kind: str, path: str) -> None:
-    inside = path.replace("spec.providers.", "spec.providers.0.")
-    found = problems(*([CLASS] if kind == "GPUNodePool" else []), with_(BASES[kind], inside, {}))
-    name = path.replace("spec.providers.", "spec.providers[0].")
-    assert found[0].endswith(f"{name}: this field is not honoured yet by this version. Remove it.")
-
-
-@pytest.mark.parametrize(("path", "value"), [(path, one) for path, values in NOT_YET_VALUES.items() for one in values])
-def test_D06_values_of_later_versions_are_refused_by_name(path: str, value: str) -> None:
-    kind = "GPUNodeClass" if "networking" in path else "GPUNodePool"
-    found = problems(
-        *([CLASS] if kind == "GPUNodePool" else []), with_(BASES[kind], path, [value] if path.endswith("lanes") else value)
-    )
-    assert f"{value} is not honoured yet by this version." in found[0]
-
-
 @pytest.mark.parametrize(
     ("kind", "path", "words"),
     [
         ("GPUNodeClass", "spec.calendar", "hours are those of a pool; write spec.calendar in each GPUNodePool"),
         ("GPUNodeClass", "spec.networking.tailscale", "write it as spec.tailscaleConfig"),
+        ("GPUNodeClass", "spec.networking.wireguard", "write it as spec.wireguardConfig"),
+        ("GPUNodeClass", "spec.talosConfig.wireGuardConfig", "each node gets a key and an address of its own"),
         ("GPUNodeClass", "spec.limits.budget", "write it as spec.budget"),
         ("GPUNodePool", "spec.schedule", "write the hours of a pool as spec.calendar"),
         ("GPUNodePool", "spec.nodes", "minNodes is the floor"),
@@ -213,9 +197,9 @@ def test_D06_what_has_another_name_or_place_here_is_told_so(kind: str, path: str
     assert f"{path}: " in found and words in found and found.endswith(".") and "yet" not in found
 
 
-def test_D06_only_the_mesh_over_wireguard_is_not_honoured_yet() -> None:
-    assert {path for paths in NOT_YET.values() for path in paths} == {"spec.wireguardConfig", "spec.networking.wireguard"}
-    assert NOT_YET_VALUES == {"spec.networking.backend": ("wireguard", "kubespan")}
+def test_D06_kubespan_is_a_matter_of_the_talos_configuration() -> None:
+    (found,) = problems(with_(CLASS, "spec.networking.backend", "kubespan"))
+    assert "write it into the template or the patches of talosConfig, and networking.backend none" in found
 
 
 def test_D06_no_pool_rents_by_the_experimental_lane() -> None:

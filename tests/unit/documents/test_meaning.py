@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import SecretRef, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Hub, SecretRef, Wishes
 
 Json = dict[str, t.Any]
 MACHINE = {
@@ -50,7 +50,9 @@ BASE: dict[str, Json] = {
         "disruption": {
             "expireAfter": "24h",
             "consolidationPolicy": "WhenUnderutilized",
-            "budgets": [{"nodes": 1, "reasons": ["Empty"], "schedule": "0 9 * * 1-5", "duration": "8h", "timeZone": "Europe/Berlin"}],
+            "budgets": [
+                {"nodes": 1, "reasons": ["Empty"], "schedule": "0 9 * * 1-5", "duration": "8h", "timeZone": "Europe/Berlin"}
+            ],
         },
     },
     "GPURequest": {
@@ -261,6 +263,25 @@ def changed(spec: Json, path: str, value: t.Any) -> Json:
     return result
 
 
+HUB = {"endpoint": "203.0.113.10:51820", "publicKey": "j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF8=", "network": "10.77.0.0/24"}
+OF_TUNNELS: dict[str, t.Any] = {
+    "wireguardConfig.endpoint": "203.0.113.11:51820",
+    "wireguardConfig.publicKey": "A" * 43 + "=",
+    "wireguardConfig.network": "10.78.0.0/24",
+    "wireguardConfig.hubAddress": "10.77.0.254",
+    "wireguardConfig.addresses": "10.77.0.128/25",
+    "wireguardConfig.allowedIPs": ["192.168.10.0/24"],
+    "wireguardConfig.hub": "hub-1",
+    "wireguardConfig.interface": "wg0",
+    "wireguardConfig.mtu": 1412,
+    "wireguardConfig.persistentKeepalive": "10s",
+}
+
+
+def with_hub(kind: str) -> Json:
+    return {**{name: value for name, value in BASE[kind].items() if name != "tailscaleConfig"}, "wireguardConfig": HUB}
+
+
 def leaves(schema: Json, path: str = "") -> t.Iterator[str]:
     inner = schema.get("items", schema)
     if inner.get("properties"):
@@ -275,7 +296,8 @@ def test_every_field_of_the_schemas_changes_something(kind: str, tmp_path: Path)
     """D-06: nothing is accepted and ignored. (kind of nodeClassRef has one possible value; nodeGroups are machines.)"""
     (tmp_path / "worker.yaml").write_text("machine: {from: file}")
     of_services = OF_SERVICES if kind == "GPUNodePool" else {}
-    tried = {".".join(step for step in path.split(".") if not step.isdigit()) for path in (*OTHER[kind], *of_services)}
+    of_tunnels = {} if kind == "GPUNodePool" else OF_TUNNELS
+    tried = {".".join(step for step in path.split(".") if not step.isdigit()) for path in (*OTHER[kind], *of_services, *of_tunnels)}
     known = {one for one in leaves(KINDS[kind]["properties"]["spec"]) if ".nodeGroups" not in one and one != "nodeClassRef.kind"}
     assert {one for one in known if not any(one == path or one.startswith(f"{path}.") for path in tried)} == set()
     before = read(kind, BASE[kind], tmp_path)
@@ -283,6 +305,8 @@ def test_every_field_of_the_schemas_changes_something(kind: str, tmp_path: Path)
     assert without == []
     before = read(kind, SERVICE_POOL, tmp_path) if of_services else before
     assert [one for one, value in of_services.items() if read(kind, changed(SERVICE_POOL, one, value), tmp_path) == before] == []
+    before = read(kind, with_hub(kind), tmp_path) if of_tunnels else before
+    assert [one for one, value in of_tunnels.items() if read(kind, changed(with_hub(kind), one, value), tmp_path) == before] == []
 
 
 def test_a_request_is_one_machine_with_a_class_of_its_own() -> None:
@@ -338,9 +362,20 @@ def test_a_template_comes_inline_from_a_file_or_from_a_secret(tmp_path: Path) ->
         ({"tailscaleConfig": {"advertiseRoutes": ["10.0.0.1/24"]}}, "advertiseRoutes"),
         ({"tailscaleConfig": {"hostname": "mine"}}, "host name"),
         ({"networking": {"backend": "none"}, "tailscaleConfig": {"tags": ["tag:gpu"]}}, "no effect"),
-        ({"networking": {"backend": "wireguard"}}, "wireguard"),
+        ({"networking": {"backend": "wireguard"}}, "spec.wireguardConfig: this field is missing"),
+        ({"networking": {"backend": "tailscale"}, "wireguardConfig": HUB}, "spec.wireguardConfig: has no effect with"),
+        ({"wireguardConfig": HUB, "tailscaleConfig": {"tags": ["tag:gpu"]}}, "spec.tailscaleConfig: has no effect with"),
+        ({"wireguardConfig": {**HUB, "endpoint": "hub.example:51820"}}, "is not IP:port"),
+        ({"wireguardConfig": {**HUB, "endpoint": "203.0.113.10:0"}}, "is not IP:port"),
+        ({"wireguardConfig": {**HUB, "publicKey": "short"}}, "is not a WireGuard key"),
+        ({"wireguardConfig": {**HUB, "network": "10.77.0.1/24"}}, "has host bits set"),
+        ({"wireguardConfig": {**HUB, "network": "10.77.0.0/31"}}, "has no room"),
+        ({"wireguardConfig": {**HUB, "network": "100.100.0.0/24"}}, "the addresses of tailnets"),
+        ({"wireguardConfig": {**HUB, "hubAddress": "10.78.0.1"}}, "is no address in 10.77.0.0/24"),
+        ({"wireguardConfig": {**HUB, "addresses": "10.78.0.0/25"}}, "is no part of the network"),
+        ({"wireguardConfig": {**HUB, "privateKey": "x"}}, "each node gets a key of its own"),
         ({"networking": {"backend": "carrier-pigeon"}}, "backend"),
-        ({"wireguardConfig": {"address": "10.8.0.2/24"}}, "wireguardConfig"),
+        ({"wireguardConfig": {**HUB, "address": "10.8.0.2/24"}}, "each node gets an address of its own"),
     ],
 )
 def test_mesh_settings_are_checked(spec: Json, words: str) -> None:
@@ -375,12 +410,24 @@ def refused(spec: Json, **class_spec: t.Any) -> str:
         ("template.spec.service.ports", [], "spec.template.spec.service.ports: it must not be empty"),
         ("template.spec.service.ports", [80, 80], "spec.template.spec.service.ports: a port is listed twice"),
         ("template.spec.service.ports", [70000], "70000"),
-        ("template.spec.service.healthPath", "health", "spec.template.spec.service.healthPath: 'health' is not a path like /health"),
+        (
+            "template.spec.service.healthPath",
+            "health",
+            "spec.template.spec.service.healthPath: 'health' is not a path like /health",
+        ),
         ("template.spec.service.command", None, "spec.template.spec.service.command: is missing"),
-        ("template.spec.service.environment", {"TS_AUTHKEY": "x"}, "TS_AUTHKEY: variables TGP_… and TS_… are set by the collection"),
+        (
+            "template.spec.service.environment",
+            {"TS_AUTHKEY": "x"},
+            "TS_AUTHKEY: variables TGP_… and TS_… are set by the collection",
+        ),
         ("template.spec.service.environment", {"A-B": "x"}, "'A-B' is no name of a variable"),
         ("template.spec.service.environment", {"TOKEN": "x"}, "TOKEN stands in environment, too"),
-        ("template.spec.taints", [{"key": "a", "effect": "NoSchedule"}], "spec.template.spec.taints: has no effect with lane service"),
+        (
+            "template.spec.taints",
+            [{"key": "a", "effect": "NoSchedule"}],
+            "spec.template.spec.taints: has no effect with lane service",
+        ),
         ("template.metadata.labels", {"tgp.io/x": "y"}, "spec.template.metadata.labels: tgp.io/x is set by the collection itself"),
         ("disruption.idleMode", "gpu", "spec.disruption.idleMode: has no effect with lane service"),
         ("disruption.idleProbe", {}, "spec.disruption.idleProbe: needs exactly one of url"),
@@ -448,3 +495,13 @@ def test_L13_a_share_that_could_be_misread_is_refused(value: str) -> None:
 def test_L13_a_bid_is_refused_where_nothing_is_auctioned() -> None:
     with pytest.raises(InvalidInput, match=r"providers\[0\].bidMargin: lambda rents no interruptible machines"):
         node_class_of({"providers": [{"name": "lambda", "bidMargin": "5%"}]})
+
+
+def test_S3_39_a_hub_is_read_with_what_is_usual() -> None:
+    wishes, warnings = parse([document("GPUNodeClass", {"providers": [{"name": "lambda"}], "wireguardConfig": HUB})])
+    mesh = next(iter(wishes.classes.values())).mesh
+    assert (mesh.backend, mesh.hub) == (
+        "wireguard",
+        Hub(HUB["endpoint"], HUB["publicKey"], "10.77.0.0/24", "10.77.0.1", "10.77.0.0/24", ("10.77.0.0/24",)),
+    )
+    assert any("spec.wireguardConfig: is the older way in" in one for one in warnings)

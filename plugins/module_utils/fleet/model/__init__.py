@@ -9,7 +9,7 @@ Units: money is Decimal US dollars per hour, GPU and system memory MiB, disk GiB
 
 from __future__ import annotations
 
-from .claims import Attempt, Claim, Deletion, Phase
+from .claims import Attempt, Claim, Deletion, Peer, Phase
 from .clouds import (
     Capability,
     Carrier,
@@ -33,6 +33,7 @@ from .spending import Ledger, LedgerLine, SpendingBudget
 from .wishes import (
     CloudChoice,
     DisruptionBudget,
+    Hub,
     IdleProbe,
     Machine,
     MeshChoice,
@@ -71,6 +72,7 @@ __all__ = [
     "LedgerLine",
     "Machine",
     "MadeToken",
+    "Hub",
     "MeshChoice",
     "MeshKey",
     "Node",
@@ -81,6 +83,7 @@ __all__ = [
     "Offer",
     "OfferQuery",
     "Others",
+    "Peer",
     "Phase",
     "Placement",
     "Plan",

@@ -52,6 +52,16 @@ class Attempt:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Peer:
+    """What the WireGuard hub ``host`` (its name in the inventory) has to know of a machine: its ``address`` and its public key."""
+
+    host: str
+    interface: str
+    address: str
+    public_key: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
     """The record "we want, have or had this machine" (L-2). Written before the first billable call; holds no secret.
 
@@ -87,6 +97,7 @@ class Claim:
     mesh_device_id: str = ""
     token_id: str = ""
     mesh_seen: datetime | None = None
+    peer: Peer | None = None
     registered: datetime | None = None
     initialized: datetime | None = None
     idle_since: datetime | None = None

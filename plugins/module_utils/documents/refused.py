@@ -3,17 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fields and values that people may expect and that are not honoured. They are refused by name, never accepted and ignored.
 
-``NOT_YET``: a mesh over WireGuard is to come. ``REFUSED``: the same wish has another name here, or another place; the sentence says which.
+``REFUSED``: the same wish has another name here, or another place; the sentence says which.
 """
 
 from __future__ import annotations
 
-NOT_YET: dict[str, tuple[str, ...]] = {
-    "GPUNodeClass": ("spec.wireguardConfig", "spec.networking.wireguard"),
-    "GPUNodePool": (),
-    "GPURequest": ("spec.wireguardConfig",),
-}
-NOT_YET_VALUES: dict[str, tuple[str, ...]] = {"spec.networking.backend": ("wireguard", "kubespan")}
 _HOW_MANY = (
     "how many machines is no field: minNodes is the floor, provision.yml -e nodes= asks for more, autoscale.yml follows the pods"
 )
@@ -24,12 +18,20 @@ REFUSED: dict[str, str] = {
     "spec.replicas": _HOW_MANY,
     "spec.service": "what a container runs stands in template.spec.service of a GPUNodePool that accepts lane service; a request is a node",
     "spec.networking.tailscale": "write it as spec.tailscaleConfig",
+    "spec.networking.wireguard": "write it as spec.wireguardConfig",
+    "spec.talosConfig.wireGuardConfig": "write it as spec.wireguardConfig; each node gets a key and an address of its own",
+    "spec.wireguardConfig.privateKey": "each node gets a key of its own, and the hub's stays on the hub",
+    "spec.wireguardConfig.address": "each node gets an address of its own from spec.wireguardConfig.addresses",
     "spec.template.spec.timeSlicing": "write it as spec.timeSlicing",
     "spec.limits.budget": "write it as spec.budget",
     "spec.tailscaleConfig.hostname": "the host name of a machine is always its own name; leave this out",
     "spec.template.spec.ephemeralTaint": "name the taint tgp.io/ephemeral in template.spec.taints to choose its effect yourself",
 }
 REFUSED_VALUES: dict[str, dict[str, str]] = {
+    "spec.networking.backend": {
+        "kubespan": "KubeSpan is a matter of the Talos configuration alone; write it into the template or the patches of talosConfig, "
+        "and networking.backend none",
+    },
     "spec.template.spec.lanes": {
         "takeover": "no pool rents by it; it is an experimental role for machines that exist already (docs/takeover.md)",
     },

@@ -1,0 +1,81 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A machine's end of a WireGuard tunnel, and what the hubs have to know of all machines."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import InvalidInput
+from ..fleet import tunnels
+from ..fleet.model import Claim, Hub, Peer
+from ..mesh.tunnel import Tunnel
+from ..mesh.wireguard_keys import generate
+from ..observe.context import Context
+from ..redact import register
+
+
+def tunnel_for(context: Context, claim: Claim, hub: Hub, note: t.Callable[..., None]) -> Tunnel:
+    """A fresh key pair for the machine, with the address it has already or a free one; address and public key go on record at once.
+    ``note`` writes fields of the claim. InvalidInput when the network is full."""
+    private, public = generate()
+    register(private)
+    with context.money:  # one at a time: the record of one is what the next one reads
+        address = claim.peer.address if claim.peer is not None and tunnels.fits(hub, claim.peer) else ""
+        address = address or tunnels.draw(hub, context.store.claims(), claim.name)
+        if not address:
+            raise InvalidInput(
+                f"{claim.name}: no address is free in {hub.addresses}.",
+                remedy="Give machines back, or give the class a larger wireguardConfig.addresses.",
+            )
+        note(mesh_backend=tunnels.WIREGUARD, peer=Peer(hub.host, hub.interface, address, public))
+    return end_of(hub, address, private)
+
+
+def end_of(hub: Hub, address: str, private_key: str) -> Tunnel:
+    """The end of the machine that has ``address`` (with its length)."""
+    return Tunnel(
+        private_key=private_key,
+        address=address,
+        hub_key=hub.public_key,
+        endpoint=hub.endpoint,
+        hub_address=hub.address,
+        allowed=hub.allowed,
+        interface=hub.interface,
+        mtu=hub.mtu,
+        keepalive=hub.keepalive,
+    )
+
+
+def hubs_of(context: Context) -> list[dict[str, t.Any]]:
+    """For the playbooks: each hub with all the peers that it is to have of this cluster, by what is on record now."""
+    classes = [one.mesh.hub for one in context.wishes.classes.values() if one.mesh.hub is not None]
+    if not classes and not any(one.peer is not None for one in context.known_claims()):
+        return []
+    return [
+        {
+            "host": one.host,
+            "interface": one.interface,
+            "cluster_id": context.cluster_id,
+            "peers": [{"name": name, "public_key": peer.public_key, "allowed_ips": [_alone(peer)]} for name, peer in one.peers],
+        }
+        for one in tunnels.hubs(classes, context.store.claims())
+    ]
+
+
+def refuse_hubs(context: Context) -> None:
+    """InvalidInput when a class names its hub, for a run that has no tasks in which a hub could be told anything."""
+    for one in context.wishes.classes.values():
+        if one.mesh.hub is not None and one.mesh.hub.host:
+            raise InvalidInput(
+                f"GPUNodeClass {one.name}: tasks of the playbooks tell its hub {one.mesh.hub.host} of its peers, and a loop has none.",
+                remedy="Run autoscale.yml from a timer instead, or leave wireguardConfig.hub out and keep the hub's peers yourself.",
+                field="spec.wireguardConfig.hub",
+            )
+
+
+def _alone(peer: Peer) -> str:
+    """The address as a network of one."""
+    address = peer.address.partition("/")[0]
+    return f"{address}/{128 if ':' in address else 32}"
