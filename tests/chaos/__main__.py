@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from .grounds import ALL
@@ -50,9 +51,10 @@ def _search(given: argparse.Namespace) -> int:
                 story = Story.draw(ground, f"{seed}/{number}")
                 try:
                     total.add(story.play())
-                except Violated as error:
+                except Exception as error:  # noqa: BLE001 - what nobody foresaw ends a story, not the search
                     failed += 1
-                    print(f"VIOLATED {error}", flush=True)
+                    told = str(error) if isinstance(error, Violated) else f"{traceback.format_exc()}{story.text()}"
+                    print(f"VIOLATED {told}", flush=True)
                     if not given.go_on:
                         print(f"the shortest that fails the same way:\n{shortest(story).text()}")
                         return 1
