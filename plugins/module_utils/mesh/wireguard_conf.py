@@ -56,7 +56,12 @@ class Section:
         try:
             return ipaddress.ip_network(text, strict=False)
         except ValueError:
-            raise Unreadable(f"AllowedIPs of the peer in line {self.line} cannot be read: {text}.") from None
+            raise Unreadable(f"AllowedIPs of the peer in line {self.line} cannot be read: {printable(text)}.") from None
+
+
+def printable(text: str) -> str:
+    """A part of a file for a message or a result: bytes that are no UTF-8 are spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def sections(text: str) -> list[Section]:
@@ -110,9 +115,9 @@ class _Reading:
         return section
 
 
-def secrets(found: t.Iterable[Section]) -> list[str]:
-    """The values that must never be printed."""
-    return [value for section in found for name, value in section.settings if name in SECRET and value]
+def is_secret(line: str) -> bool:
+    """Whether a line sets what must never be printed."""
+    return "".join(line.partition("=")[0].split()).lower() in SECRET
 
 
 def addresses(found: t.Iterable[Section]) -> list[Network]:

@@ -182,7 +182,7 @@ def _refuse_collisions(new: t.Sequence[Wish], staying: t.Sequence[Section]) -> N
         if net := _shared(wish.allowed, own):
             problems.append(f"{wish.name}: {net} has the hub's own address in it.")
         for one in staying:
-            whose = f"the peer in line {one.line}" + (f", {one.owner}" if one.owner else "")
+            whose = f"the peer in line {one.line}" + (f", {conf.printable(one.owner)}" if one.owner else "")
             if one.kind == "peer" and one.public_key == wish.public_key:
                 problems.append(f"{wish.name}: its public_key belongs to {whose}.")
             elif net := _shared(wish.allowed, one.allowed):

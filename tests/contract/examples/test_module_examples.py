@@ -21,6 +21,7 @@ from sandbox.running import Running
 from sandbox.talos_maintenance import Maintenance
 
 from ...fixtures.tls_door import TlsDoors
+from ...fixtures.wireguard_programs import HUB_FILE, HUB_PRIVATE, Programs
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = "ansible_collections.tgp.gpu.plugins.modules"
@@ -57,6 +58,7 @@ ORDER = [  # a lock is taken by fleet_plan and let go by fleet_unlock; own machi
     "talos_boot_media",
     "talos_machine_info",
     "talos_push",
+    "wireguard_peer",
     "fleet_teardown",
     "webhook_machine",
 ]
@@ -70,6 +72,15 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Running]:
     sandbox = Running(tmp_path_factory.mktemp("sandbox"), speed=100)
     yield sandbox
     sandbox.close()
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Programs:
+    """This machine as a WireGuard hub, its file beside the play."""
+    programs = Programs(tmp_path / "hub")
+    programs.up()
+    (tmp_path / "wg-tgp.conf").write_text(HUB_FILE)
+    return programs
 
 
 @pytest.fixture
@@ -108,7 +119,9 @@ def counts(text: str) -> dict[str, int]:
     return {word: int(number) for word, number in re.findall(r"(\w+)=(\d+)", text.rpartition("PLAY RECAP")[2])}
 
 
-def test_the_examples_of_all_modules_run_as_they_stand(running: Running, tmp_path: Path, control_planes: list[str]) -> None:
+def test_the_examples_of_all_modules_run_as_they_stand(
+    running: Running, tmp_path: Path, control_planes: list[str], hub: Programs
+) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     shutil.copy(running.environment["TGP_TALOS_SECRETS"], tmp_path / "secrets.yaml")
     tasks = examples(ORDER)
@@ -116,18 +129,22 @@ def test_the_examples_of_all_modules_run_as_they_stand(running: Running, tmp_pat
     rack = [{"host": "127.0.0.1", "port": one.port, "fingerprint": one.fingerprint} for one in machines]
     own_machines = {"rack": rack, "rack_network": "127.0.0.0/8"}
     doors = {"endpoint": str(running.kube.base_url).rstrip("/"), "control_planes": control_planes}
-    write_play(tmp_path / "examples.yml", tasks, {**VARIABLES, **own_machines, **doors})
+    tunnel = {"hub": "localhost", "hub_config": str(tmp_path / "wg-tgp.conf")}
+    write_play(tmp_path / "examples.yml", tasks, {**VARIABLES, **own_machines, **doors, **tunnel})
     own = json.dumps({"documents": str(ROOT / "examples" / "demo"), "pool": "own"})
     ansible_playbook(running, tmp_path, str(ROOT / "playbooks" / "provision.yml"), "-e", own)  # rack-1 becomes a node
 
-    text = ansible_playbook(running, tmp_path, "examples.yml")
+    environment = {**running.environment, "PATH": f"{hub.folder}:{running.environment['PATH']}"}
+
+    text = ansible_playbook(running, tmp_path, "examples.yml", environment=environment)
 
     found = counts(text)
     assert (found["ok"], found["failed"], found["ignored"], found["skipped"]) == (len(tasks), 0, 0, 0)
     world = running.world()
     assert [one["name"] for one in world["machines"] if one["cloud"] != "webhook" and one["ended"] is None] == []
     secrets = [running.environment[name] for name in ("LAMBDA_API_KEY", "TS_OAUTH_CLIENT_SECRET")]
-    assert [secret for secret in (*secrets, *VARIABLES.values()) if secret in text] == []
+    assert [secret for secret in (*secrets, *VARIABLES.values(), HUB_PRIVATE) if secret in text] == []
+    assert len(hub.running()) == 2 and hub.calls("syncconf")
     assert list((tmp_path / "configs").iterdir())
     for one in machines:
         one.__exit__()
