@@ -25,6 +25,8 @@ _NO_PACKAGE = (
     r"(?i)has no kubelet|the kubelet is not \S+ but|kubelet version .* (range|newer)|Version '.*' for 'kubelet' was not found"
 )
 _KEY = r"the signing key of \S+ is not the pinned one"
+_NO_HANDSHAKE = r"no handshake with the hub at "
+_NO_TUNNEL = r"the tunnel \S+ does not come up|/etc/wireguard/\S+ is missing|the kernel has no module wireguard"
 _GPU = (
     r"(?i)GPUs found, \d+ ordered|no NVIDIA GPU on the PCI|nvidia-smi sees no GPU|RmInitAdapter failed|"
     r"NVIDIA driver .* (does not load|cannot be)"
@@ -148,6 +150,27 @@ def _repository_key(findings: Findings) -> Verdict | None:
     )
 
 
+def _tunnel(findings: Findings) -> Verdict | None:
+    line = findings.says(_NO_HANDSHAKE)
+    if line:
+        return Verdict(
+            "hub_unreachable",
+            "The machine runs and its WireGuard tunnel to the hub never stood: no handshake.",
+            "On the hub: does `wg show` list the machine's public key with its address, does the UDP port answer from outside, does it match "
+            "the class's endpoint? A cloud that lets no UDP out cannot be used with WireGuard.",
+            (quoted(line),),
+        )
+    line = findings.says(_NO_TUNNEL)
+    if not line:
+        return None
+    return Verdict(
+        "no_mesh_client",
+        "The machine could not make its WireGuard tunnel.",
+        "Read /var/log/tgp-bootstrap.log on it: a kernel without the module wireguard (containers, some images) cannot be used with this mesh.",
+        (quoted(line),),
+    )
+
+
 def _gpus_of_the_machine(findings: Findings) -> Verdict | None:
     line = findings.says(_GPU)
     if not line:
@@ -196,5 +219,5 @@ def _unhealthy(findings: Findings) -> Verdict | None:
 
 
 GONE = (_lost_capacity, _gone, _broken, _never_booted)
-BOOTSTRAP = (_disk, _clock, _label, _repository_key, _kubelet_package, _gpus_of_the_machine)
+BOOTSTRAP = (_disk, _clock, _label, _repository_key, _kubelet_package, _gpus_of_the_machine, _tunnel)
 CONTAINER = (_container, _unhealthy)

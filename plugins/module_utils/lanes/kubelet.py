@@ -22,7 +22,8 @@ from ..errors import InvalidInput
 from ..talos.documents import Document, at, machine_document, of_kind, to_yaml
 from ..talos.spec import NodeSpec
 from ..talos.versions import plain, tag_of
-from . import repository_keys
+from ..talos.wireguard import link
+from . import repository_keys, wg_quick
 from .kubelet_config import api_port, kubelet_config, sysctls
 from .script import BOOTSTRAP
 
@@ -78,8 +79,10 @@ def boot(spec: NodeSpec, documents: t.Sequence[Document]) -> Boot:
     key = mesh_environment(documents).get("TS_AUTHKEY")
     if key:
         files.append(_file("/etc/tgp/authkey", key))
+    if spec.tunnel is not None:
+        files.append(_file(wg_quick.path_of(spec.tunnel), wg_quick.conf(documents, config, spec.tunnel)))
     if spec.cni == "local":
-        files.append(_file("/etc/tgp/cni.conflist", _conflist(config, _TAILNET_MTU if key else None), "0644"))
+        files.append(_file("/etc/tgp/cni.conflist", _conflist(config, _mesh_mtu(spec, documents, config), _beside(spec)), "0644"))
     files += [_packed(file) for file in at(config, "machine.files") or ()]
     files.append(_file(PROGRAM, BOOTSTRAP, "0700"))
     files.append(_file(UNIT, _UNIT, "0644"))
@@ -101,8 +104,8 @@ def cloud_init(made: Boot) -> str:
     return "#cloud-config\n" + to_yaml([document])
 
 
-def left_out(documents: t.Sequence[Document]) -> list[str]:
-    """What the configuration says and an Ubuntu machine is not told; one sentence each."""
+def left_out(documents: t.Sequence[Document], interface: str = "") -> list[str]:
+    """What the configuration says and an Ubuntu machine is not told; one sentence each. ``interface`` is that of its WireGuard tunnel."""
     config = machine_document(documents)
     found = []
     for path in ("registries", "env", "time", "udev", "logging", "pods", "disks"):
@@ -117,6 +120,8 @@ def left_out(documents: t.Sequence[Document]) -> list[str]:
                 "the kubelet there sees the machine's own folders."
             )
     for document in documents:
+        if document.get("kind") == "WireguardConfig" and document.get("name") == interface:
+            continue
         if document.get("kind") not in (None, "HostnameConfig", "ExtensionServiceConfig"):
             found.append(f"The document {document['kind']} is not carried over to the Ubuntu machine of lane kubelet.")
         elif document.get("kind") == "ExtensionServiceConfig" and document.get("name") != "tailscale":
@@ -151,17 +156,19 @@ def _environment(spec: NodeSpec, config: Document, documents: t.Sequence[Documen
         "API_SERVER": _host_and_port(at(config, "cluster.controlPlane.endpoint")),
         "KUBELET_VERSION": _kubelet_version(spec, config),
         "KUBELET_EXTRA_ARGS": " ".join(_flags(at(config, "machine.kubelet.extraArgs") or {})),
-        "MESH_BACKEND": "tailscale" if mesh else "none",
+        "MESH_BACKEND": "wireguard" if spec.tunnel else "tailscale" if mesh else "none",
         "MESH_HOSTNAME": mesh.get("TS_HOSTNAME", spec.name),
         "MESH_LOGIN_SERVER": login[-1] if login else "",
         "MESH_EXTRA_ARGS": " ".join(flags),
         "GPU_COUNT": str(spec.gpu_count or 0),
         "NVIDIA": "1" if spec.nvidia else "0",
         "DRIVER_BRANCH": spec.driver_branch,
-        "KERNEL_MODULES": " ".join(_modules(config)),
+        "KERNEL_MODULES": " ".join([*_modules(config), *(["wireguard"] if spec.tunnel else [])]),
         "CNI": spec.cni,
         **repository_keys.settings(),
     }
+    if spec.tunnel is not None:
+        values |= wg_quick.settings(spec.tunnel)
     if spec.cni == "flannel":
         values |= _flannel(spec)
     elif spec.cni != "local":
@@ -234,7 +241,19 @@ def _kubeconfig(token: str) -> str:
     }])  # fmt: skip
 
 
-def _conflist(config: Document, mtu: int | None) -> str:
+def _mesh_mtu(spec: NodeSpec, documents: t.Sequence[Document], config: Document) -> int | None:
+    """The longest packet that the mesh carries whole; None without one."""
+    if spec.tunnel is not None:
+        return int(link(documents, config, spec.tunnel.interface)["mtu"])
+    return _TAILNET_MTU if mesh_environment(documents).get("TS_AUTHKEY") else None
+
+
+def _beside(spec: NodeSpec) -> tuple[str, ...]:
+    """Networks beside the cluster's own that the machine has to reach."""
+    return (spec.tunnel.network, *spec.tunnel.allowed) if spec.tunnel is not None else ()
+
+
+def _conflist(config: Document, mtu: int | None, beside: t.Sequence[str] = ()) -> str:
     """A bridge of this machine's own: pods reach the internet and the API, not the pods of other nodes. ``mtu`` is that of the mesh where
     there is one: what a pod sends there, and what it is sent from behind a subnet router, then fits without asking."""
     taken = [
@@ -242,9 +261,12 @@ def _conflist(config: Document, mtu: int | None) -> str:
         for path in ("cluster.network.podSubnets", "cluster.network.serviceSubnets")
         for subnet in at(config, path) or ()
     ]
+    taken += [ipaddress.ip_network(subnet) for subnet in beside]
     free = next((p for p in _LOCAL_PODS if not any(ipaddress.ip_network(p).overlaps(n) for n in taken if n.version == 4)), None)
     if free is None:
-        raise InvalidInput("No subnet is free for the node's own bridge; the cluster's pod and service subnets take all of them.")
+        raise InvalidInput(
+            "No subnet is free for the node's own bridge; the cluster's pod and service subnets, and what lies behind the mesh, take all."
+        )
     ipam = {"type": "host-local", "ranges": [[{"subnet": free}]], "routes": [{"dst": "0.0.0.0/0"}]}
     bridge: Document = {
         "type": "bridge", "bridge": "cni-tgp", "isGateway": True, "ipMasq": True, "hairpinMode": True, "ipam": ipam

@@ -57,7 +57,7 @@ def payload(spec: NodeSpec, template: str | None = None, *, capability: Capabili
     if spec.lane is Lane.TALOS:
         made = Payload(to_yaml(documents), "machine-config", warnings)
     elif spec.lane is Lane.KUBELET:
-        warnings = (*warnings, *left_out(documents))
+        warnings = (*warnings, *left_out(documents, spec.tunnel.interface if spec.tunnel else ""))
         if capability is not None and capability.carrier is not Carrier.USER_DATA:
             packed = pack(start_script(boot(spec, documents)), capability, spec.name)
             return Payload(packed.user_data, "script", warnings, packed.environment)

@@ -28,6 +28,23 @@ if [[ $MESH_BACKEND == tailscale ]]; then
   try 60 tailscale ip -4 || die "no address in the tailnet, and no key to get one"
   NODE_IP=$(tailscale ip -4 | head -n 1)
   erase "$ETC/authkey"
+elif [[ $MESH_BACKEND == wireguard ]]; then
+  [[ -f $R/etc/wireguard/$MESH_INTERFACE.conf ]] || die "/etc/wireguard/$MESH_INTERFACE.conf is missing: no key, so no tunnel"
+  chmod 700 "$R/etc/wireguard"
+  chmod 600 "$R/etc/wireguard/$MESH_INTERFACE.conf"
+  systemctl enable --now "wg-quick@$MESH_INTERFACE" >>"$LOG" 2>&1 || {
+    journalctl -u "wg-quick@$MESH_INTERFACE" -n 20 -o cat --no-pager >>"$LOG" 2>&1 || true
+    die "the tunnel $MESH_INTERFACE does not come up: $(said 'RTNETLINK|[Ee]rror|[Uu]nable|[Uu]nknown|not ')"
+  }
+  # the hub learns this machine's key only when its cloud has named it; keepalive tries again and again
+  shaken() {
+    local last
+    last=$(wg show "$MESH_INTERFACE" latest-handshakes | awk -v hub="$MESH_HUB_KEY" '$1 == hub { print $2 }')
+    ((${last:-0} > 0))
+  }
+  try 180 shaken || die "no handshake with the hub at $MESH_ENDPOINT: nothing listens there, its UDP port is closed, or it does not know this" \
+    "machine's key yet ($(wg show "$MESH_INTERFACE" public-key))"
+  NODE_IP=$MESH_ADDRESS
 fi
 
 step api
@@ -42,7 +59,7 @@ if [[ -z $address ]]; then
   [[ -n $address ]] || die "the name $host of the API server is known neither to DNS nor to the mesh"
   API_SERVER=$address:${API_SERVER##*:}
 fi
-[[ $MESH_BACKEND == tailscale ]] ||
+[[ $MESH_BACKEND != none ]] ||
   NODE_IP=$(ip -o route get "$address" 2>>"$LOG" | sed -nE '1s/.* src ([0-9a-fA-F.:]+).*/\1/p' || true)
 # 127.0.0.1:7445 is where kube-proxy and the CNI of a Talos cluster look for the API server
 cat >"$R/etc/systemd/system/tgp-api.socket" <<EOF
@@ -89,8 +106,10 @@ try 180 answer || [[ $CODE == 401 ]] || {
   # a connection that the forwarder has to close at once ends in status 35 as well, but without these words
   [[ $STATUS != 60 && ! ($STATUS == 35 && $why =~ asn1|signature|certificate|verif) ]] ||
     die "the certificate of $API_SERVER is not of the cluster's CA, or this machine's clock is wrong: $why"
-  if [[ $MESH_BACKEND != tailscale ]]; then
+  if [[ $MESH_BACKEND == none ]]; then
     hint="no route or a firewall"
+  elif [[ $MESH_BACKEND == wireguard ]]; then
+    hint="the tunnel to the hub stands, so the hub does not forward there, it has no way back to $NODE_IP, or nothing listens there"
   elif timeout 20 tailscale ping --c 1 --timeout 10s "$host" >>"$LOG" 2>&1; then
     hint="its machine is in the tailnet, so a grant for tcp:${API_SERVER##*:} is missing or nothing listens there"
   else
@@ -133,7 +152,7 @@ if [[ ! -e $PKI/kubelet-client-current.pem ]]; then
 fi
 # after a reboot the mesh needs a moment for its address, and the kubelet takes no other
 WAIT=
-[[ $MESH_BACKEND != tailscale ]] ||
+[[ $MESH_BACKEND == none ]] ||
   WAIT="ExecStartPre=/usr/bin/timeout 80 /bin/sh -c 'until ip -o address show to $NODE_IP/32 | grep -q .; do sleep 1; done'"
 cat >"$R/etc/systemd/system/kubelet.service.d/20-tgp.conf" <<EOF
 [Unit]

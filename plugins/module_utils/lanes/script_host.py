@@ -153,6 +153,7 @@ if [[ $(cat "$R/var/lib/tgp/packages" 2>/dev/null || true) != "$wanted" ]]; then
   hold=(kubelet containerd.io kubernetes-cni)
   set -- "kubelet=$KUBELET_VERSION-*" 'containerd.io=2.*' 'kubernetes-cni=1.*' iptables nftables conntrack
   [[ $MESH_BACKEND != tailscale ]] || { set -- "$@" 'tailscale=1.*'; hold+=(tailscale); }
+  [[ $MESH_BACKEND != wireguard ]] || set -- "$@" wireguard-tools
   ((!NVIDIA)) || { set -- "$@" 'nvidia-container-toolkit=1.*'; hold+=(nvidia-container-toolkit); }
   apt-mark unhold "${hold[@]}" >>"$LOG" 2>&1 || true
   apt install --allow-downgrades --allow-change-held-packages -o Dpkg::Options::=--force-confold "$@" ||

@@ -14,7 +14,7 @@ import typing as t
 from ..mesh.tunnel import Tunnel
 from .documents import Document, items_at
 
-_NAME = re.compile(r"[A-Za-z0-9_=+.-]{1,15}")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
 _KEY = "must be a WireGuard key: 44 characters of base64, as `wg genkey` and `wg pubkey` print them"
 
 
@@ -43,7 +43,7 @@ def tunnel_problems(tunnel: Tunnel) -> list[str]:
     found = []
     if not _NAME.fullmatch(tunnel.interface):
         found.append(
-            f"interface {tunnel.interface!r} is no name of a network interface: at most 15 letters, digits, '-', '_', '.', '=', '+'."
+            f"interface {tunnel.interface!r} is no name of a network interface: a letter, then at most 14 letters, digits, '-', '_', '.'."
         )
     for name, key in (("private_key", tunnel.private_key), ("hub_key", tunnel.hub_key)):
         if not is_key(key):

@@ -168,6 +168,17 @@ CASES: list[tuple[str, str, Findings]] = [
         ),
     ),
     (
+        "hub that is silent",
+        "hub_unreachable",
+        seen(RUNS, "tgp-step mesh", "fail mesh: no handshake with the hub at 203.0.113.10:51820: nothing listens there"),
+    ),
+    (
+        "tunnel that does not come up",
+        "no_mesh_client",
+        seen(RUNS, "fail mesh: the tunnel wg-tgp does not come up: RTNETLINK answers: Operation not permitted"),
+    ),
+    ("kernel without WireGuard", "no_mesh_client", seen(RUNS, "fail kernel: the kernel has no module wireguard")),
+    (
         "forbidden label",
         "forbidden_label",
         seen(IN_MESH, "fail kubelet: kubelet: unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [x]"),

@@ -27,6 +27,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.lanes.script import BOOTST
 from ansible_collections.tgp.gpu.plugins.module_utils.lanes.start_script import start_script
 
 from tests.fixtures.talos_nodes import NODE_KEY, NODE_TOKEN, make
+from tests.fixtures.tunnels import HUB, WIREGUARD, make_tunnelled
 
 STEPS = [
     "preflight",
@@ -82,12 +83,15 @@ case $call in
   "tailscale ip -4 "*) [[ -e $PLAY/magic ]] && echo 100.64.0.1 ;;
   "tailscale ping"*) [[ -e $PLAY/peer ]] ;;
   "ip -o route"*) echo "$4 via 10.0.0.1 dev eth0 src 10.0.0.7 uid 0" ;;
+  journalctl*wg-quick*) echo 'RTNETLINK answers: Operation not permitted' ;;
   journalctl*) echo "E0101 bootstrap.go:1] cannot create certificate signing request: Unauthorized" ;;
   "uname -r") echo 6.8.0-50-generic ;;
   nvidia-smi*) [[ ! -e $PLAY/driverless || -e $PLAY/loaded ]] && printf 'GPU 0: NVIDIA A10 (UUID: GPU-0)\n' ;;
   "tailscale ip -4") [[ -e $PLAY/enrolled ]] && echo 100.64.0.7 ;;
   "modprobe nvidia_uvm") touch "$PLAY/loaded" ;;
   "tailscale up"*) touch "$PLAY/enrolled" ;;
+  "wg show "*" latest-handshakes") printf 'c3RyYW5nZXI=\t1700000000\n%s\t%s\n' "$(cat "$PLAY/hub")" "$(cat "$PLAY/handshake")" ;;
+  "wg show "*" public-key") echo j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF8= ;;
   "containerd config default") printf 'version = 3\n            SystemdCgroup = false\n' ;;
   "systemctl enable --now --no-block tgp-bootstrap.service")
     [[ -z ${TGP_ROOT:-} ]] || "$TGP_ROOT/usr/local/sbin/tgp-bootstrap" </dev/null >/dev/null 2>&1 & ;;
@@ -120,7 +124,7 @@ esac
 NAMES = (
     "id", "systemd-detect-virt", "df", "timedatectl", "hostnamectl", "systemctl", "swapoff", "modprobe", "sysctl", "apt-get", "apt-cache",
     "apt-mark", "curl", "kubelet", "nvidia-smi", "nvidia-ctk", "tailscale", "containerd", "ctr", "uname", "ip",
-    "dpkg", "dpkg-query", "getent", "journalctl", "gpg",
+    "dpkg", "dpkg-query", "getent", "journalctl", "gpg", "wg",
 )
 # fmt: on
 
@@ -140,15 +144,21 @@ class Machine:
             (self.play / "bin" / name).symlink_to(stub)
         (self.play / "code").write_text("200")
         (self.play / "containerd").write_text("v2.1.4")
+        (self.play / "hub").write_text(HUB)
+        (self.play / "handshake").write_text("1763734000")
         self.bus("0x20b0")
         (self.root / "sys/fs/cgroup").mkdir(parents=True)
         (self.root / "sys/fs/cgroup/cgroup.controllers").touch()
         self.release("ubuntu", "24.04")
-        made = payload(make(lane=Lane.KUBELET, **changes), capability=CARRIED[carrier])
+        made = payload(self.spec(**changes), capability=CARRIED[carrier])
         if carrier is Carrier.USER_DATA:
             self._by_cloud_init(made.text)
         else:
             self._by_script(made)
+
+    @staticmethod
+    def spec(**changes):
+        return (make_tunnelled if changes.get("mesh") == WIREGUARD else make)(lane=Lane.KUBELET, **changes)
 
     def _by_cloud_init(self, cloud_config: str) -> None:
         user_data = self.root / "var/lib/cloud/instances/i-1/user-data.txt"
@@ -246,7 +256,7 @@ def _files(folder):
 
 
 @pytest.mark.parametrize("carrier", [Carrier.SCRIPT, Carrier.ENVIRONMENT])
-@pytest.mark.parametrize("changes", [{}, {"mesh": MeshChoice(backend="none"), "auth_key": ""}])
+@pytest.mark.parametrize("changes", [{}, {"mesh": MeshChoice(backend="none"), "auth_key": ""}, {"mesh": WIREGUARD}])
 def test_every_carrier_brings_the_same_files(tmp_path, carrier, changes):
     wanted, made = _files(Machine(tmp_path / "a", **changes).root), _files(Machine(tmp_path / "b", carrier, **changes).root)
     ways = {pathlib.Path("var/lib/cloud/instances/i-1/user-data.txt"), pathlib.Path("etc/environment")}
@@ -569,7 +579,7 @@ def test_flannel_with_the_right_checksum_is_installed(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-@pytest.mark.parametrize("changes", [{}, {"mesh": MeshChoice(backend="none"), "auth_key": ""}])
+@pytest.mark.parametrize("changes", [{}, {"mesh": MeshChoice(backend="none"), "auth_key": ""}, {"mesh": WIREGUARD}])
 def test_systemd_takes_every_unit(tmp_path, changes, record_property):
     machine = Machine(tmp_path, **changes)
     assert machine.run() == 0

@@ -20,6 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.lanes.start_script import 
 
 from tests import outsiders
 from tests.fixtures.talos_nodes import make
+from tests.fixtures.tunnels import WIREGUARD, tunnel
 
 TEMPLATE = """
 machine:
@@ -37,6 +38,7 @@ MESHES = (
     {},
     {"mesh": MeshChoice(accept_routes=True), "login_server": "https://hs.example.org"},
     {"mesh": MeshChoice(backend="none"), "auth_key": ""},
+    {"mesh": WIREGUARD, "auth_key": "", "tunnel": tunnel()},
 )
 VARIANTS = [
     ({**mesh, **cni, "gpu_count": gpus}, template)
