@@ -60,8 +60,7 @@ def lost(draft: Draft) -> None:
         if seen_twice and _not_ready_long(node, draft):
             gone.append((one, f"{one.recovery.why} since {print_time(since)}"))
     known = sum(1 for claim in situation.claims if claim.instance_id)
-    if not guard.allowed(len(gone), known, settings):
-        draft.problems.append(guard.refusal("claims whose machine is gone", len(gone), known))
+    if guard.holds(draft, "claims whose machine is gone", len(gone), known):
         return
     for one, detail in gone:
         if one.claim.initialized is None:
@@ -158,10 +157,12 @@ def unhealthy(draft: Draft) -> None:
             sick.setdefault(claim.pool, []).append((one, f"{what}, since {print_time(since)}"))
     for pool in sorted(sick):
         if len(sick[pool]) > max(1, int(sizes[pool] * settings.unhealthy_share)) and not settings.allow_mass_delete:
-            draft.problems.append(
+            guard.refuse(
+                draft,
+                f"nodes of {pool}",
                 f"guard_refused: {len(sick[pool])} of {sizes[pool]} nodes of {pool} are not well; none is removed. "
                 "The control plane or the mesh is more likely broken than all of these machines. If they really are, run again with "
-                "allow_mass_delete: true."
+                "allow_mass_delete: true.",
             )
             continue
         for one, detail in sick[pool]:

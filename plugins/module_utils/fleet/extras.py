@@ -31,8 +31,7 @@ def _remove(draft: Draft, cloud: str, view: CloudView) -> None:
     ours = [one for one in extras if situation.is_ours(one.name) is Verdict.OURS]
     busy = set(draft.settled) | {one.name for one in view.instances or () if not one.gone}
     due = [one for one in ours if one.name not in busy and _is_due(draft, one)]
-    if not guard.allowed(len(due), len(ours), situation.settings):
-        draft.problems.append(guard.refusal(f"things beside machines ({cloud})", len(due), len(ours)))
+    if guard.holds(draft, f"things beside machines ({cloud})", len(due), len(ours)):
         return
     for one in due:
         action = Action(

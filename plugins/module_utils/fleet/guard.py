@@ -5,12 +5,31 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from .settings import Settings
+
+if t.TYPE_CHECKING:  # the guard is asked on a hub, too, where nothing else of a plan is needed
+    from .draft import Draft
 
 
 def allowed(planned: int, known: int, settings: Settings) -> bool:
     """Whether ``planned`` deletions of one kind may happen, when ``known`` things of that kind exist."""
     return settings.allow_mass_delete or planned <= max(settings.mass_floor, int(known * settings.mass_share))
+
+
+def holds(draft: Draft, kind: str, planned: int, known: int) -> bool:
+    """Whether the guard keeps ``planned`` deletions of one kind from happening; then it is a problem of the run, and people are told."""
+    if allowed(planned, known, draft.situation.settings):
+        return False
+    refuse(draft, kind, refusal(kind, planned, known))
+    return True
+
+
+def refuse(draft: Draft, kind: str, problem: str) -> None:
+    """Say of a run that nothing of a kind was touched, and why."""
+    draft.problems.append(problem)
+    draft.notice("mass_guard", kind, problem)
 
 
 def refusal(kind: str, planned: int, known: int) -> str:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 from datetime import datetime, timedelta
 
@@ -17,7 +16,6 @@ from .teardown import ALARM_AFTER, alarm
 
 AGAIN_AFTER = timedelta(hours=24)
 ONCE = frozenset({"budget_soft"})  # its key names the period: told once in each (L-16)
-_GUARD = re.compile(r"guard_refused: \d+ of \d+ (?P<what>.+?)(?: would be| are not)")
 _BUDGETS = ("budget_soft", "budget_hard")
 
 
@@ -26,9 +24,6 @@ def watch(draft: Draft, settings: Settings) -> None:
     which kinds this plan would know if there were any."""
     _pending(draft)
     _paused(draft)
-    for problem in draft.problems:
-        if found := _GUARD.match(problem):
-            draft.notice("mass_guard", found["what"], problem)
     draft.judged |= {"failed_joins"}
     if not draft.situation.unlisted:
         draft.judged |= {"destroy_pending"}

@@ -120,8 +120,7 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
         else:
             draft.report(one.name, orphan.case, f"{one.cloud} {one.id} has no claim")
     for case, found in due.items():
-        if not guard.allowed(len(found), known, settings):
-            draft.problems.append(guard.refusal(f"machines without a claim ({case})", len(found), known))
+        if guard.holds(draft, f"machines without a claim ({case})", len(found), known):
             continue
         for orphan in found:
             _destroy(draft, orphan, "Orphan", f"{case}: {orphan.instance.cloud} {orphan.instance.id} has no claim")
@@ -194,8 +193,7 @@ def remove_nodes(draft: Draft) -> None:
             due.append(node)
         else:
             draft.sighted(f"O7|{cloud}|{node.uid}")
-    if not guard.allowed(len(due), len(ours), situation.settings):
-        draft.problems.append(guard.refusal("Nodes without a machine (O7)", len(due), len(ours)))
+    if guard.holds(draft, "Nodes without a machine (O7)", len(due), len(ours)):
         return
     for node in due:
         draft.others.append(Action("delete_node", node.name, "Orphan", "O7: no claim, no machine", target=node.name, uid=node.uid))
@@ -235,8 +233,7 @@ def remove_devices(draft: Draft) -> None:
         silent = device.online is False and device.last_seen is not None and _old(device.last_seen, draft, settings.orphan_age)
         if silent and _ripe(first, draft):
             due.append(device)
-    if not guard.allowed(len(due), len(ours), settings):
-        draft.problems.append(guard.refusal("mesh devices without a machine (O9)", len(due), len(ours)))
+    if guard.holds(draft, "mesh devices without a machine (O9)", len(due), len(ours)):
         return
     for device in due:
         draft.others.append(Action("delete_device", device.hostname, "Orphan", "O9: no claim, machine or Node", target=device.id))

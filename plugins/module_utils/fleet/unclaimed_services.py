@@ -26,8 +26,7 @@ def remove(draft: Draft) -> None:
     busy = set(draft.settled) | {one.name for one in situation.listed()}
     lost = sorted((one for one in ours if one.name not in busy), key=lambda one: one.uid)
     due = [one for one in lost if draft.twice(f"{CASE}||{one.uid}")]
-    if not guard.allowed(len(due), len(ours), situation.settings):
-        draft.problems.append(guard.refusal("Services without a machine (O16)", len(due), len(ours)))
+    if guard.holds(draft, "Services without a machine (O16)", len(due), len(ours)):
         return
     for one in due:
         what = "O16: no claim, no machine"

@@ -24,8 +24,7 @@ def remove(draft: Draft) -> None:
     good = sorted((one for one in situation.seen.tokens if one.expires > draft.now), key=lambda one: one.id)
     held = {one.claim.token_id for one in draft.settled.values()}
     due = [one for one in good if one.id not in held and _is_due(draft, one)]
-    if not guard.allowed(len(due), len(good), situation.settings):
-        draft.problems.append(guard.refusal("bootstrap tokens without a claim (O13)", len(due), len(good)))
+    if guard.holds(draft, "bootstrap tokens without a claim (O13)", len(due), len(good)):
         return
     for one in due:
         draft.others.append(Action("delete_token", one.machine, "Orphan", "O13: no claim knows it", target=one.id))
