@@ -135,9 +135,11 @@ options:
     type: dict
     suboptions:
       backend:
-        description: V(tailscale) (also headscale), or V(none) when the machine reaches the cluster by itself.
+        description:
+          - V(tailscale) (also headscale), V(wireguard) for a tunnel to a hub of yours, or V(none) when the machine reaches the cluster
+            by itself.
         type: str
-        choices: [tailscale, none]
+        choices: [tailscale, wireguard, none]
         default: tailscale
       accept_routes:
         description: Take routes of the tailnet's subnet routers.
@@ -148,6 +150,50 @@ options:
         type: list
         elements: str
         default: []
+      wireguard:
+        description:
+          - The end of the tunnel that one node gets, so O(nodes) may list one then. Needed with O(mesh.backend=wireguard), unless a
+            template is only tried out.
+          - The hub learns of the node by M(tgp.gpu.wireguard_peer), or by hand.
+        type: dict
+        suboptions:
+          private_key:
+            description: The node's own key, of C(wg genkey). Its public key belongs to the hub.
+            type: str
+            required: true
+          address:
+            description: The node's address in the tunnel with the length of the whole network, for example V(10.77.0.11/24).
+            type: str
+            required: true
+          hub_public_key:
+            description: Public key of the hub.
+            type: str
+            required: true
+          endpoint:
+            description: IP address and UDP port at which the hub is reached. A name is not looked up by anybody.
+            type: str
+            required: true
+          hub_address:
+            description: The hub's address in the tunnel.
+            type: str
+            required: true
+          allowed_ips:
+            description: Networks that go through the tunnel. Default is the network of O(mesh.wireguard.address) alone.
+            type: list
+            elements: str
+            default: []
+          interface:
+            description: Name of the interface.
+            type: str
+            default: wg-tgp
+          mtu:
+            description: Bytes of the longest packet.
+            type: int
+            default: 1420
+          keepalive:
+            description: Seconds between two signs of life, which keep a way through NAT open.
+            type: int
+            default: 25
   ephemeral_taint:
     description: Register the node with the taint C(tgp.io/ephemeral=true:NoSchedule).
     type: bool
@@ -218,6 +264,24 @@ EXAMPLES = r"""
           - key: nvidia.com/gpu
             value: present
             effect: NoSchedule
+
+- name: Write the configuration of a machine that reaches the cluster by a WireGuard hub
+  tgp.gpu.talos_config:
+    talos_secrets: secrets.yaml
+    control_plane_endpoint: https://10.77.0.1:6443
+    mesh:
+      backend: wireguard
+      wireguard:
+        private_key: "{{ wireguard_key }}"
+        address: 10.77.0.11/24
+        hub_public_key: j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF8=
+        endpoint: 203.0.113.10:51820
+        hub_address: 10.77.0.1
+    dest: configs
+    nodes:
+      - name: tgp-lab-2
+        pool: lab
+        bootstrap_token: "{{ token }}"
 
 - name: Take cloud-init texts for rented Ubuntu machines
   tgp.gpu.talos_config:
@@ -312,10 +376,23 @@ _NODE = dict(
     install_disk=dict(type="str"),
 )
 
+_WIREGUARD = dict(
+    private_key=dict(type="str", required=True, no_log=True),
+    address=dict(type="str", required=True),
+    hub_public_key=dict(type="str", required=True, no_log=False),
+    endpoint=dict(type="str", required=True),
+    hub_address=dict(type="str", required=True),
+    allowed_ips=dict(type="list", elements="str", default=[]),
+    interface=dict(type="str", default="wg-tgp"),
+    mtu=dict(type="int", default=1420),
+    keepalive=dict(type="int", default=25),
+)
+
 _MESH = dict(
-    backend=dict(type="str", choices=["tailscale", "none"], default="tailscale"),
+    backend=dict(type="str", choices=["tailscale", "wireguard", "none"], default="tailscale"),
     accept_routes=dict(type="bool", default=False),
     advertise_routes=dict(type="list", elements="str", default=[]),
+    wireguard=dict(type="dict", options=_WIREGUARD),
 )
 
 SPEC = dict(

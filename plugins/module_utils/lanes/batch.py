@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import ipaddress
 import os
 import re
 import typing as t
 
 from ..errors import InvalidInput
 from ..fleet.model import Lane, MeshChoice, Taint
+from ..fleet.model.tunnel import Tunnel
 from ..redact import redact, register
 from ..talos import talosctl
 from ..talos.config import build
@@ -35,6 +37,12 @@ def configure(task: Task) -> dict[str, t.Any]:
     if params["state"] == "validated":
         return _validated(task, template)
     secrets = read(params["talos_secrets"])
+    if len(params["nodes"]) > 1 and (params["mesh"] or {}).get("wireguard"):
+        raise InvalidInput(
+            f"mesh.wireguard is one node's end of a tunnel, and {len(params['nodes'])} nodes are listed: with one key and address for all, "
+            "the hub would hear the last of them only.",
+            remedy="Call the module once for each node.",
+        )
     made: list[tuple[NodeSpec, Payload]] = []
     problems: list[str] = []
     for node in params["nodes"]:
@@ -69,15 +77,14 @@ def _validated(task: Task, template: str | None) -> dict[str, t.Any]:
     params = task.params
     found: list[Result] = []
     if template is not None or not params["nodes"]:
-        more = {"patches": tuple(params["patches"]), "registry_mirrors": _mirrors(params["registry_mirrors"])}
-        found.append(template_result(template, params["talos_image"] or "", params["talos_version"] or "", **more))
+        found.append(template_result(template, params["talos_image"] or "", params["talos_version"] or "", **_tried(params)))
     problems = [problem for result in found for problem in result.errors]
     if params["schematic"] is not None:
-        version, tailscale = params["talos_version"] or DEFAULT_TALOS, (params["mesh"] or {}).get("backend") != "none"
+        version, tailscale = params["talos_version"] or DEFAULT_TALOS, (params["mesh"] or {}).get("backend") in (None, "tailscale")
         problems += schematic_problems(params["schematic"], params["talos_image"] or "", version, tailscale=tailscale)
     for node in params["nodes"] if not problems else ():
         own = {"secrets": read(params["talos_secrets"])} if params["talos_secrets"] else {}
-        stand_in = placeholder(params["talos_version"] or DEFAULT_TALOS, **own)
+        stand_in = placeholder(params["talos_version"] or DEFAULT_TALOS, **own, **_mesh_tried(params))
         try:
             payload(_spec(params, node, stand_in.secrets, stand_in), template)
         except InvalidInput as error:
@@ -106,11 +113,47 @@ def _second_opinion(task: Task, spec: NodeSpec | None, template: str | None) -> 
     if program is None or why_not:
         return
     if spec is None:
-        spec = placeholder(version, patches=tuple(params["patches"]), registry_mirrors=_mirrors(params["registry_mirrors"]))
+        spec = placeholder(version, **_tried(params))
     documents = build(spec, template)
     problems = talosctl.validate(program, documents, boot_mode(documents))
     if problems:
         raise InvalidInput("talosctl would not take this configuration.", problems=problems)
+
+
+def _tried(params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What a placeholder has of the options."""
+    return {"patches": tuple(params["patches"]), "registry_mirrors": _mirrors(params["registry_mirrors"]), **_mesh_tried(params)}
+
+
+def _mesh_tried(params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    if (params["mesh"] or {}).get("backend") != "wireguard":
+        return {}
+    tunnel = _tunnel(params["mesh"])
+    return {"mesh": MeshChoice(backend="wireguard"), **({"tunnel": tunnel} if tunnel else {})}
+
+
+def _tunnel(mesh: t.Mapping[str, t.Any]) -> Tunnel | None:
+    """The tunnel of option ``mesh``; the network of its address is what goes through it, unless more is named."""
+    given = mesh.get("wireguard")
+    if not given:
+        return None
+    try:
+        network = str(ipaddress.ip_interface(given["address"]).network)
+    except ValueError:
+        raise InvalidInput(
+            f"mesh.wireguard.address: {given['address']!r} is no address with a length, like 10.77.0.11/24."
+        ) from None
+    return Tunnel(
+        private_key=given["private_key"],
+        address=given["address"],
+        hub_key=given["hub_public_key"],
+        endpoint=given["endpoint"],
+        hub_address=given["hub_address"],
+        allowed=tuple(given.get("allowed_ips") or (network,)),
+        interface=given["interface"],
+        mtu=given["mtu"],
+        keepalive=given["keepalive"],
+    )
 
 
 def _spec(
@@ -142,6 +185,7 @@ def _spec(
             advertise_routes=tuple(mesh.get("advertise_routes") or ()),
         ),
         login_server=params["mesh_login_server"] or "",
+        tunnel=_tunnel(mesh) or (stand_in.tunnel if stand_in else None),
         kubernetes_version=params["kubernetes_version"] or DEFAULT_KUBERNETES,
         talos_version=params["talos_version"] or DEFAULT_TALOS,
         installer_image=image.installer,

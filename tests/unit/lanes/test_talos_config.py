@@ -16,6 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.modules import talos_config
 
 from tests.fixtures.talos_nodes import BUNDLE, CONFIG, NODE_KEY, NODE_TOKEN
+from tests.fixtures.tunnels import ENDPOINT, HUB, PRIVATE
 
 ROOT = pathlib.Path(__file__).parents[3]
 SECRETS = (NODE_KEY, NODE_TOKEN, BUNDLE["trustdinfo"]["token"], BUNDLE["cluster"]["secret"], BUNDLE["secrets"]["bootstraptoken"])
@@ -231,3 +232,62 @@ def test_talosctl_is_asked_once_where_it_is_there_and_fits(tmp_path, monkeypatch
     assert "failed" not in run(state=state, nodes=nodes, template="machine: {}\ncluster: {}\n", talosctl=False)
     if not wanted:
         assert "cannot be asked" in run(state=state, nodes=nodes, talosctl=True)["msg"]
+
+
+WIREGUARD = {
+    "backend": "wireguard",
+    "wireguard": {
+        "private_key": PRIVATE,
+        "address": "10.77.0.11/24",
+        "hub_public_key": HUB,
+        "endpoint": ENDPOINT,
+        "hub_address": "10.77.0.1",
+    },
+}
+
+
+@pytest.mark.parametrize("lane, where", [("talos", "privateKey: "), ("kubelet", "PrivateKey = ")])
+def test_a_node_gets_its_tunnel_and_its_key_is_shown_nowhere(tmp_path, lane, where):
+    told = {
+        "mesh": WIREGUARD,
+        "nodes": [node(lane=lane, auth_key=None)],
+        "dest": str(tmp_path),
+        "control_plane_endpoint": "https://10.77.0.1:6443",
+    }
+    first = run(diff=True, **told)
+    assert f"{where}{PRIVATE}" in pathlib.Path(first["configs"][0]["path"]).read_text()
+    assert PRIVATE not in json.dumps(first) and "10.77.0.11/24" in json.dumps(first["diff"])
+    assert not run(**told)["changed"]
+    pathlib.Path(first["configs"][0]["path"]).write_text(f"{where}c3RyYW5nZXIncyBwcml2YXRlIGtleSBvZiAzMiBieXQ=\n")
+    assert "c3RyYW5n" not in json.dumps(run(check=True, diff=True, **told))
+    text = base64.b64decode(run(reveal=True, **told)["configs"][0]["content"]).decode()
+    assert PRIVATE in text and "AllowedIPs = 10.77.0.0/24\n" in text if lane == "kubelet" else "[10.77.0.0/24]" not in text
+
+
+def test_one_tunnel_is_for_one_node():
+    result = run(mesh=WIREGUARD, nodes=[node(auth_key=None), node("tgp-ml-2", auth_key=None)])
+    assert result["failed"] and "one node's end of a tunnel, and 2 nodes are listed" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    "wireguard, words",
+    [
+        (None, "there is no tunnel for this node"),
+        ({"address": "somewhere"}, "is no address with a length"),
+        ({"endpoint": "hub.example.org:51820"}, "no node looks a name up"),
+        ({"address": "10.96.5.11/24", "hub_address": "10.96.5.1"}, "overlaps the cluster's service subnet"),
+    ],
+)
+def test_a_tunnel_that_cannot_work_is_refused(wireguard, words):
+    mesh = {"backend": "wireguard", "wireguard": wireguard and {**WIREGUARD["wireguard"], **wireguard}}
+    result = run(mesh=mesh, nodes=[node(auth_key=None)])
+    assert result["failed"] and words in result["msg"] and PRIVATE not in json.dumps(result)
+
+
+def test_a_template_is_tried_out_with_a_tunnel_without_one_being_given():
+    template = "machine: {}\ncluster: {}\n"
+    assert not run(state="validated", template=template, mesh={"backend": "wireguard"}, talos_secrets=None).get("failed")
+    told = {"mesh": {"backend": "wireguard"}, "nodes": [node(auth_key=None)]}
+    assert not run(state="validated", template=template, talos_secrets=None, **told).get("failed")
+    bad = "machine: {}\ncluster: {network: {podSubnets: [10.77.0.0/16]}}\n"
+    assert "overlaps the cluster's pod subnet" in run(state="validated", template=bad, mesh=WIREGUARD, talos_secrets=None)["msg"]
