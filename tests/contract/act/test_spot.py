@@ -173,6 +173,8 @@ def test_L15_one_that_is_lost_while_it_joins_is_not_waited_for(auction: Rig) -> 
 @pytest.mark.parametrize("joined", [False, True])
 def test_I13_disk_and_gpus_are_billed_apart(auction: Rig, joined: bool) -> None:
     """Given back while it boots: the disk alone. After an hour of work: both, from when it ran."""
+    if not joined:
+        auction.behave("never_boots")
     auction.rent()
     if joined:
         auction.join()
