@@ -21,6 +21,7 @@ from . import image_factory, lambda_cloud, mesh_proxy, paperspace_cloud, runpod_
 from .clock import SimClock
 from .cluster import Cluster, KubeError
 from .faults import Faults, FaultyApp
+from .hub import Hub
 from .kube import KubeApi
 from .kubelets import Kubelets
 from .machine import Machines
@@ -98,6 +99,7 @@ class Box:
             cluster = self._in_process(self.kube)
         self.cluster = cluster
         self.talos = TalosSecrets(cluster.ca_pem)
+        self.hub = Hub(self.scenario.hub_config, self.scenario.hub_key)
         self.kubelets: Kubelets | None = None
         self.machines = self._machines()
         self.scenario.furnish(self.world)
@@ -120,6 +122,7 @@ class Box:
             installed=self._installed,
             schematics=self._extensions,
             trustd=(self.talos.trustd_token, self.talos.os_ca),
+            hub=self.hub,
         )
 
     # ---- life

@@ -20,6 +20,7 @@ import yaml
 
 from . import payload as p
 from .carriers import unpack
+from .hub import Tunnel, public_key, tunnel_of
 
 _HOME = "/etc/tgp/"
 PROGRAM = "/usr/local/sbin/tgp-bootstrap"
@@ -174,6 +175,7 @@ def _intent(files: dict[str, str], steps: tuple[str, ...]) -> p.Intent:
         token=token,
         kubelet_version=version if version.startswith("v") else f"v{version}",
         mesh=_mesh(settings, files),
+        tunnel=_tunnel(settings, files),
         labels=labels,
         labels_at_registration=True,
         taints=p.clean_taints(config.get("registerWithTaints") or []),
@@ -185,7 +187,7 @@ def _intent(files: dict[str, str], steps: tuple[str, ...]) -> p.Intent:
 
 def _mesh(settings: dict[str, str], files: dict[str, str]) -> p.Mesh | None:
     backend = settings.get("MESH_BACKEND", "tailscale")
-    if backend == "none":
+    if backend in ("none", "wireguard"):
         return None
     if backend != "tailscale":
         raise p.Refused("mesh", f"the mesh {backend!r} is not known to this machine")
@@ -199,6 +201,27 @@ def _mesh(settings: dict[str, str], files: dict[str, str]) -> p.Mesh | None:
     if not key:
         raise p.Refused("mesh", "tailscale ip -4: not logged in: there is no key file")
     return p.Mesh(key, settings.get("MESH_HOSTNAME") or settings["NODE_NAME"], **flags)
+
+
+def _tunnel(settings: dict[str, str], files: dict[str, str]) -> Tunnel | None:
+    if settings.get("MESH_BACKEND") != "wireguard":
+        return None
+    if "wg-quick@" not in files[PROGRAM]:
+        raise p.Refused("mesh", "nothing starts wg-quick: this program knows no WireGuard")
+    interface, address = settings.get("MESH_INTERFACE", ""), settings.get("MESH_ADDRESS", "")
+    text = files.get(f"/etc/wireguard/{interface}.conf")
+    if text is None:
+        raise p.Refused("mesh", f"/etc/wireguard/{interface}.conf is missing: no key, so no tunnel")
+    made = tunnel_of(text, interface, address)
+    if made is None or made.hub_key != settings.get("MESH_HUB_KEY"):
+        raise p.Refused(
+            "mesh", f"no handshake with the hub at {settings.get('MESH_ENDPOINT')}: {interface}.conf has no such hub or address"
+        )
+    try:
+        public_key(made.private_key)
+    except ValueError as error:
+        raise p.Refused("mesh", f"the tunnel {interface} does not come up: {error}") from error
+    return made
 
 
 def _kubeconfig(text: str, ca_file: str) -> tuple[str, str, str]:

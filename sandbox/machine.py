@@ -12,6 +12,7 @@ from .behaviour import Behaviour, Behaviours
 from .clock import ClockClosed
 from .cluster import Cluster
 from .container import CONTAINER, Container
+from .hub import Hub
 from .kubelets import Kubelets
 from .life import Over
 from .payload import Intent
@@ -28,7 +29,8 @@ class Machines:
 
     ``timings`` are seconds per step (packages, mesh, csr, ready, gpu), an offer's own come first. ``installed`` makes the intent of an own
     machine that was set up before this world began. ``schematics`` maps an Image Factory id to its extensions, None = unknown id.
-    ``trustd`` is (token, CA) of the cluster's Talos side. ``login_servers`` are URLs that lead to the world's tailnet.
+    ``trustd`` is (token, CA) of the cluster's Talos side. ``login_servers`` are URLs that lead to the world's tailnet,
+    ``hub`` is its WireGuard hub.
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class Machines:
         installed: Installed | None = None,
         schematics: t.Callable[[str], t.Sequence[str] | None] | None = None,
         trustd: tuple[str, str] | None = None,
+        hub: Hub | None = None,
     ) -> None:
         self.world, self.tailnet, self.cluster, self.kubelets = world, tailnet, cluster, kubelets
         self.timings = dict(timings)
         self.behaviours = Behaviours(behaviours)
         self.installed, self.schematics, self.trustd = installed, schematics, trustd
+        self.hub = hub or Hub()
         self.login_servers: set[str] = set()
         world.on_boot, world.on_end = self.boot, self.silence
 

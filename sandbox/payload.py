@@ -15,6 +15,8 @@ import typing as t
 
 import yaml
 
+from .hub import Tunnel
+
 TALOS, UBUNTU = "talos", "ubuntu"
 QUALIFIED = re.compile(r"^(?:(?=.{1,253}/)[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")
 VALUE = re.compile(r"^(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$")
@@ -68,6 +70,7 @@ class Intent:
     token: str
     kubelet_version: str
     mesh: Mesh | None = None
+    tunnel: Tunnel | None = None
     labels: dict[str, str] = dataclasses.field(default_factory=dict)
     annotations: dict[str, str] = dataclasses.field(default_factory=dict)
     taints: tuple[dict[str, str], ...] = ()

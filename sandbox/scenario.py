@@ -11,6 +11,8 @@
                 ``installed`` ones were made nodes of the cluster earlier and need no config when switched on.
 ``tailnet``     {policy, profile, ephemeral_seconds}: the policy file as text (HuJSON) or object, saas, headscale or headscale-v1, and how
                 long silent ephemeral devices stay.
+``wireguard``   {hub_config, hub_key}: the file of a WireGuard hub, as wg-quick has it, and the hub's public key (default: the one of the file's
+                private key). The file may be missing at first; it is read again whenever it changes.
 ``timings``     seconds of {packages, mesh, csr, ready, gpu} for all machines.
 ``behaviours``  list of {kind, cloud, type, region, name, skip, times, seconds, factor, gpus}: see behaviour.py.
 ``faults``      list of rules, see faults.py.
@@ -59,6 +61,8 @@ class Scenario:
     behaviours: list[Behaviour] = dataclasses.field(default_factory=list)
     faults: list[Fault] = dataclasses.field(default_factory=list)
     rate_limits: bool = True
+    hub_config: str = ""
+    hub_key: str = ""
     switches: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
 
     def furnish(self, world: World) -> None:
@@ -119,6 +123,11 @@ def parse(content: t.Any, name: str = "scenario") -> Scenario:
         raise ScenarioError(f"{name}.tailnet.profile: {scenario.profile!r} should be {' or '.join(PROFILES)}")
     scenario.ephemeral_seconds = tailnet.number("ephemeral_seconds", scenario.ephemeral_seconds)
     tailnet.done()
+    wireguard = top.section("wireguard")
+    if wireguard.content:
+        scenario.hub_config = wireguard.text("hub_config")
+        scenario.hub_key = str(wireguard.take("hub_key", str, ""))
+    wireguard.done()
     for index, raw in enumerate(top.take("behaviours", list, [])):
         scenario.behaviours.append(_attempt(functools.partial(Behaviour.parse, raw), f"{name}.behaviours[{index}]"))
     for index, raw in enumerate(top.take("faults", list, [])):

@@ -17,12 +17,14 @@ import typing as t
 
 from . import kubelet, payload
 from .cluster import Client, Cluster, KubeError
+from .hub import KEEPALIVE, Tunnel
 from .life import MESH_TIMEOUT, Over
 from .obstacles import Obstacles
 from .payload import Intent, Refused
 from .tailnet import JoinRefused
 
 STARTS = 3  # how often systemd starts the bootstrap program
+HANDSHAKE = 180.0  # seconds that it waits for one
 UNANSWERED = "no client certificate: nobody approved the request"
 
 
@@ -122,7 +124,9 @@ class Story(Obstacles):
                 self._pause(self._seconds("packages"))
 
     def _mesh(self, intent: Intent) -> str:
-        """Enter the tailnet; the address the kubelet will register."""
+        """Enter the tailnet, or get through to the hub; the address the kubelet will register."""
+        if intent.tunnel is not None:
+            return self._through(intent, intent.tunnel)
         if intent.mesh is None:
             return self._address(intent, "")
         self._pause(self._seconds("mesh"))
@@ -144,6 +148,26 @@ class Story(Obstacles):
             raise Refused("mesh", "the device was removed from the tailnet")
         self._note("mesh", f"{found.ipv4} as {found.label}")
         return self._address(intent, found.ipv4)
+
+    def _through(self, intent: Intent, tunnel: Tunnel) -> str:
+        """WireGuard says nothing and tries again. The bootstrap program waits for so long and is started twice more; Talos waits on."""
+        self._pause(self._seconds("mesh"))
+        began, tries, said = self._world.clock.seconds(), 1, ""
+        patience = HANDSHAKE if intent.lane == "kubelet" else 10 * 365 * 86400.0
+        while why := "its UDP is dropped" if "mesh_fails" in self._parts else self._all.hub.refusal(tunnel):
+            words = f"no handshake with the hub at port {tunnel.port}: {why} ({tunnel.public_key})"
+            waited = self._world.clock.seconds() - began
+            if waited >= patience * STARTS:
+                raise Refused("mesh", words)
+            if waited >= patience * tries or why != said:
+                tries += waited >= patience * tries
+                said = why
+                self._note("mesh", words)
+            self._due = self._world.clock.seconds()
+            self._pause(max(KEEPALIVE, 0.1 * self._world.clock.speed), stretched=False)
+        self._note("mesh", f"{tunnel.address} behind the hub, by {tunnel.interface}")
+        hidden = _within(tunnel.address, tunnel.hidden)
+        return self._address(intent, "" if hidden else tunnel.address)
 
     def _address(self, intent: Intent, mesh: str) -> str:
         """The node's address: the first that its subnets allow; without any, that of the mesh."""

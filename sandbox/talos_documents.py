@@ -30,6 +30,7 @@ _NAMED = {
     "PCIDriverRebindConfig",
     "TrustedRootsConfig",
     "UserVolumeConfig",
+    "WireguardConfig",
 }
 
 
