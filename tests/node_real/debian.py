@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""runc, CNI plugins and iptables of this machine's own Debian, unpacked into the cache. Nothing is installed.
+"""runc, CNI plugins and iptables of this machine's own Debian, and WireGuard in user space, unpacked into the cache. Nothing is installed.
 
 ``python -m tests.node_real.debian`` fetches them, with apt's own check of their signatures, and prints where they are.
 """
@@ -15,6 +15,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import typing as t
 
 from tests.build import ROOT, CannotBuild
 
@@ -24,33 +25,40 @@ PACKAGES = (
     "libseccomp2", "libxtables12", "libip4tc2", "libip6tc2", "libnftnl11", "libmnl0", "libnetfilter-conntrack3", "libnfnetlink0",
 )
 # fmt: on
+WIREGUARD = ("wireguard-go", "wireguard-tools")
 
 
-def tree() -> pathlib.Path:
-    """The folder that has their files below usr/. Raises CannotBuild with the reason in one line."""
+def tree(packages: t.Sequence[str] = PACKAGES, proof: str = "usr/sbin/runc") -> pathlib.Path:
+    """The folder that has the packages' files below usr/, ``proof`` among them. Raises CannotBuild with the reason in one line."""
+    what = pathlib.PurePath(proof).name
     release = pathlib.Path("/etc/os-release")
     text = release.read_text() if release.exists() else ""
     if "ID=debian\n" not in text and "ID=ubuntu\n" not in text:
-        raise CannotBuild("runc: not built, its packages are fetched on Debian and Ubuntu only.", 3)
+        raise CannotBuild(f"{what}: not built, its packages are fetched on Debian and Ubuntu only.", 3)
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
-        raise CannotBuild("runc: not built, there is no apt-get and dpkg-deb to fetch its package.", 3)
-    digest = hashlib.sha256((text + " ".join(PACKAGES)).encode()).hexdigest()[:16]
+        raise CannotBuild(f"{what}: not built, there is no apt-get and dpkg-deb to fetch its package.", 3)
+    digest = hashlib.sha256((text + " ".join(packages)).encode()).hexdigest()[:16]
     place = ROOT / ".cache" / "debian" / f"{digest}-{os.uname().machine}"
-    if (place / "usr/sbin/runc").exists():
+    if (place / proof).exists():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
     with open(place.parent / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (place / "usr/sbin/runc").exists():
-            _unpack(place)
+        if not (place / proof).exists():
+            _unpack(place, packages, what)
     return place
 
 
-def _unpack(place: pathlib.Path) -> None:
+def wireguard() -> pathlib.Path:
+    """The same for wireguard-go, wg and wg-quick, in usr/bin."""
+    return tree(WIREGUARD, "usr/bin/wireguard-go")
+
+
+def _unpack(place: pathlib.Path, packages: t.Sequence[str], what: str) -> None:
     fresh = place.with_suffix(".new")
     shutil.rmtree(fresh, ignore_errors=True)
     (fresh / "debs").mkdir(parents=True)
-    _fetch(fresh / "debs", place.parent / "apt")
+    _fetch(fresh / "debs", place.parent / "apt", packages, what)
     for package in sorted((fresh / "debs").glob("*.deb")):
         subprocess.run(["dpkg-deb", "--extract", str(package), str(fresh)], check=True, capture_output=True)
     shutil.rmtree(fresh / "debs")
@@ -61,9 +69,9 @@ def _unpack(place: pathlib.Path) -> None:
     fresh.replace(place)
 
 
-def _fetch(folder: pathlib.Path, private: pathlib.Path) -> None:
+def _fetch(folder: pathlib.Path, private: pathlib.Path, packages: t.Sequence[str], what: str) -> None:
     """By the lists of packages that this machine has; where there are none, by lists of our own."""
-    download = ["download", *PACKAGES]
+    download = ["download", *packages]
     done = _apt(folder, download)
     if done.returncode:
         for name in ("lists/partial", "cache/archives/partial"):
@@ -73,7 +81,7 @@ def _fetch(folder: pathlib.Path, private: pathlib.Path) -> None:
         done = _apt(folder, [*own, *download]) if updated.returncode == 0 else updated
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no words"])[-1]
-        raise CannotBuild(f"runc: not built, its package cannot be fetched ({last}).", 5)
+        raise CannotBuild(f"{what}: not built, its package cannot be fetched ({last}).", 5)
 
 
 def _apt(folder: pathlib.Path, words: list[str]) -> subprocess.CompletedProcess[str]:
@@ -84,6 +92,7 @@ def _apt(folder: pathlib.Path, words: list[str]) -> subprocess.CompletedProcess[
 if __name__ == "__main__":
     try:
         print(f"runc, CNI plugins and iptables: {tree().relative_to(ROOT)}")
+        print(f"WireGuard in user space: {wireguard().relative_to(ROOT)}")
     except CannotBuild as problem:
         print(problem, file=sys.stderr)
         sys.exit(problem.status)
