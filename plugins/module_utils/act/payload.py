@@ -13,9 +13,9 @@ from ..cluster.secrets import read_secret
 from ..errors import InvalidInput
 from ..fleet import marks
 from ..fleet.model import Claim, Container, Lane, NodeClass, Offer, Pool
+from ..fleet.model.tunnel import Tunnel
 from ..lanes.container import container_for
 from ..lanes.payload import payload
-from ..mesh.tunnel import Tunnel
 from ..observe.cluster_facts import ClusterFacts, cluster_facts
 from ..observe.context import Context
 from ..observe.templates import template_of

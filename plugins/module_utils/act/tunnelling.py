@@ -10,7 +10,7 @@ import typing as t
 from ..errors import InvalidInput
 from ..fleet import tunnels
 from ..fleet.model import Claim, Hub, Peer
-from ..mesh.tunnel import Tunnel
+from ..fleet.model.tunnel import Tunnel
 from ..mesh.wireguard_keys import generate
 from ..observe.context import Context
 from ..redact import register

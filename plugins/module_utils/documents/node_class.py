@@ -114,6 +114,9 @@ def mesh_choice(spec: Spec, choices: t.Sequence[CloudChoice], reader: Reader) ->
             reader.fault(f"spec.{field}", f"has no effect with networking.backend {backend}. Remove one of the two.")
     if backend == "wireguard" and "wireguardConfig" not in spec:
         reader.fault("spec.wireguardConfig", "this field is missing; networking.backend wireguard needs it.")
+    if backend == "wireguard" and any(one.cloud == OWN_MACHINES and one.settings.get("payload", "none") != "none" for one in choices):
+        way = "Set payload none and let them keep their own."
+        reader.fault("spec.wireguardConfig", f"own machines that are given a configuration enter no tunnel. {way}")
     if backend == "wireguard":
         reader.warn(
             "spec.wireguardConfig",

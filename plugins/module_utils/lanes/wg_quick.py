@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ..errors import InvalidInput
-from ..mesh.tunnel import Tunnel
+from ..fleet.model.tunnel import Tunnel
 from ..talos.documents import Document, items_at
 from ..talos.wireguard import link
 

@@ -9,7 +9,7 @@ import copy
 import typing as t
 
 from ..fleet.model import Taint
-from ..mesh.tunnel import Tunnel
+from ..fleet.model.tunnel import Tunnel
 from .documents import Document, at, fields_at, items_at, machine_document, of_kind
 from .wireguard import held_of
 

@@ -10,7 +10,7 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ..fleet.model import Lane
-from ..mesh.tunnel import Tunnel
+from ..fleet.model.tunnel import Tunnel
 from .documents import Document, at, items_at, machine_document
 from .spec import NodeSpec
 

@@ -15,7 +15,7 @@ from .documents import Document, at, fields_at, items_at
 from .images import image_problems
 from .labels import EFFECTS, key_problem, may_set, value_problem
 from .versions import KUBERNETES, minor, tag_of
-from .wireguard_rules import document_rules
+from .wireguard_rules import document_rules, interface_rules
 
 Sentences = t.Iterator[str]
 _ONLY_CONTROL_PLANE = (
@@ -269,10 +269,8 @@ def stream(documents: t.Sequence[Document], talos: tuple[int, int]) -> Sentences
             yield "HostnameConfig: hostname is missing."
         if kind == "HostnameConfig" and document.get("hostname") and document.get("auto") not in (None, "off"):
             yield "HostnameConfig: hostname and auto exclude each other; write hostname only."
-    links = {str(document.get("name")) for document in documents if document.get("kind") == "WireguardConfig"}
-    for one in (one for config in configs for one in items_at(config, "machine.network.interfaces") if isinstance(one, dict)):
-        if one.get("interface") in links:
-            yield f"machine.network.interfaces: {one['interface']} is a WireguardConfig as well; write one of the two."
+    interfaces = (one for config in configs for one in items_at(config, "machine.network.interfaces") if isinstance(one, dict))
+    yield from interface_rules(interfaces, documents)
     hostname = any(at(config, "machine.network.hostname") for config in configs)
     if hostname and any(document.get("kind") == "HostnameConfig" for document in documents):
         yield "machine.network.hostname and HostnameConfig exclude each other; write HostnameConfig only."

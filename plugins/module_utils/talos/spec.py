@@ -11,7 +11,7 @@ import typing as t
 from ..fleet import gpus
 from ..fleet.marks import EPHEMERAL, INITIALIZING
 from ..fleet.model import Labels, Lane, MeshChoice, Taint
-from ..mesh.tunnel import Tunnel
+from ..fleet.model.tunnel import Tunnel
 from ..redact import register
 from .secrets import ClusterSecrets
 from .versions import DEFAULT_KUBERNETES, DEFAULT_TALOS, plain

@@ -12,7 +12,7 @@ import typing as t
 
 from ..errors import InvalidInput
 from ..fleet.model import Lane
-from ..mesh.tunnel import Tunnel
+from ..fleet.model.tunnel import Tunnel
 from . import rules, schema
 from .config import build
 from .documents import Document, machine_document

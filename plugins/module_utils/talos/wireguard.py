@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InvalidInput
-from ..mesh.tunnel import Tunnel
+from ..fleet.model.tunnel import Tunnel
 from .documents import Document, at, items_at, of_kind
 from .spec import NodeSpec
 from .versions import minor

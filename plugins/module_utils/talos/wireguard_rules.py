@@ -11,10 +11,11 @@ import ipaddress
 import re
 import typing as t
 
-from ..mesh.tunnel import Tunnel
+from ..fleet.model.tunnel import Tunnel
 from .documents import Document, items_at
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
+_OTHER_LINKS = ("BondConfig", "BridgeConfig", "DummyLinkConfig", "LinkConfig", "VLANConfig", "VRFConfig")
 _KEY = "must be a WireGuard key: 44 characters of base64, as `wg genkey` and `wg pubkey` print them"
 
 
@@ -146,6 +147,24 @@ def document_rules(document: Document) -> t.Iterator[str]:
         yield from (f"{where}: routes: {problem}" for problem in _route(route))
     for number, peer in enumerate(_mappings(document, "peers")):
         yield from (f"{where}: peers[{number}].{problem}" for problem in _peer(peer))
+
+
+def interface_rules(interfaces: t.Iterable[Document], documents: t.Sequence[Document]) -> t.Iterator[str]:
+    """What Talos demands of WireGuard in ``machine.network.interfaces``, and that a link is written in one place only."""
+    links = {str(document.get("name")) for document in documents if document.get("kind") == "WireguardConfig"}
+    for document in documents:
+        if document.get("kind") in _OTHER_LINKS and document.get("name") in links:
+            yield f"{document['kind']} {document['name']} and WireguardConfig {document['name']} exclude each other; write one of the two."
+    for one in interfaces:
+        name, wireguard = one.get("interface"), one.get("wireguard")
+        if name in links:
+            yield f"machine.network.interfaces: {name} is a WireguardConfig as well; write one of the two."
+        if not isinstance(wireguard, dict):
+            continue
+        if not is_key(wireguard.get("privateKey")):
+            yield f"machine.network.interfaces: {name}: wireguard.privateKey {_KEY}."
+        for number, peer in enumerate(_mappings(wireguard, "peers")):
+            yield from (f"machine.network.interfaces: {name}: wireguard.peers[{number}].{problem}" for problem in _peer(peer))
 
 
 def _route(route: Document) -> t.Iterator[str]:

@@ -497,6 +497,14 @@ def test_L13_a_bid_is_refused_where_nothing_is_auctioned() -> None:
         node_class_of({"providers": [{"name": "lambda", "bidMargin": "5%"}]})
 
 
+def test_S3_39_own_machines_enter_no_tunnel() -> None:
+    own = {"name": "webhook", "machines": [MACHINE], "settings": {"payload": "talos"}}
+    with pytest.raises(InvalidInput, match="own machines that are given a configuration enter no tunnel"):
+        parse([document("GPUNodeClass", {"providers": [own], "wireguardConfig": HUB})])
+    own["settings"] = {"payload": "none"}
+    parse([document("GPUNodeClass", {"providers": [own], "wireguardConfig": HUB})])
+
+
 def test_S3_39_a_hub_is_read_with_what_is_usual() -> None:
     wishes, warnings = parse([document("GPUNodeClass", {"providers": [{"name": "lambda"}], "wireguardConfig": HUB})])
     mesh = next(iter(wishes.classes.values())).mesh

@@ -17,9 +17,9 @@ PLUGINS = ROOT / "plugins"
 PACKAGE = "ansible_collections.tgp.gpu.plugins"
 NEIGHBOURS = {
     ("documents", "clouds"),
+    ("documents", "mesh"),
     ("lanes", "talos"),
     ("lanes", "talos_api"),
-    ("talos", "mesh"),
     ("runlock", "claims"),
     ("runlock", "cluster"),
     ("claims", "cluster"),

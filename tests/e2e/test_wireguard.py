@@ -1,0 +1,113 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A class whose machines come through a WireGuard hub: the playbooks tell the hub, the machines join, and their peers go with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import stat
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sandbox.hub import public_key
+
+from .box import Sandbox, by_name, demo_documents
+
+HUB_KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHl8="
+OWN = """[Interface]
+# the hub itself
+PrivateKey = {key}
+Address = 10.77.0.1/24
+ListenPort = 51820
+
+[Peer]
+# a laptop, nobody else's business
+PublicKey = c9n3cWWwP0rqF2brMs++lHzbKjOSRDEOj3xn4MpGBAM=
+AllowedIPs = 10.77.0.2/32
+"""
+
+
+@dataclasses.dataclass
+class Site:
+    """A sandbox with a hub: ``file`` is the hub's, ``documents`` a class that uses it."""
+
+    sandbox: Sandbox
+    file: Path
+    inventory: Path
+    documents: list[dict[str, t.Any]]
+
+    def play(self, name: str, *arguments: str, **variables: t.Any) -> t.Any:
+        extra = {"hub_config_file": str(self.file), "hub_apply": False, **variables}
+        return self.sandbox.playbook(name, "-i", str(self.inventory), *arguments, documents=self.documents, extra_vars=extra)
+
+    def peers(self) -> list[str]:
+        """Machine names of the hub's file."""
+        return [line.split()[2] for line in self.file.read_text().splitlines() if line.startswith("# tgp:")]
+
+
+@pytest.fixture(scope="module")
+def site(start: t.Callable[..., Sandbox], tmp_path_factory: pytest.TempPathFactory) -> Site:
+    folder = tmp_path_factory.mktemp("hub")
+    file, inventory, scenario = folder / "wg-tgp.conf", folder / "hosts.yml", folder / "scenario.yaml"
+    file.write_text(OWN.format(key=HUB_KEY))
+    file.chmod(0o600)
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": {"localhost": local, "hub-1": local}}}))
+    offers = [{"type": "gpu_1x_a10", "region": "us-east-1", "stock": 9, "boot": 20}]
+    scenario.write_text(yaml.safe_dump({"lambda": offers, "wireguard": {"hub_config": str(file)}}))
+    documents = demo_documents()
+    spec = by_name(documents, "GPUNodeClass", "demo")["spec"]
+    spec.pop("tailscaleConfig", None)
+    spec["providers"] = [one for one in spec["providers"] if one["name"] == "lambda"]
+    spec["wireguardConfig"] = {
+        "endpoint": "203.0.113.10:51820", "publicKey": public_key(HUB_KEY), "network": "10.77.0.0/24", "addresses": "10.77.0.128/25",
+        "hub": "hub-1",
+    }  # fmt: skip
+    pools = [by_name(documents, "GPUNodePool", "training")]
+    return Site(start(speed=40, scenario=scenario), file, inventory, [by_name(documents, "GPUNodeClass", "demo"), *pools])
+
+
+def test_S1_32_machines_join_through_the_hub_and_their_peers_go_with_them(site: Site) -> None:
+    first = site.play("provision", nodes={"training": 2}).succeeded()
+    claims = site.sandbox.claims()
+    assert {one["phase"] for one in claims.values()} == {"Ready"} and len(claims) == 2, first.text
+    assert sorted(site.peers()) == sorted(claims)
+    addresses = {name: one["peer"]["address"].partition("/")[0] for name, one in claims.items()}
+    for name, node in site.sandbox.nodes().items():
+        if name in addresses:
+            assert {"type": "InternalIP", "address": addresses[name]} in node["status"]["addresses"]
+    text = site.file.read_text()
+    assert text.startswith(OWN.format(key=HUB_KEY).rstrip()), "what is not ours stays as it was"
+    assert stat.S_IMODE(os.stat(site.file).st_mode) == 0o600
+    assert "older way in" in first.words
+
+    before = site.sandbox.writes()
+    again = site.play("provision", nodes={"training": 2}).succeeded()
+    assert again.count("changed") == 0 and site.sandbox.writes() == before and site.file.read_text() == text
+
+    looked = site.play("destroy", "--check", "--diff", everything=True, force=True).succeeded()
+    assert site.file.read_text() == text and HUB_KEY not in looked.text
+    gone = site.play("destroy", everything=True, force=True).succeeded()
+    assert site.peers() == [] and "laptop" in site.file.read_text() and HUB_KEY not in gone.text
+    assert set(site.sandbox.left().values()) == {0}
+
+
+def test_S1_41_a_hub_that_cannot_be_reached_is_told_before_anybody_waits_for_machines(site: Site) -> None:
+    inventory = site.inventory.with_name("unreachable.yml")
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    nowhere = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_common_args": "-o BatchMode=yes -o ConnectTimeout=2"}
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": {"localhost": local, "hub-1": nowhere}}}))
+    there = dataclasses.replace(site, inventory=inventory)
+    failed = there.play("provision", nodes={"training": 1}).failed()
+    assert "hub-1 cannot be reached" in failed.words and "are billed and cannot join until it is" in failed.words
+    assert len(site.sandbox.claims()) == 1 and site.peers() == []
+    site.play("provision", nodes={"training": 1}).succeeded()
+    assert {one["phase"] for one in site.sandbox.claims().values()} == {"Ready"}
+    site.play("destroy", everything=True, force=True).succeeded()
+    assert set(site.sandbox.left().values()) == {0}
