@@ -190,7 +190,8 @@ class Bench:
 
     def state(self) -> str:
         phases = ", ".join(one["phase"] for one in self.stage.claims().values()) or "none"
-        mine = [one for one in self.stage.ledger() if set(one["ids"]) & set(self.made())]
+        names = {one["name"] for one in self.stage.world()["machines"] if one["cloud"] == "lambda"}
+        mine = [one for one in self.stage.ledger() if one["name"] in names]
         books = ", 1 ledger line" if len(mine) == 1 else f", {len(mine)} ledger lines" if mine else ""
         return f"{len(self.stage.living())} machine, {len(self.ours())} Node, claim {phases}{books}"
 

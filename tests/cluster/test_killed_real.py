@@ -11,6 +11,7 @@ do it for one life of a machine, some cuts at the writes that decide about money
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import pathlib
@@ -56,13 +57,8 @@ class Work:
         self.spent: dict[str, list[float]] = {how: [] for how in LIVES}
         self.failures: list[str] = []
 
-    def record(self, bench: Lives, share: t.Sequence[str]) -> None:
-        """Each bench has one at least: the first run in a cluster makes what later ones find."""
-        for how in share:
-            self._record(bench, how)
-
-    def _record(self, bench: Lives, how: str) -> None:
-        """An uncut life, and with its writes the lives with cuts."""
+    def record(self, bench: Lives, how: str) -> None:
+        """An uncut life, and the cuts at its writes. Each bench has one: the first run in a cluster makes what later ones find."""
         began = time.monotonic()
         with bench.sandbox():
             bench.rise(how)
@@ -75,9 +71,19 @@ class Work:
         if self.order.setdefault((how, "up"), ups) is not ups:
             return
         self.order[how, "down"] = downs
-        for rise, fall in itertools.zip_longest(ups, downs):
-            self.lives.put((how, rise, fall))
         print(f"\n{how}: recorded in {time.monotonic() - began:.0f} s, {len(ups)} cuts up, {len(downs)} cuts down", flush=True)
+        for way, found in (("up", ups), ("down", downs)):
+            print(f"  {way}: {'; '.join(dict.fromkeys(cut.write.label for cut in found))}", flush=True)
+
+    def share_out(self) -> None:
+        """First all cuts after a write, in turn for each way of living, then those before one."""
+        lists = []
+        for how in {how: None for how, _way in self.order}:
+            ways = [sorted(self.order[how, way], key=lambda cut: not cut.after) for way in ("up", "down")]
+            lists.append([(how, *pair) for pair in itertools.zip_longest(*ways)])
+        for several in itertools.zip_longest(*lists):
+            for life in filter(None, several):
+                self.lives.put(life)
 
     def play(self, bench: Lives) -> None:
         while True:
@@ -109,7 +115,7 @@ def line(row: Row) -> str:
     return f"| {row.playbook} | {cut.write.label} | {effect} | {row.found} | {row.then} | {row.state} |"
 
 
-def both(benches: t.Sequence[Lives], work: t.Callable[[Lives], None]) -> None:
+def side_by_side(benches: t.Sequence[Lives], work: t.Callable[[Lives], None]) -> None:
     with ThreadPoolExecutor(len(benches)) as pool:
         for one in [pool.submit(work, bench) for bench in benches]:
             one.result()
@@ -123,19 +129,21 @@ def test_L02_L10_killed_at_every_write_on_a_real_control_plane(
     began = time.monotonic()
     chosen = [how for how in LIVES if {"all", "some", how} & set(WANTED)]
     assert chosen, f"TGP_CLUSTER_CUTS is all, some or of {', '.join(LIVES)}"
-    with Plane(built("plane", request)) as other:
-        benches, work = [Lives(plane, tmp_path / "one"), Lives(other, tmp_path / "two")], Work()
+    with contextlib.ExitStack() as planes:
+        others = [planes.enter_context(Plane(built("plane", request))) for _how in LIVES[1:]]
+        benches, work = [Lives(one, tmp_path / f"bench-{number}") for number, one in enumerate([plane, *others])], Work()
         try:
-            shares = dict(zip(benches, (chosen[::2], chosen[1::2] or chosen), strict=True))
-            both(benches, lambda bench: work.record(bench, shares[bench]))
-            both(benches, work.play)
+            shares = dict(zip(benches, itertools.cycle(chosen), strict=False))
+            side_by_side(benches, lambda bench: work.record(bench, shares[bench]))
+            work.share_out()
+            side_by_side(benches, work.play)
             work.again(benches)
-            both(benches, work.play)
+            side_by_side(benches, work.play)
         finally:
             rows = [row for bench in benches for row in bench.rows]
             print(f"\n{len(rows)} cuts in {time.monotonic() - began:.0f} s on Kubernetes {plane.get('/version')['gitVersion']}")
             for how in chosen:
-                print(f"  {how}: {len(work.spent[how])} lives, {sum(work.spent[how]):.0f} s on one of two planes")
+                print(f"  {how}: {len(work.spent[how])} lives, {sum(work.spent[how]):.0f} s on one of {len(benches)} planes")
             print(
                 "| playbook | write | effect | found by the next run | what was run then | after that |\n|---|---|---|---|---|---|"
             )
