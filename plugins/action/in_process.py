@@ -21,6 +21,8 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils.bytecode import keep
+from ..module_utils.errors import TgpError
+from ..module_utils.http import trusted
 from ..module_utils.redact import redact
 from ..module_utils.task import Task, execute
 
@@ -42,6 +44,8 @@ def _import_all() -> None:
     for name in _WARM:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    with contextlib.suppress(ImportError, OSError, TgpError):
+        trusted()
     if looks:
         gc.enable()
     gc.freeze()
