@@ -61,7 +61,8 @@ class Lives(Bench):
 
     def fall(self, how: str, name: str) -> None:
         """What makes the next run give back: no work, and time. A pod of the system's has to be moved before."""
-        spec = {**objects.pod_spec(on=name), "tolerations": [{"operator": "Exists"}]}
+        taints = ("gpu-node", "tgp.io/ephemeral")  # and not every taint: the pod made for it must not come back to a closed Node
+        spec = {**objects.pod_spec(on=name), "tolerations": [{"key": one, "operator": "Exists"} for one in taints]}
         objects.workload(self.plane, "deployments", SYSTEM, self.system, spec)
         self.plane.until(
             lambda: objects.pods(self.plane, SYSTEM, "Running", name), timeout=PATIENCE, what="the system's pod to run"

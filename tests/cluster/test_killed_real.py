@@ -76,10 +76,13 @@ class Work:
             print(f"  {way}: {'; '.join(dict.fromkeys(cut.write.label for cut in found))}", flush=True)
 
     def share_out(self) -> None:
-        """First all cuts after a write, in turn for each way of living, then those before one."""
+        """First all cuts after a write and those at a cloud's, in turn for each way of living, then those before one."""
         lists = []
         for how in {how: None for how, _way in self.order}:
-            ways = [sorted(self.order[how, way], key=lambda cut: not cut.after) for way in ("up", "down")]
+            ways = [
+                sorted(self.order[how, way], key=lambda cut: not (cut.after or cut.write.service == "lambda"))
+                for way in ("up", "down")
+            ]
             lists.append([(how, *pair) for pair in itertools.zip_longest(*ways)])
         for several in itertools.zip_longest(*lists):
             for life in filter(None, several):
