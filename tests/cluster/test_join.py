@@ -211,6 +211,34 @@ def test_pods_are_read_with_the_gpus_the_scheduler_reserves(plane: Plane, kube: 
     hollow.stop()
 
 
+def test_L17_a_kubelet_keeps_the_neutral_gpus_that_the_shipped_rights_may_set(plane: Plane, open_kube: Open, own: str) -> None:
+    client = open_kube(objects.person(plane, own, _rules()))
+    hollow = plane.kubemark(own, plane.bootstrap_token(), gpus=2)
+    found = plane.until(lambda: objects.ready(plane, own), what="the node to be Ready")
+    assert nodes.advertise(client, own, "tgp.io/gpu", 2, uid=found["metadata"]["uid"])
+    assert not nodes.advertise(client, own, "tgp.io/gpu", 2)
+
+    def status() -> dict[str, t.Any]:
+        found = objects.node(plane, own)
+        return found["status"] if found else {}
+
+    def beat() -> str:
+        return max(one["lastHeartbeatTime"] for one in status()["conditions"])
+
+    before = beat()
+    without = {"status": {"allocatable": {"tgp.io/gpu": None}}}  # the kubelet works that out anew
+    plane.patch(f"/api/v1/nodes/{own}/status", without, kind="merge")
+    plane.until(lambda: beat() > before, what="the kubelet to report its status")
+    assert [status()[kind].get("tgp.io/gpu") for kind in ("capacity", "allocatable")] == ["2", "2"]
+    space = objects.namespace(plane, own)
+    spec = objects.pod_spec(on=own)
+    spec["containers"][0]["resources"] = {"limits": {"tgp.io/gpu": "2"}}
+    objects.pod(plane, space, "any-vendor", spec)
+    objects.running(plane, space, 1)
+    plane.delete(f"/api/v1/namespaces/{space}")
+    hollow.stop()
+
+
 def test_missing_rights_are_named_before_and_at_the_call(plane: Plane, open_kube: Open, own: str) -> None:
     rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}]
     client = open_kube(objects.person(plane, own, rules))
