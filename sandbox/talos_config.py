@@ -17,8 +17,8 @@ import typing as t
 from urllib.parse import urlsplit
 
 from . import payload as p
-from .hub import Tunnel, port_of, public_key
 from .talos_documents import against_schema, parse, refuse
+from .talos_wireguard import tunnel
 
 _PROTECTED = {
     "apiVersion", "kind", "authentication", "authorization", "cgroupRoot", "kubeletCgroups", "systemCgroups", "port",
@@ -41,6 +41,7 @@ def read_talos(text: str) -> p.Intent:
     for document in documents:
         against_schema(document)
     _against_rules(config, documents)
+    link = tunnel(config, documents)
     machine, cluster = config["machine"], config["cluster"]
     _files(machine.get("files") or [])
     kubelet = machine.get("kubelet") or {}
@@ -61,7 +62,7 @@ def read_talos(text: str) -> p.Intent:
         token=str(cluster.get("token") or ""),
         kubelet_version=image.rpartition(":")[2],
         mesh=_mesh(documents),
-        tunnel=_tunnel(config, documents),
+        tunnel=link,
         labels={key: str(value) for key, value in (machine.get("nodeLabels") or {}).items()},
         annotations={key: str(value) for key, value in (machine.get("nodeAnnotations") or {}).items()},
         taints=p.clean_taints(taints),
@@ -199,33 +200,6 @@ def _mesh(documents: list[dict[str, t.Any]]) -> p.Mesh | None:
             if settings.get("TS_USERSPACE", "").lower() in ("true", "1"):
                 raise p.Refused("mesh", "ext-tailscale: userspace networking: there is no tailscale0 for the kubelet")
             return p.Mesh(key, settings.get("TS_HOSTNAME", ""), **flags)
-    return None
-
-
-def _tunnel(config: dict[str, t.Any], documents: list[dict[str, t.Any]]) -> Tunnel | None:
-    """The first WireGuard link with a peer that can be spoken to, in either form; one in both is refused."""
-    network = config["machine"].get("network") or {}
-    old = [
-        one for one in network.get("interfaces") or () if isinstance(one, dict) and one.get("wireguard") and not one.get("ignore")
-    ]
-    new = [document for document in documents if document.get("kind") == "WireguardConfig"]
-    both = {one.get("interface") for one in old} & {document.get("name") for document in new}
-    if both:
-        raise refuse(f"link {sorted(map(str, both))[0]} is configured in v1alpha1 config and by a document")
-    links = [(str(one.get("name") or ""), one, [entry.get("address", "") for entry in one.get("addresses") or ()]) for one in new]
-    links += [(str(one.get("interface") or ""), one["wireguard"], list(one.get("addresses") or ())) for one in old]
-    subnets = config["cluster"].get("network") or {}
-    hidden = (*(subnets.get("podSubnets") or ["10.244.0.0/16"]), *(subnets.get("serviceSubnets") or ["10.96.0.0/12"]))
-    for name, settings, addresses in links:
-        try:
-            public_key(str(settings.get("privateKey") or ""))
-        except ValueError as error:
-            raise refuse(f"WireguardConfig {name}: privateKey: {error}") from error
-        for peer in settings.get("peers") or ():
-            if peer.get("endpoint") and addresses and settings.get("up") is not False:
-                address = str(addresses[0]).partition("/")[0]
-                endpoint = str(peer["endpoint"])
-                return Tunnel(settings["privateKey"], address, str(peer.get("publicKey")), port_of(endpoint), name, tuple(hidden))
     return None
 
 

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 import yaml
 
 from sandbox.payload import TALOS, Refused, read
+from tests.fixtures.tunnels import WIREGUARD, tunnel
 from tests.unit.sandbox.test_payload import HOST, MESH, REFUSED, talos
 
 from .machinery import Question, ask
@@ -17,6 +20,7 @@ from .test_machinery import INSTALLER, _damaged, build, make
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("machinery")]
 
 # The sandbox has workers only, and never a machine without a configuration of its own.
+TUNNELLED: dict[str, t.Any] = {"mesh": WIREGUARD, "tunnel": tunnel(), "auth_key": ""}
 OUR_OWN = ("no worker", "maintenance mode")
 
 
@@ -84,6 +88,7 @@ def test_damaged_configurations_fare_as_with_talos() -> None:
     assert differences(damaged()) == []
 
 
-def test_damage_to_what_the_collection_renders_is_judged_as_by_talos() -> None:
-    documents = build(make(install_disk="/dev/vda", installer_image=INSTALLER), None)
+@pytest.mark.parametrize("mesh", [{}, TUNNELLED], ids=["tailscale", "wireguard"])
+def test_damage_to_what_the_collection_renders_is_judged_as_by_talos(mesh: dict[str, t.Any]) -> None:
+    documents = build(make(install_disk="/dev/vda", installer_image=INSTALLER, **mesh), None)
     assert differences(list(_damaged(documents))) == []

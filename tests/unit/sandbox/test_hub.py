@@ -121,12 +121,42 @@ def link(documents: list[dict[str, t.Any]]) -> dict[str, t.Any]:
     return next(one for one in documents if one.get("kind") == "WireguardConfig")
 
 
-def test_talos_refuses_a_key_that_is_none_and_one_link_in_two_forms() -> None:
-    with pytest.raises(Refused, match="privateKey: Key is not the correct length"):
-        read(talos(lambda documents: link(documents).update(privateKey="x")), TALOS)
-    twice = {"interfaces": [{"interface": "wg-tgp", "wireguard": {"privateKey": PRIVATE}}]}
-    with pytest.raises(Refused, match="wg-tgp is configured in v1alpha1"):
-        read(talos(lambda documents: documents[0]["machine"].update(network=twice)), TALOS)
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (lambda one: one.update(privateKey="x"), "private key is invalid: illegal base64"),
+        (lambda one: one.update(privateKey="c2hvcnQ="), "private key is invalid: wrong key 5 bytes"),
+        (lambda one: one.update(name=""), "name must be specified"),
+        (lambda one: one["peers"][0].update(publicKey="x"), "peer public key is invalid .peer index 0."),
+        (lambda one: one["peers"][0].update(presharedKey="x"), "preshared key is invalid"),
+        (lambda one: one["peers"][0].update(endpoint="hub.example.org:51820"), "invalid ip:port"),
+        (lambda one: one["peers"][0].update(allowedIPs=["10.77.0.0"]), "ParsePrefix"),
+        (lambda one: one["routes"][0].update(gateway="gate"), "ParseAddr"),
+        (lambda one: one["peers"][0].update(persistentKeepaliveInterval="25"), "invalid duration '25'"),
+        (lambda one: one.update(addresses=[{"address": "10.77.0.11"}]), "address is not valid"),
+    ],
+)
+def test_talos_refuses_a_document_that_says_nothing_it_could_do(change: t.Callable[[dict[str, t.Any]], t.Any], words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        read(talos(lambda documents: change(link(documents))), TALOS)
+
+
+def test_talos_refuses_two_documents_for_one_link_and_lets_the_document_count_beside_an_interface() -> None:
+    with pytest.raises(Refused, match="conflicting documents: WireguardConfig/wg-tgp and LinkConfig/wg-tgp"):
+        read(talos(lambda documents: documents.append({"apiVersion": "v1alpha1", "kind": "LinkConfig", "name": "wg-tgp"})), TALOS)
+
+    def beside(key: str) -> str:
+        interface = {
+            "interface": "wg-tgp",
+            "addresses": ["10.9.9.9/24"],
+            "wireguard": {"privateKey": key, "peers": [{"publicKey": HUB}]},
+        }
+        return talos(lambda documents: documents[0]["machine"].update(network={"interfaces": [interface]}))
+
+    found = read(beside(PRIVATE), TALOS)
+    assert found is not None and found.tunnel is not None and found.tunnel.address == "10.77.0.11"
+    with pytest.raises(Refused, match="private key is invalid"):
+        read(beside("x"), TALOS)
 
 
 def test_a_link_that_is_down_or_speaks_to_nobody_is_no_way_to_the_cluster() -> None:

@@ -295,6 +295,28 @@ def test_both_forms_for_one_link_are_refused() -> None:
     assert "write one of the two" in " ".join(check([*documents, damaged()]).errors)
 
 
+def test_two_documents_for_one_link_are_refused() -> None:
+    other = {"apiVersion": "v1alpha1", "kind": "LinkConfig", "name": "wg-tgp"}
+    (error,) = check([*build(make_tunnelled()), other]).errors
+    assert error == "LinkConfig wg-tgp and WireguardConfig wg-tgp exclude each other; write one of the two."
+    assert check([*build(make_tunnelled()), {**other, "name": "eth0"}]).errors == ()
+
+
+@pytest.mark.parametrize(
+    "wireguard, words",
+    [
+        (f"{{privateKey: {PRIVATE}}}", ""),
+        ("{privateKey: x}", "wg9: wireguard.privateKey must be"),
+        (f"{{privateKey: {PRIVATE}, peers: [{{publicKey: x}}]}}", "wg9: wireguard.peers[0].publicKey must be"),
+    ],
+)
+def test_the_old_form_is_looked_at_as_well(wireguard: str, words: str) -> None:
+    interface = f"[{{interface: wg9, wireguard: {wireguard}}}]"
+    documents = build(make_tunnelled(**OLD), f"machine: {{network: {{interfaces: {interface}}}}}\ncluster: {{}}\n")
+    found = " ".join(check(documents, talos_version="1.11.6").errors)
+    assert words in found if words else not found
+
+
 def test_a_template_is_tried_out_with_a_tunnel_where_the_class_has_one() -> None:
     assert template_problems(SMALL, mesh=WIREGUARD) == []
     assert template_problems(SMALL, talos_version="1.11.6", mesh=WIREGUARD) == []
