@@ -96,3 +96,15 @@ def test_a_machine_that_comes_back_needs_its_hub_again(hand: Hand, config: pathl
     hand.story(machine, "done")
     hand.until(lambda: hand.ready("rack-1") == "True")
     assert joined(hand, "rack-1")["metadata"]["uid"] == uid and not texts(machine, "csr")
+
+
+def test_talos_leaves_a_tunnel_in_its_pod_subnet_out_and_the_kubelet_has_no_address(hand: Hand, config: pathlib.Path) -> None:
+    config.write_text(KNOWN)
+    told = handed(hand, "rack-1", "talos", gpu_count=2)
+    assert "10.244.0.0/16" in told
+    power = hand.client("webhook")
+    told = told.replace("10.244.0.0/16", "10.77.0.0/16")
+    assert power.post("/rack-1/start", json={"machineConfig": told}).status_code == 202
+    machine = hand.box.world.machines["rack-1"]
+    hand.until(lambda: machine.console and "no suitable node IP found" in machine.console[-1])
+    assert hand.node("rack-1") is None
