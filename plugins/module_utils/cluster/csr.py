@@ -65,6 +65,14 @@ def requests(kube: Kube, *, token_id: str = "") -> list[Request]:
     return kube.collect(PATH, reduce)[0]
 
 
+def asking(raw: Json) -> str | None:
+    """The name of a request that a bootstrap token made and nobody has answered; None for any other. It does not read what is asked for."""
+    spec, status = raw.get("spec") or {}, raw.get("status") or {}
+    if status.get("conditions") or not str(spec.get("username") or "").startswith("system:bootstrap:"):
+        return None
+    return str(raw["metadata"]["name"])
+
+
 def parse(raw: Json) -> Request:
     """A raw request as our record."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}

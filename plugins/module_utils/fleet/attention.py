@@ -1,8 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What in a cluster deserves a run now, for whoever watches instead of asking every few minutes: pods that wait, nodes that came up and
-wait to be marked, idle nodes, lost nodes.
+"""What in a cluster deserves a run now, for whoever watches instead of asking every few minutes: pods that wait, machines that ask for a
+node's certificate, nodes that came up and wait to be marked, idle nodes, lost nodes.
 
 Only that something is to be looked at is decided here. What is done about it is decided by the run, from everything.
 """
@@ -22,7 +22,8 @@ from .orphans import PROVISIONED
 from .packing import gpus
 from .settings import Settings
 
-PODS_WAITING, NODES_READY, NODES_IDLE, NODES_LOST = "pods_waiting", "nodes_ready", "nodes_idle", "nodes_lost"
+PODS_WAITING, NODES_ASKING, NODES_READY = "pods_waiting", "nodes_asking", "nodes_ready"
+NODES_IDLE, NODES_LOST = "nodes_idle", "nodes_lost"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class Patience:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sighting:
-    """``kind``: one of the four above. ``names``: pods as "namespace/name", or nodes. ``gpus``: how many the waiting pods ask for."""
+    """``kind``: one of the five above. ``names``: pods as "namespace/name", certificate requests, or nodes. ``gpus``: how many the waiting
+    pods ask for."""
 
     kind: str
     names: tuple[str, ...]
@@ -48,7 +50,12 @@ class Sighting:
 
     def event(self) -> dict[str, t.Any]:
         """For programs."""
-        found: dict[str, t.Any] = {"kind": self.kind, "names": list(self.names), "count": len(self.names), "since": print_time(self.since)}
+        found: dict[str, t.Any] = {
+            "kind": self.kind,
+            "names": list(self.names),
+            "count": len(self.names),
+            "since": print_time(self.since),
+        }
         return {**found, "gpus": self.gpus} if self.kind == PODS_WAITING else found
 
 
@@ -63,8 +70,9 @@ class Watcher:
     _told: dict[tuple[str, str], datetime] = dataclasses.field(default_factory=dict)
     _leaving: dict[str, bool] = dataclasses.field(default_factory=dict)  # every node of the last look: are we about to remove it?
 
-    def look(self, pods: t.Collection[Pod], nodes: t.Iterable[Node], now: datetime) -> list[Sighting]:
-        """What is to be told at ``now``: all of a kind, as soon as one of it is new or due again."""
+    def look(self, pods: t.Collection[Pod], nodes: t.Iterable[Node], now: datetime, asking: t.Iterable[str] = ()) -> list[Sighting]:
+        """What is to be told at ``now``: all of a kind, as soon as one of it is new or due again. ``asking``: names of certificate
+        requests that nobody has answered."""
         ours = {node.name: node for node in nodes if node.labels.get(PROVISIONED) == "true"}
         vanished = {name for name, leaving in self._leaving.items() if name not in ours and not leaving}
         self._leaving = {name: any(taint.key == DISRUPTED for taint in node.taints) for name, node in ours.items()}
@@ -75,6 +83,7 @@ class Watcher:
         idle = {name for name, node in staying.items() if node.ready and name not in busy} - fresh
         found = [
             self._sighting(PODS_WAITING, set(waiting), now),
+            self._sighting(NODES_ASKING, set(asking), now),
             self._sighting(NODES_READY, fresh, now),
             self._sighting(NODES_IDLE, idle, now),
             self._sighting(NODES_LOST, {name for name, node in staying.items() if not node.ready}, now, vanished),

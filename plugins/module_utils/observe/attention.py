@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Follows pods and Nodes of a cluster by two watches, and tells what deserves a run: see fleet/attention.py."""
+"""Follows pods, Nodes and certificate requests of a cluster by a watch each, and tells what deserves a run: see fleet/attention.py."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import typing as t
 from datetime import datetime, timedelta
 
 from ..clock import Clock, to_text
+from ..cluster import csr
 from ..cluster import nodes as node_api
 from ..cluster import pods as pod_api
 from ..cluster.follow import Follow
 from ..cluster.kube import Kube
-from ..errors import TgpError
+from ..errors import Forbidden, TgpError
 from ..fleet.attention import Watcher
 from ..fleet.model import Node, Pod
 
 UNREACHABLE = "cluster_unreachable"
+_REQUESTS = "requests"
 _SLICE = 1.0  # real seconds; a clock may be moved meanwhile
 Event = dict[str, t.Any]
 
@@ -30,7 +32,8 @@ class Attention:
 
     Changes are looked at once nothing has changed for ``quiet`` seconds, or ``most`` seconds after the first of them (real ones), so that
     a hundred pods of one job are one event. While the cluster cannot be read nothing is told but that, once it has lasted ``patience``
-    seconds. TgpError when it cannot be read for a reason that does not pass: no right, a key that is refused.
+    seconds. TgpError when it cannot be read for a reason that does not pass: no right, a key that is refused. Whoever has no right to
+    certificate requests, which only machines of lane kubelet need an answer to, is told of pods and Nodes alone.
     """
 
     def __init__(
@@ -46,12 +49,13 @@ class Attention:
         self._seen: datetime | None = None
         self._trouble: dict[str, tuple[datetime, str]] = {}
         self._told_trouble: datetime | None = None
-        self._items: dict[str, dict[str, t.Any]] = {"pods": {}, "nodes": {}}
+        self._items: dict[str, dict[str, t.Any]] = {"pods": {}, "nodes": {}, _REQUESTS: {}}
         self._known: set[str] = set()
         pods: Follow[Pod] = Follow(kube, pod_api.PATH, pod_api.reducer(kube))
         nodes: Follow[Node] = Follow(kube, node_api.PATH, lambda raw: node_api.parse(kube, raw))
+        requests: Follow[str] = Follow(kube, csr.PATH, csr.asking, csr.OF_KUBELETS)
         self._follows: list[tuple[Follow[t.Any], t.Callable[[str, str, t.Any], None]]] = [
-            (follow, self._listener(what)) for what, follow in (("pods", pods), ("nodes", nodes))
+            (follow, self._listener(what)) for what, follow in (("pods", pods), ("nodes", nodes), (_REQUESTS, requests))
         ]
 
     def stop(self) -> None:
@@ -76,7 +80,9 @@ class Attention:
         def told(kind: str, key: str, item: t.Any) -> None:
             with self._mutex:
                 self._seen = self._seen or self._clock.now()
-                if kind == "failed":
+                if kind == "failed" and what == _REQUESTS and isinstance(item, Forbidden):
+                    self._note(what, "all", "", {})
+                elif kind == "failed":
                     self._failure = item
                 elif kind == "trouble":
                     self._trouble.setdefault(what, (self._clock.now(), key))
@@ -104,12 +110,13 @@ class Attention:
             trouble = min(self._trouble.values(), default=None)
             complete = len(self._known) == len(self._items)
             pods, nodes = list(self._items["pods"].values()), list(self._items["nodes"].values())
+            asking = list(self._items[_REQUESTS].values())
             seen, self._seen = self._seen or now, None
         if trouble is not None:
             self._tell_trouble(trouble, now)
         elif complete:
             self._told_trouble = None
-            for sighting in self._watcher.look(pods, nodes, now):
+            for sighting in self._watcher.look(pods, nodes, now, asking):
                 self._tell({**sighting.event(), "seen": _exact(seen), "told": _exact(self._clock.now())})
 
     def _tell_trouble(self, trouble: tuple[datetime, str], now: datetime) -> None:

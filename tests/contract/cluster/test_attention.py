@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import runpy
 import time
@@ -14,7 +15,10 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import Forbidden
+
+from sandbox.kube import pki
 
 from .conftest import Cluster
 
@@ -109,6 +113,39 @@ def test_nodes_that_become_idle_or_vanish_are_told(cluster: Cluster, served: Pat
         await told.quiet(0.5)
 
     watch(served, story, idle_after=2)
+
+
+def test_L11_a_machine_that_asks_for_its_certificate_is_told(cluster: Cluster, served: Path) -> None:
+    rules = [("create", "certificates.k8s.io", "certificatesigningrequests")]
+    cluster.api.add_token("token-of-a-machine-0123456789", "system:bootstrap:abcdef", rules=rules)
+    _key, text = pki.new_request("system:node:a", ["system:nodes"])
+    spec = {"request": base64.b64encode(text.encode()).decode(), "signerName": csr.SIGNER, "usages": ["client auth"]}
+    body = {"metadata": {"name": "csr-a"}, "spec": spec}
+
+    async def story(told: Told) -> None:
+        await told.quiet(1.0)
+        status, made = await asyncio.to_thread(cluster.api.request, "POST", csr.PATH, body, token="token-of-a-machine-0123456789")
+        assert status == 201, made
+        assert (await told.next("nodes_asking"))["names"] == ["csr-a"]
+        assert (await told.next("nodes_asking"))["names"] == ["csr-a"], "again while nobody answers"
+        now = cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        made["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Test", "lastUpdateTime": now}]}
+        await asyncio.to_thread(cluster.must, "PUT", f"{csr.PATH}/csr-a/approval", made)
+        await told.quiet(3.0)
+
+    watch(served, story, repeat=2)
+
+
+def test_who_may_not_see_certificate_requests_is_told_of_pods_all_the_same(cluster: Cluster, served: Path) -> None:
+    body = {"kind": "Status", "code": 403, "message": "certificatesigningrequests is forbidden", "reason": "Forbidden"}
+    cluster.faults.add({"kind": "status", "service": "kubernetes", "path": csr.PATH, "status": 403, "body": body, "times": None})
+
+    async def story(told: Told) -> None:
+        await told.quiet(1.0)
+        await asyncio.to_thread(ask, cluster, "want")
+        assert (await told.next("pods_waiting"))["names"] == ["default/want"]
+
+    watch(served, story)
 
 
 def test_a_right_that_is_missing_ends_the_source_with_its_name(cluster: Cluster, served: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.attention import (
+    NODES_ASKING,
     NODES_IDLE,
     NODES_LOST,
     NODES_READY,
@@ -54,6 +55,18 @@ def test_L03_an_idle_node_is_told_when_it_becomes_so_when_it_may_go_and_then_now
     assert moments == [0, 10, 15, 20, 25]
     assert told(watcher, "12:26", (pod(),), nodes) == {}, "busy again"
     assert told(watcher, "12:27", (), nodes)[NODES_IDLE].since == at("12:27")
+
+
+def test_L11_a_machine_that_asks_for_its_certificate_is_told_at_once_and_again_while_nobody_answers() -> None:
+    watcher = Watcher(Patience(repeat=300))
+    (first,) = watcher.look((), (), at("12:00"), ("csr-1",))
+    assert (first.kind, first.names, first.since) == (NODES_ASKING, ("csr-1",), at("12:00")) and "gpus" not in first.event()
+    assert watcher.look((), (), at("12:04:59"), ("csr-1",)) == []
+    (again,) = watcher.look((), (), at("12:05"), ("csr-1",))
+    assert again.since == at("12:00")
+    (more,) = watcher.look((), (), at("12:06"), ("csr-1", "csr-2"))
+    assert more.names == ("csr-1", "csr-2")
+    assert watcher.look((), (), at("12:07")) == [] and watcher.next(at("12:07")) == at("13:07"), "they were answered"
 
 
 def test_L11_a_node_that_came_up_is_told_until_it_is_marked() -> None:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Event source for ansible-rulebook: what in a cluster deserves a run of a playbook now, told within a second.
 
-One event for pods that wait for GPUs, for nodes of ours that came up, are idle or are lost, and when the cluster cannot be read. Each is told
-again after a while as long as it lasts, so that a run that failed is not the last one.
+One event for pods that wait for GPUs, for machines that ask for a node's certificate, for nodes of ours that came up, are idle or are lost,
+and when the cluster cannot be read. Each is told again after a while as long as it lasts, so that a run that failed is not the last one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from typing import Any
 DOCUMENTATION = r"""
 short_description: Watch a cluster for waiting GPU pods, and for GPU nodes that come, idle or are lost
 description:
-  - Follows pods and Nodes by two watches and puts an event when something deserves a run.
-  - "C(event.kind) is V(pods_waiting) (with C(gpus)), V(nodes_ready), V(nodes_idle), V(nodes_lost) or V(cluster_unreachable) (with
-    C(message)); C(names), C(count) and C(since) say what it is about, C(seen) when the first change of it came in and C(told) when it was
-    handed over, both with milliseconds."
-  - It needs the rights to list and watch pods and Nodes, and no more.
+  - Follows pods, Nodes and certificate requests by a watch each and puts an event when something deserves a run.
+  - "C(event.kind) is V(pods_waiting) (with C(gpus)), V(nodes_asking) (C(names) are certificate requests), V(nodes_ready), V(nodes_idle),
+    V(nodes_lost) or V(cluster_unreachable) (with C(message)); C(names), C(count) and C(since) say what it is about, C(seen) when the first
+    change of it came in and C(told) when it was handed over, both with milliseconds."
+  - It needs the rights to list and watch pods and Nodes. Without the same rights to certificate requests it tells nothing of those, and a
+    machine of lane C(kubelet) waits for its certificate until something else is told.
 options:
   kubeconfig:
     description: The cluster. E(KUBECONFIG) or the pod's own service account without it.
