@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A door before the real API server: notes and names every write that goes through it, and can hold one while the caller is killed."""
+"""A door before the real API server: names every write that goes through it, and can hold one while the caller is killed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class Gate:
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
-        self.writes: list[str] = []
         self.on_effect: t.Callable[[str], None] | None = None  # is told the name of each write that took effect
         self._naming = Naming()
         self._hold: Hold | None = None
@@ -81,9 +80,8 @@ class Gate:
             self._hold = None
 
     def passing(self, method: str, path: str, body: bytes) -> Hold | None:
-        """Note a write; the hold that it met."""
+        """The hold that a write meets."""
         with self._lock:
-            self.writes.append(f"{method} {path}")
             name, hold = self._naming.of(method, path, body), self._hold
             hit = hold is not None and hold.name == name
             if hold is not None and hit:
