@@ -30,7 +30,7 @@ class Launches:
     """Judges the steps that rent, in the order of the plan; each that is applied is reserved for the next one."""
 
     def __init__(self, saved: SavedPlan, fresh: Plan, situation: Situation, closed: t.Mapping[str, datetime]) -> None:
-        self.saved = saved
+        self.saved, self.fresh = saved, fresh
         self.situation = situation
         self.closed = closed
         self.claims = {claim.name: claim for claim in situation.claims}
@@ -52,7 +52,8 @@ class Launches:
         again = self._goes_on(step, planned, current)
         over = "" if again is not None else self._over(planned) if current is None else self._going(current)
         if over:
-            return "done", over, None
+            found = self._found(current)
+            return ("applied", found.detail, found) if found is not None else ("done", over, None)
         pool = self.situation.pool(planned)
         node_class = self.situation.wishes.classes.get(planned.node_class)
         if pool is None or node_class is None:
@@ -112,6 +113,12 @@ class Launches:
             return ""
         found = self.draft.settled[current.name].recovery
         return found.why if found.what in ("wait", *RETRY) else f"was launched already ({current.phase.value})"
+
+    def _found(self, current: Claim | None) -> Action | None:
+        """How any run would go on with a machine that was made by the call of a run that did not live to note it."""
+        if current is None or current.deletion is not None or self.draft.settled[current.name].recovery.what != "adopt":
+            return None
+        return next((one for one in self.fresh.actions if (one.kind, one.name) == ("resume", current.name)), None)
 
     def _over(self, planned: Claim) -> str:
         """The same where there is no claim: it was there since the plan was made."""

@@ -278,6 +278,7 @@ def test_L22_killed_in_the_middle_and_applied_again(rig: Rig, file: Path, number
     again = apply(rig, file)
     assert len(rig.machines()) <= 1 and rig.creates() <= 1
     assert {one.name for one in rig.machines()} <= set(planned["launch"]) and again["problems"] == []
+    assert [one["instance_id"] for one in rig.claims().values() if one["instance_id"]] == [one.id for one in rig.machines()]
     if not rig.machines():
         assert "create call may still show its effect" in again["steps"][0]["why"]
         rig.advance(700)
