@@ -89,7 +89,7 @@ def at_work(sandbox: Sandbox, folder: Path, documents: Path, *more: str) -> t.It
         running = subprocess.Popen(
             command,
             cwd=folder,
-            env={**sandbox.environment, "PATH": path},
+            env={**sandbox.environment, "PATH": path, "PYTHONUNBUFFERED": "1"},
             stdout=said,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -98,10 +98,13 @@ def at_work(sandbox: Sandbox, folder: Path, documents: Path, *more: str) -> t.It
         until(lambda: "Waiting for events" in log.read_text(), log, "it waits for events")
         yield log, running.pid
     finally:
+        begun = plays(running.pid)
         running.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             running.wait(20)
-        for pid in [*descendants(running.pid), running.pid] if running.poll() is None else []:
+        left = [one for one in begun if b"ansible-playbook" in command_line(one)]  # in sessions of their own, they may outlive it
+        left += [running.pid] if running.poll() is None else []
+        for pid in [each for one in left for each in (*descendants(one), one)]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         running.wait(20)
@@ -203,12 +206,14 @@ def moment(text: str) -> float:
 
 def plays(pid: int) -> list[int]:
     """The playbook runs that a process has begun, by their main processes."""
-    found = []
-    for one in descendants(pid):
-        with contextlib.suppress(OSError):
-            if b"ansible-playbook" in Path(f"/proc/{one}/cmdline").read_bytes():
-                found.append(one)
-    return found
+    return [one for one in descendants(pid) if b"ansible-playbook" in command_line(one)]
+
+
+def command_line(pid: int) -> bytes:
+    """Its words; nothing for a process that has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def started(pid: int) -> float:
