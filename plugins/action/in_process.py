@@ -20,7 +20,7 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils.bytecode import keep
+from ..module_utils.bytecode import keep, kept
 from ..module_utils.errors import TgpError
 from ..module_utils.http import trusted
 from ..module_utils.redact import redact
@@ -38,12 +38,12 @@ def _import_all() -> None:
     Nothing of it is garbage. Looking for some meanwhile would take as long as the imports do, and looking again in each fork would copy
     their memory.
     """
-    keep()
     looks = gc.isenabled()
     gc.disable()
-    for name in _WARM:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+    with kept():
+        for name in _WARM:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
     with contextlib.suppress(ImportError, OSError, TgpError):
         trusted()
     if looks:
@@ -69,6 +69,7 @@ class ActionModule(ActionBase):
                 "dict[str, t.Any]",
                 self._execute_module(module_name=f"tgp.gpu.{name}", task_vars=task_vars, wrap_async=True),
             )
+        keep()
         module = importlib.import_module(_MODULES + name)
         spec = {key: value for key, value in module.SPEC.items() if key != "supports_check_mode"}
         validation, params = self.validate_argument_spec(**spec)

@@ -10,6 +10,7 @@ written (a read-only image, PYTHONDONTWRITEBYTECODE) it compiles them as before;
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import typing as t
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
@@ -41,3 +42,14 @@ def keep() -> None:
     """From now on, for this process and its forks. Modules that were imported before stay as they are."""
     if not any(isinstance(one, KeptFinder) for one in sys.meta_path):
         sys.meta_path.insert(0, KeptFinder())
+
+
+@contextlib.contextmanager
+def kept() -> t.Iterator[None]:
+    """For a while: a plugin that is only being loaded leaves the process's ways of importing as it found them."""
+    before = list(sys.meta_path)
+    keep()
+    try:
+        yield
+    finally:
+        sys.meta_path[:] = before

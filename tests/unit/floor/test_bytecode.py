@@ -22,8 +22,10 @@ def note(*args, **named):
     compiled.append(named["filename"])
     return compile(*args, **named)
 finder.compile = note
-import ansible_collections.tgp.gpu.plugins.action.in_process
 import importlib, sys
+ways = list(sys.meta_path)
+import ansible_collections.tgp.gpu.plugins.action.in_process
+assert sys.meta_path == ways, "a plugin that is loaded changes no way of importing"
 plan = importlib.import_module("{PLAN}")
 assert plan.plan and plan.__name__ == "{PLAN}" and plan.__package__ == "{PLAN.rpartition(".")[0]}"
 print(plan.__cached__, type(plan.__loader__).__name__, sum(one.endswith("/fleet/plan.py") for one in compiled))
