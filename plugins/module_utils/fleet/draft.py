@@ -88,6 +88,12 @@ class Draft:
         self.findings[key] = first
         return first
 
+    def keep_sightings(self, prefix: str) -> None:
+        """Findings whose key begins so stay as they were: the list that could refute them is not usable (O15)."""
+        for key, first in self.situation.seen.findings.items():
+            if key.startswith(prefix):
+                self.findings.setdefault(key, first)
+
     def twice(self, key: str) -> bool:
         """Note a finding; True when an earlier run, at least a minute ago, saw it too."""
         return (self.now - self.sighted(key)).total_seconds() >= self.situation.settings.second_run_after

@@ -20,7 +20,7 @@ def remove(draft: Draft) -> None:
     for cloud in sorted(draft.situation.seen.clouds):
         view = draft.situation.seen.clouds[cloud]
         if view.extras is None or view.instances is None:
-            _keep_findings(draft, cloud)
+            draft.keep_sightings(f"{CASE}|{cloud}|")
         else:
             _remove(draft, cloud, view)
 
@@ -45,10 +45,3 @@ def _is_due(draft: Draft, extra: Extra) -> bool:
     first = draft.sighted(key)
     age = (draft.now - (extra.created or first)).total_seconds()
     return age > draft.situation.settings.orphan_age and draft.twice(key)
-
-
-def _keep_findings(draft: Draft, cloud: str) -> None:
-    """A finding stays while the list that could refute it is not usable (O15)."""
-    for key, first in draft.situation.seen.findings.items():
-        if key.startswith(f"{CASE}|{cloud}|"):
-            draft.findings.setdefault(key, first)

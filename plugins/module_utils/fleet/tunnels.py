@@ -30,12 +30,12 @@ def draw(hub: Hub, claims: t.Iterable[Claim], name: str) -> str:
 
     Where the search begins is told by the name, so that an address that was given back is not the very next one to be handed out.
     """
-    taken, own = _taken(claims), ipaddress.ip_network(hub.network)
+    out, own = _taken(claims) | _reserved(hub), ipaddress.ip_network(hub.network)
     pool = ipaddress.ip_network(hub.addresses)
     start = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % pool.num_addresses
     for number in itertools.chain(range(start, pool.num_addresses), range(start)):
         address = pool[number]
-        if address not in taken and address not in _reserved(hub):
+        if address not in out:
             return f"{address}/{own.prefixlen}"
     return ""
 
@@ -51,13 +51,18 @@ class Spare:
 
     def __init__(self, claims: t.Iterable[Claim], classes: t.Mapping[str, NodeClass]) -> None:
         self._claims = tuple(claims)
+        self._free: dict[Hub, int] = {}  # every offer is held against it
         self._waiting = collections.Counter(
             classes[one.node_class].mesh.hub for one in self._claims if one.peer is None and one.node_class in classes
         )
 
     def against(self, hub: Hub | None) -> str:
         """Why no more machine may be planned for the hub's network; empty when one may."""
-        if hub is None or free(hub, self._claims) > self._waiting[hub]:
+        if hub is None:
+            return ""
+        if hub not in self._free:
+            self._free[hub] = free(hub, self._claims)
+        if self._free[hub] > self._waiting[hub]:
             return ""
         return f"no address is free in {hub.addresses}"
 

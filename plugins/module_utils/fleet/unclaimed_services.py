@@ -18,9 +18,7 @@ def remove(draft: Draft) -> None:
     situation = draft.situation
     found = situation.seen.services
     if found is None or situation.unlisted:
-        for key, first in situation.seen.findings.items():
-            if key.startswith(f"{CASE}|"):
-                draft.findings.setdefault(key, first)
+        draft.keep_sightings(f"{CASE}|")
         return
     ours = [one for one in found if situation.is_ours(one.name) is Verdict.OURS]
     busy = set(draft.settled) | {one.name for one in situation.listed()}

@@ -19,7 +19,7 @@ def remove(draft: Draft) -> None:
     """Removed once old enough and seen in two runs, under the mass guard. One whose hour is over is gone already."""
     situation = draft.situation
     if situation.seen.tokens is None:
-        _keep_findings(draft)
+        draft.keep_sightings(f"{CASE}|")
         return
     good = sorted((one for one in situation.seen.tokens if one.expires > draft.now), key=lambda one: one.id)
     held = {one.claim.token_id for one in draft.settled.values()}
@@ -34,10 +34,3 @@ def _is_due(draft: Draft, token: MadeToken) -> bool:
     seen_twice = draft.twice(f"{CASE}||{token.id}")
     made = token.expires - LIFE
     return seen_twice and (draft.now - made).total_seconds() > draft.situation.settings.orphan_age
-
-
-def _keep_findings(draft: Draft) -> None:
-    """A finding stays while the list that could refute it is not usable (O15)."""
-    for key, first in draft.situation.seen.findings.items():
-        if key.startswith(f"{CASE}|"):
-            draft.findings.setdefault(key, first)
