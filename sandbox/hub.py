@@ -118,48 +118,45 @@ class Hub:
 
 def parse(text: str) -> _File:
     """A file of wg-quick. Lines that are none of WireGuard's own are passed over."""
-    sections: list[tuple[str, list[tuple[str, str]]]] = []
-    for line in text.splitlines():
-        line = line.partition("#")[0].strip()
-        if found := re.fullmatch(r"\[(\w+)\]", line):
-            sections.append((found[1].lower(), []))
-        elif "=" in line and sections:
-            name, _equals, value = line.partition("=")
-            sections[-1][1].append((name.strip().lower(), value.strip()))
+    sections = _sections(text)
     own = dict(next((pairs for kind, pairs in sections if kind == "interface"), []))
     peers = []
     for kind, pairs in sections:
         key = dict(pairs).get("publickey", "")
         if kind == "peer" and key:
-            allowed = [part.strip() for name, value in pairs if name == "allowedips" for part in value.split(",")]
-            peers.append((key, tuple(part for part in allowed if _is_network(part))))
+            peers.append((key, tuple(part for part in _parts(pairs, "allowedips") if _is_network(part))))
     port = own.get("listenport", "")
     return _File(own.get("privatekey", ""), int(port) if port.isdigit() else 0, tuple(peers))
 
 
 def tunnel_of(text: str, interface: str, address: str) -> Tunnel | None:
     """A machine's end as its wg-quick file has it: the peer with an endpoint is the hub. None when it leads nowhere or lacks the address."""
-    own: dict[str, list[str]] = {}
-    peers: list[dict[str, str]] = []
-    at: t.Any = None
+    sections = _sections(text)
+    own = [pair for kind, pairs in sections if kind == "interface" for pair in pairs]
+    peers = [dict(pairs) for kind, pairs in sections if kind == "peer"]
+    hub = next((peer for peer in peers if peer.get("endpoint") and peer.get("publickey")), None)
+    held = [part.partition("/")[0] for part in _parts(own, "address")]
+    if hub is None or address not in held or not dict(own).get("privatekey"):
+        return None
+    return Tunnel(dict(own)["privatekey"], address, hub["publickey"], port_of(hub["endpoint"]), interface)
+
+
+def _sections(text: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Each section's name and its settings in their order, names in small letters."""
+    found: list[tuple[str, list[tuple[str, str]]]] = []
     for line in text.splitlines():
         line = line.partition("#")[0].strip()
-        if line.lower() == "[interface]":
-            at = None
-        elif line.lower() == "[peer]":
-            at = {}
-            peers.append(at)
-        elif "=" in line:
-            name, _equals, value = (part.strip() for part in line.partition("="))
-            if at is None:
-                own.setdefault(name.lower(), []).append(value)
-            else:
-                at[name.lower()] = value
-    hub = next((peer for peer in peers if peer.get("endpoint") and peer.get("publickey")), None)
-    held = [part.strip().partition("/")[0] for value in own.get("address", []) for part in value.split(",")]
-    if hub is None or address not in held or not own.get("privatekey"):
-        return None
-    return Tunnel(own["privatekey"][-1], address, hub["publickey"], port_of(hub["endpoint"]), interface)
+        if section := re.fullmatch(r"\[(\w+)\]", line):
+            found.append((section[1].lower(), []))
+        elif "=" in line and found:
+            name, _equals, value = line.partition("=")
+            found[-1][1].append((name.strip().lower(), value.strip()))
+    return found
+
+
+def _parts(pairs: t.Iterable[tuple[str, str]], wanted: str) -> list[str]:
+    """All values of a setting that may stand in several lines, and several in one."""
+    return [part.strip() for name, value in pairs if name == wanted for part in value.split(",")]
 
 
 def port_of(endpoint: str) -> int:
