@@ -25,6 +25,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.errors import Conflict, Fo
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Lane, Offer, Phase, Taint
 
 from tests.build import ROOT
+from tests.fixtures.bootstrap_tokens import make_token
 
 from . import objects
 from .plane import Plane
@@ -38,7 +39,7 @@ def _now() -> datetime:
 
 
 def test_a_token_of_ours_lets_its_node_in_and_can_go_afterwards(plane: Plane, kube: Kube, own: str) -> None:
-    token = tokens.create(kube, own, now=_now(), life_seconds=600)
+    token = make_token(kube, own, now=_now(), life_seconds=600)
     [found] = [one for one in tokens.tokens(kube) if one.id == token.id]
     assert (found.node, found.secret) == (own, "") and found.expires == token.expires
     hollow = plane.kubemark(own, token.text, taints=["tgp.io/initializing=:NoSchedule"], gpus=4)
@@ -64,7 +65,7 @@ def test_a_token_of_ours_lets_its_node_in_and_can_go_afterwards(plane: Plane, ku
 
 def test_only_the_expected_node_is_approved(plane: Plane, kube: Kube, own: str) -> None:
     plane.bind(own, ["system:bootstrappers:tgp-test"], "system:node-bootstrapper")
-    token = tokens.create(kube, own, now=_now(), groups="system:bootstrappers:tgp-test")
+    token = make_token(kube, own, now=_now(), groups="system:bootstrappers:tgp-test")
     stranger = plane.kubemark(f"evil-{own}", token.text)
     [request] = plane.until(lambda: csr.requests(kube, token_id=token.id), what="the stranger's request")
     with pytest.raises(Forbidden, match=f"system:node:evil-{own}"):
@@ -100,7 +101,7 @@ def test_the_wait_lets_in_its_own_machine_with_no_more_than_the_shipped_rights(
 ) -> None:
     client = open_kube(objects.person(plane, own, _rules()))
     assert tokens.may_ask(client)
-    token = tokens.create(kube, own, now=_now(), groups=tokens.OWN_GROUP)
+    token = make_token(kube, own, now=_now(), groups=tokens.OWN_GROUP)
     hollow = plane.kubemark(own, token.text)
     outcome = _wait(client, own, token)
     assert outcome.ready and set(outcome.seen) >= {"csr", "node", "ready", "complete"}
@@ -111,7 +112,7 @@ def test_the_wait_lets_in_its_own_machine_with_no_more_than_the_shipped_rights(
 
 def test_the_wait_denies_another_name_and_ends_with_it(plane: Plane, kube: Kube, open_kube: Open, own: str) -> None:
     client = open_kube(objects.person(plane, own, _rules()))
-    token = tokens.create(kube, own, now=_now(), groups=tokens.OWN_GROUP)
+    token = make_token(kube, own, now=_now(), groups=tokens.OWN_GROUP)
     stranger = plane.kubemark(f"evil-{own}", token.text)
     outcome = _wait(client, own, token)
     assert not outcome.ready and outcome.step == "csr" and f"system:node:evil-{own}" in outcome.message
@@ -124,7 +125,7 @@ def test_the_wait_denies_another_name_and_ends_with_it(plane: Plane, kube: Kube,
 def test_who_may_not_approve_for_the_signer_approves_nothing(plane: Plane, kube: Kube, open_kube: Open, own: str) -> None:
     rules = [one for one in _rules() if "signers" not in one["resources"]]
     client = open_kube(objects.person(plane, own, rules))
-    token = tokens.create(kube, own, now=_now(), groups=tokens.OWN_GROUP)
+    token = make_token(kube, own, now=_now(), groups=tokens.OWN_GROUP)
     hollow = plane.kubemark(own, token.text)
     [request] = plane.until(lambda: csr.requests(kube, token_id=token.id), what="the request")
     with pytest.raises(Forbidden):

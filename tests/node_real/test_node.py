@@ -32,6 +32,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.modules import node_drain
 
 from tests.cluster import objects
+from tests.fixtures.bootstrap_tokens import make_token
 from tests.fixtures.talos_nodes import BUNDLE, make
 
 from . import image
@@ -95,7 +96,7 @@ class Node(t.NamedTuple):
 def node(stand: Stand, idle: pathlib.Path) -> t.Iterator[Node]:
     """One machine that became a node."""
     name = "tgp-a1b2c3d4-ml-0k3zq"
-    token = tokens.create(stand.kube, name, now=_now(), groups=tokens.OWN_GROUP)
+    token = make_token(stand.kube, name, now=_now(), groups=tokens.OWN_GROUP)
     spec, text = user_data(stand, name, token.text)
     with stand.machine() as machine:
         machine.install(spec.kubernetes_version)
@@ -251,7 +252,7 @@ def test_a_wrong_token_stops_the_program_with_the_diagnosis_of_it(stand: Stand) 
 def test_a_forbidden_label_stops_the_kubelet_with_the_diagnosis_of_it(stand: Stand) -> None:
     """Our own check refuses such a label before anything is rented, so it is put into the finished files here."""
     name = "tgp-a1b2c3d4-ml-label"
-    token = tokens.create(stand.kube, name, now=_now(), groups=tokens.OWN_GROUP)
+    token = make_token(stand.kube, name, now=_now(), groups=tokens.OWN_GROUP)
     spec, text = user_data(stand, name, token.text)
     with stand.machine() as machine:
         machine.install(spec.kubernetes_version)
@@ -266,7 +267,7 @@ def test_a_forbidden_label_stops_the_kubelet_with_the_diagnosis_of_it(stand: Sta
 def test_a_machine_that_asks_for_another_name_is_denied_and_never_a_node(stand: Stand) -> None:
     """A host that reads the token out of its user data and wants to be somebody else."""
     name, other = "tgp-a1b2c3d4-ml-thief", "tgp-a1b2c3d4-ml-victim"
-    token = tokens.create(stand.kube, name, now=_now(), groups=tokens.OWN_GROUP)
+    token = make_token(stand.kube, name, now=_now(), groups=tokens.OWN_GROUP)
     spec, text = user_data(stand, name, token.text)
     with stand.machine() as machine:
         machine.install(spec.kubernetes_version)

@@ -30,22 +30,7 @@ def tunnel_for(context: Context, claim: Claim, hub: Hub, note: t.Callable[..., N
                 remedy="Give machines back, or give the class a larger wireguardConfig.addresses.",
             )
         note(mesh_backend=tunnels.WIREGUARD, peer=Peer(hub.host, hub.interface, address, public))
-    return end_of(hub, address, private)
-
-
-def end_of(hub: Hub, address: str, private_key: str) -> Tunnel:
-    """The end of the machine that has ``address`` (with its length)."""
-    return Tunnel(
-        private_key=private_key,
-        address=address,
-        hub_key=hub.public_key,
-        endpoint=hub.endpoint,
-        hub_address=hub.address,
-        allowed=hub.allowed,
-        interface=hub.interface,
-        mtu=hub.mtu,
-        keepalive=hub.keepalive,
-    )
+    return tunnels.end_of(hub, address, private)
 
 
 def hubs_of(context: Context) -> list[dict[str, t.Any]]:

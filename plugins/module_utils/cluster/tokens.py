@@ -43,18 +43,6 @@ class Token:
         return f"{self.id}.{self.secret}"
 
 
-def create(kube: Kube, node: str, *, now: datetime, life_seconds: int = LONGEST, groups: str = GROUPS) -> Token:
-    """Make a token for ``node`` that ends after ``life_seconds`` (at most an hour).
-
-    With the default group the cluster's own bindings approve the node's certificate request by themselves; with another group below
-    ``system:bootstrappers:`` csr.approve does, for this very node only.
-    """
-    while True:
-        token = draw(node, now=now, life_seconds=life_seconds)
-        if put(kube, token, groups):
-            return token
-
-
 def draw(node: str, *, now: datetime, life_seconds: int = LONGEST) -> Token:
     """A token that no cluster knows yet, so that its id can be noted before it is made."""
     if not 60 <= life_seconds <= LONGEST:
@@ -66,7 +54,11 @@ def draw(node: str, *, now: datetime, life_seconds: int = LONGEST) -> Token:
 
 
 def put(kube: Kube, token: Token, groups: str = GROUPS) -> bool:
-    """Make a drawn token. False when a token that is not this one has its id (one in two thousand million): draw another."""
+    """Make a drawn token. False when a token that is not this one has its id (one in two thousand million): draw another.
+
+    With the default group the cluster's own bindings approve the node's certificate request by themselves; with another group below
+    ``system:bootstrappers:`` csr.approve does, for this very node only.
+    """
     if not groups.startswith("system:bootstrappers:"):
         raise InvalidInput(f"The group {groups!r} of a bootstrap token must begin with system:bootstrappers:.")
     if token.expires is None or not token.secret:

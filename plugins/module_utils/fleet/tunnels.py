@@ -13,6 +13,7 @@ import itertools
 import typing as t
 
 from .model import Claim, Hub, NodeClass, Peer
+from .model.tunnel import Tunnel
 
 WIREGUARD = "wireguard"
 
@@ -38,6 +39,21 @@ def draw(hub: Hub, claims: t.Iterable[Claim], name: str) -> str:
         if address not in out:
             return f"{address}/{own.prefixlen}"
     return ""
+
+
+def end_of(hub: Hub, address: str, private_key: str) -> Tunnel:
+    """The end of the node that has ``address`` (with the length of the whole network)."""
+    return Tunnel(
+        private_key=private_key,
+        address=address,
+        hub_key=hub.public_key,
+        endpoint=hub.endpoint,
+        hub_address=hub.address,
+        allowed=hub.allowed,
+        interface=hub.interface,
+        mtu=hub.mtu,
+        keepalive=hub.keepalive,
+    )
 
 
 def fits(hub: Hub, peer: Peer) -> bool:

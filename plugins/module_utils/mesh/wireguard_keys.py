@@ -6,22 +6,15 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import typing as t
 
+from ..fleet.tunnel_rules import is_key
 from ..libs import lazy
 
 if t.TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import x25519
 else:
     x25519 = lazy("cryptography.hazmat.primitives.asymmetric.x25519")
-
-_LENGTH = 32  # bytes
-
-
-def valid_key(text: str) -> bool:
-    """Whether WireGuard takes ``text`` as a key: strict base64 of exactly 32 bytes, in the one way of writing them."""
-    return _decoded(text) is not None
 
 
 def generate() -> tuple[str, str]:
@@ -32,18 +25,9 @@ def generate() -> tuple[str, str]:
 
 def public_key(private: str) -> str:
     """The public key of a private one. ValueError, without the key in it, when that is none."""
-    raw = _decoded(private)
-    if raw is None:
+    if not is_key(private):
         raise ValueError("That is no private key of WireGuard: base64 of 32 bytes is one.")
-    return _encoded(x25519.X25519PrivateKey.from_private_bytes(raw).public_key().public_bytes_raw())
-
-
-def _decoded(text: str) -> bytes | None:
-    try:
-        found = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):  # the latter for what is not ASCII
-        return None
-    return found if len(found) == _LENGTH and _encoded(found) == text else None
+    return _encoded(x25519.X25519PrivateKey.from_private_bytes(base64.b64decode(private)).public_key().public_bytes_raw())
 
 
 def _encoded(raw: bytes) -> str:

@@ -13,9 +13,9 @@ from ..errors import InvalidInput, TgpError
 from ..fleet import guard
 from ..fleet.names import CLUSTER_ID, Verdict, verdict
 from ..fleet.settings import Settings
+from ..fleet.tunnel_rules import is_key
 from . import wireguard_conf as conf
 from .wireguard_conf import Network, Section
-from .wireguard_keys import valid_key
 
 
 class GuardRefused(TgpError):
@@ -56,7 +56,7 @@ def wishes(cluster_id: str, peers: t.Sequence[t.Mapping[str, t.Any]], state: str
         name, key, texts = str(peer["name"]), peer.get("public_key"), peer.get("allowed_ips")
         if verdict(name, cluster_id) is not Verdict.OURS:
             problems.append(f'"{name}" is no machine name of cluster {cluster_id} (tgp-{cluster_id}-<pool>-<five characters>).')
-        if (key or state != "absent") and not valid_key(str(key or "")):
+        if (key or state != "absent") and not is_key(str(key or "")):
             problems.append(f"{name}: public_key is no key of WireGuard (base64 of 32 bytes).")
         if not texts and state != "absent":
             problems.append(f"{name}: allowed_ips is missing, for instance [10.77.0.11/32].")

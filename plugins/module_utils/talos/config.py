@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InvalidInput
+from ..fleet import tunnel_rules
 from ..fleet.gpus import canonical
 from ..fleet.model import Lane
 from ..fleet.names import label_value
@@ -21,7 +22,6 @@ from .ours import changed, held
 from .spec import NodeSpec
 from .template import render
 from .versions import minor, plain
-from .wireguard_rules import tunnel_problems
 
 TAILNET = "100.64.0.0/10"
 KUBELET_IMAGE = "ghcr.io/siderolabs/kubelet"
@@ -81,7 +81,7 @@ def _complete(spec: NodeSpec) -> None:
     if spec.mesh.backend == "wireguard" and spec.tunnel is None:
         problems.append("The mesh is wireguard and there is no tunnel for this node: key, address, and the hub's key and endpoint.")
     if spec.tunnel is not None:
-        problems += tunnel_problems(spec.tunnel)
+        problems += tunnel_rules.problems(spec.tunnel)
     if spec.mesh.backend != "wireguard" and spec.tunnel is not None:
         problems.append(f"There is a WireGuard tunnel for this node, and its mesh is {spec.mesh.backend}.")
     if spec.login_server and not spec.login_server.startswith(("https://", "http://")):

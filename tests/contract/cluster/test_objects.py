@@ -37,6 +37,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.redact import redact
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
 from sandbox.kube import pki
+from tests.fixtures.bootstrap_tokens import make_token
 
 from .conftest import UID, Cluster
 
@@ -147,7 +148,7 @@ def test_attached_volumes(cluster: Cluster, kube: Kube) -> None:
 
 
 def test_a_token_is_one_nodes_credential_until_it_is_deleted(cluster: Cluster, kube: Kube) -> None:
-    token = tokens.create(kube, "tgp-a1b2c3d4-p-00000", now=cluster.clock.now(), life_seconds=1800)
+    token = make_token(kube, "tgp-a1b2c3d4-p-00000", now=cluster.clock.now(), life_seconds=1800)
     assert token.secret not in repr(token) and token.secret not in redact(token.text)
     (found,) = tokens.tokens(kube)
     assert (found.id, found.node, found.secret) == (token.id, "tgp-a1b2c3d4-p-00000", "") and found.expires == token.expires
@@ -161,7 +162,7 @@ def test_a_token_is_one_nodes_credential_until_it_is_deleted(cluster: Cluster, k
 
 
 def test_a_token_ends_by_itself(cluster: Cluster, kube: Kube) -> None:
-    token = tokens.create(kube, "n", now=cluster.clock.now(), life_seconds=600)
+    token = make_token(kube, "n", now=cluster.clock.now(), life_seconds=600)
     cluster.clock.advance(601)
     with pytest.raises(Unauthorized, match="401"):
         cluster.client(token.text).get("/api/v1/nodes/n")
@@ -170,9 +171,9 @@ def test_a_token_ends_by_itself(cluster: Cluster, kube: Kube) -> None:
 @pytest.mark.parametrize("life", [0, 59, 3601])
 def test_tokens_do_not_live_long(cluster: Cluster, kube: Kube, life: int) -> None:
     with pytest.raises(InvalidInput):
-        tokens.create(kube, "n", now=cluster.clock.now(), life_seconds=life)
+        make_token(kube, "n", now=cluster.clock.now(), life_seconds=life)
     with pytest.raises(InvalidInput):
-        tokens.create(kube, "n", now=cluster.clock.now(), groups="system:masters")
+        make_token(kube, "n", now=cluster.clock.now(), groups="system:masters")
     with pytest.raises(InvalidInput):
         tokens.delete(kube, "../x")
 
@@ -201,7 +202,7 @@ def test_only_the_expected_node_is_approved(cluster: Cluster, kube: Kube) -> Non
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers:tgp"}],
         },
     )
-    token = tokens.create(kube, "gpu-1", now=cluster.clock.now(), groups="system:bootstrappers:tgp")
+    token = make_token(kube, "gpu-1", now=cluster.clock.now(), groups="system:bootstrappers:tgp")
     ask(cluster, token, "gpu-1", "good")
     ask(cluster, token, "control-plane", "evil")
     found = {one.name: one for one in csr.requests(kube, token_id=token.id)}

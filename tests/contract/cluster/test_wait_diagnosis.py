@@ -12,11 +12,13 @@ from datetime import timedelta
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.node_evidence import token_exists
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.node_port import refused
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.tokens import create, delete
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.tokens import delete
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.wait import Expected, wait_for
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Node
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.modules import node_wait
+
+from tests.fixtures.bootstrap_tokens import make_token
 
 from .conftest import Cluster
 
@@ -87,7 +89,7 @@ def test_L11_a_node_that_will_never_do_ends_the_wait_at_once(cluster: Cluster) -
 
 def test_a_token_is_looked_for_without_being_read(cluster: Cluster) -> None:
     kube = cluster.client()
-    token = create(kube, "a", now=cluster.clock.now())
+    token = make_token(kube, "a", now=cluster.clock.now())
     asked: list[str] = []
     inner = kube.call
     kube.call = lambda method, path, **more: asked.append(method) or inner(method, path, **more)  # type: ignore[method-assign,func-returns-value]

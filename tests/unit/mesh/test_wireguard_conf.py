@@ -10,9 +10,10 @@ import ipaddress
 import typing as t
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.tunnel_rules import is_key
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh import wireguard_conf as conf
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh import wireguard_peers as peers
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard_keys import generate, public_key, valid_key
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard_keys import generate, public_key
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,7 +48,7 @@ def test_S1_32_the_public_key_of_a_private_one() -> None:
 
 def test_S1_32_generated_keys_are_valid_and_belong_together() -> None:
     private, public = generate()
-    assert valid_key(private) and valid_key(public) and public_key(private) == public
+    assert is_key(private) and is_key(public) and public_key(private) == public
     assert generate()[0] != private
 
 
@@ -66,7 +67,7 @@ def test_S1_32_generated_keys_are_valid_and_belong_together() -> None:
     ],
 )
 def test_what_is_no_key(text: str) -> None:
-    assert not valid_key(text)
+    assert not is_key(text)
     with pytest.raises(ValueError) as caught:
         public_key(text)
     assert text == "" or text not in str(caught.value)

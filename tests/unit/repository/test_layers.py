@@ -17,7 +17,6 @@ PLUGINS = ROOT / "plugins"
 PACKAGE = "ansible_collections.tgp.gpu.plugins"
 NEIGHBOURS = {
     ("documents", "clouds"),
-    ("documents", "mesh"),
     ("lanes", "talos"),
     ("lanes", "talos_api"),
     ("runlock", "claims"),

@@ -10,13 +10,13 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import MeshChoice
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.tunnel_rules import endpoint_of, is_key, problems
 from ansible_collections.tgp.gpu.plugins.module_utils.redact import MASK, redact
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import Document, at, of_kind, to_yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.reachable import endpoint_problem
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import check, template_problems
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.wireguard import link
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.wireguard_rules import endpoint_of, is_key, tunnel_problems
 
 from tests.fixtures.tunnels import ENDPOINT, HUB, PRIVATE, PUBLIC, WIREGUARD, make_tunnelled, tunnel
 
@@ -140,9 +140,11 @@ def test_other_links_of_a_template_are_left_alone_and_so_are_its_subnets() -> No
         ({"address": "10.77.0.255/24"}, "not that of one node"),
         ({"address": "nowhere"}, "no address with a length"),
         ({"address": "10.77.0.1/24"}, "is the hub's own"),
-        ({"address": "10.77.1.11/24"}, "the hub's 10.77.0.1 is not in 10.77.1.0/24"),
-        ({"address": "10.77.0.11/32"}, "the hub's 10.77.0.1 is not in 10.77.0.11/32"),
+        ({"address": "10.77.1.11/24"}, "hub_address 10.77.0.1 is not in the tunnel's network 10.77.1.0/24"),
+        ({"address": "10.77.0.11/32"}, "hub_address 10.77.0.1 is not in the tunnel's network 10.77.0.11/32"),
         ({"hub_address": "hub"}, "hub_address 'hub' is no address"),
+        ({"hub_address": "10.77.0.0"}, "hub_address 10.77.0.0 names the network"),
+        ({"hub_address": "10.77.0.255"}, "hub_address 10.77.0.255 names the network"),
         ({"allowed": ()}, "allowed has no network with the hub's address 10.77.0.1"),
         ({"allowed": ("192.168.10.0/24",)}, "allowed has no network with the hub's address"),
         ({"allowed": ("10.77.0.0/24", "192.168.10.1/24")}, "is no network"),
@@ -165,12 +167,12 @@ def test_a_tunnel_that_cannot_work_is_refused(changes: dict[str, t.Any], words: 
 @pytest.mark.parametrize("changes", [{"mtu": 1280}, {"mtu": 9000}, {"keepalive": 1}, {"keepalive": 65535}, {"address": "10.77.0.254/24"},
                                      {"interface": "wg-of-the-fleet"}, {"endpoint": "[2001:db8::1]:65535"}])  # fmt: skip
 def test_and_one_that_just_can_is_taken(changes: dict[str, t.Any]) -> None:
-    assert tunnel_problems(tunnel(**changes)) == []
+    assert problems(tunnel(**changes)) == []
 
 
 def test_a_tunnel_of_ipv6_has_all_its_addresses() -> None:
     six = tunnel(address="fd77::11/64", hub_address="fd77::1", allowed=("fd77::/64",))
-    assert tunnel_problems(six) == [] and tunnel_problems(
+    assert problems(six) == [] and problems(
         tunnel(address="fd77::/64", hub_address="fd77::1", allowed=("fd77::/64",))
     )
 
