@@ -35,6 +35,7 @@ import yaml
 from sandbox.running import ROOT, Running
 
 from . import bootstrap, configs, idle, loop, nodes, offers, packing, planning, waiting
+from .documents import class_and_pool
 
 SPEED = 20.0
 _EMPTY = "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks: []\n"
@@ -174,24 +175,7 @@ def _documents(count: int, rented: bool) -> list[dict[str, t.Any]]:
             for number in range(count)
         ],
     }
-    node_class = {
-        "apiVersion": "tgp.io/v1",
-        "kind": "GPUNodeClass",
-        "metadata": {"name": "bench"},
-        "spec": {
-            "providers": [{"name": "lambda", "settings": {"sshKey": "tgp"}} if rented else own],
-            "talosConfig": {"machineConfigTemplateFile": str(ROOT / "examples" / "templates" / "worker.yaml")},
-            "tailscaleConfig": {"tags": ["tag:gpu"]},
-            "limits": {"maxNodes": count, "maxHourlyCost": "1000"},
-        },
-    }
-    pool = {
-        "apiVersion": "tgp.io/v1",
-        "kind": "GPUNodePool",
-        "metadata": {"name": "bench", "namespace": "default"},
-        "spec": {"nodeClassRef": {"name": "bench"}},
-    }
-    return [node_class, pool]
+    return class_and_pool({"name": "lambda", "settings": {"sshKey": "tgp"}} if rented else own, count)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
 from sandbox.running import ROOT, Running
 
+from .documents import class_and_pool
+
 CLOUDS = ("lambda", "paperspace", "runpod", "vast")
 LATENCY = 1.0  # real seconds that the slowest cloud takes for an answer; the others take a quarter of it
 OFFERS = 5000
@@ -146,7 +148,7 @@ def _launches(folder: Path) -> list[Row]:
     sandbox = _sandbox(folder, speed, {"vast": {"offers": entries}})
     try:
         file = folder / "documents.yml"
-        file.write_text(yaml.safe_dump_all(_documents()))
+        file.write_text(yaml.safe_dump_all(class_and_pool({"name": "vast"}, LAUNCHES)))
         found = json.loads(_self(sandbox, "launches", str(file)))
         made = sorted(_moment(one["created"]) for one in sandbox.world()["machines"] if one["cloud"] == "vast")
     finally:
@@ -161,27 +163,6 @@ def _launches(folder: Path) -> list[Row]:
         ("  shortest pause between two (seconds)", f"{min(gaps):.1f}"),
         ("  CPU seconds of the launching process", f"{found['cpu']:.2f}"),
     ]
-
-
-def _documents() -> list[dict[str, t.Any]]:
-    node_class = {
-        "apiVersion": "tgp.io/v1",
-        "kind": "GPUNodeClass",
-        "metadata": {"name": "bench"},
-        "spec": {
-            "providers": [{"name": "vast"}],
-            "talosConfig": {"machineConfigTemplateFile": str(ROOT / "examples" / "templates" / "worker.yaml")},
-            "tailscaleConfig": {"tags": ["tag:gpu"]},
-            "limits": {"maxNodes": LAUNCHES, "maxHourlyCost": "1000"},
-        },
-    }
-    pool = {
-        "apiVersion": "tgp.io/v1",
-        "kind": "GPUNodePool",
-        "metadata": {"name": "bench", "namespace": "default"},
-        "spec": {"nodeClassRef": {"name": "bench"}},
-    }
-    return [node_class, pool]
 
 
 # ---- processes

@@ -17,9 +17,7 @@ import functools
 import json
 import pathlib
 import secrets
-import shutil
 import ssl
-import tempfile
 import time
 import typing as t
 
@@ -27,7 +25,7 @@ import httpx
 
 from . import pki
 from .hollow import HollowNode
-from .processes import Child, Family, free_ports
+from .processes import Child, Installation, free_ports
 
 T = t.TypeVar("T")
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -54,7 +52,7 @@ class PlaneFailed(Exception):
     """A part of the control plane ended, or something did not happen in time. The message carries the last lines of the log."""
 
 
-class Plane:
+class Plane(Installation):
     """A control plane from ``__enter__`` to ``__exit__``, alone in a temporary folder and on free ports.
 
     ``node_grace`` (seconds) is how long a silent kubelet keeps its node Ready: a day, so that a busy machine does not disturb
@@ -64,32 +62,13 @@ class Plane:
     def __init__(
         self, binary: pathlib.Path, *, node_grace: int = 86400, folder: pathlib.Path | None = None, address: str = "127.0.0.1"
     ) -> None:
+        super().__init__("tgp-plane-", folder)
         self.binary = binary
         self.address = address
         self.node_grace = node_grace
-        self._given_folder = folder
         self._tokens = {user: secrets.token_urlsafe(32) for user in ("admin", "controllers", "scheduler")}
 
     # Life
-
-    def __enter__(self) -> t.Self:
-        self.folder = self._given_folder or pathlib.Path(tempfile.mkdtemp(prefix="tgp-plane-"))
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._family = Family()
-        try:
-            self._start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._family.close()
-        if not self._given_folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _start(self) -> None:
         etcd, peer, api, controllers, scheduler = free_ports(5)
@@ -142,7 +121,7 @@ class Plane:
         self._apiserver.kill()
 
     def _run(self, program: str, *flags: str) -> Child:
-        return self._family.start(program, [str(self.binary), program, *flags], self.folder / f"{program}.log")
+        return self.family.start(program, [str(self.binary), program, *flags], self.folder / f"{program}.log")
 
     def _as(self, user: str) -> list[str]:
         path = self.write_kubeconfig(user, {"token": self._tokens[user]})
@@ -288,7 +267,7 @@ class Plane:
         folder = self.folder / "nodes" / name
         folder.mkdir(parents=True, exist_ok=True)
         entry = kubeconfig or self.write_kubeconfig("bootstrap", {"token": token}, folder)
-        return HollowNode(self._family, self.binary, folder, name, entry, labels or {}, taints, gpus)
+        return HollowNode(self.family, self.binary, folder, name, entry, labels or {}, taints, gpus)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import abc
 import pathlib
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import typing as t
 
 # Its standard input closes when the test run ends, even by SIGKILL; then it ends its process group, in which all the others are.
@@ -92,3 +95,36 @@ class Family:
         if self._guard.stdin:
             self._guard.stdin.close()
         self._guard.wait()
+
+
+class Installation(abc.ABC):
+    """Programs with a folder of their own, from ``__enter__`` to ``__exit__``; both are gone after it, and when the start fails.
+
+    A folder that is given is made when absent, and kept.
+    """
+
+    def __init__(self, prefix: str, folder: pathlib.Path | None = None) -> None:
+        self._prefix, self._given_folder = prefix, folder
+
+    def __enter__(self) -> t.Self:
+        self.folder = self._given_folder or pathlib.Path(tempfile.mkdtemp(prefix=self._prefix))  # short: sockets lie in it
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.family = Family()
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abc.abstractmethod
+    def _start(self) -> None:
+        """Start ``family``'s programs."""
+
+    def close(self) -> None:
+        self.family.close()
+        if not self._given_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)

@@ -20,11 +20,12 @@ from pathlib import Path
 import yaml
 
 from sandbox.running import ROOT, Running
+from tests.fixtures.demo import DEMO
 
-DEMO = ROOT / "examples" / "demo"
 _PATIENCE = 120.0  # real seconds after which a playbook run counts as hanging
 _RECAP = re.compile(r"^localhost\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)\s+skipped=(\d+)", re.MULTILINE)
 LOCK_WRITES = re.compile(r"^(PUT|PATCH|POST) /apis/coordination\.k8s\.io/v1/namespaces/tgp-system/leases")
+NOTHING = {"instances": 0, "devices": 0, "keys": 0, "nodes": 0, "claims": 0, "tokens": 0}  # Sandbox.left() of an empty world
 LOOKS = re.compile(r"^POST /apis/authorization\.k8s\.io/")
 
 Documents = t.Sequence[t.Mapping[str, t.Any]] | Path
@@ -277,18 +278,6 @@ def descendants(pid: int) -> list[int]:
 
 def bill(lines: t.Iterable[t.Mapping[str, t.Any]]) -> Decimal:
     return sum((Decimal(str(one["cost"])) for one in lines), Decimal(0))
-
-
-def demo_documents() -> list[dict[str, t.Any]]:
-    """The demo's documents as data, for tests that alter them. The template is named by its full path."""
-    found: list[dict[str, t.Any]] = []
-    for path in sorted(DEMO.glob("*.yml")):
-        found += [one for one in yaml.safe_load_all(path.read_text()) if one]
-    for one in found:
-        if one["kind"] == "GPUNodeClass":
-            talos = one["spec"]["talosConfig"]
-            talos["machineConfigTemplateFile"] = str((DEMO / talos["machineConfigTemplateFile"]).resolve())
-    return found
 
 
 def by_name(documents: t.Iterable[dict[str, t.Any]], kind: str, name: str) -> dict[str, t.Any]:

@@ -12,10 +12,9 @@ from decimal import Decimal
 
 import pytest
 
-from .box import ROOT, Result, Sandbox, bill
+from .box import NOTHING, ROOT, Result, Sandbox, bill
 
 EXAMPLE = ROOT / "examples" / "all_lanes.yml"
-NOTHING = {"instances": 0, "devices": 0, "keys": 0, "nodes": 0, "claims": 0, "tokens": 0}
 NODES = {("talos", "webhook"): 6, ("kubelet", "lambda"): 9, ("kubelet", "paperspace"): 8, ("kubelet", "vast"): 7}
 SERVICES = {("service", "vast"): 2, ("service", "runpod"): 2}
 TAINTS = {("gpu-node", "true", "NoSchedule"), ("tgp.io/ephemeral", "true", "NoSchedule")}

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .box import Sandbox
-
-NOTHING = {"instances": 0, "devices": 0, "keys": 0, "nodes": 0, "claims": 0, "tokens": 0}
+from .box import NOTHING, Sandbox
 
 
 def phase(sandbox: Sandbox, name: str) -> str:

@@ -9,7 +9,9 @@ import typing as t
 
 import pytest
 
-from .box import Sandbox, by_name, demo_documents
+from tests.fixtures.demo import demo_documents
+
+from .box import Sandbox, by_name
 
 
 def documents(*extensions: str) -> list[dict[str, t.Any]]:

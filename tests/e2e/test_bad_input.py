@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from .box import ROOT, Result, Sandbox, by_name, demo_documents
+from tests.fixtures.demo import demo_documents
+
+from .box import ROOT, Result, Sandbox, by_name
 
 SEEDS = ROOT / "tests" / "fixtures" / "seeds"
 CORRECTED = ROOT / "examples" / "seed-s0-corrected.yml"

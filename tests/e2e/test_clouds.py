@@ -12,10 +12,9 @@ from decimal import Decimal
 import pytest
 import yaml
 
-from .box import ROOT, Sandbox, bill
+from .box import NOTHING, ROOT, Sandbox, bill
 
 EXAMPLE = ROOT / "examples" / "clouds.yml"
-NOTHING = {"instances": 0, "devices": 0, "keys": 0, "nodes": 0, "claims": 0, "tokens": 0}
 IDLE = 11 * 60
 MODULES = {
     "lambda_instance": "instance_type=gpu_1x_a10 region=us-east",

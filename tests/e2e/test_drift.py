@@ -9,9 +9,10 @@ import typing as t
 
 import pytest
 
-from .box import Sandbox, by_name, demo_documents
+from tests.fixtures.demo import demo_documents
 
-NOTHING = {"instances": 0, "devices": 0, "keys": 0, "nodes": 0, "claims": 0, "tokens": 0}
+from .box import NOTHING, Sandbox, by_name
+
 MIN_AGE = 10 * 60 + 60
 
 

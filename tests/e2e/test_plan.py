@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from .box import Result, Sandbox
+from .box import NOTHING, Result, Sandbox
 
-NOTHING = {"instances": 0, "devices": 0, "keys": 0, "nodes": 0, "claims": 0, "tokens": 0}
 IDLE = 11 * 60
 TRAINING = {"training": 1, "own": 0}
 

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from .box import DEMO, Result, Sandbox
+from tests.fixtures.demo import DEMO
+
+from .box import Result, Sandbox
 
 RENTED = ("lambda", "vast", "runpod", "paperspace")
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from .box import DEMO, ROOT, Result, Sandbox
+from tests.fixtures.demo import DEMO
+
+from .box import ROOT, Result, Sandbox
 
 INVENTORY = ROOT / "examples" / "inventory" / "gpu.tgp.yml"
 

@@ -10,9 +10,10 @@ from decimal import Decimal
 
 import pytest
 
-from .box import Sandbox, bill, by_name, demo_documents
+from tests.fixtures.demo import demo_documents
 
-NOTHING = {"instances": 0, "devices": 0, "keys": 0, "nodes": 0, "claims": 0, "tokens": 0}
+from .box import NOTHING, Sandbox, bill, by_name
+
 IDLE = 10 * 60 + 60
 LAMBDA_STEP = 60  # Lambda bills started minutes
 

@@ -26,8 +26,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.fixtures.demo import DEMO
+
 from ..contract.clouds import witness
-from .box import DEMO, ROOT, Sandbox, bill, descendants
+from .box import ROOT, Sandbox, bill, descendants
 from .conftest import Start
 
 PACKAGE = "ansible-rulebook==1.3.2"

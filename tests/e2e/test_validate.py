@@ -12,7 +12,9 @@ import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import ENTRIES
 
-from .box import DEMO, Result, Sandbox
+from tests.fixtures.demo import DEMO
+
+from .box import Result, Sandbox
 from .test_bad_input import NEEDED, kubeconfig, limited
 
 WRONG = "wrong-0123456789abcdef0123456789abcdef"

@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from sandbox.hub import public_key
+from tests.fixtures.demo import demo_documents
 
-from .box import Sandbox, by_name, demo_documents
+from .box import Sandbox, by_name
 
 HUB_KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHl8="
 OWN = """[Interface]

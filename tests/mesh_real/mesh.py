@@ -8,16 +8,14 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import shutil
 import subprocess
-import tempfile
 import time
 import typing as t
 
 import httpx
 import yaml
 
-from tests.cluster.processes import Child, Family, free_ports
+from tests.cluster.processes import Child, Installation, free_ports
 
 POLICY = """{
   // machines are made by the keys of this collection
@@ -34,29 +32,13 @@ class MeshFailed(Exception):
     """A program ended, or something did not happen in time. The message carries the last lines of its log."""
 
 
-class Server:
+class Server(Installation):
     """A headscale from ``__enter__`` to ``__exit__``; ``url`` for API and clients, ``api_key`` for the API."""
 
     def __init__(self, headscale: pathlib.Path, tailscale: pathlib.Path, *, ephemeral: str = "30m") -> None:
+        super().__init__("tgp-mesh-")
         self._headscale, self._tailscale, self._ephemeral = headscale, tailscale, ephemeral
         self._nodes = 0
-
-    def __enter__(self) -> t.Self:
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tgp-mesh-"))  # short: sockets lie in it
-        self._family = Family()
-        try:
-            self._start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._family.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _start(self) -> None:
         port, metrics, grpc, stun = free_ports(4)
@@ -87,7 +69,7 @@ class Server:
             "log": {"level": "info"},
         }
         (self.folder / "config.yaml").write_text(json.dumps(config))
-        child = self._family.start(
+        child = self.family.start(
             "headscale",
             [str(self._headscale), "serve", "--config", str(self.folder / "config.yaml")],
             self.folder / "headscale.log",
@@ -120,7 +102,7 @@ class Server:
         folder.mkdir()
         (folder / "tailscale").symlink_to(self._tailscale)
         (folder / "tailscaled").symlink_to(self._tailscale)
-        child = self._family.start(
+        child = self.family.start(
             "env",
             [
                 "/usr/bin/env", *(f"{name}={value}" for name, value in (NOWHERE | SHORT).items()),

@@ -10,13 +10,12 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import typing as t
 
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard_keys import generate
 
-from tests.cluster.processes import Child, Family
+from tests.cluster.processes import Child, Installation
 
 INTERFACE = "wg-tgp"
 HUB_ADDRESS, PORT = "10.77.0.1", 51820
@@ -103,29 +102,17 @@ class Host:
         return self.run(*words, check=False).stdout == "hello from the hub\n"
 
 
-class Laboratory:
+class Laboratory(Installation):
     """A hub with a web server, reached through the tunnel only, and machines around it."""
 
     def __init__(self, tree: pathlib.Path) -> None:
-        self.tree, self.family = tree, Family()
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tgp-wg-"))
+        super().__init__("tgp-wg-")
+        self.tree = tree
         self.environment = {**os.environ, "PATH": f"{tree}/usr/bin:{os.environ['PATH']}"}
         self._nodes = 0
 
-    def __enter__(self) -> t.Self:
-        try:
-            self.hub = Host(self, "hub", HUB_ADDRESS)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self.family.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def _start(self) -> None:
+        self.hub = Host(self, "hub", HUB_ADDRESS)
 
     def open_hub(self, conf: str) -> pathlib.Path:
         """Start the hub's interface and its server; the path of its file."""

@@ -19,7 +19,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import httpx
-import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
@@ -29,8 +28,8 @@ from sandbox.box import IN_PROCESS, Box
 from sandbox.clock import SimClock
 from sandbox.scenario import parse
 from sandbox.world import Machine
+from tests.fixtures.demo import demo_documents
 
-DEMO = Path(__file__).resolve().parents[3] / "examples" / "demo"
 MODULES = "ansible_collections.tgp.gpu.plugins.modules"
 URLS = {
     "lambda": "https://lambda.test",
@@ -355,18 +354,6 @@ class Rig:
     def blocks(self) -> dict[str, str]:
         """What is on the block list."""
         return {key: value for key, value in self.state("blocklist").items() if key != "history"}
-
-
-def demo_documents() -> list[dict[str, t.Any]]:
-    """The demo's documents as data, the template named by its full path."""
-    found: list[dict[str, t.Any]] = []
-    for path in sorted(DEMO.glob("*.yml")):
-        found += [one for one in yaml.safe_load_all(path.read_text()) if one]
-    for one in found:
-        if one["kind"] == "GPUNodeClass":
-            talos = one["spec"]["talosConfig"]
-            talos["machineConfigTemplateFile"] = str((DEMO / talos["machineConfigTemplateFile"]).resolve())
-    return found
 
 
 def moment(text: str) -> datetime:
