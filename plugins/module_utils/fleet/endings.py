@@ -191,14 +191,19 @@ def _service_down(draft: Draft, one: Settled) -> tuple[datetime | None, str]:
 
 
 def prices(draft: Draft, *, destroy: bool) -> None:
-    """Machines that cost more than their pool allows (L-13)."""
+    """Machines that cost more than their pool allows (L-13). One in use at the price it was rented for has not jumped: its document was
+    changed meanwhile, and an end without a drain is nothing that an edit should do to work."""
     for one in list(draft.undecided()):
         claim, pool = one.claim, draft.situation.pool(one.claim)
         if claim.price_paid is None or pool is None:
             continue
-        found = price_verdict(claim.price_paid, pool.max_hourly_price, draft.situation.settings.price_tolerance)
+        tolerance = draft.situation.settings.price_tolerance
+        found = price_verdict(claim.price_paid, pool.max_hourly_price, tolerance)
+        agreed = claim.initialized is not None and price_verdict(claim.price_paid, claim.reserved_price, tolerance) != "jump"
         text = f"costs {claim.price_paid} $/h, maxHourlyPrice is {pool.max_hourly_price}"
-        if found == "jump" and destroy:
+        if found == "jump" and agreed:
+            draft.warnings.append(f"{claim.name} {text} by now; it was rented for that price, so it stays")
+        elif found == "jump" and destroy:
             draft.destroy(claim, "PriceJump", text)
         elif found == "jump":
             draft.problems.append(f"{claim.name} {text}; reap.yml will give it back")

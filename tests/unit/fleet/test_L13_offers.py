@@ -29,6 +29,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Sett
 
 from .build import CAPABILITIES, NOON, decide, instance, node, node_class, of, offer, one, pool, seen, wishes
 from .build import claim as a_claim
+from .build import pod as a_pod
 
 GOOD = offer(
     "0.42",
@@ -194,6 +195,19 @@ def test_L13_price_jump_gives_the_machine_back() -> None:
     assert not of(keeping, "destroy") and "maxHourlyPrice" in keeping.problems[0]
     edge = seen(claims=(a_claim(),), nodes=(node(),), instances=(instance(price_hour=Decimal("0.525")),))
     assert not of(decide(edge, wanted), "destroy") and decide(edge, wanted).warnings
+
+
+@pytest.mark.parametrize(("reserved", "goes"), [("0.42", False), ("0.40", False), ("0.39", True)])
+def test_L13_a_limit_that_was_lowered_ends_no_machine_in_use(reserved: str, goes: bool) -> None:
+    """0.42 is the price that was agreed to, or 5 % above it: only the document says something else by now."""
+    used = a_claim(reserved_price=Decimal(reserved))
+    observed = seen(claims=(used,), nodes=(node(),), instances=(instance(),), pods=(a_pod(),))
+    lowered = wishes(pool(max_hourly_price=Decimal("0.30")))
+    found = decide(observed, lowered)
+    assert [action.reason for action in of(found, "destroy")] == ["PriceJump"] * goes
+    assert goes or "it was rented for that price" in found.warnings[0]
+    launching = decide(observed, lowered, "provision")
+    assert bool(launching.problems) is goes
 
 
 def test_L13_a_cloud_without_the_lane_is_said_so_before_a_cent_is_spent() -> None:
