@@ -154,7 +154,7 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability, now: datet
         state=facts.read_state(status),
         raw_state=status,
         created=_moment(entry.get("createdAt")),
-        price_hour=Decimal(str(cost)) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None,
+        price_hour=_price(cost),
         ip=address,
         private_ip=str(_part(entry, "globalNetworking").get("ip") or ""),
         region=str(entry.get("dataCenterId") or ""),
@@ -166,6 +166,12 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability, now: datet
         spot=False,
         ports=ports,
     )
+
+
+def _price(cost: t.Any) -> Decimal | None:
+    """Of a pod that stands still or has ended it says 0, which is no price: what it cost until then stays what it was."""
+    told = isinstance(cost, (int, float)) and not isinstance(cost, bool) and cost > 0
+    return Decimal(str(cost)) if told else None
 
 
 def stamp(name: str, marks: t.Mapping[str, str]) -> dict[str, str]:

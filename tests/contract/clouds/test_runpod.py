@@ -392,7 +392,7 @@ def test_states(runpod_stand: RunpodStand, state: str, word: str, ours: Instance
     runpod_stand.world.machines[made].state = state
     (seen,) = cloud.instances()
     assert (seen.raw_state, seen.state, bool(seen.problem), seen.gone) == (word, ours, told, False)
-    assert seen.price_hour == (Decimal(0) if word == "EXITED" else Decimal("0.59"))
+    assert seen.price_hour == (None if word == "EXITED" else Decimal("0.59"))
 
 
 def test_running_without_a_container_is_a_problem_after_a_while(runpod_stand: RunpodStand) -> None:

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import pathlib
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.runpod_calls import Windows, explain
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.runpod_cloud import ENTRY
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.runpod_records import Kind, gpu_of, marks_of, stamp
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.runpod_cloud import ENTRY, FACTS
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.runpod_records import Kind, gpu_of, marks_of, stamp, to_instance
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.bill import noted
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import claim_cost
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.regions import standard_region
+from ansible_collections.tgp.gpu.plugins.module_utils.http import Api
+
+from tests.unit.fleet.build import NOON, claim
 
 
 class HandClock:
@@ -97,6 +103,17 @@ def test_a_stamp_is_read_as_it_was_written_and_only_under_its_name() -> None:
     seen = marks_of(environment, "tgp-a1b2c3d4-llm-0k3zq")
     assert seen == {"cluster": "a1b2c3d4", "pool": "default/llm", "created": "1795000000", "cost_centre": "7", "node": seen["node"]}
     assert marks_of(environment, "other") == {} == marks_of({}, "other") == marks_of({"TGP_NODE": ""}, "")
+
+
+@pytest.mark.parametrize("word", ["EXITED", "TERMINATED"])
+def test_L16_a_pod_that_stands_still_is_booked_at_the_price_it_ran_at(word: str) -> None:
+    """RunPod says cost 0 of it from then on; the hours before were not free."""
+    api, hours = Api("runpod", "http://runpod.test"), timedelta(hours=10)
+    ours = claim(cloud="runpod", launch_started=NOON, instance_id="p1", ids_seen=("p1",), price_paid=None)
+    for status, cost in (("RUNNING", 0.59), (word, 0)):
+        pod = to_instance(api, {"id": "p1", "status": status, "cost": cost}, "GET /pods", FACTS, NOON + hours)
+        ours = noted(ours, pod, FACTS, NOON + hours)
+    assert ours.price_paid == Decimal("0.59") and claim_cost(ours, NOON + hours) == Decimal("5.90")
 
 
 @pytest.mark.parametrize(
