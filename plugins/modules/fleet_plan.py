@@ -28,14 +28,17 @@ options:
     choices: [provision, reap, everything, autoscale, destroy]
     required: true
   pools:
-    description: Only these pools, by name or namespace/name. Empty means all for V(provision), V(reap) and V(everything).
+    description:
+      - Only these pools, by name or namespace/name - get machines (V(provision), V(everything)), or are given back (V(destroy)). Empty means all
+        for the first two.
+      - What goes by itself goes from all pools, so V(reap) and V(autoscale) refuse it.
     type: list
     elements: str
     default: []
   nodes:
     description:
       - How many machines each pool shall have, those that exist included. A number for every chosen pool, or a mapping of pools to numbers.
-      - Without it every pool gets its C(minNodes), at least one.
+      - Without it every pool gets its C(minNodes), at least one. For V(provision) and V(everything).
     type: raw
   names:
     description: Machines to give back, by name (V(destroy)).

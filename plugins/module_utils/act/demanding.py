@@ -17,19 +17,29 @@ from .preflight import check_before_renting
 
 AUTOSCALE = "autoscale"
 _RENTS = ("launch", "resume")
+_CHOICES = {  # of a run, with the modes that look at them
+    "pools": ("provision", "everything", "destroy"),
+    "nodes": ("provision", "everything"),
+    "names": ("destroy",),
+    "all": ("destroy",),
+    "force": ("destroy",),
+}
 _GPUS = ("pool", "machines", "wanted", "used", "free", "coming", "waiting")
 _PODS = {"pod": "waiting pod", "gpus": "gpus", "pool": "pool", "machine": "machine", "reason": "why not"}
 
 
 def refuse_choices(task: Task) -> None:
-    """What only provision understands is refused."""
-    params = task.params
-    given = [name for name in ("pools", "nodes") if params.get(name) not in (None, "", [], {})]
+    """What the run's mode would not look at is refused, lest somebody believes that it did."""
+    params, mode = task.params, task.params["mode"]
+    given = [one for one, modes in _CHOICES.items() if mode not in modes and not _is_empty(params.get(one))]
     if given:
-        raise InvalidInput(
-            f"{', '.join(given)} cannot be used in mode autoscale.",
-            remedy="It looks at all pools of the documents and does what it finds at once; leave it out, or use provision or everything.",
-        )
+        told = "; ".join(f"{one} is for {', '.join(_CHOICES[one])}" for one in given)
+        looks = f" Mode {mode} looks at all pools." if "pools" in given else ""
+        raise InvalidInput(f"{', '.join(given)} cannot be used in mode {mode}.", remedy=f"Leave it out: {told}.{looks}")
+
+
+def _is_empty(choice: t.Any) -> bool:
+    return choice is False or choice is None or choice in ("", [], {})
 
 
 def without_hopeless(context: Context, plan: Plan) -> Plan:

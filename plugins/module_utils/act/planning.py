@@ -170,6 +170,7 @@ def diff_of(decided: Plan, observation: Observation) -> dict[str, str]:
 
 
 def _settings(task: Task) -> Settings:
+    refuse_choices(task)
     params = task.params
     destroy = Destroy(
         names=tuple(params["names"]), pools=tuple(params["pools"]), all=bool(params["all"]), force=bool(params["force"])
@@ -183,10 +184,7 @@ def _settings(task: Task) -> Settings:
 
 def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wishes:
     """The wishes with the pools that were asked for and the numbers wanted in them."""
-    if settings.mode == AUTOSCALE:
-        refuse_choices(task)
-        return wishes
-    if settings.mode not in LAUNCHING:
+    if settings.mode == AUTOSCALE or settings.mode not in LAUNCHING:
         return wishes
     asked: list[str] = task.params["pools"]
     numbers = task.params.get("nodes")

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run is told to do is what it does: a choice that its mode would not look at is refused, and an empty one is none."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+
+from .rig import Rig
+
+
+def test_D06_reap_for_one_pool_does_not_give_back_machines_of_another(rig: Rig) -> None:
+    rig.provision()
+    rig.advance(601)
+    rig.reap()
+    rig.advance(601)
+    assert len(rig.plan("reap", check=True)["destroy"]) == 1, "the machine of pool training would go"
+    before = rig.writes()
+    with pytest.raises(InvalidInput, match="pools cannot be used in mode reap"):
+        rig.plan("reap", pools=["own"])
+    assert rig.writes() == before and len(rig.machines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "given"),
+    [
+        ("reap", {"pools": ["training"]}),
+        ("reap", {"nodes": 2}),
+        ("reap", {"names": ["rack-1"]}),
+        ("reap", {"force": True}),
+        ("autoscale", {"pools": ["training"]}),
+        ("autoscale", {"nodes": 0}),
+        ("autoscale", {"all": True}),
+        ("provision", {"names": ["rack-1"]}),
+        ("provision", {"force": True}),
+        ("everything", {"all": True}),
+        ("destroy", {"all": True, "nodes": 1}),
+    ],
+)
+def test_D06_a_choice_that_a_mode_would_not_look_at_is_refused(rig: Rig, mode: str, given: dict[str, t.Any]) -> None:
+    name = list(given)[-1]
+    with pytest.raises(InvalidInput, match=f"{name} cannot be used in mode {mode}"):
+        rig.plan(mode, check=True, **given)
+
+
+@pytest.mark.parametrize("mode", ["provision", "everything", "reap", "autoscale"])
+def test_what_was_not_chosen_is_not_refused(rig: Rig, mode: str) -> None:
+    empty: dict[str, t.Any] = {"pools": [], "names": [], "all": False, "force": False, "nodes": ""}
+    assert rig.plan(mode, check=True, **empty)["outcome"] in ("ok", "shortfall")
