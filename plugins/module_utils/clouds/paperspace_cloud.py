@@ -105,10 +105,11 @@ class PaperspaceCloud:
         return self._market.offers(query)
 
     def instances(self) -> list[Instance]:
-        """Events are read for machines of ours that are not up; they tell of failures."""
+        """Events are read for machines of ours that are not up; they tell of failures. One that two pages show is one machine."""
         entries = self._calls.pages("/machines")
-        found = [to_instance(self._api, one, "GET /machines", FACTS) for one in entries if not is_deleted(one)]
-        return [self._judged(one) if one.name.startswith(_PREFIX) else one for one in found]
+        found = (to_instance(self._api, one, "GET /machines", FACTS) for one in entries if not is_deleted(one))
+        once = {one.id: one for one in found}.values()
+        return [self._judged(one) if one.name.startswith(_PREFIX) else one for one in once]
 
     def instance(self, instance_id: str) -> Instance | None:
         try:

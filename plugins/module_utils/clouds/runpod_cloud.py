@@ -109,8 +109,10 @@ class RunpodCloud(NothingBeside):
             yield from to_offers(self._api, entry, what, tier, counts, disk_gib=disk_gib, facts=FACTS, now=now)
 
     def instances(self) -> list[Instance]:
+        """One that two pages show, because others came or went meanwhile, is one pod and not its own duplicate."""
         now = self._clock.now()
-        return [to_instance(self._api, one, "GET /pods", FACTS, now) for one in self._calls.pages("/pods", "pods")]
+        found = (to_instance(self._api, one, "GET /pods", FACTS, now) for one in self._calls.pages("/pods", "pods"))
+        return list({one.id: one for one in found}.values())
 
     def instance(self, instance_id: str) -> Instance | None:
         """A 404 counts when the list does not have it either; of a pod made a moment ago only once it is old enough to be found."""

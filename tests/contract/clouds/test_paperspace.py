@@ -381,6 +381,15 @@ def test_the_list_is_read_to_its_end(paperspace_stand: PaperspaceStand) -> None:
     assert {one.id for one in cloud.instances()} == made
 
 
+def test_L2_a_machine_that_two_pages_show_is_one(paperspace_stand: PaperspaceStand) -> None:
+    cloud = paperspace_stand.cloud()
+    made = cloud.launch(paperspace_stand.request())
+    item = cloud._calls.get("/machines")["items"][0]
+    for page in ({"hasMore": True, "items": [item], "nextPage": "p1"}, {"hasMore": False, "items": [item]}):
+        paperspace_stand.faults.add({"kind": "body", "path": r"/machines(\?|$)", "body": page})
+    assert [one.id for one in cloud.instances()] == [made]
+
+
 @pytest.mark.parametrize(
     "page",
     [

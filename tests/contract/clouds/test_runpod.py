@@ -337,6 +337,17 @@ def test_pages_that_cannot_be_followed_are_no_end(runpod_stand: RunpodStand, pag
         runpod_stand.cloud().instances()
 
 
+def test_L2_a_pod_that_two_pages_show_is_no_second_one(runpod_stand: RunpodStand) -> None:
+    """Pods that come and go move the others from page to page; what is listed twice must not be destroyed as its own duplicate."""
+    first = pod(runpod_stand, wait=False)
+    entry = runpod_stand.cloud()._calls.get("/pods")["pods"][0]
+    for paging in ({"hasNextPage": True, "nextCursor": "c1"}, {"hasNextPage": False, "nextCursor": None}):
+        body = {"pods": [entry], "pagination": paging}
+        runpod_stand.faults.add({"kind": "body", "method": "GET", "path": r"/pods(\?|$)", "body": body})
+    second = pod(runpod_stand, wait=False)
+    assert not second["changed"] and second["instance"]["id"] == first["instance"]["id"] and runpod_stand.billed() == 1
+
+
 def test_a_new_pod_that_is_not_found_by_its_id_is_not_gone(runpod_stand: RunpodStand) -> None:
     runpod_stand.account.shy_seconds = 60.0
     cloud = runpod_stand.cloud()
