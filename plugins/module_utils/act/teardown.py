@@ -80,6 +80,7 @@ class _Teardown:
         self.known = Facts(context.clock.now())
         self._accepted: datetime | None = None
         self._attached: t.Sequence[str] = ()
+        self._no_mesh = ""
         if claim.deletion is None:
             raise TgpError(f"{claim.name}: asked to take down a machine that nobody decided to give back.")
         self.deletion = claim.deletion
@@ -87,12 +88,13 @@ class _Teardown:
     def run(self) -> Ended:
         """Do the next step until one of them ends this run's work."""
         self.node = self._node()
+        mesh = self._has_mesh()
         self._learn(
             instance="present",
             node=self.node is not None,
             node_ready=self.node.ready if self.node else None,
-            device=self.context.mesh() is not None,
-            key=self.context.mesh() is not None and bool(self.claim.mesh_key_id),
+            device=mesh,
+            key=mesh if self.claim.mesh_key_id else False,
             keeps_node=not self.context.deletes_nodes(self.claim),
         )
         steps: dict[Step, t.Callable[[], Ended | None]] = {
@@ -106,12 +108,25 @@ class _Teardown:
             Step.DELETE_NODE: self._delete_node,
             Step.DISCARD_EXTRAS: self._discard_extras,
             Step.REMOVE_CLAIM: self._close,
-            Step.WAIT: lambda: self.pending(f"what {self.claim.cloud} keeps beside its machines could not be read"),
+            Step.WAIT: self._wait,
         }
         while True:
             ended = steps[next_step(self.claim, self._look())]()
             if ended is not None:
                 return ended
+
+    def _has_mesh(self) -> bool | None:
+        """None when it cannot be opened. The machine goes all the same: it costs money, its device does not."""
+        try:
+            return self.context.mesh() is not None
+        except TgpError as error:
+            self._no_mesh = str(error)
+            return None
+
+    def _wait(self) -> Ended:
+        if self.known.device is None:
+            return self.pending(f"its machine is gone, its mesh device is not: {self._no_mesh}")
+        return self.pending(f"what {self.claim.cloud} keeps beside its machines could not be read")
 
     def _learn(self, **facts: t.Any) -> None:
         self.known = dataclasses.replace(self.known, **facts)
@@ -120,10 +135,17 @@ class _Teardown:
         """What is known now. Volumes are looked at as long as the machine is there."""
         now = self.context.clock.now()
         if self.claim.phase is Phase.TERMINATING and self.node is not None and self.known.instance == "present":
-            self._attached = attached_volumes(self.context.kube, self.node.name)
+            self._attached = self._volumes(self.node.name)
             self._learn(volumes=len(self._attached), volumes_since=self.known.volumes_since or now)
         self._learn(now=now)
         return self.known
+
+    def _volumes(self, node: str) -> t.Sequence[str]:
+        """Those attached. Volumes that cannot be seen are waited for like one that is, and no longer: the machine costs money."""
+        try:
+            return attached_volumes(self.context.kube, node)
+        except ApiError as error:
+            return (f"unknown ({error})",)
 
     # ---- drain
 

@@ -258,6 +258,32 @@ def test_L10_whatever_cannot_be_deleted_is_deleted_by_the_next_run(rig: Rig, ser
     assert settled(rig)["end"] == end  # nothing is billed while only our own leftovers are in the way
 
 
+def test_L10_a_mesh_that_cannot_be_opened_keeps_no_machine(rig: Rig) -> None:
+    """Its credential is gone: the machine costs money and goes, its device and its key wait for a run that has one."""
+    rig.provision()
+    without = {"tailscale_oauth_client_id": None, "tailscale_oauth_client_secret": None}
+    plan = rig.plan("destroy", all=True, **without)
+    result, message = only(rig.run("teardown", plan["run_id"], **without))
+    rig.unlock(plan["run_id"])
+    assert (result, len(rig.machines())) == ("pending", 0)
+    assert "mesh device is not: There is no credential for the tailnet" in message
+    end = rig.claim()["gone_since"]
+    rig.advance(600)
+    assert only(rig.reap())[0] == "gone"
+    assert settled(rig)["end"] == end
+
+
+def test_L10_volumes_that_cannot_be_seen_are_waited_for_like_others(rig: Rig) -> None:
+    rig.provision()
+    rig.fault("status", "kubernetes", "GET", "volumeattachments", status=403, times=None)
+    before = rig.clock.now()
+    assert only(rig.destroy())[0] == "gone"
+    assert (rig.clock.now() - before).total_seconds() >= 120
+    (warning,) = [one for one in rig.warnings if "volumes still attached after 120 s: unknown" in one]
+    assert "volumeattachments" in warning
+    settled(rig)
+
+
 def test_L10_one_that_hangs_does_not_hold_up_the_others(rig: Rig) -> None:
     first, _second, _third = rig.rent(nodes=3)["plan"]["launch"]
     rig.join()
