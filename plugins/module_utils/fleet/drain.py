@@ -11,6 +11,7 @@ import typing as t
 from datetime import datetime, timedelta
 
 from ..errors import InvalidInput
+from .durations import LONGEST
 from .holds import DRAIN, SAFE_TO_EVICT, pod_hold, skips_drain
 from .idle import counts
 from .model import Pod
@@ -171,7 +172,7 @@ def direct_delete(pod: Pod, now: datetime, end: datetime) -> int | None:
 
 def time_to_end(pod: Pod) -> int:
     """Seconds before the deadline at which a forceful drain deletes the pod: its grace, and one second for a pod that needs none."""
-    return max(1, pod.grace_seconds)
+    return max(1, min(pod.grace_seconds, LONGEST))
 
 
 def pause_after_refusal(retry_after: float | None) -> float:

@@ -13,13 +13,14 @@ from decimal import Decimal
 from ..errors import InvalidInput
 
 NEVER = "Never"
+LONGEST = 100 * 365 * 24 * 3600  # what is longer is as long as this: no date lies beyond what a datetime can say
 _UNITS = {"s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h)")
 _WHOLE = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:s|m|h))+")
 
 
 def parse_duration(value: str | int, *, never: bool = False) -> int | None:
-    """Seconds of "90s", "10m", "1h30m", "720h" or a plain number of seconds. None for "Never", where ``never`` allows it.
+    """Seconds of "90s", "10m", "1h30m", "720h" or a plain number of seconds, at most LONGEST. None for "Never", where ``never`` allows it.
 
     "0s" is zero ("at once"), not "off". Raises InvalidInput for anything else; Go durations know no day.
     """
@@ -31,11 +32,11 @@ def parse_duration(value: str | int, *, never: bool = False) -> int | None:
             return None
         raise InvalidInput('"Never" is not allowed here.', remedy="Write a duration like 90s, 10m or 1h30m.")
     if text.isascii() and text.isdigit():
-        return int(text)
+        return int(min(Decimal(text), LONGEST))
     if _WHOLE.fullmatch(text) is None:
         allowed = 'like 90s, 10m or 1h30m, or "Never"' if never else "like 90s, 10m or 1h30m"
         raise InvalidInput(f'"{text}" is not a duration.', remedy=f"Write it {allowed}; the largest unit is h (a day is 24h).")
-    return int(sum((Decimal(number) * _UNITS[unit] for number, unit in _PART.findall(text)), Decimal(0)))
+    return int(min(sum((Decimal(number) * _UNITS[unit] for number, unit in _PART.findall(text)), Decimal(0)), LONGEST))
 
 
 def print_duration(seconds: float | None) -> str:
@@ -55,14 +56,18 @@ def print_time(moment: datetime) -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """An RFC 3339 time as an aware UTC datetime. Raises InvalidInput when it is none, or has no time zone."""
+    """An RFC 3339 time as an aware UTC datetime; one that only another zone's calendar has (the last hours of the year 9999) is the
+    nearest there is. Raises InvalidInput when it is none, or has no time zone."""
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{text!r} is not a time.", remedy="Write it like 2026-08-21T00:00:00Z.") from error
     if moment.tzinfo is None:
         raise InvalidInput(f"{text!r} has no time zone.", remedy="Write it like 2026-08-21T00:00:00Z.")
-    return moment.astimezone(timezone.utc)
+    try:
+        return moment.astimezone(timezone.utc)
+    except OverflowError:
+        return (datetime.max.replace(microsecond=0) if moment.year > 1 else datetime.min).replace(tzinfo=timezone.utc)
 
 
 def seconds_between(earlier: datetime, later: datetime) -> float:

@@ -26,7 +26,7 @@ GPU_MEMORY = "tgp.io/gpu-memory"
 _GPU_NAMES = Settings().gpu_resources
 #: a name for GPUs of any vendor, which we put on our nodes beside the vendor's (L-17)
 NEUTRAL = "tgp.io/gpu"
-_AMOUNT = re.compile(r"\s*([0-9]+)\s*(Mi|MiB|Gi|GiB)?\s*")
+_AMOUNT = re.compile(r"\s*([0-9]{1,12})\s*(Mi|MiB|Gi|GiB)?\s*")
 Barred = t.Mapping[str, t.Mapping[str, str]]
 _EVER = datetime.min.replace(tzinfo=timezone.utc)
 

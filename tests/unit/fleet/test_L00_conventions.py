@@ -80,3 +80,19 @@ def test_L00_times_are_utc_seconds_with_z() -> None:
     for wrong in ("yesterday", "2026-08-21T00:00:00", ""):
         with pytest.raises(InvalidInput):
             parse_time(wrong)
+
+
+@pytest.mark.parametrize("text", ["99999999h", "9" * 30, "9" * 5000, "9" * 5000 + "h"])
+def test_L00_what_is_longer_than_a_century_is_a_century(text: str) -> None:
+    """Annotations of pods are written by anybody: none may stop a run by a length that no date can bear."""
+    assert parse_duration(text) == 100 * 365 * 24 * 3600
+    assert datetime(2026, 8, 20, tzinfo=timezone.utc) + timedelta(seconds=parse_duration(text) or 0) > datetime(
+        2100, 1, 1, tzinfo=timezone.utc
+    )
+    assert parse_duration("876000h") == parse_duration("876001h") == parse_duration("875999h") + 3600  # type: ignore[operator]
+
+
+def test_L00_times_at_the_ends_of_the_calendar() -> None:
+    assert print_time(parse_time("9999-12-31T23:59:59Z")) == "9999-12-31T23:59:59Z"
+    assert parse_time("9999-12-31T23:59:59-05:00") == parse_time("9999-12-31T23:59:59Z")
+    assert parse_time("0001-01-01T00:00:00+05:00") == parse_time("0001-01-01T00:00:00Z")

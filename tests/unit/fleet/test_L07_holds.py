@@ -10,7 +10,7 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import age
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import Do, classify, mode_of, rules_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.holds import pod_hold
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.holds import node_hold, pod_hold
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Pod
 
 from .build import NOON, at, claim, decide, instance, node, of, pod, pool, seen, wishes
@@ -125,3 +125,8 @@ def test_L07_hold_until_midnight() -> None:
     for moment, reasons in (("23:59", []), ("23:59:59", []), ("24:00", ["Empty"])):
         observed = seen(at(moment), claims=(claim(),), nodes=(node(annotations=marks),), instances=(instance(),))
         assert [action.reason for action in of(decide(observed), "destroy")] == reasons, moment
+
+
+@pytest.mark.parametrize("annotation", [{"tgp.io/do-not-disrupt": "99999999h"}, {"tgp.io/hold-until": "9999-12-31T23:59:59-05:00"}])
+def test_L07_a_hold_for_ever_holds(annotation: dict[str, str]) -> None:
+    assert node_hold(node(annotations=annotation), NOON).why.startswith(next(iter(annotation)))

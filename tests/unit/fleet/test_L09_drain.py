@@ -90,3 +90,8 @@ def test_L09_a_lost_machine_is_not_waited_for_and_a_gone_one_has_no_grace() -> N
     assert done(Mode.LOST, WEB, leaving) == {"web": (Do.WAIT, "")} and done(Mode.LOST, WEB)["web"][0] is Do.EVICT
     assert done(Mode.GONE, leaving)["web"][0] is Do.EVICT
     assert done(Mode.NONE, WEB)["web"] == (Do.SKIP, "not drained")
+
+
+def test_L09_a_grace_that_no_date_can_bear_ends_with_the_deadline() -> None:
+    endless = pod(grace_seconds=2**63 - 1)
+    assert drain.direct_delete(endless, NOON, NOON + timedelta(seconds=600)) == 600

@@ -9,10 +9,10 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.demand import demand
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Placement, Pod, Pool
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Placement, Pod, Pool, Toleration
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
-from .build import NOON, at, pool
+from .build import NOON, at, decide, offer, pool, seen, wishes
 from .pods import waiting
 
 
@@ -109,3 +109,14 @@ def test_L17_a_delay_that_is_none_is_said_and_left_out() -> None:
     marks = {"cluster-autoscaler.kubernetes.io/pod-scale-up-delay": "soon"}
     found = demand([waiting(created=NOON, annotations=marks)], (pool(),), Settings(), NOON)
     assert found.pods and not found.barred and "'soon' is not a duration" in found.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [("cluster-autoscaler.kubernetes.io/pod-scale-up-delay", "99999999h"), ("tgp.io/gpu-memory", "9" * 5000)],
+)
+def test_L17_no_pod_can_stop_a_run_by_what_it_says_of_itself(annotation: str, value: str) -> None:
+    tolerant = Placement(tolerations=(Toleration(operator="Exists"),))
+    pods = [waiting("odd", annotations={annotation: value}, placement=tolerant), waiting("usual", placement=tolerant)]
+    found = decide(seen(offers=[offer()], pods=pods), wishes(pool()), "autoscale")
+    assert {one.name: bool(one.machine) for one in found.waiting} == {"odd": False, "usual": True}
