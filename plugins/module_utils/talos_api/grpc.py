@@ -24,6 +24,7 @@ else:
 
 LARGEST = 4 * 2**20  # bytes of an answer
 _FIRST_WORD = 1.0  # seconds
+_GOAWAY, _HEAD, _LONGEST_GOAWAY = 7, 9, 1024  # type of an HTTP/2 frame; bytes: of each frame's head, and of what is taken for one
 STATUS = {
     0: "ok", 1: "cancelled", 2: "unknown", 3: "invalid_argument", 4: "deadline_exceeded", 5: "not_found", 6: "already_exists",
     7: "permission_denied", 8: "resource_exhausted", 9: "failed_precondition", 10: "aborted", 11: "out_of_range",
@@ -72,6 +73,7 @@ class _Call:
         self._rest = memoryview(struct.pack(">BI", 0, len(message)) + message)
         self._wire = connection.H2Connection(config=config.H2Configuration(client_side=True, header_encoding="utf-8"))
         self._stream = 0
+        self._frames = _Frames()
         self._headers: dict[str, str] = {}
         self._body = bytearray()
         self._ended = False
@@ -123,7 +125,7 @@ class _Call:
     def _take(self, data: bytes) -> None:
         if not data:
             raise self._lost("the connection was closed")
-        for event in _received(self._wire, data, self._path):
+        for event in _received(self._wire, self._frames.without_goodbye(data, self._stream), self._path):
             self._note(event)
 
     def _send(self) -> None:
@@ -187,6 +189,45 @@ class _Call:
 
     def _lost(self, why: str) -> ApiError:
         return LostAnswer(f"{self._authority} took {self._path} and did not answer: {why}.", service="talos")
+
+
+class _Frames:
+    """What came, without the goodbye of a server that ends calmly: it takes no new calls then and still answers those that it has. Talos's
+    says so while it answers the call that hands it its configuration, and the library would hear nothing after it."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()  # the beginning of a frame whose kind is not known yet, or of a goodbye
+        self._through = 0  # bytes of the frame at hand that go through unread
+
+    def without_goodbye(self, data: bytes, stream: int) -> bytes:
+        """``data``, later perhaps what was kept of earlier data; a goodbye counts as calm when call ``stream`` is among the answered."""
+        self._kept += data
+        out = bytearray()
+        while self._through or len(self._kept) >= _HEAD:
+            if self._through:
+                part = bytes(self._kept[: self._through])
+                if not part:
+                    break
+                out += part
+                del self._kept[: len(part)]
+                self._through -= len(part)
+                continue
+            length = _HEAD + int.from_bytes(self._kept[:3], "big")
+            if self._kept[3] != _GOAWAY or length > _LONGEST_GOAWAY:
+                self._through = length
+            elif len(self._kept) < length:
+                break
+            elif self._calm(length, stream):
+                del self._kept[:length]
+            else:
+                self._through = length
+        return bytes(out)
+
+    def _calm(self, length: int, stream: int) -> bool:
+        if length < _HEAD + 8:
+            return False
+        last, error = struct.unpack(">II", self._kept[_HEAD : _HEAD + 8])
+        return error == 0 and last & 0x7FFFFFFF >= stream
 
 
 def _received(wire: connection.H2Connection, data: bytes, path: str) -> list[t.Any]:

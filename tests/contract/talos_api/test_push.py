@@ -17,7 +17,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import to_
 from ansible_collections.tgp.gpu.plugins.module_utils.talos_api import machine as machine_api
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.modules import talos_machine_info, talos_push
+from hyperframe.frame import GoAwayFrame, PingFrame
 
+from sandbox import talos_maintenance
 from sandbox.clock import SimClock
 from sandbox.talos_maintenance import Maintenance
 from tests.fixtures.talos_nodes import BUNDLE, NODE_KEY, NODE_TOKEN, make
@@ -85,6 +87,40 @@ def test_a_machine_takes_its_configuration_byte_for_byte(machine: Maintenance) -
     assert one["fingerprint"] == machine.fingerprint and one["warnings"] == ["persist is deprecated"]
     assert warnings == ["tgp-lab-1: persist is deprecated"] and result["diff"][0]["after"] != result["diff"][0]["before"]
     assert machine.applied == [CONFIG]
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 10_000])
+def test_a_machine_that_says_goodbye_before_it_answers_has_taken_its_configuration(
+    machine: Maintenance, monkeypatch: pytest.MonkeyPatch, pieces: int
+) -> None:
+    """Talos ends its maintenance service while the call that it ends by is still being answered, as servers of gRPC end: no new calls,
+    is anybody there?, and then the answer."""
+    answer = talos_maintenance._Session._answer
+
+    def with_goodbye(session: t.Any, stream: int) -> None:
+        if session._paths[stream].endswith("ApplyConfiguration"):
+            goodbye = GoAwayFrame(0, last_stream_id=2**31 - 1, error_code=0, additional_data=b"graceful_stop").serialize()
+            said = goodbye + PingFrame(0, opaque_data=b"goodbye!").serialize()
+            for start in range(0, len(said), pieces):
+                session._sock.sendall(said[start : start + pieces])
+        answer(session, stream)
+
+    monkeypatch.setattr(talos_maintenance._Session, "_answer", with_goodbye)
+    one = push(machine)["nodes"][0]
+    assert (one["applied"], one["taken_as"], one["problem"], len(machine.applied)) == (True, "no-reboot", "", 1)
+
+
+@pytest.mark.parametrize(("last", "error"), [(0, 0), (2**31 - 1, 2)])
+def test_a_goodbye_to_this_very_call_is_no_answer(
+    machine: Maintenance, monkeypatch: pytest.MonkeyPatch, last: int, error: int
+) -> None:
+    def goodbye(session: t.Any, stream: int) -> None:
+        session._sock.sendall(GoAwayFrame(0, last_stream_id=last, error_code=error).serialize())
+        raise talos_maintenance._Cut
+
+    monkeypatch.setattr(talos_maintenance._Session, "_answer", goodbye)
+    seen = call(talos_machine_info, nodes=[{"host": "127.0.0.1", "port": machine.port}])["nodes"][0]
+    assert seen["state"] == "unknown" and "did not answer" in seen["problem"]
 
 
 def test_a_machine_that_has_a_configuration_is_left_alone(machine: Maintenance) -> None:
