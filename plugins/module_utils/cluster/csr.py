@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import dataclasses
+import re
 import typing as t
 from datetime import datetime
 
@@ -26,6 +26,7 @@ PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 OF_KUBELETS = {"fieldSelector": f"spec.signerName={SIGNER}"}
 OTHER_NODE = "TgpOtherNode"
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE REQUEST-----\r?\n([A-Za-z0-9+/=\r\n]+)-----END CERTIFICATE REQUEST-----\s*")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,11 +98,16 @@ def parse(raw: Json) -> Request:
 
 
 def _subject(encoded: t.Any) -> tuple[str, tuple[str, ...]]:
+    """Who a request wants to be. Of several PEM blocks, or text beside one, readers take different ones: the cluster could sign another
+    than we have seen. So one block is read, and nothing beside it. What cannot be read is a stranger's and must not end our run."""
     try:
-        request = x509.load_pem_x509_csr(base64.b64decode(str(encoded or ""), validate=True))
-    except (binascii.Error, ValueError):
+        block = _PEM.fullmatch(base64.b64decode(str(encoded or ""), validate=True))
+        if block is None:
+            return "", ()
+        request = x509.load_der_x509_csr(base64.b64decode(b"".join(block[1].split()), validate=True))
+        pairs = [(one.oid.dotted_string, str(one.value)) for one in request.subject]
+    except (ValueError, TypeError, KeyError, x509.InvalidVersion):  # the library has a word of its own for each oddity
         return "", ()
-    pairs = [(one.oid.dotted_string, str(one.value)) for one in request.subject]
     names = [value for oid, value in pairs if oid == "2.5.4.3"]
     return (names[0] if len(names) == 1 else ""), tuple(value for oid, value in pairs if oid == "2.5.4.10")
 

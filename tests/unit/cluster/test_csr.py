@@ -1,0 +1,89 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is seen of a certificate request is what the cluster would sign, and an odd one is a stranger's, never the end of a run."""
+
+from __future__ import annotations
+
+import base64
+import typing as t
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+TOKEN, NODE = "abcdef", "gpu-1"
+COMMON_NAME, ORGANIZATION, UNIT = (bytes.fromhex(f"06035504{last}") for last in ("03", "0a", "0b"))
+TEXT, BITS = 0x0C, 0x03
+
+
+def tlv(tag: int, body: bytes) -> bytes:
+    size = len(body)
+    length = bytes([size]) if size < 128 else bytes([0x81, size]) if size < 256 else bytes([0x82, size >> 8, size & 255])
+    return bytes([tag]) + length + body
+
+
+def attribute(oid: bytes, tag: int, value: bytes) -> bytes:
+    return tlv(0x31, tlv(0x30, oid + tlv(tag, value)))
+
+
+def block(node: str, *, version: int = 0, more: bytes = b"", line: int = 64) -> bytes:
+    """A request, signed, as PEM. ``more`` are further parts of its subject."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    public = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    subject = attribute(ORGANIZATION, TEXT, b"system:nodes") + more + attribute(COMMON_NAME, TEXT, f"system:node:{node}".encode())
+    wish = tlv(0x30, tlv(0x02, bytes([version])) + tlv(0x30, subject) + public + b"\xa0\x00")
+    signature = key.sign(wish, ec.ECDSA(hashes.SHA256()))
+    text = base64.b64encode(tlv(0x30, wish + bytes.fromhex("300a06082a8648ce3d040302") + tlv(0x03, b"\x00" + signature)))
+    lines = [text[at : at + line] for at in range(0, len(text), line)]
+    return b"\n".join([b"-----BEGIN CERTIFICATE REQUEST-----", *lines, b"-----END CERTIFICATE REQUEST-----", b""])
+
+
+def parsed(pem: bytes) -> csr.Request:
+    raw: dict[str, t.Any] = {
+        "metadata": {"name": "x", "creationTimestamp": "2026-11-21T12:00:00Z"},
+        "spec": {"username": f"system:bootstrap:{TOKEN}", "signerName": csr.SIGNER, "request": base64.b64encode(pem).decode()},
+    }
+    return csr.parse(raw)
+
+
+@pytest.mark.parametrize("pem", [block(NODE), block(NODE, line=4096), block(NODE).replace(b"\n", b"\r\n"), block(NODE) + b"\n \n"])
+def test_a_kubelets_request_is_read(pem: bytes) -> None:
+    assert csr.wrong(parsed(pem), token_id=TOKEN, node=NODE) == []
+
+
+@pytest.mark.parametrize(
+    "pem",
+    [
+        # Go begins a block at the beginning of a line only, and passes over one whose last line goes on
+        b"x" + block(NODE) + block("control-plane"),
+        block(NODE).rstrip() + b"junk\n" + block("control-plane"),
+        block(NODE) + block("control-plane"),
+        block("control-plane") + block(NODE),
+        b"words\n" + block(NODE),
+        block(NODE).replace(b"-----\n", b"-----\nProc-Type: 4,ENCRYPTED\n\n", 1),
+        block(NODE).replace(b"CERTIFICATE REQUEST", b"NEW CERTIFICATE REQUEST"),
+    ],
+)
+def test_what_two_readers_could_take_for_two_requests_is_nobodys(pem: bytes) -> None:
+    """The cluster signs what its own reader finds: of these, that is the certificate of another node, or nothing."""
+    request = parsed(pem)
+    assert (request.common_name, request.organizations) == ("", ())
+    assert csr.wrong(request, token_id=TOKEN, node=NODE)
+
+
+@pytest.mark.parametrize(
+    "pem",
+    [
+        block(NODE, version=1),
+        block(NODE, more=attribute(UNIT, BITS, b"\x00")),
+        block(NODE, more=attribute(UNIT, 0x01, b"\xff")),
+        block(NODE, more=attribute(UNIT, 0x14, b"\xff")),
+        b"",
+        b"\xff\xfe",
+    ],
+)
+def test_a_request_that_our_library_cannot_read_ends_nothing(pem: bytes) -> None:
+    """The API server takes most of these: whoever may ask for certificates could stop every run that looks at requests."""
+    assert parsed(pem).common_name == "" and csr.wrong(parsed(pem), token_id=TOKEN, node=NODE)
