@@ -203,10 +203,11 @@ class Context:
         return None if found is None else bool(found.ready)
 
     def instances(self, cloud: str, since: datetime | None = None) -> tuple[Instance, ...] | None:
-        """A list of a cloud's machines not older than a few seconds, nor than ``since``; None when it could not be read."""
+        """A list of a cloud's machines not older than a few seconds, nor than ``since``; None when it could not be read, also because
+        the cloud cannot be connected: that ends no wait for machines of another one."""
         with self._opening:
             if cloud not in self._feeds:
-                self._feeds[cloud] = Feed(self.cloud(cloud).instances, self.clock)
+                self._feeds[cloud] = Feed(lambda: self.cloud(cloud).instances(), self.clock)
             feed = self._feeds[cloud]
         return feed.items(since)
 

@@ -235,6 +235,15 @@ def test_L11_a_list_that_fails_for_a_while_fails_no_join(rig: Rig, service: str,
     assert rig.left() == {"instances": 1, "devices": 1, "nodes": 1, "claims": 1}
 
 
+def test_L11_a_cloud_that_cannot_be_connected_fails_no_join(rig: Rig) -> None:
+    """Its key is gone: the node becomes Ready all the same, and the wait for others is not its business."""
+    rig.rent()
+    done = rig.run("join", "keyless", lambda_api_key=None)
+    rig.unlock("keyless")
+    assert [one["result"] for one in done["machines"]] == ["ready"]
+    assert rig.claim()["phase"] == "Ready"
+
+
 def test_L11_an_empty_list_by_mistake_fails_no_join_whose_node_is_ready(rig: Rig) -> None:
     rig.training["registrationTimeout"] = "20m"
     rig.box.machines.timings["gpu"] = 200.0  # the Node is Ready long before its GPUs are there
