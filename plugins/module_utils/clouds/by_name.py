@@ -84,7 +84,7 @@ class ByName:
     def _rent(self, request: LaunchRequest) -> Instance:
         self.task.progress(f"{self.name}: renting {request.offer.id}")
         try:
-            self.cloud.launch(request)
+            made = self.cloud.launch(request)
         except errors.LaunchRefused as refusal:
             if refusal.instance_id:
                 self.cloud.terminate(refusal.instance_id)  # refused, and there all the same
@@ -95,11 +95,11 @@ class ByName:
             if not found:
                 raise unknown
         else:
-            found = self._look_up()
+            found = self._look_up() or self._by_id(made)
             if not found:
                 raise errors.LaunchUnknown(
-                    f"{self.name} was made and is not in the list of {request.offer.cloud} yet.",
-                    remedy="Run again to go on with it.",
+                    f"{self.name} was made as {made}, and {request.offer.cloud} shows it neither in its list nor by this id yet.",
+                    remedy="Look for it in the console, and run again once it is listed: an earlier run would make a second one.",
                 )
         kept, extra = found[0], self._ours(found[1:])
         self._end(extra)
@@ -107,8 +107,9 @@ class ByName:
         return kept
 
     def _look_up(self) -> list[Instance]:
-        """By name, three times; a list that fails is a try that found nothing."""
-        for turn in range(_LOOK_UPS):
+        """By name, three times or for as long as its cloud may list it late; a list that fails is a try that found nothing."""
+        late = int(self.cloud.facts.list_delay / _LOOK_UP_PAUSE)
+        for turn in range(max(_LOOK_UPS, late + 1)):
             if turn:
                 self.task.clock.sleep(_LOOK_UP_PAUSE)
             try:
@@ -117,6 +118,15 @@ class ByName:
             except errors.ApiError as error:
                 self.task.progress(f"{self.name}: the look-up failed: {error}")
         return []
+
+    def _by_id(self, made: str) -> list[Instance]:
+        """A machine that was certainly made and is not listed yet: without it nobody would know that it runs."""
+        try:
+            found = self.cloud.instance(made)
+        except errors.ApiError as error:
+            self.task.progress(f"{self.name}: the look-up of {made} failed: {error}")
+            return []
+        return [found] if found is not None else []
 
     def _check_price(self, made: Instance, limit: Decimal | None) -> None:
         """The price really paid may be up to 5 % above the limit, then the machine goes back at once (L-13)."""

@@ -107,6 +107,18 @@ def test_what_cannot_be_is_said_and_costs_nothing(vast_stand: VastStand, params:
     assert vast_stand.billed() == 0
 
 
+@pytest.mark.parametrize(("late", "wait"), [(45.0, False), (300.0, True)])
+def test_L2_a_machine_that_its_list_shows_late_is_neither_lost_nor_made_twice(vast_stand: VastStand, late: float, wait: bool) -> None:
+    """New machines may be missing from Vast.ai's list for a minute. Who runs this again meanwhile must not rent a second one."""
+    vast_stand.account.switches.list_after = late
+    made = rent(vast_stand, wait=wait)
+    assert not made.get("failed"), made["msg"]
+    assert made["changed"] and vast_stand.machine(made["instance"]["id"]).ended is None
+    vast_stand.world.clock.sleep(300 if wait else 0)
+    again = rent(vast_stand, wait=False)
+    assert not again["changed"] and again["instance"]["id"] == made["instance"]["id"] and vast_stand.billed() == 1
+
+
 def test_an_existing_machine_of_another_kind_is_not_taken_for_it(vast_stand: VastStand) -> None:
     rent(vast_stand, wait=False)
     for params, words in (
