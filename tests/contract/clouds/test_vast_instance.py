@@ -108,7 +108,9 @@ def test_what_cannot_be_is_said_and_costs_nothing(vast_stand: VastStand, params:
 
 
 @pytest.mark.parametrize(("late", "wait"), [(45.0, False), (300.0, True)])
-def test_L2_a_machine_that_its_list_shows_late_is_neither_lost_nor_made_twice(vast_stand: VastStand, late: float, wait: bool) -> None:
+def test_L2_a_machine_that_its_list_shows_late_is_neither_lost_nor_made_twice(
+    vast_stand: VastStand, late: float, wait: bool
+) -> None:
     """New machines may be missing from Vast.ai's list for a minute. Who runs this again meanwhile must not rent a second one."""
     vast_stand.account.switches.list_after = late
     made = rent(vast_stand, wait=wait)
