@@ -19,7 +19,7 @@ from ..clouds.base import Cloud
 from ..clouds.registry import CAPABILITIES
 from ..clouds.registry import connect as connect_cloud
 from ..cluster.kube import Kube
-from ..errors import InvalidInput, TgpError
+from ..errors import BadShape, InvalidInput, TgpError
 from ..fleet import blocks
 from ..fleet.ledger import read_ledger
 from ..fleet.model import Claim, CloudChoice, Instance, Ledger, Node, NodeClass, Phase, Pool, Wishes
@@ -98,8 +98,19 @@ class Context:
         return self._claims.get(claim.name, claim)
 
     def read_times(self, name: str) -> dict[str, datetime]:
-        """A stored map of moments (first sightings)."""
-        return {key: from_text(text) for key, text in self.store.read_state(name).items()}
+        """A stored map of moments (first sightings). BadShape when one of them is none."""
+        times: dict[str, datetime] = {}
+        for key, text in self.store.read_state(name).items():
+            try:
+                times[key] = from_text(str(text))
+            except ValueError:
+                raise BadShape(
+                    f"The record tgp-state-{name} beside the claims is not understood at {key!r}: {text!r} is no time.",
+                    remedy="Remove that record once no run is at work; what it remembers is then seen for the first time again.",
+                    service="claims",
+                    record=name,
+                ) from None
+        return times
 
     def write_times(self, name: str, times: t.Mapping[str, datetime]) -> None:
         self.store.write_state(name, {key: to_text(moment) for key, moment in times.items()})

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import copy
+import json
 import typing as t
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import Locked, LockLost, TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape, Locked, LockLost, TgpError
 
 from sandbox.world import Machine
 
@@ -104,6 +105,17 @@ def test_L12_O5_an_empty_list_by_mistake_deletes_no_ready_node(rig: Rig) -> None
     assert any("its Node is Ready" in text for text in rig.warnings)
     assert plan["problems"]  # the third run fails loudly
     assert len(rig.machines()) == 2
+
+
+@pytest.mark.parametrize("moment", ["yesterday", "2026-08-21T12:00:00", 7, None])
+def test_L12_first_sightings_that_are_not_understood_end_the_run_in_a_sentence(rig: Rig, moment: t.Any) -> None:
+    rig.behave("never_boots")
+    rig.rent()
+    record = {"metadata": {"name": "tgp-state-findings"}, "data": {"state.json": json.dumps({"O1|lambda|x": moment})}}
+    rig.kube("POST", "/api/v1/namespaces/tgp-system/configmaps", record)
+    with pytest.raises(BadShape, match=r"tgp-state-findings .* 'O1\|lambda\|x'"):
+        rig.plan("reap")
+    assert len(rig.machines()) == 1
 
 
 def test_L12_O1_needs_age_and_two_sightings(rig: Rig) -> None:
