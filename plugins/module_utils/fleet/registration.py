@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from . import limits
+from .drain import STARTED
 from .model import Capability, Claim, Instance, InstanceState, Node, NodeClass, Pool
 from .names import label_value
 
@@ -40,7 +41,8 @@ def is_stale(claim: Claim, node: Node, capability: Capability | None) -> bool:
 def not_initialized(claim: Claim, node: Node | None, pool: Pool | None, *, marking: bool = False) -> tuple[str, ...]:
     """What is still missing until the node is usable, in the order of the checks; empty = initialized.
 
-    ``marking`` True leaves out what we do ourselves as the last acts (our labels, our own start-up taint): it tells when to do them.
+    ``marking`` True leaves out what we do ourselves as the last acts (our labels, our own start-up taint, opening the Node of an own
+    machine that comes back as it was drained): it tells when to do them.
     """
     if node is None:
         return ("no Node",)
@@ -54,6 +56,8 @@ def not_initialized(claim: Claim, node: Node | None, pool: Pool | None, *, marki
     if not marking:
         labels = {"tgp.io/provisioned": "true", **(dict(pool.labels) if pool else {})}
         missing.extend(f"label {key}" for key, value in labels.items() if node.labels.get(key) != value)
+        if STARTED in node.annotations:
+            missing.append("it is closed as its last drain left it")
     return tuple(missing)
 
 

@@ -149,6 +149,29 @@ def test_L21_own_machines_by_size(rig: Rig) -> None:
     assert scale(rig)["launch"] == [] and rig.creates() == 0
 
 
+def test_L21_an_own_machine_that_comes_back_between_two_runs_is_opened_again(rig: Rig) -> None:
+    """Its Node is as its last drain left it: closed, although it lacks nothing else."""
+    own = rig.document("GPUNodePool", "own")["spec"]
+    own["limits"]["maxNodes"] = 1
+    rig.provision(pool="own")
+    rig.destroy()
+    rig.until(lambda: not ready(rig, "rack-1"), "the Node is not Ready any more")
+    assert rig.nodes()["rack-1"]["spec"]["unschedulable"]
+    own["minNodes"] = 1
+    assert scale(rig)["launch"] == ["rack-1"]
+    rig.advance(300)
+    rig.until(lambda: ready(rig, "rack-1"), "the Node is Ready")
+    assert scale(rig)["join"] == ["rack-1"]
+    assert rig.claim()["phase"] == "Ready"
+    node = rig.nodes()["rack-1"]
+    assert not node["spec"].get("unschedulable") and [one["key"] for one in node["spec"]["taints"]] == ["tgp.io/ephemeral"]
+    assert "tgp.io/drain-started" not in node["metadata"]["annotations"]
+
+
+def ready(rig: Rig, name: str) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in rig.nodes()[name]["status"]["conditions"])
+
+
 def test_L17_launches_and_drains_side_by_side(rig: Rig) -> None:
     """A machine goes although another is being rented, in one run."""
     rig.provision(pool="training")

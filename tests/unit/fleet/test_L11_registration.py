@@ -11,11 +11,19 @@ from decimal import Decimal
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import blocks
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, InstanceState, Phase, Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+    CloudChoice,
+    CloudView,
+    Deletion,
+    InstanceState,
+    Machine,
+    Phase,
+    Taint,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.registration import not_initialized
 
-from .build import at, claim, decide, instance, node, of, offer, one, pool, seen, wishes
+from .build import at, claim, decide, instance, node, node_class, of, offer, one, pool, seen, wishes
 
 JOINING = claim(phase=Phase.JOINING, launch_started=at("12:00"), created=at("12:00"))
 NEW = node(created=at("12:03"))
@@ -26,6 +34,22 @@ def test_L11_initialized_node_makes_the_claim_ready() -> None:
     updated = one(found, "update").claim
     assert updated is not None and updated.phase is Phase.READY
     assert (updated.registered, updated.initialized, updated.node_uid) == (at("12:05"), at("12:05"), NEW.uid)
+
+
+def test_L21_an_own_machine_that_comes_back_drained_is_not_usable_before_it_was_opened() -> None:
+    """Its Node lacks nothing but what its last drain took: a claim that were Ready by that would keep a closed Node for ever."""
+    own = offer("0", cloud="webhook", id="gpu1", instance_type="gpu1")
+    back = claim("gpu1", Phase.JOINING, offer=own, instance_id="gpu1", ids_seen=("gpu1",), launch_started=at("11:55"))
+    closed = node("gpu1", annotations={"tgp.io/drain-started": "2026-08-19T10:00:00Z"}, unschedulable=True)
+    machine = instance("gpu1", cloud="webhook", id="gpu1", created=None, price_hour=None)
+    view = {"webhook": CloudView((machine,), ())}
+    wanted = wishes(classes=(node_class(clouds=(CloudChoice("webhook", machines=(Machine("gpu1", 1, "", ""),)),)),))
+    found = decide(seen(clouds=view, claims=(back,), nodes=(closed,)), wanted, "autoscale")
+    assert found.join == ("gpu1",)
+    assert [action.claim.phase for action in of(found, "update") if action.claim is not None] == [Phase.JOINING]
+    opened = dataclasses.replace(closed, annotations={}, unschedulable=False)
+    later = one(decide(seen(clouds=view, claims=(back,), nodes=(opened,)), wanted, "autoscale"), "update").claim
+    assert later is not None and later.phase is Phase.READY
 
 
 @pytest.mark.parametrize(
