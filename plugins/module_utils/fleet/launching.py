@@ -92,7 +92,9 @@ class Market:
         """Why the offer must not be taken now; empty when it may."""
         return self._against(offer, pool, node_class, ())
 
-    def find(self, planned: Claim, pool: Pool, node_class: NodeClass, bound: Decimal) -> tuple[Offer | None, tuple[Offer, ...], str]:
+    def find(
+        self, planned: Claim, pool: Pool, node_class: NodeClass, bound: Decimal
+    ) -> tuple[Offer | None, tuple[Offer, ...], str]:
         """The offer of a planned claim at the price of now, not reserved yet; those of its candidates that may be tried after it; or None
         and the reason. Nothing above ``bound`` is taken."""
         selection, key = self.selection(pool, node_class), offer_key(planned.offer)
@@ -117,7 +119,9 @@ class Market:
             return "not available"
         if not self.situation.rented(offer.cloud) and not self._is_off(offer):
             return "not available"
-        full = self.addresses.against(node_class.mesh.hub) or limits.room(offer, pool, node_class, self.held, self.situation.settings)
+        full = self.addresses.against(node_class.mesh.hub) or limits.room(
+            offer, pool, node_class, self.held, self.situation.settings
+        )
         return full or self.purses.room(pool.key, node_class.name, offer.price_hour)
 
     def _is_off(self, offer: Offer) -> bool:
@@ -207,8 +211,10 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> Market:
 
 
 def _wanted(pool: Pool, situation: Situation) -> tuple[int, bool]:
-    """How many machines a pool wants, and whether a person asked for that number."""
+    """How many machines a pool wants, and whether a person asked for that number. Who names pools wants nothing of the others."""
     asked = situation.wishes.nodes.get(pool.key)
+    if asked is None and situation.wishes.nodes:
+        return 0, False
     if pool.request:
         return 1, True
     if asked is not None and asked >= pool.min_nodes:
@@ -301,7 +307,9 @@ def add(
     detail: str = "",
 ) -> Claim:
     """Plan the launch of an offer that is reserved; the claim as it will be written."""
-    living = [one.claim for one in draft.settled.values() if one.claim.phase in LIVE] + [one.claim for one in draft.launches if one.claim]
+    living = [one.claim for one in draft.settled.values() if one.claim.phase in LIVE] + [
+        one.claim for one in draft.launches if one.claim
+    ]
     used = {claim.index for claim in living if claim.pool == pool.key}
     claim = _claim(draft, pool, node_class, offer, rest, free_index(used), f"{run_id}/{len(draft.launches)}")
     detail = "; ".join(filter(None, (_describe(offer), detail)))

@@ -52,6 +52,14 @@ def test_L22_request_is_exactly_one_and_min_nodes_is_a_demand() -> None:
     assert not of(decide(seen(offers=(offer(),)), wishes(), "provision"), "launch")
 
 
+def test_L22_who_names_a_pool_rents_for_no_other() -> None:
+    wanted = wishes(pool(), pool("q", min_nodes=1), pool("r", request=True), p=1)
+    assert [action.pool for action in of(decide(seen(offers=(offer(),)), wanted, "provision"), "launch")] == ["default/p"]
+    lost = claim("tgp-a1b2c3d4-q-00002", Phase.PENDING, pool="default/q", offer=offer())
+    begun = decide(seen(claims=(lost,), offers=(offer(),)), wanted, "provision")
+    assert [one.pool for one in of(begun, "launch", "resume")] == ["default/q", "default/p"], "what was begun is not dropped"
+
+
 def test_L22_provision_never_removes() -> None:
     machines = [claim(f"tgp-a1b2c3d4-p-0000{place}") for place in range(3)]
     found = decide(seen(claims=machines), wishes(p=1), "provision")
