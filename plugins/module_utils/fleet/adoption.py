@@ -9,8 +9,9 @@ import dataclasses
 from decimal import Decimal
 
 from . import gpus, service
+from .capacity import planned_gpus
 from .model import Claim, Instance, Lane, Node, Offer, Phase
-from .names import pool_of
+from .names import pool_of, pool_part
 from .phases import advance
 from .registration import not_initialized
 from .situation import Situation
@@ -21,11 +22,11 @@ NO_NAMESPACE = "unknown"
 def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
     """The claim as it would be, had it not been lost. Pool and class come from the Node's labels, else from the name."""
     labels = node.labels if node is not None else {}
-    pool_name = labels.get("tgp.io/nodepool") or pool_of(instance.name)
-    described = [
-        pool for pool in situation.pools if pool.name == pool_name or (not labels and pool.name.startswith(pool_name or " "))
-    ]
+    labelled = labels.get("tgp.io/nodepool", "")
+    pool_name = labelled or pool_of(instance.name)
+    described = [pool for pool in situation.pools if (pool.name if labelled else pool_part(pool.name)) == pool_name]
     pool = described[0] if len(described) == 1 else None
+    classes = {one.node_class for one in described}  # of one name in two namespaces: its class's limits may be known all the same
     capability = situation.capabilities.get(instance.cloud)
     model = instance.model or labels.get("tgp.io/gpu-type", "")
     count = instance.gpu_count if instance.gpu_count is not None else _number(labels.get("tgp.io/gpu-count"))
@@ -46,7 +47,7 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
     claim = Claim(
         name=instance.name,
         pool=pool.key if pool else f"{NO_NAMESPACE}/{pool_name or NO_NAMESPACE}",
-        node_class=labels.get("tgp.io/nodeclass") or (pool.node_class if pool else ""),
+        node_class=labels.get("tgp.io/nodeclass") or (classes.pop() if len(classes) == 1 else ""),
         cloud=instance.cloud,
         lane=capability.lanes[0] if capability and capability.lanes else Lane.KUBELET,
         phase=Phase.JOINING,
@@ -54,7 +55,7 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
         created=started,
         offer=offer,
         reserved_price=instance.price_hour or Decimal(0),
-        expected_gpus=count,
+        expected_gpus=planned_gpus(offer, pool),
         launch_started=started,
         instance_id=instance.id,
         ids_seen=(instance.id,),

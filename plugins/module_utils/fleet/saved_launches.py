@@ -12,6 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from . import orphans
+from .capacity import planned_gpus
 from .draft import Draft
 from .facts import settle
 from .launching import Market, refuse_to_launch
@@ -150,7 +151,7 @@ class Launches:
             lane=lane or base.lane,
             reserved_price=t.cast(Decimal, offer.price_hour),
             price_bound=step.needs.price_bound,
-            expected_gpus=offer.gpu_count,
+            expected_gpus=planned_gpus(offer, pool),
         )
 
 

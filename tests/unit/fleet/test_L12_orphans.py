@@ -26,7 +26,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
-from .build import at, claim, decide, deletions, device, instance, node, of, one, seen, wishes
+from .build import at, claim, decide, deletions, device, instance, node, of, one, pool, seen, wishes
 
 
 def twice(first: str = "11:59", second: str = "12:00", **facts: t.Any) -> Plan:
@@ -101,6 +101,14 @@ def test_L12_O2_working_node_gets_its_claim_back() -> None:
     assert (adopted.claim.phase, adopted.claim.pool, adopted.claim.node_class) == (Phase.READY, "default/p", "c")
     again = decide(seen(at("12:05"), instances=(OLD,), nodes=(known,), claims=(adopted.claim,)))
     assert not of(again, "destroy") and not any(action.reason == "Adopted" for action in again.actions)
+
+
+def test_L12_O2_is_expected_to_show_all_slices() -> None:
+    """The plugin that shares its two GPUs may not be at work yet."""
+    machine, itself = instance(gpu_count=2), node(labels={"tgp.io/instance-id": "i-00001"}, allocatable={"nvidia.com/gpu": 2})
+    found = decide(seen(instances=(machine,), nodes=(itself,)), wishes(pool(slices=4)))
+    adopted = one(found, "update").claim
+    assert adopted is not None and (adopted.expected_gpus, adopted.initialized) == (8, None)
 
 
 def test_L12_O2_counts_for_provision() -> None:

@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import claim_cost, cost
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.limits import may_switch, reserved, room
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Offer, Phase, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Offer, Phase, Plan, Pool
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
@@ -50,6 +50,16 @@ def test_L16_unknown_outcomes_orphans_and_duplicates_count() -> None:
     assert not of(launched(1, wanted=1, instances=(orphan,)), "launch")
     twins = (instance(), instance(id="second", created=at("11:01")))
     assert not of(launched(2, claim(), wanted=2, instances=twins), "launch")
+
+
+@pytest.mark.parametrize("other", [pool("p-large"), pool("p", namespace="lab")])
+def test_L16_an_orphan_counts_for_its_class_beside_a_pool_of_a_like_name(other: Pool) -> None:
+    found = decide(
+        seen(instances=(instance("tgp-a1b2c3d4-p-0abcd"),), offers=(offer(),)),
+        wishes(pool(), other, classes=(node_class(max_nodes=1),), p=1),
+        "provision",
+    )
+    assert not of(found, "launch") and found.shortfall[0].reason == "limit:maxNodes"
 
 
 def test_L16_failed_counts_only_with_a_possible_machine() -> None:

@@ -425,3 +425,9 @@ def test_L22_the_hash_is_of_claims_nodes_and_prices() -> None:
         len({first, versioned, saved(world(price="0.43")).inputs, saved(world(nodes=(node(N.name, uid="u", **IDLE),))).inputs}) == 4
     )
     assert saved(world()).inputs == first
+
+
+def test_L22_an_applied_launch_waits_for_all_slices() -> None:
+    sliced = wishes(pool("q", slices=4), q=1)
+    kept, two = saved(seen(offers=(offer(id="g", gpu_count=2),)), sliced), seen(LATER, offers=(offer(id="g", gpu_count=2),))
+    assert launched(applied(kept, two, sliced)).expected_gpus == 8
