@@ -91,6 +91,16 @@ def _trusted(_file: str | None, _folder: str | None) -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+def check_headers(service: str, headers: t.Mapping[str, str]) -> None:
+    """InvalidInput for a value that cannot be sent. The library that would refuse it shows it, and a secret is likely to stand in it."""
+    for name, value in headers.items():
+        if value != value.strip() or not (value.isascii() and value.isprintable()):
+            raise errors.InvalidInput(
+                f"{service}: the header {name} cannot be sent: its value has a line end, a blank at an end, or a letter beyond ASCII.",
+                remedy="A credential is one line of plain letters, digits and signs; copy it again.",
+            )
+
+
 class Api:
     """One account of one service.
 
@@ -124,18 +134,29 @@ class Api:
         self._explain = explain
         if not self.base_url.startswith(("http://", "https://")):
             raise errors.InvalidInput(f"{service}: the address {base_url!r} is not an http(s) URL.", remedy="Write https://host.")
-        self._client = httpx.Client(
-            base_url=self.base_url,
-            headers={"accept": "application/json", "user-agent": "tgp.gpu", **(headers or {})},
-            auth=auth,
-            transport=transport,
-            verify=trusted() if verify is True and cert is None and transport is None else verify,
-            cert=cert,
-            timeout=httpx.Timeout(timeout, connect=min(timeout, 10.0)),
-            limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
-            follow_redirects=False,
-            trust_env=transport is None,
-        )
+        check_headers(service, headers or {})
+        try:
+            self._client = httpx.Client(
+                base_url=self.base_url,
+                headers={"accept": "application/json", "user-agent": "tgp.gpu", **(headers or {})},
+                auth=auth,
+                transport=transport,
+                verify=trusted() if verify is True and cert is None and transport is None else verify,
+                cert=cert,
+                timeout=httpx.Timeout(timeout, connect=min(timeout, 10.0)),
+                limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
+                follow_redirects=False,
+                trust_env=transport is None,
+            )
+        except httpx.InvalidURL as error:
+            raise errors.InvalidInput(
+                f"{service}: the address {base_url!r} is no URL: {error}.", remedy="Write https://host."
+            ) from error
+        except (OSError, ValueError, ImportError) as error:
+            raise errors.InvalidInput(
+                f"{service}: this machine is not set up for connections: {redact(str(error))}.",
+                remedy="Look at the variables HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR.",
+            ) from error
 
     def close(self) -> None:
         self._client.close()
@@ -166,6 +187,7 @@ class Api:
         ``idempotent`` True lets a write be retried like a read (a delete that may be repeated). ``pace`` names the bucket of the
         account's pacing ("" = the general one).
         """
+        check_headers(self.service, headers or {})
         repeatable = method in _READS if idempotent is None else idempotent
         started = time.monotonic()
         attempt = 0
@@ -291,11 +313,19 @@ class _Lines:
         except httpx.HTTPError as error:
             raise self._api._transport_error(f"GET {self._path}", error) from error
         if self._response.status_code != 200:
-            text = self._response.read().decode("utf-8", "replace")
-            answer = Answer(self._response.status_code, dict(self._response.headers), text, _decode(self._response))
-            self._response.close()
-            raise self._api.error(f"GET {self._path}", answer)
+            raise self._api.error(f"GET {self._path}", self._refusal())
         return self._iterate()
+
+    def _refusal(self) -> Answer:
+        """The answer that is no stream, with as much of its text as comes: its status says what matters."""
+        try:
+            text = self._response.read().decode("utf-8", "replace")
+            body = _decode(self._response)
+        except (httpx.HTTPError, httpx.StreamError):
+            text, body = "", None
+        finally:
+            self._response.close()
+        return Answer(self._response.status_code, dict(self._response.headers), text, body)
 
     def _iterate(self) -> t.Iterator[str]:
         try:

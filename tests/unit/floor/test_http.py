@@ -101,7 +101,9 @@ def test_every_answer_has_its_error(answer: t.Any, kind: type[errors.ApiError]) 
 
 def test_retry_after_is_honoured_but_clamped() -> None:
     clock = Clock()
-    client, _seen = api([httpx.Response(429, headers={"retry-after": "7"}), httpx.Response(429, headers={"retry-after": "0"}), ok()], clock)
+    client, _seen = api(
+        [httpx.Response(429, headers={"retry-after": "7"}), httpx.Response(429, headers={"retry-after": "0"}), ok()], clock
+    )
     client.get("/x")
     assert clock.slept == [7.0, 1.0]
     clock = Clock()
@@ -141,6 +143,35 @@ def test_no_secret_in_any_error() -> None:
     text = f"{caught.value} {caught.value.details} {caught.value.body}"
     assert SECRET not in text
     assert MASK in text
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-live-0123456789…abcdefghij", "sk-live-0123456789\nabcdefghij", "sk-live-0123456789abcdefghij "]
+)
+def test_a_key_that_no_header_can_carry_is_a_sentence_without_the_key(key: str) -> None:
+    with pytest.raises(errors.InvalidInput, match="authorization") as caught:
+        api([ok()], headers={"authorization": f"Bearer {key}"})
+    assert "0123456789" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("HTTPS_PROXY", "ftp://proxy.test"), ("SSL_CERT_FILE", "/nowhere/bundle.pem")],
+)
+def test_an_environment_that_allows_no_connection_is_a_sentence(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(errors.InvalidInput, match="HTTPS_PROXY.*SSL_CERT_FILE"):
+        Api("cloud", "https://cloud.test")
+
+
+def test_a_watch_that_is_refused_and_breaks_off_is_an_error_of_ours() -> None:
+    def body() -> t.Iterator[bytes]:
+        yield b"the server is"
+        raise httpx.ReadTimeout("late")
+
+    client, _seen = api([httpx.Response(500, content=body())])
+    with pytest.raises(errors.ApiError, match="500"), client.stream("/x"):
+        pass
 
 
 def test_a_refused_key_says_what_to_check() -> None:
