@@ -17,12 +17,12 @@ import json
 import os
 import re
 import typing as t
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
 from .. import errors, redact
 from ..clock import Clock, SystemClock
 from ..fleet.model import Capability, Instance, InstanceState, Lane, LaunchRequest, Machine, Offer, OfferQuery, StateFacts
-from ..http import Api, Retry
+from ..http import Api, Retry, check_headers
 from ..task import Task
 from .base import EVERYTHING, CloudCheck, NothingBeside
 from .entry import Entry, Wanted, text_option
@@ -91,6 +91,7 @@ class WebhookCloud(NothingBeside):
         self._node_ready = node_ready
         self._in_flight = dict(in_flight or {})
         self._headers = {auth_header: auth_value} if auth_value else {}
+        check_headers("webhook", self._headers)
         self._secret = signing_secret
         self._payload = payload
         self._timeout = timeout
@@ -282,7 +283,7 @@ class WebhookCloud(NothingBeside):
     def _api(self, endpoint: str) -> tuple[Api, str]:
         """The client for the endpoint's host, and what comes after the host. An address may hold a secret: it is registered."""
         parts = urlsplit(endpoint)
-        redact.register(unquote(parts.password or ""), *(value for key, value in parse_qsl(parts.query) if _SECRET.search(key)))
+        redact.register(*_secrets_of(parts))
         host = parts.netloc.rpartition("@")[2]
         origin = f"{parts.scheme}://{host}"
         key = f"{parts.scheme}://{parts.netloc}"
@@ -298,6 +299,16 @@ class WebhookCloud(NothingBeside):
                 auth_hint="Check WEBHOOK_AUTH_VALUE (option webhook_auth_value) and the header's name.",
             )
         return self._apis[key], f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+
+
+def _secrets_of(address: SplitResult) -> t.Iterator[str]:
+    """What must not be printed of an address: as it is meant, and as it is written there."""
+    if address.password:
+        yield from (address.password, unquote(address.password))
+    for pair in address.query.split("&"):
+        name, _equals, value = pair.partition("=")
+        if _SECRET.search(unquote_plus(name)):
+            yield from (value, unquote_plus(value))
 
 
 def _outcome(error: errors.ApiError, machine: Machine) -> errors.TgpError:

@@ -227,6 +227,26 @@ def test_secrets_in_addresses_are_sent_and_not_printed(webhook_stand: WebhookSta
     assert "pass_word_0123456789" not in shown and "token_0123456789abcdef" not in shown
 
 
+def test_secrets_in_addresses_are_not_printed_as_they_are_written_there_either(webhook_stand: WebhookStand) -> None:
+    webhook_stand.app = Recorder(500)  # type: ignore[assignment]
+    up = "http://admin:pass%2Fword%3D0123456789@power.test/up?token=abc%2Fdefgh12345678%3D%3D&sig=a+b+c+d+e+f+g+h"
+    cloud = WebhookCloud([Machine("rack-1", 1, up, up)], transport=webhook_stand.transport, clock=webhook_stand.world.clock)
+    with pytest.raises(errors.LaunchUnknown) as caught:
+        cloud.launch(request_for(cloud))
+    shown = json.dumps(failure(caught.value))
+    assert "/up?token=" in shown
+    for secret in ("abc%2Fdefgh12345678", "a+b+c+d", "pass%2Fword"):
+        assert secret not in shown
+
+
+@pytest.mark.parametrize("value", ["secret_0123456789abcdef\nx", "secret_0123456789…abcdef", "secret_0123456789abcdef\r\n"])
+def test_a_credential_that_no_header_can_carry_is_said_and_not_printed(webhook_stand: WebhookStand, value: str) -> None:
+    """It would be printed by the library that refuses to send it, and the machine would count as perhaps switched on."""
+    with pytest.raises(errors.InvalidInput, match="X-Power-Token") as caught:
+        webhook_stand.cloud(key=value, auth_header="X-Power-Token")
+    assert "0123456789" not in json.dumps(failure(caught.value))
+
+
 def test_only_configured_machines_are_ours(webhook_stand: WebhookStand) -> None:
     with pytest.raises(errors.InvalidInput, match="rack-9"):
         webhook_stand.cloud().terminate("rack-9")
