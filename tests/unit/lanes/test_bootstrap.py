@@ -90,7 +90,14 @@ case $call in
   "tailscale ip -4") [[ -e $PLAY/enrolled ]] && echo 100.64.0.7 ;;
   "modprobe nvidia_uvm") touch "$PLAY/loaded" ;;
   "tailscale up"*) touch "$PLAY/enrolled" ;;
-  "wg show "*" latest-handshakes") printf 'c3RyYW5nZXI=\t1700000000\n%s\t%s\n' "$(cat "$PLAY/hub")" "$(cat "$PLAY/handshake")" ;;
+  # as systemd: what runs goes on as it was started, until it is started anew
+  "systemctl enable --now wg-quick@"* | "systemctl start wg-quick@"*)
+    [[ -e $PLAY/tunnel ]] || cp "$TGP_ROOT/etc/wireguard/wg-tgp.conf" "$PLAY/tunnel" ;;
+  "systemctl restart wg-quick@"*) cp "$TGP_ROOT/etc/wireguard/wg-tgp.conf" "$PLAY/tunnel" ;;
+  "systemctl try-restart tgp-api.service" | "systemctl restart tgp-api.service") rm -f "$PLAY/forwarder" ;;
+  "wg show "*" latest-handshakes")
+    [[ ! -e $PLAY/known ]] || grep -qF "$(cat "$PLAY/known")" "$PLAY/tunnel" || exit 0
+    printf 'c3RyYW5nZXI=\t1700000000\n%s\t%s\n' "$(cat "$PLAY/hub")" "$(cat "$PLAY/handshake")" ;;
   "wg show "*" public-key") echo j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF8= ;;
   "containerd config default") printf 'version = 3\n            SystemdCgroup = false\n' ;;
   "systemctl enable --now --no-block tgp-bootstrap.service")
@@ -99,6 +106,9 @@ case $call in
     mkdir -p "$TGP_ROOT/var/lib/kubelet/pki"
     [[ -e $PLAY/asks ]] || touch "$TGP_ROOT/var/lib/kubelet/pki/kubelet-client-current.pem" ;;
   curl*http_code*)
+    [[ -e $PLAY/forwarder ]] || cp "$TGP_ROOT/etc/systemd/system/tgp-api.service" "$PLAY/forwarder"
+    [[ ! -e $PLAY/server ]] || grep -qF "socket-proxyd $(cat "$PLAY/server")" "$PLAY/forwarder" || { printf 000; exit 7; }
+    [[ ! -e $PLAY/header ]] || cp "$TGP_ROOT/etc/tgp/api.header" "$PLAY/header"
     cat "$PLAY/code"
     [[ ! -e $PLAY/curl ]] || { cat "$PLAY/curl" >&2; exit "$(sed -E 's/curl: .([0-9]+).*/\1/' "$PLAY/curl")"; } ;;
   curl*/flannel.tgz) while [[ $1 != -o ]]; do shift; done; cat "$PLAY/archive" >"$2" || echo other >"$2" ;;
@@ -375,6 +385,23 @@ def test_a_run_after_a_reboot_that_came_too_early_goes_on_with_the_certificate(m
     again = machine.calls[before:]
     assert not [call for call in again if call.startswith(("apt-get", "tailscale up"))]
     assert "--bootstrap-kubeconfig" not in machine.text("etc/systemd/system/kubelet.service.d/20-tgp.conf")
+
+
+def test_a_forwarder_of_an_earlier_try_is_told_of_another_api_server(machine):
+    """The endpoint was wrong, the documents were corrected, and the machine was told again."""
+    (machine.play / "server").write_text("100.64.0.9:6443")
+    assert machine.run() == 1 and machine.text("run/tgp.step") == "fail api\n"
+    settings = machine.root / "etc/tgp/node.env"
+    settings.write_text(settings.read_text().replace("100.64.0.1:6443", "100.64.0.9:6443"))
+    assert machine.run() == 0 and machine.text("run/tgp.step") == "done\n"
+
+
+@pytest.mark.parametrize("token", [NODE_TOKEN, "123456.1234567890123456"])
+def test_every_token_reaches_the_api_server_as_it_is(tmp_path, token):
+    machine = Machine(tmp_path, bootstrap_token=token)
+    (machine.play / "header").touch()
+    assert machine.run() == 0
+    assert (machine.play / "header").read_text() == f"Authorization: Bearer {token}\n"
 
 
 @pytest.mark.parametrize(
