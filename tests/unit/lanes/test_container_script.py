@@ -87,7 +87,9 @@ class Image:
         command = [str(shutil.which(shell)), "-c", script]
         log = self.trace / "stdout"
         with log.open("w") as out:  # a pipe would stay open as long as the daemon lives
-            done = subprocess.run(command, env=environment, stdout=out, stderr=subprocess.STDOUT, text=True, timeout=30, check=False)
+            done = subprocess.run(
+                command, env=environment, stdout=out, stderr=subprocess.STDOUT, text=True, timeout=30, check=False
+            )
         return subprocess.CompletedProcess(command, done.returncode, log.read_text(), "")
 
     def said(self, name: str) -> str:
