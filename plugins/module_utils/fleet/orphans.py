@@ -11,6 +11,7 @@ from datetime import datetime
 from . import guard, service
 from .adoption import adopt
 from .draft import Draft
+from .drain import STARTED
 from .model import Action, Device, Instance, InstanceState, MeshKey, Node
 from .names import Verdict, label_value, pool_of
 from .registration import INSTANCE_ID
@@ -52,6 +53,8 @@ def _orphan(same: list[Instance], situation: Situation) -> Orphan:
         here, key=lambda one: (label_value(one.id) != its_own, one.created is None, one.created or situation.now, one.id)
     )
     case = "O2" if service.works(first, node, situation) else _case(first, node)
+    if case == "O2" and node is not None and STARTED in node.annotations and not situation.rented(first.cloud):
+        case = "O3"  # an own machine that we gave back: its Node still says whose it was, but somebody else has switched it on
     return Orphan(case, first, node, tuple(others))
 
 
@@ -103,6 +106,9 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
     due: dict[str, list[Orphan]] = {"O1": [], "O4": []}
     for orphan in orphans:
         one = orphan.instance
+        if orphan.case != "O2" and not situation.rented(one.cloud):
+            draft.report(one.name, orphan.case, "is switched on, but not by us; it is left alone")
+            continue
         if orphan.case == "O3":
             text = f"{one.cloud} {one.id} has no claim, and the Node of its name is not surely its own"
             draft.report(one.name, "O3", text)
@@ -110,12 +116,10 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
         if orphan.case not in due:
             continue
         first = draft.sighted(f"{orphan.case}|{one.cloud}|{one.id}")
-        if _ripe(first, draft) and situation.rented(one.cloud):
+        if _ripe(first, draft):
             what = "it is given back" if settings.orphan_policy == "destroy" else "it is left alone, as orphan_policy says"
             _tell(draft, orphan, f"{one.name}: {one.cloud} {one.id} is ours and has no claim, so nobody knew of it; {what}.")
-        if not situation.rented(one.cloud):
-            draft.report(one.name, orphan.case, "is switched on, but not by us; it is left alone")
-        elif settings.orphan_policy == "destroy" and _is_due(orphan, first, draft):
+        if settings.orphan_policy == "destroy" and _is_due(orphan, first, draft):
             due[orphan.case].append(orphan)
         else:
             draft.report(one.name, orphan.case, f"{one.cloud} {one.id} has no claim")

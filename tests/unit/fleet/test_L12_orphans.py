@@ -14,11 +14,13 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost, ledger_line
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.guard import allowed
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+    CloudChoice,
     CloudView,
     Deletion,
     Extra,
     Instance,
     InstanceState,
+    Machine,
     MeshKey,
     Node,
     Phase,
@@ -26,7 +28,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
-from .build import at, claim, decide, deletions, device, instance, node, of, one, pool, seen, wishes
+from .build import at, claim, decide, deletions, device, instance, node, node_class, of, one, pool, seen, wishes
 
 
 def twice(first: str = "11:59", second: str = "12:00", **facts: t.Any) -> Plan:
@@ -50,6 +52,19 @@ def test_L12_O1_machine_without_claim_goes_in_the_second_run() -> None:
     assert action.reason == "Orphan" and action.claim is not None
     assert (action.claim.name, action.claim.instance_id, action.claim.ids_seen) == (OLD.name, OLD.id, (OLD.id,))
     assert action.claim.launch_started == at("11:00")  # its whole life is paid for
+
+
+@pytest.mark.parametrize("given_back", [True, False])
+def test_L21_an_own_machine_that_somebody_else_switched_on_is_left_alone(given_back: bool) -> None:
+    """Its Node keeps our labels of the last time; what our last drain left on it tells that we are done with it."""
+    marks = {"tgp.io/drain-started": "2026-08-19T10:00:00Z"} if given_back else {}
+    mine = node("box", labels={"tgp.io/instance-id": "box"}, annotations=marks)
+    machine = instance("box", cloud="webhook", id="box", created=None)
+    wanted = wishes(classes=(node_class(clouds=(CloudChoice("webhook", machines=(Machine("box", 1, "", ""),)),)),))
+    found = decide(seen(clouds={"webhook": CloudView((machine,), ())}, nodes=(mine,)), wanted)
+    assert [action.reason for action in of(found, "update")] == ["Adopted"] * (not given_back)
+    told = [action.detail for action in of(found, "report")]
+    assert told == ["is switched on, but not by us; it is left alone"] * given_back and not found.notices
 
 
 def test_L12_O1_what_its_disk_costs_is_not_forgotten() -> None:
