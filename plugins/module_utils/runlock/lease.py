@@ -140,7 +140,8 @@ class Lease:
             return self._kube.create(PATH, body)
 
     def _is_mine(self, holder: str) -> bool:
-        return holder.endswith(f"/{self._run}")
+        """``<host>/<pid>/<run>``, of whatever host and process; a run's name may have slashes."""
+        return holder.split("/", 2)[2:] == [self._run]
 
     def _holder_is_dead(self) -> bool:
         """True when the holder was a process of this very boot and process namespace, and is no more: a proof, not a guess."""
