@@ -55,11 +55,16 @@ class LocalLock:
             return held is not None and held["run_id"] == self._run and bool(held.get("leased"))
 
     def renew(self, *, leased: bool) -> None:
-        """Note that the run goes on."""
+        """Note that the run goes on. Where there is no room for that the file stays as it was: it is valid while its process lives."""
         with self._guard():
             held = self._read()
-            if held is not None and held["run_id"] == self._run:
+            if held is None or held["run_id"] != self._run:
+                return
+            try:
                 self._write({**held, "renewed": to_text(self._clock.now()), "leased": leased})
+            except InvalidInput:
+                if bool(held.get("leased")) != leased:
+                    raise
 
     def release(self) -> bool:
         """Free it; False when it was not this run's."""
@@ -96,12 +101,18 @@ class LocalLock:
 
     def _write(self, held: dict[str, t.Any]) -> None:
         temporary = f"{self._path}.new"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(held, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self._path)
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(held, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self._path)
+        except OSError as error:
+            raise InvalidInput(
+                f"The lock file {self._path} cannot be written: {error.strerror}.",
+                remedy="Make room on that file system, or correct its rights.",
+            ) from error
 
     @contextmanager
     def _guard(self) -> t.Iterator[None]:

@@ -17,7 +17,7 @@ from datetime import datetime
 from ..claims.store import state_dir
 from ..clock import Clock
 from ..cluster.kube import Kube
-from ..errors import ApiError, Locked, LockLost
+from ..errors import ApiError, InvalidInput, Locked, LockLost
 from ..fleet.lock import confirmation_due, renewal_due
 from ..task import Task
 from .lease import DURATION, SECOND_READING, Lease
@@ -92,7 +92,12 @@ class RunLock:
                 remedy="Nothing more is done by this run; start it again.",
             )
             raise self._lost
-        self._local.renew(leased=self._lease is not None)
+        try:
+            self._local.renew(leased=self._lease is not None)
+        except InvalidInput:
+            if outcome == "taken":  # later tasks would not know that it is theirs
+                self.release()
+            raise
         return outcome == "taken"
 
     def _take_lease(self) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -39,7 +40,13 @@ def lock(cluster: Cluster, run: str, folder: Path, *, pid: int | None = None) ->
 def elsewhere(cluster: Cluster, holder: str = "other-host/7/run-x", **spec: t.Any) -> None:
     """A Lease held by a run of a machine that we cannot look at."""
     renewed = (START + timedelta(seconds=spec.pop("age", 0) * -1)).strftime("%Y-%m-%dT%H:%M:%S.000000Z")
-    body = {"holderIdentity": holder, "leaseDurationSeconds": 900, "renewTime": renewed, "acquireTime": renewed, "leaseTransitions": 3}
+    body = {
+        "holderIdentity": holder,
+        "leaseDurationSeconds": 900,
+        "renewTime": renewed,
+        "acquireTime": renewed,
+        "leaseTransitions": 3,
+    }
     if cluster.read("/api/v1/namespaces/tgp-system") is None:
         cluster.must("POST", "/api/v1/namespaces", {"metadata": {"name": "tgp-system"}})
     cluster.must("POST", PATH, {"metadata": {"name": "tgp-a1b2c3d4"}, "spec": {**body, **spec}})
@@ -71,6 +78,15 @@ def test_L08_of_two_hosts_one_gets_it(cluster: Cluster, tmp_path: Path) -> None:
     with pytest.raises(Locked, match="on this cluster"):
         lock(cluster, "run-2", tmp_path / "b").acquire()
     assert not (tmp_path / "b" / "run-a1b2c3d4.lock").exists()
+
+
+def test_L08_the_end_of_another_runs_name_is_not_that_run(cluster: Cluster, tmp_path: Path) -> None:
+    assert lock(cluster, "nightly/7", tmp_path / "a").acquire()
+    with pytest.raises(Locked, match="nightly/7"):
+        lock(cluster, "7", tmp_path / "b").acquire()
+    assert lock(cluster, "7", tmp_path / "b").release() is False
+    assert lock(cluster, "nightly/7", tmp_path / "a").acquire() is False
+    assert lock(cluster, "nightly/7", tmp_path / "a").release() is True
 
 
 def test_L08_busy_one_second_before_the_end(cluster: Cluster, tmp_path: Path) -> None:
@@ -242,6 +258,47 @@ def test_an_odd_lock_file_is_an_error_that_names_it(cluster: Cluster, tmp_path: 
         path.write_text(text)
         with pytest.raises(InvalidInput, match="run-a1b2c3d4.lock"):
             lock(cluster, "run-1", tmp_path).acquire()
+
+
+class FullDisk:
+    """Once ``room`` more writes of the lock file have gone well, there is no room any more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+        self.room, self._sync = room, os.fsync
+        monkeypatch.setattr(os, "fsync", self)
+
+    def __call__(self, descriptor: int) -> None:
+        self.room -= 1
+        if self.room < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._sync(descriptor)
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_L08_a_lock_that_cannot_be_noted_is_not_taken(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    disk = FullDisk(monkeypatch, room)
+    with pytest.raises(InvalidInput, match="run-a1b2c3d4.lock cannot be written: No space left on device"):
+        lock(cluster, "run-1", tmp_path).acquire()
+    assert cluster.read(LEASE) is None or holder(cluster) == ""
+    disk.room = 9
+    assert lock(cluster, "run-2", tmp_path).acquire() is True
+
+
+def test_L08_a_disk_that_fills_up_meanwhile_ends_no_run(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = lock(cluster, "run-1", tmp_path)
+    one.acquire()
+    FullDisk(monkeypatch, 0)
+    cluster.clock.advance(400)
+    one.confirm()
+    one.renew_if_due()
+    assert lock(cluster, "run-1", tmp_path).acquire() is False, "a later task of the run goes on, too"
+    lease = cluster.read(LEASE)
+    assert lease is not None and (from_text(lease["spec"]["renewTime"]) - START).total_seconds() >= 400
+    with pytest.raises(Locked):
+        lock(cluster, "run-2", tmp_path).acquire()
+    assert one.release() is True and not (tmp_path / "run-a1b2c3d4.lock").exists()
 
 
 def test_a_file_of_another_boot_of_this_host_is_void(cluster: Cluster, tmp_path: Path) -> None:
