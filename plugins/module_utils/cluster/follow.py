@@ -28,7 +28,7 @@ class Follow(t.Generic[T]):
     """A collection followed by a thread of its own. ``reduce`` turns a raw item into what is kept, None leaves it out.
 
     A listener is called from that thread: first with "all", then with each change. Lost connections and forgotten snapshots are mended
-    by themselves (a new "all" after a gap); a missing right ends it with "failed".
+    by themselves (a new "all" after a gap, and after trouble, which is over with it); a missing right ends it with "failed".
     """
 
     def __init__(
@@ -49,7 +49,8 @@ class Follow(t.Generic[T]):
             self._listeners.append(listener)
             if self._failure is not None:
                 listener("failed", "", self._failure)
-            elif self._items is not None:
+                return
+            if self._items is not None:
                 listener("all", "", dict(self._items))
             if not self._thread.is_alive() and not self._stop.is_set():
                 self._thread.start()
@@ -69,6 +70,13 @@ class Follow(t.Generic[T]):
     # ---- the thread
 
     def _run(self) -> None:
+        try:
+            self._keep_up()
+        except Exception as error:  # without a word they would wait for ever
+            self._fail(TgpError(f"{self._kube.source}: {self._path} is not followed any more: {error!r}."))
+            raise
+
+    def _keep_up(self) -> None:
         version, failures = "", 0
         while not self._stop.is_set():
             try:
@@ -83,7 +91,7 @@ class Follow(t.Generic[T]):
                 return
             except ApiError as error:
                 failures += 1
-                version = "" if failures > 1 else version
+                version = ""
                 self._tell("trouble", str(error))
             except TgpError as error:
                 self._fail(error)
