@@ -28,8 +28,10 @@ _PATTERNS = (
 
 
 def register(*secrets: str | None) -> None:
-    """Remember values that must never be printed. Empty and very short values are ignored."""
-    _known.update({secret: _generation for secret in secrets if secret and len(secret) >= _MIN_LENGTH})
+    """Remember values that must never be printed, also without the blanks and line ends around them: what shows a line end shows it in its
+    own way. Empty and very short values are ignored."""
+    forms = (form for secret in secrets if secret for form in (secret, secret.strip()))
+    _known.update({form: _generation for form in forms if len(form) >= _MIN_LENGTH})
 
 
 def begin_generation(kept: int = 10) -> None:

@@ -63,11 +63,10 @@ class Entry:
         return tuple(fallback[1]) if fallback else ()
 
     def option(self, task: Task, name: str) -> str | None:
-        """An option's value, else that of its environment variables (a call that lacks the option has no fallback of its own)."""
-        value = task.params.get(name)
-        if value:
-            return str(value)
-        return next((found for variable in self.variables(name) if (found := os.environ.get(variable))), None)
+        """An option's value, else that of its environment variables (a call that lacks the option has no fallback of its own). The line
+        end that a key from a file brings along is none of it."""
+        given = (task.params.get(name), *(os.environ.get(variable) for variable in self.variables(name)))
+        return next((found for value in given if value and (found := str(value).strip())), None)
 
     def is_configured(self, task: Task) -> bool:
         return self.configured(task) if self.configured else bool(self.option(task, self.key))

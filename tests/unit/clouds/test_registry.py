@@ -12,8 +12,9 @@ import sys
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import errors
+from ansible_collections.tgp.gpu.plugins.module_utils import errors, redact
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds import registry
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.entry import Wanted
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.lambda_cloud import LambdaCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_cloud import WebhookCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudChoice, InstanceState, Lane, Machine
@@ -88,6 +89,21 @@ def test_lambda_by_environment(monkeypatch: pytest.MonkeyPatch, variable: str) -
     assert isinstance(registry.connect("lambda", Task({})), LambdaCloud)
 
 
+@pytest.mark.parametrize("given", [f"{KEY}\n", f" {KEY}", f"{KEY}\r\n"])
+def test_a_key_from_a_file_works_with_its_line_end_and_is_masked(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    entry = registry.ENTRIES["lambda"]
+    assert entry.credential(Wanted(Task({"lambda_api_key": given}))) == KEY
+    monkeypatch.setenv("LAMBDA_API_KEY", given)
+    assert entry.credential(Wanted(Task({}))) == KEY
+    monkeypatch.setenv("LAMBDA_API_KEY", " \n")
+    with pytest.raises(errors.Unauthorized):
+        entry.credential(Wanted(Task({"lambda_api_key": "\n"})))
+    with pytest.raises(errors.Unauthorized):
+        registry.connect("lambda", Task({}))
+    redact.register("secret-with-a-line-end\n")
+    assert redact.redact("it is 'secret-with-a-line-end\\n'") == f"it is '{redact.MASK}\\n'"
+
+
 def test_a_credential_from_a_secret_is_enough() -> None:
     assert isinstance(registry.connect("lambda", Task({}), credential=KEY), LambdaCloud)
 
@@ -99,9 +115,7 @@ def test_no_key_names_cloud_option_and_variables() -> None:
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "words"), [("lamda", "lambda"), ("aws", "aws")]
-)
+@pytest.mark.parametrize(("name", "words"), [("lamda", "lambda"), ("aws", "aws")])
 def test_unknown_clouds(name: str, words: str) -> None:
     with pytest.raises(errors.InvalidInput, match=words):
         registry.connect(name, Task({}))
