@@ -83,7 +83,7 @@ def judge(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, se
     if stored is None:
         return _verdict(claim, node, pool, settings, now, now, True, warnings)
     ended = _last_end(here, pool.idle_mode, settings, now)
-    if ended is not None and stored < ended <= now:
+    if ended is not None and stored < ended:
         return _verdict(claim, node, pool, settings, now, ended, True, warnings)
     return _verdict(claim, node, pool, settings, now, stored, node.annotations.get(ANNOTATION) is None, warnings)
 
@@ -103,11 +103,16 @@ def _stored(claim: Claim, node: Node, now: datetime, settings: Settings) -> tupl
 
 
 def _last_end(pods: t.Sequence[Pod], mode: str, settings: Settings, now: datetime) -> datetime | None:
-    """When the last pod that kept the node busy ended, as far as ended pods are still listed."""
+    """When the last pod that kept the node busy ended, as far as ended pods are still listed. The node's clock may be a little ahead of
+    ours: then it ended now. A time that is far ahead says nothing."""
+    latest = now + timedelta(seconds=settings.clock_tolerance)
     ends = [
-        pod.finished
+        min(pod.finished, now)
         for pod in pods
-        if pod.finished is not None and pod.phase in ("Succeeded", "Failed") and _would_count(pod, mode, settings, now)
+        if pod.finished is not None
+        and pod.finished <= latest
+        and pod.phase in ("Succeeded", "Failed")
+        and _would_count(pod, mode, settings, now)
     ]
     return max(ends) if ends else None
 

@@ -135,6 +135,17 @@ def test_L03_a_short_job_between_two_runs_moves_the_timer() -> None:
     assert of(machine.run("12:23", ended), "destroy")
 
 
+@pytest.mark.parametrize(("finished", "since"), [("12:15:02", "12:15:00Z"), ("12:16", "12:15:00Z"), ("12:16:01", "12:05:00Z")])
+def test_L03_a_job_that_ended_by_a_clock_ahead_of_ours_has_ended_now(finished: str, since: str) -> None:
+    """A minute at most; a time that lies further ahead must not keep the node for ever."""
+    machine = Machine()
+    machine.run("12:05")
+    ended = pod(phase="Succeeded", requests=GPU, finished=at(finished))
+    early = pod("early", phase="Succeeded", requests=GPU, finished=at("12:04"))
+    assert bool(of(machine.run("12:15", ended, early), "destroy")) is (since == "12:05:00Z") and machine.since == since
+    assert not of(machine.run("12:15", ended, early), "annotate", "update")
+
+
 def test_L03_a_job_that_would_not_have_counted_moves_nothing() -> None:
     machine = Machine()
     machine.run("12:01")
