@@ -17,6 +17,7 @@ import os
 import typing as t
 
 from ansible import context
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -72,18 +73,45 @@ class ActionModule(ActionBase):
         keep()
         module = importlib.import_module(_MODULES + name)
         spec = {key: value for key, value in module.SPEC.items() if key != "supports_check_mode"}
-        validation, params = self.validate_argument_spec(**spec)
-        quiet = bool(self._task.no_log)
-        task = Task(
-            params=params,
-            check_mode=bool(self._task.check_mode),
-            diff_mode=bool(self._task.diff),
-            progress=_nothing if quiet else display.display,
-            warn=lambda text: display.warning(redact(text)),
-            playbook=_playbook(),
-        )
-        result.update(execute(module.SPEC, module.run, task, name))
+        with _surrounded_by(self._environment()):
+            validation, params = self.validate_argument_spec(**spec)
+            quiet = bool(self._task.no_log)
+            task = Task(
+                params=params,
+                check_mode=bool(self._task.check_mode),
+                diff_mode=bool(self._task.diff),
+                progress=_nothing if quiet else display.display,
+                warn=lambda text: display.warning(redact(text)),
+                playbook=_playbook(),
+            )
+            result.update(execute(module.SPEC, module.run, task, name))
         return _scrubbed(result, validation._no_log_values)
+
+    def _environment(self) -> dict[str, str]:
+        """The keyword ``environment`` of play, block and task: what a module's own process would be started with."""
+        found: dict[str, str] = {}
+        levels = self._task.environment or []
+        for given in levels if isinstance(levels, list) else [levels]:
+            variables = self._templar.template(given) if given else {}
+            if not isinstance(variables, dict):
+                raise AnsibleActionFail(f"environment is no mapping of names to values, but {type(variables).__name__}.")
+            found.update({str(name): str(value) for name, value in variables.items()})
+        return found
+
+
+@contextlib.contextmanager
+def _surrounded_by(variables: dict[str, str]) -> t.Iterator[None]:
+    """Have these environment variables for as long; a worker runs one task at a time, but each item of its loop."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _playbook() -> str:
