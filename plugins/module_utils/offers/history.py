@@ -17,6 +17,7 @@ import gzip
 import json
 import os
 import typing as t
+import zlib
 from datetime import datetime, timedelta
 
 from ..clock import from_text, to_text
@@ -134,7 +135,7 @@ def _size(raw: Json) -> tuple[str, int]:
 def _unpacked(text: t.Any, where: str) -> list[str]:
     try:
         return gzip.decompress(base64.b64decode(str(text), validate=True)).decode().splitlines()
-    except (OSError, EOFError, ValueError, binascii.Error) as error:
+    except (OSError, EOFError, zlib.error, ValueError, binascii.Error) as error:
         raise BadShape(f"{where} is not understood: {error}.", service="price history") from error
 
 
@@ -152,7 +153,7 @@ def decode(text: str) -> Line | None:
     try:
         record = json.loads(text)
         return Line.made(from_text(record["time"]), tuple(record[name] for name in FIELDS), record["price_hour"])
-    except (ValueError, KeyError, TypeError, InvalidInput):
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidInput):
         return None
 
 

@@ -13,6 +13,7 @@ import gzip
 import hashlib
 import json
 import typing as t
+import zlib
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
@@ -72,7 +73,7 @@ def unpack(data: bytes, where: str) -> Reading:
             raise ValueError(f"it is of version {body['version']!r}")
         read = from_text(body["read"])
         return Reading(str(body["cloud"]), read, tuple(_offer(one, read) for one in body["offers"]))
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, InvalidOperation) as error:
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, InvalidOperation) as error:
         raise BadShape(f"{where} is not understood: {error!r}.", service="offer cache") from error
 
 

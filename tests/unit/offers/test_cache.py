@@ -106,7 +106,10 @@ def test_questions_and_places_have_keys_of_their_own(cache: Cache) -> None:
     assert [cache.get(key) for key in keys] == [reading(offer(str(number))) for number in range(16)]
 
 
-@pytest.mark.parametrize("damage", [b"", b"noon", pack(reading(FULL))[:-20], pack(reading(FULL))[:5]])
+WHOLE = pack(reading(FULL))
+
+
+@pytest.mark.parametrize("damage", [b"", b"noon", WHOLE[:-20], WHOLE[:5], WHOLE[:10] + b"\xff" * 8 + WHOLE[18:]])
 def test_a_damaged_file_is_an_error(tmp_path: Path, damage: bytes) -> None:
     cache = FolderCache(str(tmp_path))
     cache.put("vast-0", reading(FULL))

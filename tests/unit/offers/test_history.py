@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape, InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.prices import Line, break_even_hours, change, lowest, trends
 from ansible_collections.tgp.gpu.plugins.module_utils.offers import history as histories
@@ -75,7 +76,13 @@ def test_a_line_torn_by_a_crash_is_passed_over_and_the_next_is_whole(tmp_path: P
     assert [str(one.price) for one in history.lines()] == ["0.40", "0.42"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"time": "noon"}', encode(line("0.4")).replace('"0.4"', '"-1"')])
+PLAIN = encode(line("0.4"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "null", '{"time": "noon"}', '{"time": 5}', PLAIN.replace('"0.4"', '"-1"'), PLAIN.replace('"0.4"', '"NaN"')],
+)
 def test_what_is_no_line_is_none(text: str) -> None:
     assert decode(text) is None
 
@@ -84,6 +91,17 @@ def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInput, match="price history"):
         FolderHistory(str(tmp_path / "file" / "prices")).append([line("0.40")])
+
+
+def test_an_entry_of_the_cluster_that_is_damaged_is_an_error(kube: Kube) -> None:  # noqa: F811
+    history = ConfigMapHistory(kube)
+    history.append([line("0.40")])
+    path = "/api/v1/namespaces/tgp-system/configmaps/tgp-price-history-000001"
+    ((key, text),) = kube.get(path)["binaryData"].items()
+    whole = base64.b64decode(text)
+    kube.patch(path, {"binaryData": {key: base64.b64encode(whole[:10] + b"\xff" * 8 + whole[18:]).decode()}})
+    with pytest.raises(BadShape, match="tgp-price-history-000001"):
+        list(history.lines())
 
 
 def test_the_configmaps_are_rotated(kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
