@@ -13,6 +13,7 @@ from decimal import Decimal
 from urllib.parse import urlsplit
 
 from ..clouds.registry import CAPABILITIES, ENTRIES, canonical_cloud
+from ..fleet import gpus
 from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass
 from ..libs import lazy
 from . import wireguard
@@ -72,7 +73,9 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine]) ->
         resources=dict(limits.get("resources", {})),
         strategy=spec.get("strategy", "weighted"),
         budget=budget(spec, reader),
-        generation=fingerprint([talos, template, spec.get("tailscaleConfig"), mesh.backend, *filter(None, [spec.get("wireguardConfig")])]),
+        generation=fingerprint(
+            [talos, template, spec.get("tailscaleConfig"), mesh.backend, *filter(None, [spec.get("wireguardConfig")])]
+        ),
     )
 
 
@@ -114,7 +117,9 @@ def mesh_choice(spec: Spec, choices: t.Sequence[CloudChoice], reader: Reader) ->
             reader.fault(f"spec.{field}", f"has no effect with networking.backend {backend}. Remove one of the two.")
     if backend == "wireguard" and "wireguardConfig" not in spec:
         reader.fault("spec.wireguardConfig", "this field is missing; networking.backend wireguard needs it.")
-    if backend == "wireguard" and any(one.cloud == OWN_MACHINES and one.settings.get("payload", "none") != "none" for one in choices):
+    if backend == "wireguard" and any(
+        one.cloud == OWN_MACHINES and one.settings.get("payload", "none") != "none" for one in choices
+    ):
         way = "Set payload none and let them keep their own."
         reader.fault("spec.wireguardConfig", f"own machines that are given a configuration enter no tunnel. {way}")
     if backend == "wireguard":
@@ -205,13 +210,15 @@ def _machine(one: Spec, path: str, reader: Reader) -> Machine:
     for field in ("scaleUpEndpoint", "scaleDownEndpoint", "statusEndpoint"):
         if field in one and not _is_address(one[field]):
             reader.fault(f"{path}.{field}", f"{one[field]!r} is neither an http or https address nor a path below webhook_url.")
+    wanted = (reader.model(one["gpuType"], f"{path}.gpuType") or "") if "gpuType" in one else ""
+    card = gpus.parse(wanted) or gpus.Gpu("")
     return Machine(
         name=one["name"],
         gpu_count=one["gpuCount"],
         scale_up_endpoint=one["scaleUpEndpoint"],
         scale_down_endpoint=one["scaleDownEndpoint"],
-        gpu_type=(reader.model(one["gpuType"], f"{path}.gpuType") or "") if "gpuType" in one else "",
-        gpu_memory_mib=one.get("gpuMemoryMib"),
+        gpu_type=card.model,
+        gpu_memory_mib=one.get("gpuMemoryMib") or card.memory_mib or gpus.memory_mib(card.model),
         node_name=one.get("nodeName", ""),
         status_endpoint=one.get("statusEndpoint", ""),
         hourly_cost=reader.money(one.get("hourlyCost"), f"{path}.hourlyCost") or Decimal(0),

@@ -365,7 +365,10 @@ def test_a_template_comes_inline_from_a_file_or_from_a_secret(tmp_path: Path) ->
         ({"networking": {"backend": "wireguard"}}, "spec.wireguardConfig: this field is missing"),
         ({"networking": {"backend": "tailscale"}, "wireguardConfig": HUB}, "spec.wireguardConfig: has no effect with"),
         ({"wireguardConfig": HUB, "tailscaleConfig": {"tags": ["tag:gpu"]}}, "spec.tailscaleConfig: has no effect with"),
-        ({"wireguardConfig": {**HUB, "endpoint": "hub.example:51820"}}, "wireguardConfig.endpoint: 'hub.example:51820' must be IP:port"),
+        (
+            {"wireguardConfig": {**HUB, "endpoint": "hub.example:51820"}},
+            "wireguardConfig.endpoint: 'hub.example:51820' must be IP:port",
+        ),
         ({"wireguardConfig": {**HUB, "endpoint": "203.0.113.10:0"}}, "must be IP:port"),
         ({"wireguardConfig": {**HUB, "endpoint": "2001:db8::1:51820"}}, "must be IP:port"),
         ({"wireguardConfig": {**HUB, "publicKey": "short"}}, "wireguardConfig.publicKey: must be a WireGuard key"),
@@ -520,3 +523,20 @@ def test_S3_39_a_hub_is_read_with_what_is_usual() -> None:
         Hub(HUB["endpoint"], HUB["publicKey"], "10.77.0.0/24", "10.77.0.1", "10.77.0.0/24", ("10.77.0.0/24",)),
     )
     assert any("spec.wireguardConfig: is the older way in" in one for one in warnings)
+
+
+@pytest.mark.parametrize(
+    "text, model, memory",
+    [("A100 80GB", "A100", 81920), ("MI300X 192GB", "MI300X", 196608), ("L4", "L4", 24576), ("A100", "A100", None)],
+)
+def test_the_card_of_an_own_machine_is_known_by_its_canonical_name(text: str, model: str, memory: int | None) -> None:
+    """Else no pool that wishes for the card would ever take the machine, and an AMD card would be waited for as NVIDIA's."""
+    spec = {"providers": [{"name": "webhook", "machines": [{**MACHINE, "gpuType": text}]}]}
+    (machine,) = node_class_of(spec).clouds[0].machines
+    assert (machine.gpu_type, machine.gpu_memory_mib) == (model, memory)
+
+
+def test_an_own_machine_says_its_memory_itself() -> None:
+    machine = {**MACHINE, "gpuType": "A100", "gpuMemoryMib": 40960}
+    (read_machine,) = node_class_of({"providers": [{"name": "webhook", "machines": [machine]}]}).clouds[0].machines
+    assert read_machine.gpu_memory_mib == 40960
