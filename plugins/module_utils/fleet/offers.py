@@ -125,7 +125,7 @@ def select(
             rejected[offer_key(offer)] = reason
         else:
             passed.append(offer)
-    passed = _drop_dear_spot(passed, filters.discount, rejected)
+    passed = _drop_dear_spot(passed, filters.discount, capabilities, rejected)
     priorities = {choice.cloud: choice.priority for choice in node_class.clouds}
     strategy = settings.strategy or node_class.strategy
     passed.sort(key=lambda offer: _sort_key(offer, strategy, priorities.get(offer.cloud, 0), capabilities[offer.cloud].rented))
@@ -154,16 +154,23 @@ def _sort_key(offer: Offer, strategy: str, priority: int, rented: bool) -> tuple
     return (*score(total, priority, strategy), size, -reliability, offer.cloud, offer.region, offer.id)
 
 
-def _drop_dear_spot(offers: list[Offer], discount: t.Callable[[Offer], Decimal], rejected: dict[str, str]) -> list[Offer]:
-    """Spot is taken only when it is cheaper than the best on-demand offer by the share ``discount`` (0 = always)."""
-    firm = [offer.price_hour for offer in offers if not offer.spot and offer.price_hour is not None]
-    if not firm:
-        return offers
-    best = min(firm)
+def _drop_dear_spot(
+    offers: list[Offer],
+    discount: t.Callable[[Offer], Decimal],
+    capabilities: t.Mapping[str, Capability],
+    rejected: dict[str, str],
+) -> list[Offer]:
+    """Spot is taken only when it is cheaper by the share ``discount`` (0 = always) than the best firm machine that one could rent instead,
+    which has as many GPUs or more."""
+    firm: dict[int, Decimal] = {}
+    for offer in offers:
+        if not offer.spot and offer.price_hour is not None and capabilities[offer.cloud].rented:
+            firm[offer.gpu_count] = min(offer.price_hour, firm.get(offer.gpu_count, offer.price_hour))
     kept = []
     for offer in offers:
         share = discount(offer) if offer.spot else Decimal(0)
-        if share > 0 and offer.price_hour is not None and offer.price_hour > best * (1 - share):
+        best = min((price for count, price in firm.items() if count >= offer.gpu_count), default=None) if share > 0 else None
+        if best is not None and offer.price_hour is not None and offer.price_hour > best * (1 - share):
             rejected[offer_key(offer)] = "spot discount"
         else:
             kept.append(offer)
@@ -217,10 +224,7 @@ class _Filters:
         return (
             self._provider,
             self._lane,
-            lambda offer: (
-                not wanted.gpu_types
-                or any(requirements.is_model(one, offer.model, offer.gpu_memory_mib) for one in wanted.gpu_types)
-            ),
+            lambda offer: not wanted.gpu_types or any(requirements.is_offered(one, offer) for one in wanted.gpu_types),
             lambda offer: offer.gpu_count > 0 and wanted.gpu_count in (None, offer.gpu_count),
             lambda offer: _at_least(offer.gpu_memory_mib, wanted.gpu_memory_mib),
             lambda offer: _at_least(offer.vcpus, wanted.min_vcpus),

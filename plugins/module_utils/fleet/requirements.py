@@ -65,15 +65,21 @@ def met(requirement: Requirement, offer: Offer) -> bool:
 
 def _in(requirement: Requirement, offer: Offer, value: str) -> bool:
     if requirement.key == GPU_TYPE:
-        return any(is_model(wish, offer.model, offer.gpu_memory_mib) for wish in requirement.values)
+        return any(is_offered(wish, offer) for wish in requirement.values)
     if requirement.key == REGION:
         return any(region_matches(wish, offer.region, offer.cloud_region) for wish in requirement.values)
     return value in requirement.values
 
 
+def is_offered(wish: str, offer: Offer) -> bool:
+    """Whether the offer's card is what ``wish`` asks for. A size in the wish is not met by a card of which it is not known."""
+    return is_model(wish, offer.model, offer.gpu_memory_mib or gpus.memory_mib(offer.model) or 0)
+
+
 @functools.lru_cache(maxsize=4096)
 def is_model(wish: str, model: str, memory_mib: int | None) -> bool:
-    """Whether a card is what ``wish`` asks for; remembered, because thousands of offers are of few models."""
+    """Whether a card is what ``wish`` asks for, ``memory_mib`` None = of any size; remembered, because thousands of offers are of few
+    models."""
     return gpus.matches(wish, model, memory_mib)
 
 

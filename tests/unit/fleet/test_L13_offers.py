@@ -17,6 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.bids import bid, pri
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     CloudChoice,
     Lane,
+    MeshChoice,
     NodeClass,
     Offer,
     Pool,
@@ -228,7 +229,9 @@ def test_L13_offers_without_the_lane_say_so_where_others_of_the_cloud_have_it() 
     from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView
 
     container = offer(cloud="vast", lanes=(Lane.SERVICE,))
-    found = decide(seen(clouds={"vast": CloudView((), (container,))}), wishes(classes=(node_class(clouds=("vast",)),), p=1), "provision")
+    found = decide(
+        seen(clouds={"vast": CloudView((), (container,))}), wishes(classes=(node_class(clouds=("vast",)),), p=1), "provision"
+    )
     assert "accept lane service" in found.shortfall[0].reason and found.shortfall[0].reason.startswith("vast: ")
 
 
@@ -250,7 +253,12 @@ HOST = {"verified": "true", "cuda": "12.8", "inet-down": "910.4", "static-ip": "
 @pytest.mark.parametrize(
     ("wish", "known", "enough", "too_little"),
     [
-        ("minReliability", {"min_reliability": Decimal("0.95")}, {"reliability": Decimal("0.95")}, {"reliability": Decimal("0.949")}),
+        (
+            "minReliability",
+            {"min_reliability": Decimal("0.95")},
+            {"reliability": Decimal("0.95")},
+            {"reliability": Decimal("0.949")},
+        ),
         ("verified", {"verified": True}, {"verified": "true"}, {"verified": "false"}),
         ("minCuda", {"min_cuda": "12.8"}, {"cuda": "12.10"}, {"cuda": "12.4"}),
         ("minBandwidth", {"min_bandwidth": 200}, {"inet-down": "200"}, {"inet-down": "199.9"}),
@@ -313,6 +321,34 @@ def test_L13_a_lowest_bid_above_the_limit_leaves_for_its_price() -> None:
     found = choose(auction("0.20", "0.01"), auction("0.20", "0.0101", id="dear"), made=AUCTIONS, wanted=wanted)
     assert [one.price_hour for one in found.candidates] == [Decimal("0.21")]
     assert found.rejected == {"vast/dear": "maxHourlyPrice"}
+
+
+def test_L13_spot_is_held_against_machines_that_would_do_the_same() -> None:
+    """A small firm machine cannot stand in for a large one, and what we own is nothing one could rent instead."""
+    own = CloudChoice("webhook")
+    made = node_class(clouds=("vast", own), spot_allowed=True, spot_discount_min=Decimal("0.3"), mesh=MeshChoice(backend="none"))
+    small = [offer("0.40", cloud="vast", id="firm"), offer("0", cloud="webhook", id="box")]
+    large = [offer("2.00", cloud="vast", id="spot", spot=True, gpu_count=8), offer("3.20", cloud="vast", id="firm-8", gpu_count=8)]
+    assert choose(*small, *large, made=made).rejected == {}
+    dear = dataclasses.replace(large[0], price_hour=Decimal("2.25"))
+    assert choose(*small, dear, large[1], made=made).rejected == {"vast/spot": "spot discount"}
+    assert choose(*small, dear, made=made).rejected == {}, "there is no firm one to be cheaper than"
+    one_gpu = offer("0.29", cloud="vast", id="spot", spot=True)
+    assert choose(*small, one_gpu, made=made).rejected == {"vast/spot": "spot discount"}
+    assert choose(dataclasses.replace(large[1], price_hour=Decimal("0.41")), one_gpu, made=made).rejected == {
+        "vast/spot": "spot discount"
+    }
+
+
+def test_L13_a_size_is_not_met_by_a_card_of_unknown_memory() -> None:
+    """An A100 is sold with 40 and with 80 GiB; an L4 only with 24."""
+    sized, plain = node_class(gpu_types=("A100 80GB", "L4 24GB")), node_class(gpu_types=("A100",))
+    unknown, known = offer(model="A100", id="u"), offer(model="A100", id="k", gpu_memory_mib=81920)
+    found = choose(unknown, known, offer(model="L4", id="l"), made=sized)
+    assert {one.id for one in found.candidates} == {"k", "l"} and found.rejected == {"lambda/u": "gpu type"}
+    assert choose(unknown, made=plain).rejected == {}
+    wish = pool(requirements=(Requirement("tgp.io/gpu-type", "In", ("A100 80GB",)),))
+    assert choose(unknown, known, wanted=wish).rejected == {"lambda/u": "gpu type"}
 
 
 def test_L13_margin_and_discount_of_the_provider() -> None:
