@@ -113,7 +113,11 @@ class Following:
             if changes or base is not claim:
                 self._note(claim.name, base, **changes)
             pool = self.context.pool_of(claim)
-            if instance.price_hour is not None and pool is not None and price_verdict(instance.price_hour, pool.max_hourly_price) == "jump":
+            if (
+                instance.price_hour is not None
+                and pool is not None
+                and price_verdict(instance.price_hour, pool.max_hourly_price) == "jump"
+            ):
                 limit = print_money(pool.max_hourly_price) if pool.max_hourly_price is not None else "none"
                 self._ended[claim.name] = f"the price jumped to ${print_money(instance.price_hour)}/h, above maxHourlyPrice {limit}"
 
@@ -142,9 +146,12 @@ class Following:
             self.context.warn(f"{claim.name}: its used key or token could not be removed and expires by itself: {error}")
 
     def forget_secrets(self, claim: Claim) -> Joined:
-        """The end of a join that was interrupted when its node was complete."""
+        """The end of a join that was interrupted when its node was complete. What cannot be noted now is done again by the next run."""
         self._take_back(claim)
-        self._write(claim.name, token_id="", mesh_key_id="")
+        try:
+            self._write(claim.name, token_id="", mesh_key_id="")
+        except ApiError as error:
+            return Joined(claim, "waiting", f"its used key and token were taken back, which could not be noted: {error}")
         return Joined(self.claims[claim.name], "ready", "its used key and token were taken back")
 
     def _note(self, name: str, base: Claim | None = None, **changes: t.Any) -> None:
@@ -225,10 +232,13 @@ class Following:
         self.context.progress.step(name, "failed", why, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
         try:
             self._write(name, failed, deletion=Deletion(reason=reason, requested=now, last_error=self._booked(name, outcome)))
+        except ApiError as error:
+            return f"not given back yet: {error}"
+        try:
             for key in blocks.keys_after(claim.offer, "price" if reason == "PriceJump" else "join"):
                 self.context.block(key, "price" if reason == "PriceJump" else "join")
             if not outcome.ready:
                 self.context.failed_join(claim.pool)
-        except ApiError as error:
-            return f"not given back yet: {error}"
+        except ApiError as error:  # the machine costs money, so it goes all the same
+            self.context.warn(f"{name}: its offer could not be put on the block list, so it may be taken again: {error}")
         return ""

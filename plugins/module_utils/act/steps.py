@@ -148,7 +148,8 @@ def _launch(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
 def _join(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     done = join_all(context, claims)
     return [
-        _row(one.claim, one.result, one.message, problem=one.result != "ready", remedy=_after_join(one)) | _course(one) for one in done
+        _row(one.claim, one.result, one.message, problem=one.result != "ready", remedy=_after_join(one)) | _course(one)
+        for one in done
     ]
 
 
@@ -156,14 +157,17 @@ def _look_in(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     """Without waiting for anybody: those that are complete are joined, the others' requests for a certificate are answered."""
     complete = complete_ones(context, claims)
     answers = admit(context, [claim for claim in claims if claim not in complete])
-    rows = [_row(one.claim, one.result, one.message, problem=one.result in ("denied", "error"), remedy=_ASSERT_AGAIN) for one in answers]
+    rows = [
+        _row(one.claim, one.result, one.message, problem=one.result in ("denied", "error"), remedy=_ASSERT_AGAIN) for one in answers
+    ]
     return rows + _join(context, complete)
 
 
 def _repair(context: Context, drifted: list[Drifted]) -> list[dict[str, t.Any]]:
     done = repair_all(context, drifted)
     return [
-        _row(one.claim, "drifted" if one.problem else "repaired", one.message, problem=bool(one.problem), remedy=_ASSERT_AGAIN) for one in done
+        _row(one.claim, "drifted" if one.problem else "repaired", one.message, problem=bool(one.problem), remedy=_ASSERT_AGAIN)
+        for one in done
     ]
 
 
@@ -178,7 +182,9 @@ def _course(one: Joined) -> dict[str, t.Any]:
 
 
 def _after_join(one: Joined) -> str:
-    """What comes next: another machine, or first the end of this one."""
+    """What comes next: the same again, another machine, or first the end of this one."""
+    if one.result == "waiting":
+        return _ASSERT_AGAIN
     return _GO_ON if one.left else _TRY_AGAIN
 
 

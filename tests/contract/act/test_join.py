@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 from decimal import Decimal
 
@@ -224,6 +225,17 @@ def test_L11_one_record_that_cannot_be_written_leaves_no_other_machine_behind(ri
     assert {one["name"]: one["reason"] for one in rig.ledger()} == {first: "FailedJoin", second: "FailedJoin"}
 
 
+def test_L11_a_block_list_that_cannot_be_written_keeps_no_machine(rig: Rig) -> None:
+    rig.training["registrationTimeout"] = "2m"
+    rig.behave("never_boots")
+    rig.rent()
+    rig.fault("status", "kubernetes", "", "tgp-state-blocklist", status=500, times=None)
+    (row,) = rig.join()["machines"]
+    assert row["result"] == "failed" and row["message"].endswith("(given back)")
+    assert any("block list" in one for one in rig.warnings)
+    assert rig.left() == {}
+
+
 @pytest.mark.parametrize(
     "service, path", [("lambda", "/instances"), ("tailscale", "/devices"), ("kubernetes", "certificatesigning")]
 )
@@ -317,6 +329,24 @@ def test_L11_what_let_the_machine_in_is_taken_back(rig: Rig) -> None:
     assert claim["mesh_device_id"] in (device.id, device.node_id)
     key = rig.box.tailnet.key(device.key_id)
     assert key is not None and key.revoked is not None
+
+
+def test_L11_one_whose_record_cannot_be_written_holds_up_no_other(rig: Rig) -> None:
+    """Of two machines one was left by a killed run, usable and with its token on record; that it was taken back cannot be noted."""
+    rig.provision()
+    first = rig.claim()
+    path = f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{first['name']}"
+    rig.kube("PATCH", path, {"data": {"claim.json": json.dumps({**first, "token_id": "abcdef"})}})
+    rig.rent(nodes=2)
+    broken = rig.fault("status", "kubernetes", "PUT", f"tgp-claim-{first['name']}$", status=500, times=None)
+    done = rig.join()
+    assert sorted(one["result"] for one in done["machines"]) == ["ready", "waiting"]
+    assert [one["phase"] for one in rig.claims().values()] == ["Ready", "Ready"]
+    (problem,) = done["problems"]
+    assert problem.startswith(first["name"]) and problem.endswith("The next run of provision.yml tries again.")
+    broken.times = 0
+    assert [one["result"] for one in rig.join()["machines"]] == ["ready"]
+    assert rig.claims()[first["name"]]["token_id"] == ""
 
 
 def test_I9_a_second_join_has_nothing_to_do(rig: Rig) -> None:

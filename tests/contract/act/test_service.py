@@ -196,7 +196,10 @@ def test_secrets_reach_the_container_and_nothing_else(pods: Rig) -> None:
 @pytest.mark.parametrize(
     ("breaks", "words"),
     [
-        (lambda rig: spec(rig).update(environmentFrom={"T": {"name": "hub", "key": "t"}}), "default/llm: The Secret tgp-system/hub"),
+        (
+            lambda rig: spec(rig).update(environmentFrom={"T": {"name": "hub", "key": "t"}}),
+            "default/llm: The Secret tgp-system/hub",
+        ),
         (lambda rig: rig.documents[1]["metadata"].update(namespace="nowhere"), "there is no namespace nowhere for its Services"),
         (lambda rig: pool(rig)["template"]["metadata"]["labels"].update(team="no label value!"), "label"),
         (lambda rig: spec(rig).update(args=[f"{number * number * 7919:x}" for number in range(2000)]), "after packing"),
@@ -270,8 +273,10 @@ def test_L11_when_the_mesh_cannot_be_read_at_the_deadline_nothing_is_given_back(
     pool(pods)["registrationTimeout"] = "2m"
     pods.rent(pool="llm")
     pods.fault("status", "tailscale", "GET", "/devices", status=500, times=10_000)
-    (row,) = pods.join()["machines"]
+    joined = pods.join()
+    (row,), (problem,) = joined["machines"], joined["problems"]
     assert row["result"] == "waiting" and "the mesh cannot be read" in row["message"], row
+    assert problem.endswith("tries again."), "it is not given up, so nobody takes another offer"
     pods.faults.clear()
     assert [one["result"] for one in pods.provision(pool="llm")["machines"]] == ["ready"]
 
