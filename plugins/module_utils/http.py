@@ -72,12 +72,17 @@ def code_and_message(body: t.Any, text: str) -> tuple[str | None, str]:
     if isinstance(body, dict):
         inner = body.get("error")
         if isinstance(inner, dict):
-            return inner.get("code"), " ".join(str(inner[key]) for key in ("message", "suggestion") if inner.get(key))
+            return _word(inner.get("code")), " ".join(str(inner[key]) for key in ("message", "suggestion") if inner.get(key))
         for key in ("message", "error_description", "error", "detail", "title"):
             if body.get(key):
-                return body.get("code") or body.get("reason"), str(body[key])
+                return _word(body.get("code")) or _word(body.get("reason")), str(body[key])
     plain = " ".join(text.split())
     return None, plain[:200]
+
+
+def _word(code: t.Any) -> str | None:
+    """A code that callers can switch on; a number or worse is none of a service we know."""
+    return code if isinstance(code, str) else None
 
 
 def trusted() -> ssl.SSLContext:
