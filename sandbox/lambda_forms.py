@@ -73,7 +73,7 @@ def instance(machine: Machine, now: float) -> dict[str, t.Any]:
         "ssh_key_names": facts.get("ssh_key_names", []),
         "file_system_names": facts.get("file_system_names", []),
         "region": region(machine.offer.region),
-        "instance_type": instance_type(machine.offer, machine.offer.price_hour),
+        "instance_type": instance_type(machine.offer, machine.price_hour),
         "actions": _actions(machine.state),
     }
     optional = {

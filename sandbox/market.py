@@ -39,10 +39,9 @@ def set_price(world: World, wanted: t.Any) -> list[dict[str, t.Any]]:
     if any(offer.cloud == "lambda" for offer in found) and price * 100 != int(price * 100):
         raise MarketError(400, "Lambda's prices are whole cents")
     with world.lock:
-        now = world.clock.now()
-        for machine in world.machines.values():
-            if machine.ended is None and any(machine.offer is offer for offer in found):
-                machine.set_rate(now, machine.rate())
+        for machine in world.machines.values():  # also those that have ended: their bill is written
+            if machine.agreed is None and any(machine.offer is offer for offer in found):
+                machine.agreed = machine.offer.price_hour
         for offer in found:
             offer.price_hour = price
             if "shown_price" in offer.details:

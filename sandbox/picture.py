@@ -56,7 +56,7 @@ def picture(box: Box) -> dict[str, t.Any]:
 
 
 def machine_picture(machine: Machine, now: datetime) -> dict[str, t.Any]:
-    """``price_hour`` is the offer's, ``rate`` what this machine costs now, its disk included where that is billed apart."""
+    """``price_hour`` is the offer's when it was rented, ``rate`` what this machine costs now, its disk included where that is billed apart."""
     offer = machine.offer
     return {
         "id": machine.id,
@@ -69,7 +69,7 @@ def machine_picture(machine: Machine, now: datetime) -> dict[str, t.Any]:
         "gpus": offer.gpu_count,
         "state": machine.state,
         "system": machine.details.get("system") or ("talos" if machine.cloud == "webhook" else "ubuntu"),
-        "price_hour": str(offer.price_hour),
+        "price_hour": str(machine.price_hour),
         "rate": str(machine.rate()),
         "created": text(machine.created),
         "ended": text(machine.ended),

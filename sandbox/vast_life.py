@@ -32,8 +32,8 @@ def disk_rate(machine: Machine) -> Decimal:
 
 
 def gpu_rate(machine: Machine) -> Decimal:
-    """The bid of an interruptible contract; the offer's price of the others."""
-    return t.cast(Decimal, machine.details["bid"] if machine.details["bid"] is not None else machine.offer.price_hour)
+    """The bid of an interruptible contract; the price that the others were rented for."""
+    return t.cast(Decimal, machine.details["bid"] if machine.details["bid"] is not None else machine.price_hour)
 
 
 def follow(world: World, machine: Machine) -> None:

@@ -49,8 +49,9 @@ class Machine:
     own boot story, ``console`` its boot log. ``created`` is when its bill (of this power-on) began, ``ended`` stops it;
     ``billed_before`` are seconds of earlier power-ons. ``destroyed`` = it left the cloud's lists. ``boots`` counts power-ons: a story
     of an earlier one must not go on. ``rates`` are (since when, dollars per hour) of a machine whose price changes while it exists,
-    oldest first; without any it is ``offer.price_hour`` all the time. ``placed`` = when it ends, its offer's stock gets a place back.
-    ``watch`` is called each time ``state`` was set: clouds whose bill depends on it change the rate there.
+    oldest first; without any it is ``price_hour`` all the time. ``agreed`` is the offer's price when it was rented, if the offer has another
+    by now. ``placed`` = when it ends, its offer's stock gets a place back. ``watch`` is called each time ``state`` was set: clouds whose
+    bill depends on it change the rate there.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Machine:
     billed_before: float = 0.0
     boots: int = 0
     rates: list[tuple[datetime, Decimal]] = dataclasses.field(default_factory=list)
+    agreed: Decimal | None = None
     placed: bool = True
     watch: t.Callable[[Machine], None] | None = None
 
@@ -80,8 +82,13 @@ class Machine:
         if name == "state" and (watch := self.__dict__.get("watch")):
             watch(self)
 
+    @property
+    def price_hour(self) -> Decimal:
+        """Dollars per hour it was rented for; what its offer costs others later is nothing to it."""
+        return self.offer.price_hour if self.agreed is None else self.agreed
+
     def set_rate(self, now: datetime, dollars: Decimal) -> None:
-        """From ``now`` on an hour costs so much, 0 = nothing. Until the first call it costs ``offer.price_hour``.
+        """From ``now`` on an hour costs so much, 0 = nothing. Until the first call it costs ``price_hour``.
 
         Time is then billed to the microsecond: units of billing hold only for machines whose price never changed.
         """
@@ -93,12 +100,12 @@ class Machine:
         """Dollars per hour now."""
         if self.ended is not None:
             return Decimal(0)
-        return self.rates[-1][1] if self.rates else self.offer.price_hour
+        return self.rates[-1][1] if self.rates else self.price_hour
 
     def bill(self, now: datetime) -> list[tuple[timedelta, Decimal]]:
         """How long it was billed at which price per hour, oldest first; for a machine whose price was set."""
         end = max(self.created, self.ended or now)
-        starts = [(self.created, self.offer.price_hour), *self.rates]
+        starts = [(self.created, self.price_hour), *self.rates]
         stops = [moment for moment, _dollars in self.rates] + [end]
         return [(min(stop, end) - min(start, end), dollars) for (start, dollars), stop in zip(starts, stops, strict=True)]
 
@@ -115,7 +122,7 @@ class Machine:
         if self.rates:
             micro = timedelta(microseconds=1)
             return sum((dollars * (span // micro) for span, dollars in self.bill(now)), Decimal(0)) / Decimal(3_600_000_000)
-        return self.offer.price_hour * Decimal(str(self.billed_seconds(now))) / Decimal(3600)
+        return self.price_hour * Decimal(str(self.billed_seconds(now))) / Decimal(3600)
 
 
 class World:

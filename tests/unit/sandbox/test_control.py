@@ -95,6 +95,8 @@ def test_prices_and_stock_can_be_set(stand: t.Any) -> None:
     changed = client.post("/prices", json={**place, "price": "2.50"}).json()["offers"]
     assert [one["price_hour"] for one in changed] == ["2.50"]
     assert (machine.rate(), hand.rent("tgp-a-2").rate()) == (Decimal("1.29"), Decimal("2.50"))
+    shown = [one["price_hour"] for one in client.get("/world").json()["machines"] if one["cloud"] == "lambda"]
+    assert shown == ["1.29", "2.50"]
     assert client.post("/stock", json={**place, "stock": 0}).json()["offers"][0]["stock"] == 0
     assert {one["stock"] for one in client.get("/offers").json()["offers"]} == {0, 2}
     for path, body, status in (
@@ -109,6 +111,22 @@ def test_prices_and_stock_can_be_set(stand: t.Any) -> None:
     ):
         answer = client.post(path, json=body)
         assert answer.status_code == status and answer.json()["message"], body
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_new_price_changes_no_bill_that_began_before(make: t.Any, ended: bool) -> None:
+    hand = make(speed=1.0)
+    client = httpx.Client(transport=httpx.WSGITransport(app=control.app(hand.box)), base_url="http://sandbox")
+    machine, clock = hand.rent("tgp-a-1"), hand.box.world.clock
+    clock.advance(1830)  # a started minute is billed whole
+    if ended:
+        hand.box.world.release(machine)
+    before = machine.cost(clock.now())
+    client.post("/prices", json={"cloud": "lambda", "price": "99"})
+    client.post("/prices", json={"cloud": "lambda", "price": "3"})
+    assert machine.cost(clock.now()) == before == Decimal("1.29") * 31 / 60
+    clock.advance(3600)
+    assert machine.cost(clock.now()) == before + (0 if ended else Decimal("1.29"))
 
 
 def test_what_the_accounts_hold_is_in_the_picture(make: t.Any) -> None:
