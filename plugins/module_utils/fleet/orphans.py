@@ -283,5 +283,6 @@ def carry_over(draft: Draft) -> None:
     for key, first in situation.seen.findings.items():
         case, cloud, *_rest = (*key.split("|"), "")
         blind = situation.nodes is None or cloud in situation.unlisted or (case == "O9" and situation.devices is None)
-        if blind or (not cloud and situation.unlisted) or (cloud and cloud not in situation.seen.clouds):
+        unasked = cloud in situation.capabilities and cloud not in situation.seen.clouds
+        if blind or unasked or (not cloud and situation.unlisted):
             draft.findings.setdefault(key, first)

@@ -88,6 +88,8 @@ def _unread(draft: Draft) -> str:
 def act(draft: Draft, purses: Purses) -> None:
     """The actions of budgets that are used up. Machines that cost nothing stay."""
     for purse in purses.all:
+        if not purse.whole:
+            draft.keep_sightings(f"{REASON}|{purse.scope}|{purse.name}|{purse.period.key}")
         if not (purse.used_up and purse.whole):
             continue
         if purse.budget.action == "drain_idle":

@@ -382,6 +382,20 @@ def test_L16_holds_delay_drain_all_by_the_grace_period_only() -> None:
     assert gone(watched(spent("20.00"), "drain_idle", **held)) == []
 
 
+def test_L16_since_when_a_budget_is_used_up_is_forgotten_with_it() -> None:
+    """A budget that was raised and is used up again gives holds their time again; of another period nothing is kept."""
+    held = {"annotations": {"tgp.io/do-not-disrupt": "true"}}
+    first = watched(spent("20.00"), "drain_all", **held)
+    assert list(first.findings) == ["Budget|pool|default/p|2026-08-20"]
+    torn = dataclasses.replace(spent("20.00"), torn=("line x",))
+    assert watched(torn, "drain_all", at("12:05"), findings=first.findings, **held).findings == first.findings
+    raised = watched(spent("19.00"), "drain_all", at("12:05"), findings=first.findings, **held)
+    assert not raised.findings
+    again = watched(spent("20.00"), "drain_all", at("12:30"), findings=raised.findings, **held)
+    assert gone(again) == [] and list(again.findings.values()) == [at("12:30")]
+    assert not watched(spent("1.00"), "drain_all", findings={"Budget|pool|default/p|2026-08-19": at("01:00")}).findings
+
+
 @pytest.mark.parametrize("action", ["drain_idle", "drain_all"])
 def test_L16_books_that_are_not_whole_delete_nothing(action: str) -> None:
     torn = dataclasses.replace(spent("50.00"), torn=("line x",))
