@@ -18,13 +18,16 @@ from ..fleet.model.tunnel import Tunnel
 from ..redact import redact, register
 from ..talos import talosctl
 from ..talos.config import build
+from ..talos.documents import items_at, parse
 from ..talos.image_choice import image_of, schematic_problems
 from ..talos.secrets import ClusterSecrets, read
 from ..talos.spec import NodeSpec
 from ..talos.validate import Result, placeholder, template_result
 from ..talos.versions import DEFAULT_KUBERNETES, DEFAULT_TALOS
 from ..task import Task
+from .kubelet import AUTH_KEY
 from .payload import Payload, boot_mode, payload
+from .talos_given import secrets_of
 
 _TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 _PLAIN = ("name", "pool", "index", "cloud", "instance_type", "region", "gpu_count", "model", "install_disk")
@@ -44,7 +47,8 @@ def configure(task: Task) -> dict[str, t.Any]:
             remedy="Call the module once for each node.",
         )
     made: list[tuple[NodeSpec, Payload]] = []
-    problems: list[str] = []
+    names = [node["name"] for node in params["nodes"]]
+    problems = [f"{name} is listed twice." for name in sorted({name for name in names if names.count(name) > 1})]
     for node in params["nodes"]:
         try:
             spec = _spec(params, node, secrets)
@@ -234,8 +238,7 @@ def _result(task: Task, made: t.Sequence[tuple[NodeSpec, Payload]]) -> dict[str,
             before = _write(path, one.text, task.check_mode)
             if before != one.text:
                 changed = True
-                register(*_TOKEN.findall(before or ""))
-                texts = {"before": redact(before or ""), "after": redact(one.text)}
+                texts = {"before": _shown(before or ""), "after": _shown(one.text)}
                 diffs.append({"before_header": path, "after_header": path, **texts})
         if task.params["reveal"]:
             entry["content"] = base64.b64encode(one.text.encode()).decode()
@@ -246,6 +249,18 @@ def _result(task: Task, made: t.Sequence[tuple[NodeSpec, Payload]]) -> dict[str,
     if task.diff_mode and diffs:
         result["diff"] = diffs
     return result
+
+
+def _shown(text: str) -> str:
+    """What people may see of a configuration, whoever made it: secrets of an earlier call are known to nobody any more."""
+    try:
+        documents = parse(text, "The file")
+    except InvalidInput:
+        return f"{len(text.encode())} bytes that are no configuration\n"
+    files = (file for document in documents for file in items_at(document, "write_files") if isinstance(file, dict))
+    keys = (str(file.get("content", "")).strip() for file in files if file.get("path") == AUTH_KEY)
+    register(*_TOKEN.findall(text), *secrets_of(documents), *keys)
+    return redact(text)
 
 
 def _write(path: str, text: str, check_mode: bool) -> str | None:

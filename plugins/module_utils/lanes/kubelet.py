@@ -30,6 +30,7 @@ from .script import BOOTSTRAP
 FORWARDER = "https://127.0.0.1:7445"
 PROGRAM = "/usr/local/sbin/tgp-bootstrap"
 UNIT = "/etc/systemd/system/tgp-bootstrap.service"
+AUTH_KEY = "/etc/tgp/authkey"
 _TAILNET_MTU = 1280
 _WITHOUT_DRIVER = ("K20c", "K80")  # Kepler: its last driver, 470, is in no Ubuntu that is taken here
 _LOCAL_PODS = ("172.31.219.0/24", "192.168.219.0/24", "10.219.219.0/24")
@@ -78,7 +79,7 @@ def boot(spec: NodeSpec, documents: t.Sequence[Document]) -> Boot:
     ]
     key = mesh_environment(documents).get("TS_AUTHKEY")
     if key:
-        files.append(_file("/etc/tgp/authkey", key))
+        files.append(_file(AUTH_KEY, key))
     if spec.tunnel is not None:
         files.append(_file(wg_quick.path_of(spec.tunnel), wg_quick.conf(documents, config, spec.tunnel)))
     if spec.cni == "local":

@@ -16,7 +16,7 @@ from ..talos.documents import Document, at, machine_document, parse
 from ..talos.validate import MODES, check
 from .payload import boot_mode
 
-_SECRET = re.compile(r"(token|secret|auth_?key|api_?key|private_?key|preshared_?key|password|passphrase)$", re.IGNORECASE)
+_SECRET = re.compile(r"(token|secret|auth_?key|api_?key|private_?key|preshared_?key|password|passphrase|^auth)$", re.IGNORECASE)
 _LONG = 12  # characters; what is shorter is a word
 
 
@@ -45,7 +45,7 @@ def given_config(entry: t.Mapping[str, t.Any], what: str, talos_version: str = "
         raise InvalidInput(f"{what} has no configuration: give config or config_file.")
     documents = parse(text, f"the configuration of {what}")
     machine = machine_document(documents)
-    register(*_secrets(documents), *(one for one in (at(machine, "cluster.id"),) if isinstance(one, str)))
+    register(*secrets_of(documents), *(one for one in (at(machine, "cluster.id"),) if isinstance(one, str)))
     if machine is None:
         raise InvalidInput(
             f"The configuration of {what} has no machine document (the one without kind), so Talos would go on waiting for one.",
@@ -70,14 +70,14 @@ def _file(path: t.Any, what: str) -> str:
         raise InvalidInput(f"The configuration of {what} cannot be read from {path}: {reason}.") from None
 
 
-def _secrets(value: t.Any, key: str = "") -> t.Iterator[str]:
-    """Texts that stand where secrets stand; of ``NAME=value`` entries the value."""
+def secrets_of(value: t.Any, key: str = "") -> t.Iterator[str]:
+    """Texts that stand where secrets stand in documents; of ``NAME=value`` entries the value."""
     if isinstance(value, dict):
         for name, item in value.items():
-            yield from _secrets(item, str(name))
+            yield from secrets_of(item, str(name))
     elif isinstance(value, list):
         for item in value:
-            yield from _secrets(item, key)
+            yield from secrets_of(item, key)
     elif isinstance(value, str):
         if len(value) >= _LONG and (_SECRET.search(key) or "PRIVATE KEY" in value):
             yield value

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..errors import InvalidInput
@@ -25,6 +26,8 @@ from .versions import minor, plain
 
 TAILNET = "100.64.0.0/10"
 KUBELET_IMAGE = "ghcr.io/siderolabs/kubelet"
+_LABEL = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_NAME = re.compile(rf"(?=.{{1,63}}$){_LABEL}([.]{_LABEL})*")
 
 
 def build(spec: NodeSpec, template: str | None = None) -> list[Document]:
@@ -70,6 +73,8 @@ def _patched(spec: NodeSpec, documents: list[Document]) -> None:
 
 def _complete(spec: NodeSpec) -> None:
     problems = []
+    if not _NAME.fullmatch(spec.name):
+        problems.append(f"The name {spec.name!r} is no host name: small letters, digits, dots and dashes, 63 at most.")
     if not spec.api_endpoint:
         problems.append("No control plane endpoint is known; give it (https://host:6443), a secrets bundle does not contain it.")
     elif not spec.api_endpoint.startswith("https://"):

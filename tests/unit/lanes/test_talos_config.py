@@ -12,6 +12,7 @@ import stat
 
 import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils import redact
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.modules import talos_config
 
@@ -87,6 +88,60 @@ def test_check_mode_writes_nothing_and_the_diff_shows_no_secret(tmp_path):
     texts = json.dumps(result["diff"])
     assert "gpu_8x_a100" in texts and "gpu_8x_a100" not in pathlib.Path(result["configs"][0]["path"]).read_text()
     assert not any(secret in texts for secret in (*SECRETS, "oldone.aaaaaaaaaaaaaaaa", "kOldFakeKey"))
+
+
+WITH_REGISTRY = """
+machine: {}
+cluster: {}
+---
+apiVersion: v1alpha1
+kind: RegistryAuthConfig
+name: registry.example.org
+username: gpu
+password: correct-horse-battery-staple
+"""
+
+
+@pytest.mark.parametrize("lane", ["talos", "kubelet"])
+def test_the_diff_shows_no_secret_that_another_call_wrote_nor_one_of_the_template(tmp_path, monkeypatch, lane):
+    dest, old = tmp_path / "configs", "0123456789abcdef0123456789abcdef0123456789abcdef"
+    before = json.loads(json.dumps(BUNDLE).replace(BUNDLE["cluster"]["secret"], "YW5vdGhlci1jbHVzdGVyLXNlY3JldC1vZi10ZXN0cw=="))
+    run(nodes=[node(lane=lane, auth_key=old)], talos_secrets=before, dest=str(dest))
+    monkeypatch.setattr(redact, "_known", {})  # as in the next process
+    result = run(diff=True, nodes=[node(lane=lane)], template=WITH_REGISTRY, dest=str(dest))
+    texts = json.dumps(result["diff"])
+    assert result["changed"] and "tgp-ml-1" in texts
+    for secret in (*SECRETS, old, before["cluster"]["secret"], "correct-horse"):
+        assert secret not in texts
+
+
+def test_a_diff_of_what_is_no_configuration_shows_its_size_only(tmp_path):
+    path = tmp_path / "tgp-ml-1.yaml"
+    path.write_text("key: [never shown")
+    path.chmod(0o600)
+    shown = run(diff=True, nodes=[node()], dest=str(tmp_path))["diff"][0]
+    assert shown["before"] == "17 bytes that are no configuration\n" and shown["after"].startswith("version: v1alpha1")
+
+
+@pytest.mark.parametrize("name", ["../tgp-ml-1", "a b", "Tgp-1", "a_b", "-a", "a..b", "a" * 64, "a;b$(id)", ""])
+def test_a_name_that_no_host_can_have_is_refused_and_leads_to_no_other_folder(tmp_path, name):
+    (tmp_path / "in").mkdir()
+    for lane in ("talos", "kubelet"):
+        result = run(nodes=[node(name, lane=lane)], dest=str(tmp_path / "in"))
+        assert result["failed"] and f"The name {name!r} is no host name" in result["msg"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["in"]
+
+
+@pytest.mark.parametrize("name", ["a", "gpu-1.lab", "a" * 63])
+def test_a_name_that_a_host_can_have_is_taken(name):
+    assert run(nodes=[node(name)])["configs"][0]["name"] == name
+
+
+def test_two_nodes_of_one_name_are_refused(tmp_path):
+    """The file of one would be written over by the other's, at every call anew."""
+    result = run(nodes=[node(), node(region="elsewhere"), node("b")], dest=str(tmp_path / "configs"))
+    assert result["failed"] and result["error"]["problems"] == ["tgp-ml-1 is listed twice."]
+    assert not (tmp_path / "configs").exists()
 
 
 def test_every_fault_of_every_node_is_said_and_nothing_is_written(tmp_path):
