@@ -124,6 +124,8 @@ class Sender:
                 self._run(body, end)
         except TgpError as error:
             return redact(error.message)
+        except ValueError as error:  # a word that no command line can carry, a host that is no name
+            return redact(f"it cannot be sent with these options: {error}.")
         return ""
 
     def body(self, message: Message) -> Json:

@@ -281,6 +281,21 @@ def test_a_command_that_fails_is_a_warning_with_its_words(told: Rig) -> None:
     assert any("cannot be started" in one for one in told.warnings)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"notify_url": URL, "notify_token": "sch\u00fcssel-0123456789-0123456789"},
+        {"notify_command": [sys.executable, "nothing\0at all"]},
+    ],
+)
+def test_what_cannot_be_sent_at_all_is_a_warning_that_says_why(told: Rig, people: Receiver, options: dict[str, t.Any]) -> None:
+    orphan(told)
+    reap(told, **options)
+    (warning,) = [one for one in told.warnings if "could not be delivered" in one]
+    assert "cannot be sent" in warning and "0123456789" not in warning
+    assert people.tries == 0 and told.state("notices") == {}
+
+
 def test_a_template_makes_another_body(told: Rig, people: Receiver) -> None:
     orphan(told)
     reap(told, **WANTED, notify_template={"text": "{kind}: {subject}", "blocks": [{"deep": "{text}", "number": 1}]})
