@@ -10,8 +10,9 @@ short_description: Empty nodes, with respect for disruption budgets
 description:
   - Cordons Nodes and evicts their pods through the eviction API, many nodes side by side. A refused eviction is tried again until the
     deadline, and at once when its budget opens.
-  - For a voluntary reason a drain that does not end in time is undone and the node is usable again. For V(Expired) and V(Unhealthy) what is
-    left is deleted so that its own grace fits before the deadline.
+  - For V(Empty), V(Underutilized) and V(Drifted) a drain that does not end in time is undone and the node is usable again. For V(Expired) and
+    V(Unhealthy) what is left is deleted so that its own grace fits before the deadline. For V(Manual) it fails, and the node stays cordoned.
+    For V(SpotLost) each pod is evicted once and nothing is waited for.
   - In check mode evictions are rehearsed by the server and nothing changes.
 version_added: 0.1.0
 author:

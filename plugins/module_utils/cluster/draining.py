@@ -8,11 +8,17 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import NotFound, TimedOut
-from ..fleet.drain import rules_of
+from ..fleet.drain import is_voluntary, rules_of
 from ..task import Task
 from .connect import connect
 from .drain import Target, drain_all
 from .nodes import get_node
+
+_USABLE = "They are usable again."
+_CLOSED = (
+    "They stay cordoned. Drain again (with reason Manual and force: true what is left is deleted), or open them: node_mark with "
+    "schedulable: true and remove_taints: [tgp.io/disrupted]."
+)
 
 
 def drain_nodes(task: Task) -> dict[str, t.Any]:
@@ -43,7 +49,8 @@ def drain_nodes(task: Task) -> dict[str, t.Any]:
         blockers = "; ".join(
             f"{one.node}: {one.message or one.outcome} {', '.join(f'{pod.pod} ({pod.by})' for pod in one.blocked)}".strip() for one in held
         )
-        error = TimedOut(f"{len(held)} of {len(drains)} nodes were not emptied: {blockers}.", remedy="They are usable again unless forced.")
+        state = _USABLE if is_voluntary(params["reason"]) else _CLOSED
+        error = TimedOut(f"{len(held)} of {len(drains)} nodes were not emptied: {blockers}.", remedy=state)
         error.result = result  # type: ignore[attr-defined]
         raise error
     return result
