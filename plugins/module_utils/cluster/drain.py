@@ -207,6 +207,9 @@ class _Loop:
                 self._nodes[name].see_all(pods)
         elif kind in ("set", "gone") and item.node in self._nodes:
             self._nodes[item.node].see(key, item if kind == "set" else None)
+        elif kind == "trouble":
+            for node in self._nodes.values():
+                node.trouble = key
         elif kind == "failed":
             for node in self._nodes.values():
                 node.fail(item)

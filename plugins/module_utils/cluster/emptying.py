@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ..clock import Clock, from_text, to_text
 from ..errors import Forbidden, TgpError
@@ -39,6 +39,7 @@ STARTED = DRAIN_STARTED
 WAS_CORDONED = "tgp.io/cordoned-before-drain"
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 _LOOK = 5.0  # seconds; a hold may end without any event
+_PATIENCE = 60.0  # real seconds for the first list of pods, whenever the deadline is
 
 Submit = t.Callable[[t.Callable[[], t.Any], t.Callable[[t.Any], None]], None]
 
@@ -67,7 +68,7 @@ class _Try:
 
 
 class Emptying:
-    """``result`` is None until it is decided; ``working`` between the cordon and the end."""
+    """``result`` is None until it is decided; ``working`` between the cordon and the end; ``trouble``: why its pods are not seen."""
 
     def __init__(
         self,
@@ -103,6 +104,7 @@ class Emptying:
         self._forced: list[str] = []
         self._changed = False
         self._ending = False
+        self.trouble = ""
         self.working = False
         self.result: Drained | None = None
 
@@ -233,9 +235,11 @@ class Emptying:
 
     def step(self) -> float:
         """Do what is due; returns the seconds until something may be due again."""
+        now = self.clock.now()
+        if self._pods is None and not self._ending:
+            self._fail_unseen(now)
         if self._pods is None or self._ending:
             return _LOOK
-        now = self.clock.now()
         here = list(self._pods.values())
         verdicts = classify(here, self.mode, now, self._rules)
         self._note(verdicts)
@@ -249,6 +253,12 @@ class Emptying:
         else:
             return self._work(left, now)
         return _LOOK
+
+    def _fail_unseen(self, now: datetime) -> None:
+        """Pods that cannot be listed have no deadline of their own."""
+        patience = timedelta(seconds=max(self._timeout, _PATIENCE * self.clock.speed))
+        if now >= max(self._end or now, self._begun + patience):
+            self.fail(TgpError(f"The pods of {self.name} could not be listed: {self.trouble or 'no answer'}"))
 
     def _work(self, left: list[Verdict], now: datetime) -> float:
         wake = [_LOOK]

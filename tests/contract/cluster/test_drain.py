@@ -374,3 +374,18 @@ class TestRealTime:
         assert empty(cluster, kube, timeout=60).drained
         calls = evictions(cluster)
         assert calls[-1] - opened[0] < 1, "by its opening, not by the next try in turn, which comes at 10 s"
+
+
+def test_L09_a_drain_ends_although_its_pods_cannot_be_listed(cluster: Cluster, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list before the cordon worked, all later ones fail: the deadline holds all the same, and the node is usable again."""
+    monkeypatch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.cluster.emptying._PATIENCE", 0.5)
+    cluster.node("n")
+    cluster.pod("web", "n")
+    cluster.faults.add({"kind": "status", "status": 503, "method": "GET", "path": "/pods", "after_calls": 1, "times": None})
+    done = empty(cluster, kube, "Drifted", timeout=10)
+    assert (done.drained, done.outcome) == (False, "error") and "pods of n could not be listed" in done.message and "503" in done.message
+    assert as_before(cluster) and cluster.pods("n") == ["web"] and not evictions(cluster)
+    cluster.faults.clear()
+    for thread in threading.enumerate():
+        if thread.name.startswith("follow "):
+            thread.join(5)
