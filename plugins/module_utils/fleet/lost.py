@@ -60,8 +60,7 @@ def given_up(draft: Draft) -> None:
         else:
             due.append((one, "InstanceGone", text))
     known = sum(1 for claim in situation.claims if claim.instance_id)
-    if not guard.allowed(len(due), known, situation.settings):
-        draft.problems.append(guard.refusal("machines that their cloud gave up", len(due), known))
+    if guard.holds(draft, "machines that their cloud gave up", len(due), known):
         return
     for one, reason, detail in due:
         draft.destroy(one.claim, reason, detail)

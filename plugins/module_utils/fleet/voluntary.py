@@ -103,8 +103,7 @@ def remove(draft: Draft, pool: Pool, reason: str, wanted: t.Sequence[tuple[Claim
     allowed, most = room(draft, pool, reason) if wanted else FREE, bound(draft, reason)
     going = wanted[: at_most(allowed, most, len(wanted))]
     known = count(draft, pool).total
-    if not guard.allowed(len(going), known, draft.situation.settings):
-        draft.problems.append(guard.refusal(f"nodes of {pool.key} ({reason})", len(going), known))
+    if guard.holds(draft, f"nodes of {pool.key} ({reason})", len(going), known):
         going = ()
     for claim, detail in going:
         go(draft, claim, reason, detail)

@@ -194,6 +194,7 @@ def test_L05_the_mass_guard_holds_besides() -> None:
     claims = [old(place) for place in range(5)]
     found = planned(claims, wide, settings={"max_remove_per_run": 5})
     assert not going(found) and any("guard_refused" in problem for problem in found.problems)
+    assert [one.key for one in found.notices] == ["mass_guard|nodes of default/p (Drifted)"]
     assert len(going(planned(claims, wide, settings={"max_remove_per_run": 3}))) == 3
     assert len(going(planned(claims, wide, settings={"max_remove_per_run": 5, "allow_mass_delete": True}))) == 5
 

@@ -120,6 +120,7 @@ def test_L15_many_at_once_are_more_likely_a_wrong_word() -> None:
     machines = tuple(instance(name, InstanceState.FAILED, cloud="vast") for name in names)
     found = decide(seen(claims=claims, clouds={"vast": CloudView(machines, ())}, nodes=()))
     assert not of(found, "destroy") and "guard_refused" in " ".join(found.problems)
+    assert "mass_guard|machines that their cloud gave up" in [one.key for one in found.notices]
     assert (
         len(of(decide(seen(claims=claims, clouds={"vast": CloudView(machines, ())}, nodes=()), allow_mass_delete=True), "destroy"))
         == 5
