@@ -252,5 +252,6 @@ def named(draft: Draft) -> None:
 
 
 def _adopted(draft: Draft) -> set[str]:
-    """Names that were met by a machine without a claim."""
-    return {action.name for action in draft.others if action.kind == "destroy"}
+    """Names and ids that were met by a machine without a claim."""
+    claims = [action.claim for action in draft.others if action.kind == "destroy" and action.claim is not None]
+    return {text for claim in claims for text in (claim.name, claim.instance_id)}

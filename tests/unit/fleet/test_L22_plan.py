@@ -133,8 +133,9 @@ def test_L22_destroy_takes_what_was_asked_for() -> None:
     assert destroying(names=("typo",), pools=("nope",)).problems == ("There is no machine named typo.", "There is no pool nope.")
 
 
-def test_L22_destroy_reaches_a_named_machine_without_claim_and_keeps_old_reasons() -> None:
-    found = destroying(names=("tgp-a1b2c3d4-x-00009",), force=True)
+@pytest.mark.parametrize("name", ["tgp-a1b2c3d4-x-00009", "i-9"])
+def test_L22_destroy_reaches_a_named_machine_without_claim_and_keeps_old_reasons(name: str) -> None:
+    found = destroying(names=(name,), force=True)
     action = one(found, "destroy")
     assert action.claim is not None and action.claim.deletion is not None and not found.problems
     assert action.claim.deletion.force and action.claim.ids_seen == ("i-9",) and action.reason == "Manual"
