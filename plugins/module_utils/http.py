@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import email.utils
 import functools
+import json
 import os
 import random
 import socket
@@ -356,9 +357,12 @@ class _Lines:
 
 def _decode(response: httpx.Response) -> t.Any:
     try:
-        return response.json()
+        found = response.json()
     except ValueError:
         return None
+    if "\\ud" in response.text or "\\uD" in response.text:  # half of a character can be read, but never be written down again
+        found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+    return found
 
 
 def retry_after(headers: t.Mapping[str, str], clock: Clock) -> float | None:

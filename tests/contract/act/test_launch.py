@@ -108,6 +108,14 @@ def test_L14_an_invalid_request_fails_the_claim_at_once(rig: Rig) -> None:
     assert "too strange" in claim["history"][-1][2]
 
 
+def test_L14_half_a_character_in_a_refusal_ends_no_launch(rig: Rig) -> None:
+    """A sentence that its cloud cut in the middle of a pair can be read, but not be written into a record."""
+    error = {"code": "instance-operations/launch/insufficient-capacity", "message": "no room \ud83d", "suggestion": "\ud83d\ude00"}
+    rig.fault("status", "lambda", "POST", CREATE, status=400, body={"error": error}, times=1)
+    assert rig.rent()["machines"][0]["result"] == "launched"
+    assert "no room ? 😀" in rig.claim()["attempts"][0]["message"]
+
+
 def test_L14_a_cloud_that_asks_for_patience_gets_it(rig: Rig) -> None:
     refuse(rig, TOO_FAST, 429, times=2, headers={"retry-after": "30"})
     started = rig.clock.now()
