@@ -100,6 +100,11 @@ def _deletions(value: t.Any, path: Path = ()) -> list[tuple[Path, Key | None]]:
                 raise InvalidInput(f"{'.'.join(path)}: beside $patch: delete write the field by which the entry is to be found.")
             found.append((path, key))
         value[:] = [one for one in value if not (isinstance(one, dict) and one.get(DELETE) == "delete")]
+        if any(_deletions(one, path) for one in value):
+            raise InvalidInput(
+                f"{'.'.join(path)}: Talos deletes whole entries of a list, and nothing inside of one.",
+                remedy="Delete the entry by `$patch: delete` beside its first field, and write it anew in the next patch.",
+            )
     return found
 
 

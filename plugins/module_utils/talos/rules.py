@@ -32,14 +32,23 @@ _CRI_PART = "/etc/cri/conf.d/20-customization.part"
 _OWNED = tuple(f"talos.dev/owned-{what}" for what in ("labels", "annotations", "taints"))
 # Documents that an older Talos does not know: kind -> first minor.
 SINCE = {
-    "HostnameConfig": (1, 12),
-    "WireguardConfig": (1, 12),
-    "ResolverConfig": (1, 12),
-    "TimeSyncConfig": (1, 12),
-    "KubeSpanConfig": (1, 13),
-    "EnvironmentConfig": (1, 13),
-    "TCPProbeConfig": (1, 13),
-}
+    **dict.fromkeys(("ExistingVolumeConfig", "RawVolumeConfig", "SwapVolumeConfig", "ZswapConfig"), (1, 11)),
+    **dict.fromkeys(
+        (
+            "BondConfig", "BridgeConfig", "DHCPv4Config", "DHCPv6Config", "DummyLinkConfig", "HCloudVIPConfig", "HostnameConfig",
+            "Layer2VIPConfig", "LinkAliasConfig", "LinkConfig", "OOMConfig", "RegistryAuthConfig", "RegistryMirrorConfig",
+            "RegistryTLSConfig", "ResolverConfig", "StaticHostConfig", "TimeSyncConfig", "VLANConfig", "WireguardConfig",
+        ),
+        (1, 12),
+    ),
+    **dict.fromkeys(
+        (
+            "BlackholeRouteConfig", "EnvironmentConfig", "ExternalVolumeConfig", "KubeSpanConfig", "RoutingRuleConfig", "TCPProbeConfig",
+            "VRFConfig",
+        ),
+        (1, 13),
+    ),
+}  # fmt: skip
 
 _BEFORE = {"WireguardConfig": "; write an entry of machine.network.interfaces with wireguard in it instead"}
 
@@ -118,7 +127,9 @@ def kubelet(config: Document, talos: tuple[int, int], cluster_version: str) -> S
     image = at(config, "machine.kubelet.image")
     if isinstance(image, str) and image:
         yield from _kubelet_version(image, talos, cluster_version)
-    for flag in fields_at(config, "machine.kubelet.extraArgs"):
+    for flag, value in fields_at(config, "machine.kubelet.extraArgs").items():
+        if isinstance(value, list) and talos < (1, 13):
+            yield f"machine.kubelet.extraArgs.{flag} is a list, which Talos takes from 1.13 on; write one text."
         if str(flag).lstrip("-") in _KUBELET_FLAGS:
             yield f"machine.kubelet.extraArgs.{flag} is set by Talos itself; leave it out."
     for field in fields_at(config, "machine.kubelet.extraConfig"):

@@ -19,6 +19,7 @@ import typing as t
 from . import schema_data
 
 Schema = t.Mapping[str, t.Any]
+_MISNAMED = {"KubeSpanEndpoints": "KubeSpanEndpointsConfig"}  # what the schema calls a kind -> what Talos does
 KEYWORDS = frozenset({
     "$ref", "type", "properties", "patternProperties", "additionalProperties", "required", "items", "enum", "pattern", "oneOf",
 })  # fmt: skip
@@ -59,7 +60,7 @@ def kinds() -> t.Mapping[str, str]:
     found = {"": "v1alpha1.Config"}
     for name, definition in definitions().items():
         for kind in definition.get("properties", {}).get("kind", {}).get("enum", ()):
-            found[kind] = name
+            found[_MISNAMED.get(kind, kind)] = name
     return found
 
 
@@ -71,7 +72,8 @@ def faults(document: t.Mapping[str, t.Any]) -> list[Fault]:
         close = difflib.get_close_matches(kind, kinds(), n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         return [Fault("kind", "kind", f"Talos knows no document of kind {kind!r}.{hint}")]
-    return list(_check(document, definitions()[name], ""))
+    published = next((word for word, right in _MISNAMED.items() if right == kind), None)
+    return list(_check({**document, "kind": published} if published else document, definitions()[name], ""))
 
 
 def _check(value: t.Any, schema: Schema, path: str) -> t.Iterator[Fault]:

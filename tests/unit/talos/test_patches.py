@@ -83,6 +83,14 @@ def test_no_patch_changes_what_makes_the_node_ours(patch: str, field: str) -> No
         ("machine: {sysctls: {nothere: {$patch: delete}}}", r"talosConfig.patches\[0\].*no machine.sysctls.nothere"),
         ("machine: {kernel: {modules: [{name: nothere, $patch: delete}]}}", "with name nothere"),
         ("machine: {kernel: {modules: [{$patch: delete}]}}", "by which the entry"),
+        (
+            "machine: {network: {interfaces: [{interface: eth0, dhcp: {$patch: delete}}]}}",
+            "machine.network.interfaces: Talos deletes whole entries of a list",
+        ),
+        (
+            "machine: {network: {interfaces: [{interface: wg-tgp, wireguard: {peers: [{publicKey: x, $patch: delete}]}}]}}",
+            "machine.network.interfaces: Talos deletes whole entries of a list",
+        ),
         ("machine: {certSANs: {a: b}}", "machine.certSANs is a list, and the patch has a mapping"),
         ("[{op: add, path: /machine/token, value: x}]", "RFC 6902"),
         ("version: v1alpha1\n$patch: delete", "as a whole"),

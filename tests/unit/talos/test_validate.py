@@ -301,3 +301,36 @@ def test_nothing_odd_in_a_template_crashes_its_check_or_its_payload():
         for lane in (Lane.TALOS, Lane.KUBELET):
             with contextlib.suppress(InvalidInput):
                 payload(make(lane=lane), text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "first"),
+    [
+        ("RawVolumeConfig", (1, 11)),
+        ("RegistryMirrorConfig", (1, 12)),
+        ("LinkConfig", (1, 12)),
+        ("StaticHostConfig", (1, 12)),
+        ("VRFConfig", (1, 13)),
+    ],
+)
+def test_a_document_is_refused_where_the_release_does_not_know_it_yet(kind, first):
+    documents = [*build(make()), {"apiVersion": "v1alpha1", "kind": kind, "name": "one"}]
+    words = f"{kind} needs Talos {first[0]}.{first[1]} or newer"
+    for minor in range(10, 15):
+        errors = " ".join(check(documents, talos_version=f"1.{minor}.0").errors)
+        assert (words in errors) is (minor < first[1]), minor
+
+
+@pytest.mark.parametrize(("version", "refused"), [("1.12.11", True), ("1.13.0", False)])
+def test_a_kubelet_argument_that_is_a_list_is_of_talos_1_13(version, refused):
+    documents = build(make(kubernetes_version="1.34.0"), "machine: {kubelet: {extraArgs: {v: ['2']}}}\ncluster: {}\n")
+    errors = " ".join(check(documents, talos_version=version).errors)
+    assert ("machine.kubelet.extraArgs.v is a list" in errors) is refused
+
+
+def test_the_endpoints_of_kubespan_are_written_as_talos_calls_them_and_not_as_its_schema_does():
+    right = {"apiVersion": "v1alpha1", "kind": "KubeSpanEndpointsConfig", "extraAnnouncedEndpoints": ["192.0.2.1:51820"]}
+    assert check([*build(make()), right]).errors == ()
+    assert check([*build(make()), {**right, "extra": 1}]).errors == ("KubeSpanEndpointsConfig: Talos has no field extra.",)
+    (wrong,) = check([*build(make()), {**right, "kind": "KubeSpanEndpoints"}]).errors
+    assert "Talos knows no document of kind 'KubeSpanEndpoints'. Did you mean KubeSpanEndpointsConfig?" in wrong
