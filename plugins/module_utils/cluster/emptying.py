@@ -160,8 +160,8 @@ class Emptying:
     def _mark(self, node: Node, started: datetime) -> bool:
         effect = "NoExecute" if self.reason == "SpotLost" else "NoSchedule"
         annotations: dict[str, str | None] = {STARTED: to_text(started)}
-        if node.unschedulable and STARTED not in node.annotations:
-            annotations[WAS_CORDONED] = "true"
+        if STARTED not in node.annotations:
+            annotations[WAS_CORDONED] = "true" if node.unschedulable else None
         return change(
             self.kube,
             self.name,

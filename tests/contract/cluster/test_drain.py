@@ -131,6 +131,17 @@ def test_L09_a_cordon_of_somebody_else_stays(cluster: Cluster, kube: Kube) -> No
     assert node is not None and node.unschedulable and not [key for key in node.annotations if "drain" in key]
 
 
+def test_L09_a_cordon_that_somebody_took_off_meanwhile_does_not_come_back(cluster: Cluster, kube: Kube) -> None:
+    """What an earlier drain noted of a cordon says nothing about today's: the node would be paid for and get no pods, for good."""
+    cluster.node("n", unschedulable=True)
+    cluster.pod("web", "n", labels={"app": "web"})
+    budget(cluster)
+    assert not empty(cluster, kube, "Manual", timeout=10).drained
+    cluster.must("PATCH", "/api/v1/nodes/n", {"spec": {"unschedulable": None}})
+    assert not empty(cluster, kube, "Drifted", timeout=10).drained
+    assert as_before(cluster)
+
+
 def test_L09_a_forceful_drain_deletes_at_the_deadline_minus_grace(cluster: Cluster, kube: Kube) -> None:
     """Expired: 114 tries, five seconds apart, then deleted directly when its own grace of 30 s just fits before the deadline."""
     cluster.node("n")
