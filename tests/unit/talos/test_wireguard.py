@@ -172,9 +172,7 @@ def test_and_one_that_just_can_is_taken(changes: dict[str, t.Any]) -> None:
 
 def test_a_tunnel_of_ipv6_has_all_its_addresses() -> None:
     six = tunnel(address="fd77::11/64", hub_address="fd77::1", allowed=("fd77::/64",))
-    assert problems(six) == [] and problems(
-        tunnel(address="fd77::/64", hub_address="fd77::1", allowed=("fd77::/64",))
-    )
+    assert problems(six) == [] and problems(tunnel(address="fd77::/64", hub_address="fd77::1", allowed=("fd77::/64",)))
 
 
 @pytest.mark.parametrize(
