@@ -15,13 +15,14 @@ import hashlib
 import ipaddress
 import typing as t
 
-from ..errors import InvalidInput, TgpError
+from ..errors import BadShape, InvalidInput, TgpError
 from ..libs import lazy
 
 if t.TYPE_CHECKING:
-    from cryptography import x509
+    from cryptography import exceptions, x509
     from cryptography.hazmat.primitives import serialization
 else:
+    exceptions = lazy("cryptography.exceptions")
     x509 = lazy("cryptography.x509")
     serialization = lazy("cryptography.hazmat.primitives.serialization")
 
@@ -95,8 +96,12 @@ def pin(text: str) -> bytes:
 
 
 def fingerprint(certificate: bytes) -> str:
-    """The same of a certificate (DER): SHA-256 over its SubjectPublicKeyInfo, in base64."""
-    key = x509.load_der_x509_certificate(certificate).public_key()
+    """The same of a certificate (DER): SHA-256 over its SubjectPublicKeyInfo, in base64. BadShape for one that cannot be read; anybody may
+    answer, with any certificate."""
+    try:
+        key = x509.load_der_x509_certificate(certificate).public_key()
+    except (ValueError, x509.InvalidVersion, exceptions.UnsupportedAlgorithm) as error:
+        raise BadShape("What answers shows a certificate that cannot be read.", service="talos") from error
     form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return base64.b64encode(hashlib.sha256(key.public_bytes(*form)).digest()).decode()
 

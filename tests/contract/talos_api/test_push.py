@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import threading
@@ -87,6 +88,18 @@ def test_a_machine_takes_its_configuration_byte_for_byte(machine: Maintenance) -
     assert one["fingerprint"] == machine.fingerprint and one["warnings"] == ["persist is deprecated"]
     assert warnings == ["tgp-lab-1: persist is deprecated"] and result["diff"][0]["after"] != result["diff"][0]["before"]
     assert machine.applied == [CONFIG]
+
+
+def test_a_certificate_that_nobody_can_read_stops_no_other_machine(machine: Maintenance, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, key, fingerprint = talos_maintenance._identity()
+    body = base64.b64decode(b"".join(certificate.splitlines()[1:-1])).replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x05", 1)
+    lines = b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(body) + b"-----END CERTIFICATE-----\n"
+    monkeypatch.setattr(talos_maintenance, "_identity", lambda: (lines, key, fingerprint))
+    with Maintenance() as odd:
+        nodes = [node(odd, name="tgp-lab-2"), node(machine)]
+        result = call(talos_push, nodes=nodes, trusted_networks=LOOPBACK)
+        assert [one["applied"] for one in result["nodes"]] == [False, True] and odd.applied == []
+        assert "tgp-lab-2: What answers shows a certificate that cannot be read." in result["msg"]
 
 
 @pytest.mark.parametrize("pieces", [1, 7, 10_000])
