@@ -55,8 +55,12 @@ class DirectoryStore:
             if self._read("claims", claim.name) is None:
                 return
             self._compare(claim, must_exist=True)
-            os.unlink(self._path("claims", claim.name))
-            _sync_folder(os.path.join(self._folder, "claims"))
+            path = self._path("claims", claim.name)
+            try:
+                os.unlink(path)
+                _sync_folder(os.path.dirname(path))
+            except OSError as error:
+                raise _unusable(path, error) from error
 
     def _compare(self, claim: Claim, *, must_exist: bool) -> None:
         text = self._read("claims", claim.name)
@@ -92,8 +96,7 @@ class DirectoryStore:
 
     def ledger_records(self) -> Records:
         folder = os.path.join(self._folder, "ledger")
-        names = sorted(entry for entry in os.listdir(folder) if not entry.startswith("."))
-        return sorted_out((os.path.join(folder, name), self._line(name)) for name in names)
+        return sorted_out((os.path.join(folder, name), self._line(name)) for name in self._entries("ledger"))
 
     def _line(self, file: str) -> str | None:
         """A line as it is stored; empty text for what cannot be read at all or is no line."""
@@ -110,20 +113,28 @@ class DirectoryStore:
     def _names(self, part: str) -> list[str]:
         """Names of the records; a file that cannot be one is an error, a left-over temporary file is not a record yet."""
         names = []
-        for entry in sorted(os.listdir(os.path.join(self._folder, part))):
-            if entry.startswith("."):
-                continue
+        for entry in self._entries(part):
             if not entry.endswith(".json"):
                 raise odd(os.path.join(self._folder, part, entry), "only .json files belong there")
             names.append(entry.removesuffix(".json"))
         return names
+
+    def _entries(self, part: str) -> list[str]:
+        """What lies in a folder; one that is there no more is an error, never empty."""
+        folder = os.path.join(self._folder, part)
+        try:
+            return sorted(entry for entry in os.listdir(folder) if not entry.startswith("."))
+        except OSError as error:
+            raise _unusable(folder, error) from error
 
     def _read(self, part: str, name: str) -> str | None:
         path = self._path(part, name)
         try:
             with open(path, encoding="utf-8") as file:
                 return file.read()
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if not os.path.isdir(os.path.dirname(path)):
+                raise _unusable(os.path.dirname(path), error) from error
             return None
         except (OSError, UnicodeDecodeError) as error:
             raise odd(path, f"it cannot be read ({error})") from error
@@ -156,9 +167,22 @@ class DirectoryStore:
     @contextmanager
     def _exclusive(self) -> t.Iterator[None]:
         """Between compare and swap nobody else writes."""
-        with open(os.path.join(self._folder, ".lock"), "a", encoding="ascii") as file:
+        path = os.path.join(self._folder, ".lock")
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise _unusable(path, error) from error
+        with os.fdopen(descriptor, "r+", encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def _unusable(path: str, error: OSError) -> ApiError:
+    return ApiError(
+        f"{path} cannot be used: {error.strerror}. Nothing was changed.",
+        remedy="Bring the folder of the claim store back, or correct its rights; the next run goes on.",
+        service="claims",
+    )
 
 
 def _sync_folder(folder: str) -> None:

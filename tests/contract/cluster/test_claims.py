@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import stat
 import threading
 import typing as t
@@ -18,7 +19,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.claims.configmap import Co
 from ansible_collections.tgp.gpu.plugins.module_utils.claims.directory import DirectoryStore
 from ansible_collections.tgp.gpu.plugins.module_utils.claims.store import ClaimStore, open_store
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape, Conflict, InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError, BadShape, Conflict, InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Phase
 
 from .conftest import UID, Cluster, make_claim, make_task
@@ -174,6 +175,19 @@ def test_a_torn_file_is_an_error_that_names_it(tmp_path: Path, text: str) -> Non
         store.claims()
 
 
+def test_a_folder_that_is_there_no_more_is_an_error_and_never_empty(tmp_path: Path) -> None:
+    store = DirectoryStore(str(tmp_path / "store"))
+    claim = store.write(make_claim())
+    shutil.rmtree(tmp_path / "store")
+    verbs: list[t.Callable[[], t.Any]] = [
+        store.claims, store.ledger_records, lambda: store.remove(claim), lambda: store.write(claim), lambda: store.ledger({"name": "tgp-a"}),
+        lambda: store.write_state("x", {}), lambda: store.claim(claim.name), lambda: store.read_state("x"),
+    ]  # fmt: skip
+    for verb in verbs:
+        with pytest.raises(ApiError, match="cannot be used: No such file or directory"):
+            verb()
+
+
 def test_files_are_private_and_no_half_file_counts(tmp_path: Path) -> None:
     store = DirectoryStore(str(tmp_path))
     claim = store.write(make_claim())
@@ -224,7 +238,10 @@ def test_the_ledger_goes_on_in_a_new_part_when_one_is_full(cluster: Cluster, kub
     store = ConfigMapStore(kube)
     for number in range(8):
         assert store.ledger({"name": f"tgp-{number}", "note": "x" * 100_000})
-    parts = [item["metadata"]["name"] for item in kube.list("/api/v1/namespaces/tgp-system/configmaps", {"labelSelector": "tgp.io/ledger"})]
+    parts = [
+        item["metadata"]["name"]
+        for item in kube.list("/api/v1/namespaces/tgp-system/configmaps", {"labelSelector": "tgp.io/ledger"})
+    ]
     assert parts == ["tgp-ledger-00000", "tgp-ledger-00001"] and len(store.ledger_lines()) == 8
     assert ConfigMapStore(cluster.client()).ledger({"name": "tgp-0"}) is False
 
