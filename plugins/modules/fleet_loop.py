@@ -31,6 +31,10 @@ options:
   ticks:
     description: End after so many looks. Without it only a signal ends it.
     type: int
+attributes:
+  diff_mode:
+    support: partial
+    details: In check mode only.
 extends_documentation_fragment:
   - tgp.gpu.fleet
   - tgp.gpu.kubernetes

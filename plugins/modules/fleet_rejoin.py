@@ -45,7 +45,7 @@ extends_documentation_fragment:
   - tgp.gpu.claims
   - tgp.gpu.clouds
   - tgp.gpu.tailscale
-  - tgp.gpu.attributes
+  - tgp.gpu.attributes.no_diff
 """
 
 EXAMPLES = r"""
@@ -72,6 +72,12 @@ address:
 deadline:
   description: When the machine counts as failed unless it is a node by then.
   type: str
+  returned: always
+hubs:
+  description: WireGuard hubs that classes name, each with C(host), C(interface), C(cluster_id) and the C(peers) that it is to have of this cluster,
+    for M(tgp.gpu.wireguard_peer) (docs/wireguard.md).
+  type: list
+  elements: dict
   returned: always
 """
 

@@ -47,7 +47,7 @@ extends_documentation_fragment:
   - tgp.gpu.claims
   - tgp.gpu.clouds
   - tgp.gpu.tailscale
-  - tgp.gpu.attributes
+  - tgp.gpu.attributes.no_diff
 """
 
 EXAMPLES = r"""

@@ -30,7 +30,7 @@ extends_documentation_fragment:
   - tgp.gpu.claims
   - tgp.gpu.clouds
   - tgp.gpu.tailscale
-  - tgp.gpu.attributes
+  - tgp.gpu.attributes.no_diff
 """
 
 EXAMPLES = r"""
@@ -57,6 +57,12 @@ problems:
   description: What went wrong without stopping the others; a play should fail at its end when it is not empty.
   type: list
   elements: str
+  returned: always
+hubs:
+  description: WireGuard hubs that classes name, each with C(host), C(interface), C(cluster_id) and the C(peers) that it is to have of this cluster,
+    for M(tgp.gpu.wireguard_peer) (docs/wireguard.md).
+  type: list
+  elements: dict
   returned: always
 """
 

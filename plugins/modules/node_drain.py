@@ -42,7 +42,7 @@ options:
     default: false
 extends_documentation_fragment:
   - tgp.gpu.kubernetes
-  - tgp.gpu.attributes
+  - tgp.gpu.attributes.no_diff
 """
 
 EXAMPLES = r"""

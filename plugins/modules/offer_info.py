@@ -130,7 +130,7 @@ extends_documentation_fragment:
   - tgp.gpu.kubernetes
   - tgp.gpu.claims
   - tgp.gpu.clouds
-  - tgp.gpu.attributes.info
+  - tgp.gpu.attributes.no_diff
 seealso:
   - module: tgp.gpu.lambda_instance
 """
