@@ -29,8 +29,8 @@ options:
     required: true
   pools:
     description:
-      - Only these pools, by name or namespace/name - get machines (V(provision), V(everything)), or are given back (V(destroy)). Empty means all
-        for the first two.
+      - Only these pools, by name or namespace/name, get machines (V(provision), V(everything)) or are given back (V(destroy)). Empty means
+        all for the first two.
       - What goes by itself goes from all pools, so V(reap) and V(autoscale) refuse it.
     type: list
     elements: str
@@ -161,8 +161,8 @@ problems:
   elements: str
   returned: always
 hubs:
-  description: WireGuard hubs that classes name, each with C(host), C(interface), C(cluster_id) and the C(peers) that it is to have of this cluster,
-    for M(tgp.gpu.wireguard_peer) (docs/wireguard.md).
+  description: WireGuard hubs that classes name, each with C(host), C(interface), C(cluster_id) and the C(peers) that it is to have of this
+    cluster, for M(tgp.gpu.wireguard_peer) (docs/wireguard.md).
   type: list
   elements: dict
   returned: always
