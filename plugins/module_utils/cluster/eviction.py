@@ -10,7 +10,7 @@ import typing as t
 
 from ..errors import ApiError, Conflict, Forbidden, LostAnswer, NotFound, RateLimited, ServerError, Unreachable
 from ..fleet.model import Pod
-from .kube import Kube
+from .kube import Kube, by_server
 from .pods import pod_path
 
 _BUDGET = re.compile(r"disruption budget (\S+)", re.IGNORECASE)
@@ -39,8 +39,8 @@ def evict(kube: Kube, pod: Pod, *, dry_run: bool = False) -> Answer:
     try:
         kube.call("POST", f"{path}/eviction", params={"dryRun": "All"} if dry_run else None, json=body)
         return Answer("evicted")
-    except NotFound:
-        return Answer("gone")
+    except NotFound as error:
+        return Answer("gone") if by_server(error) else Answer("silent", "no answer", None, error.message)
     except Conflict as error:
         return _after_conflict(kube, pod, error)
     except RateLimited as error:

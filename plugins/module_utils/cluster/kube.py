@@ -40,6 +40,11 @@ def explain(body: t.Any, text: str) -> tuple[str | None, str]:
     return code_and_message(body, text)
 
 
+def by_server(error: NotFound) -> bool:
+    """True for a "not found" of the API server itself; a page of a proxy or load balancer in between proves nothing."""
+    return isinstance(error.body, dict) and error.body.get("kind") == "Status"
+
+
 class Kube:
     """One cluster. Paths are those of the API (``/api/v1/nodes/x``), answers plain dicts.
 
@@ -66,10 +71,11 @@ class Kube:
         return self._object("GET", path, params=params)
 
     def find(self, path: str, params: t.Mapping[str, t.Any] | None = None) -> Json | None:
-        """One object, or None when it does not exist."""
+        """One object, or None when the API server says that it does not exist."""
         try:
             return self.get(path, params)
-        except NotFound:
+        except NotFound as error:
+            self._refuse_foreign(error, f"GET {path}")
             return None
 
     def create(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
@@ -109,9 +115,14 @@ class Kube:
             options["gracePeriodSeconds"] = grace
         try:
             self.call("DELETE", path, params=_dry(dry_run), json=options, idempotent=bool(uid))
-        except NotFound:
+        except NotFound as error:
+            self._refuse_foreign(error, f"DELETE {path}")
             return False
         return True
+
+    def _refuse_foreign(self, error: NotFound, what: str) -> None:
+        if not by_server(error):
+            raise self.api.bad_shape(what, f"it was answered {error.status}, not by the API server") from error
 
     def _object(self, method: str, path: str, **options: t.Any) -> Json:
         answer = self.call(method, path, **options)

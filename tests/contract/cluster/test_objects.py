@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr, tokens
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.eviction import evict
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.identity import cluster_id
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.namespace import ensure_namespace
@@ -31,7 +32,14 @@ from ansible_collections.tgp.gpu.plugins.module_utils.cluster.pods import pods
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.rights import Right, missing_rights, of_call
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.secrets import read_secret
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.volumes import attached_volumes
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import Conflict, Forbidden, InvalidInput, NotFound, Unauthorized
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import (
+    BadShape,
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    Unauthorized,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Taint
 from ansible_collections.tgp.gpu.plugins.module_utils.redact import redact
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
@@ -331,3 +339,21 @@ def _quiet(watch: t.Any) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
         yield from watch
     except LostAnswer:
         return
+
+
+@pytest.mark.parametrize("body", ["<html>no such page</html>", {"error": "no upstream"}])
+def test_a_404_of_something_in_between_is_never_taken_for_gone(cluster: Cluster, kube: Kube, body: t.Any) -> None:
+    """Of a Node, a claim or a lock that "is not there" nothing is left: what says so has to be the API server."""
+    cluster.node("n")
+    uid = cluster.must("GET", "/api/v1/nodes/n")["metadata"]["uid"]
+    cluster.faults.add({"kind": "status", "status": 404, "path": "nodes/n", "times": None, "body": body})
+    with pytest.raises(BadShape, match="answered 404, not by the API server"):
+        get_node(kube, "n")
+    with pytest.raises(BadShape, match="answered 404, not by the API server"):
+        delete_node(kube, "n", uid=uid)
+    cluster.faults.clear()
+    assert get_node(kube, "m") is None and not delete_node(kube, "m", uid=uid)
+    cluster.pod("p", "n")
+    [pod] = pods(kube, node="n")
+    cluster.faults.add({"kind": "status", "status": 404, "path": "eviction", "times": 1, "body": body})
+    assert evict(kube, pod).kind == "silent" and evict(kube, pod).kind == "evicted" and evict(kube, pod).kind == "gone"
