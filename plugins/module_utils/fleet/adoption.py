@@ -20,7 +20,8 @@ NO_NAMESPACE = "unknown"
 
 
 def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
-    """The claim as it would be, had it not been lost. Pool and class come from the Node's labels, else from the name."""
+    """The claim as it would be, had it not been lost. Pool and class come from the Node's labels, else from the name; what the cloud does
+    not say of the machine, or in words of its own, comes from the labels too, so that those of a node in use stay as they are."""
     labels = node.labels if node is not None else {}
     labelled = labels.get("tgp.io/nodepool", "")
     pool_name = labelled or pool_of(instance.name)
@@ -33,13 +34,14 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
     offer = Offer(
         cloud=instance.cloud,
         id=instance.instance_type or instance.id,
-        instance_type=instance.instance_type,
+        instance_type=instance.instance_type or labels.get("node.kubernetes.io/instance-type", ""),
         model=model,
         gpu_count=count,
         price_hour=instance.price_hour,
-        region=instance.region,
-        cloud_region=instance.region,
-        gpu_memory_mib=gpus.memory_mib(model),
+        region=labels.get("tgp.io/region") or instance.region,
+        cloud_region=instance.region or labels.get("topology.kubernetes.io/region", ""),
+        gpu_memory_mib=_number(labels.get("tgp.io/gpu-memory")) or gpus.memory_mib(model),
+        spot=labels.get("tgp.io/spot") == "true" if instance.spot is None else instance.spot,
         host_id=instance.host_id,
         storage_price_hour=instance.storage_price_hour,
     )

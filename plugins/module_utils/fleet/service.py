@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from .model import Claim, Device, Instance, InstanceState, Lane, Node, Pool, Probe
-from .names import pool_of
+from .names import pool_of, pool_part
 from .situation import Situation
 
 
@@ -77,9 +77,8 @@ def failure_class(claim: Claim, instance: Instance | None, device: Device | None
 def described_pool(name: str, pools: t.Iterable[Pool]) -> Pool | None:
     """The one pool of services that a machine of this name can belong to; None when there is none, or more than one."""
     part = pool_of(name)
-    found = [pool for pool in pools if part and (pool.name == part or pool.name.startswith(part))]
-    exact = [pool for pool in found if pool.name == part] or found
-    return exact[0] if len(exact) == 1 and exact[0].service is not None else None
+    found = [pool for pool in pools if part and pool_part(pool.name) == part]
+    return found[0] if len(found) == 1 and found[0].service is not None else None
 
 
 def works(instance: Instance, node: Node | None, situation: Situation) -> bool:

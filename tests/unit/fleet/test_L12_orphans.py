@@ -11,6 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import marks
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost, ledger_line
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.guard import allowed
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
@@ -28,7 +29,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
-from .build import at, claim, decide, deletions, device, instance, node, node_class, of, one, pool, seen, wishes
+from .build import CLUSTER, at, claim, decide, deletions, device, instance, node, node_class, of, offer, one, pool, seen, wishes
 
 
 def twice(first: str = "11:59", second: str = "12:00", **facts: t.Any) -> Plan:
@@ -116,6 +117,20 @@ def test_L12_O2_working_node_gets_its_claim_back() -> None:
     assert (adopted.claim.phase, adopted.claim.pool, adopted.claim.node_class) == (Phase.READY, "default/p", "c")
     again = decide(seen(at("12:05"), instances=(OLD,), nodes=(known,), claims=(adopted.claim,)))
     assert not of(again, "destroy") and not any(action.reason == "Adopted" for action in again.actions)
+
+
+@pytest.mark.parametrize("spot", [True, False])
+@pytest.mark.parametrize("told", [True, False])
+def test_L12_O2_labels_of_a_node_in_use_stay_as_they_are(spot: bool, told: bool) -> None:
+    """A claim made anew says of the machine what the lost one said: pods choose nodes by these labels."""
+    rented = offer(spot=spot, cloud="vast", gpu_memory_mib=24564)
+    lost = claim(offer=rented, instance_id="i-1")
+    marked = node(labels=marks.node_labels(lost, pool(), CLUSTER))
+    facts: dict[str, t.Any] = {"spot": spot, "region": "us-west-1", "instance_type": "gpu_1x"} if told else {}
+    machine = instance(cloud="vast", id="i-1", **facts)
+    found = decide(seen(clouds={"vast": CloudView((machine,), ())}, nodes=(marked,)))
+    adopted = one(found, "update").claim
+    assert adopted is not None and marks.node_labels(adopted, pool(), CLUSTER) == marked.labels
 
 
 def test_L12_O2_is_expected_to_show_all_slices() -> None:

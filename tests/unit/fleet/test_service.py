@@ -28,6 +28,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     ServiceSpec,
     Wishes,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.service import described_pool
 
 from .build import NOON, at, claim, decide, deletions, device, instance, node_class, of, offer, one, pool, seen, wishes
 
@@ -70,6 +71,16 @@ def twice(minutes: float, mode: str = "reap", wish: Wishes | None = None, **fact
     claims = {action.name: action.claim for action in first.actions if action.claim is not None and action.kind == "update"}
     kept = tuple(claims.get(one.name, one) for one in later.claims or ())
     return decide(dataclasses.replace(later, findings=first.findings, claims=kept), wish or wanted(), mode)
+
+
+@pytest.mark.parametrize(
+    ("pool_name", "part", "its"),
+    [("infer", "infer", True), ("infer-llama", "infer", False), ("p" * 38 + "-long", "p" * 38 + "-l", True)],
+)
+def test_L12_a_machine_without_record_is_of_the_pool_whose_name_it_carries(pool_name: str, part: str, its: bool) -> None:
+    """The whole of it, or its first forty characters: not of any pool whose name begins alike."""
+    found = described_pool(f"tgp-a1b2c3d4-{part}-00001", [pool(pool_name, service=SPEC)])
+    assert (found is not None) is its
 
 
 def reasons(found: Plan) -> list[tuple[str, str]]:
