@@ -11,6 +11,7 @@ import sys
 import threading
 
 from . import scenario as scenarios
+from .clock import FASTEST
 from .server import Served
 
 
@@ -50,8 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _speed(text: str) -> float:
     value = float(text)
-    if not 0 < value <= 10_000:
-        raise argparse.ArgumentTypeError("should be above 0 and at most 10000")
+    if not 0 < value <= FASTEST:
+        raise argparse.ArgumentTypeError(f"should be above 0 and at most {FASTEST:.0f}")
     return value
 
 

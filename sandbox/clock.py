@@ -12,6 +12,10 @@ import time
 import typing as t
 from datetime import datetime, timezone
 
+FASTEST = 10_000.0
+"""Seconds of the world per second."""
+_LAST = datetime(9000, 1, 1, tzinfo=timezone.utc).timestamp()  # there is a year after it for every deadline
+
 
 class ClockClosed(Exception):
     """The world has ended while somebody was waiting for a moment in it."""
@@ -26,10 +30,10 @@ class SimClock:
     def __init__(self, speed: float = 1.0, path: str | None = None, start: float | None = None) -> None:
         if not 0 < speed < float("inf"):
             raise ValueError("speed must be a number above zero")
-        self.speed = speed
         self._path = path
-        self._real = time.time()
-        self._world = self._real if start is None else start
+        real = time.time()
+        # real moment, moment of the world, speed since then: one thing, as it is read without the lock
+        self._base = (real, real if start is None else start, speed)
         self._changed = threading.Condition()
         self._closed = False
         self._publish()
@@ -39,31 +43,42 @@ class SimClock:
             return
         temporary = f"{self._path}.new"
         with open(temporary, "w", encoding="utf-8") as file:
-            json.dump({"real": self._real, "world": self._world, "speed": self.speed}, file)
+            json.dump(dict(zip(("real", "world", "speed"), self._base, strict=True)), file)
         os.replace(temporary, self._path)
+
+    @property
+    def speed(self) -> float:
+        """Simulated seconds per real one."""
+        return self._base[2]
 
     def seconds(self) -> float:
         """Simulated unix time."""
-        return self._world + (time.time() - self._real) * self.speed
+        real, world, speed = self._base
+        return world + (time.time() - real) * speed
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(self.seconds(), timezone.utc)
 
     def advance(self, seconds: float) -> None:
         """Move the clock forward (never back: bills and deadlines would lie)."""
+        self._move(seconds)
+
+    def run_at(self, speed: float, seconds: float = 0.0) -> None:
+        """From now on that many simulated seconds pass in a real one; ``seconds`` pass at once before."""
+        if not 0 < speed <= FASTEST:
+            raise ValueError(f"speed should be above 0 and at most {FASTEST:.0f}")
+        self._move(seconds, speed)
+
+    def _move(self, seconds: float, speed: float | None = None) -> None:
         if not 0 <= seconds < float("inf"):
             raise ValueError("the clock cannot go back")
         with self._changed:
-            self._world, self._real = self.seconds() + seconds, time.time()
-            self._publish()
-            self._changed.notify_all()
-
-    def run_at(self, speed: float) -> None:
-        """From now on that many simulated seconds pass in a real one."""
-        if speed <= 0:
-            raise ValueError("speed must be above zero")
-        with self._changed:
-            self._world, self._real, self.speed = self.seconds(), time.time(), speed
+            began, world, before = self._base
+            real = time.time()
+            moment = world + (real - began) * before + seconds
+            if moment > _LAST:
+                raise ValueError("the clock ends with the year 8999")
+            self._base = (real, moment, speed or before)
             self._publish()
             self._changed.notify_all()
 

@@ -79,9 +79,7 @@ def app(box: Box) -> flask.Flask:
         if not wanted or set(wanted) - {"advance", "speed"} or not all(_is_number(value) for value in wanted.values()):
             return refuse(400, 'send {"advance": <seconds>} or {"speed": <factor>} or both')
         try:
-            box.world.clock.advance(wanted.get("advance", 0))
-            if "speed" in wanted:
-                box.world.clock.run_at(wanted["speed"])
+            box.world.clock.run_at(wanted.get("speed", box.world.clock.speed), wanted.get("advance", 0))
         except ValueError as error:
             return refuse(400, str(error))
         return clock()

@@ -388,7 +388,7 @@ def test_two_processes_share_one_pace(tmp_path: pathlib.Path) -> None:
 
 
 def test_the_emulator_refuses_who_is_too_fast(lambda_stand: LambdaStand) -> None:
-    lambda_stand.world.clock.speed = 1.0
+    lambda_stand.world.clock.run_at(1.0)
     with httpx.Client(
         transport=lambda_stand.transport(), base_url=lambda_stand.base, headers={"authorization": f"Bearer {KEY}"}
     ) as raw:

@@ -25,20 +25,28 @@ def test_sleep_is_as_much_shorter_as_the_clock_is_faster() -> None:
 
 def test_moving_the_clock_wakes_a_sleeper() -> None:
     clock = SimClock()
-    sleeper = threading.Thread(target=clock.sleep, args=(3600,))
+    sleeper = threading.Thread(target=clock.sleep, args=(3600,), daemon=True)
     sleeper.start()
-    clock.advance(3601)
-    sleeper.join(5)
+    end = time.monotonic() + 30
+    while sleeper.is_alive() and time.monotonic() < end:  # who lies down after a move sleeps for the next
+        clock.advance(3601)
+        sleeper.join(0.1)
     assert not sleeper.is_alive()
 
 
 def test_a_pause_ends_when_its_reason_does() -> None:
-    clock, stop, result = SimClock(), threading.Event(), []
-    waiter = threading.Thread(target=lambda: result.append(clock.pause(3600, stop.is_set)))
+    clock, asked, stop, result = SimClock(), threading.Event(), threading.Event(), []
+
+    def reason() -> bool:
+        asked.set()
+        return stop.is_set()
+
+    waiter = threading.Thread(target=lambda: result.append(clock.pause(3600, reason)), daemon=True)
     waiter.start()
+    assert asked.wait(30)  # it lies down before anybody can wake it
     stop.set()
     clock.wake()
-    waiter.join(5)
+    waiter.join(30)
     assert result == [True]
 
 
@@ -62,3 +70,31 @@ def test_the_collection_follows_the_file(tmp_path: pathlib.Path) -> None:
 def test_time_does_not_run_back(seconds: float) -> None:
     with pytest.raises(ValueError):
         SimClock().advance(seconds)
+
+
+def test_whoever_reads_the_clock_while_it_is_moved_reads_the_time_before_or_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimClock(speed=60, start=1_800_000_000)
+    real = iter((time.time() + 60, time.time() + 60, time.time() + 60))
+    moves = [lambda: clock.advance(0)]
+
+    def interrupted() -> float:
+        if moves:  # another thread's turn, in the middle of a look at the clock
+            moves.pop()()
+        return next(real)
+
+    monkeypatch.setattr("sandbox.clock.time.time", interrupted)
+    assert abs(clock.seconds() - 1_800_003_600) < 60  # and not an hour earlier
+
+
+def test_a_clock_that_cannot_go_on_stays_as_it_was() -> None:
+    clock = SimClock(speed=1.0)
+    before = clock.seconds()
+    for speed in (0, -1, 10_001, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="speed should be above 0 and at most 10000"):
+            clock.run_at(speed, 3600)
+    for seconds in (-1, float("nan"), float("inf"), 1e13):
+        with pytest.raises(ValueError, match="the clock"):
+            clock.run_at(2, seconds)
+    assert clock.speed == 1 and clock.seconds() - before < 600
+    clock.run_at(10_000)
+    assert clock.speed == 10_000 and clock.now()

@@ -53,6 +53,17 @@ def test_the_clock_can_be_moved_forward_only(stand: t.Any) -> None:
         answer = client.post("/clock", json=nonsense)
         assert answer.status_code == 400 and answer.json()["message"]
     assert client.post("/clock", content="{").status_code == 400
+    speed, now = hand.box.world.clock.speed, hand.box.world.clock.seconds()
+    for nonsense in (
+        '{"speed": NaN}',
+        '{"speed": 10001}',
+        '{"advance": 864000, "speed": 0}',
+        '{"advance": 1e300}',
+        '{"advance": Infinity}',
+    ):
+        answer = client.post("/clock", content=nonsense)
+        assert answer.status_code == 400 and answer.json()["message"], nonsense
+    assert hand.box.world.clock.speed == speed and hand.box.world.clock.seconds() - now < 432_000  # nothing of it was done
 
 
 def test_faults_come_and_go(stand: t.Any) -> None:
