@@ -43,9 +43,9 @@ def hours(pool: Pool, now: datetime) -> Hours:
     if inside:
         return Hours(max(pool.min_nodes if one.min_nodes is None else one.min_nodes for one in inside))
     opens = min((one.start for one in spans if one.start > now), default=None)
-    ended = max((one for one in spans if one.end <= now), key=lambda one: one.end, default=None)
-    stop = ended.stop if ended is not None and ended.stop is not None and ended.stop <= now else None
-    return Hours(0, _closed(pool.calendar, opens), stop)
+    ended = max((one.end for one in spans if one.end <= now), default=None)
+    stop = min((one.stop for one in spans if one.end == ended and one.stop is not None), default=None)  # two may end together
+    return Hours(0, _closed(pool.calendar, opens), stop if stop is not None and stop <= now else None)
 
 
 def _closed(calendar: Calendar, opens: datetime | None) -> str:

@@ -56,6 +56,15 @@ def test_L18_a_busy_node_stays_until_the_hard_stop() -> None:
     assert gone.reason == "Expired" and "hard stop of its pool's calendar" in gone.detail
 
 
+def test_L18_of_windows_that_end_together_the_one_with_a_hard_stop_counts() -> None:
+    """Every day until six, and on Fridays the last ones go at eight: in whichever order that is written."""
+    friday = Window(frozenset({4}), time(12), time(18), hard_stop=time(20))
+    for windows in ((OFFICE, friday), (friday, OFFICE)):
+        assert hours(office(*windows), berlin("2026-08-21 19:59:59")).stop is None
+        assert hours(office(*windows), berlin("2026-08-21 20:00:00")).stop == berlin("2026-08-21 20:00:00")
+        assert hours(office(*windows), berlin("2026-08-20 20:00:00")).stop is None, "a Thursday"
+
+
 def test_L18_a_hold_delays_the_hard_stop_by_the_grace_period_at_most() -> None:
     stopping = office(dataclasses.replace(OFFICE, hard_stop=time(20)), termination_grace=600)
     held = {"pods": (pod(),), "nodes": (node(annotations={"tgp.io/do-not-disrupt": "true"}),)}
