@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import typing as t
 
@@ -39,9 +40,36 @@ _WORDS = {
 
 def faults(kind: str, document: t.Mapping[str, t.Any]) -> list[str]:
     """Every fault of the document, one sentence each, in the order of their places; empty for a good one."""
-    validator = jsonschema.Draft202012Validator(KINDS[kind])
-    errors = sorted(validator.iter_errors(document), key=lambda error: [str(step) for step in error.absolute_path])
+    odd = list(_odd_keys(document, ()))
+    if odd:
+        return odd
+    errors = sorted(validator(KINDS[kind]).iter_errors(document), key=lambda error: [str(step) for step in error.absolute_path])
     return [sentence for error in errors for sentence in _sentences(kind, error)]
+
+
+def validator(schema: Schema) -> t.Any:
+    """A validator to which 2.0 is no whole number: JSON Schema takes it for one, our records do not."""
+    return _kind_of_validator()(schema)
+
+
+@functools.cache
+def _kind_of_validator() -> t.Any:
+    usual = jsonschema.Draft202012Validator
+    strict = usual.TYPE_CHECKER.redefine("integer", lambda _checker, value: isinstance(value, int) and not isinstance(value, bool))
+    return jsonschema.validators.extend(usual, type_checker=strict)
+
+
+def _odd_keys(value: t.Any, path: tuple[str | int, ...]) -> t.Iterator[str]:
+    """Keys that YAML reads as something else than text: on, yes, 1 ..."""
+    if isinstance(value, t.Mapping):
+        for key, inner in value.items():
+            if isinstance(key, str):
+                yield from _odd_keys(inner, (*path, key))
+            else:
+                yield f"{dotted(path) or 'the document'}: the key {key!r} is no text. Write it in quotes."
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from _odd_keys(inner, (*path, place))
 
 
 def unknown_field(kind: str, path: str, name: str, known: t.Collection[str]) -> str:

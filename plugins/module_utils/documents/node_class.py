@@ -15,17 +15,11 @@ from urllib.parse import urlsplit
 from ..clouds.registry import CAPABILITIES, ENTRIES, canonical_cloud
 from ..fleet import gpus
 from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass
-from ..libs import lazy
 from . import wireguard
-from .faults import unknown_field
+from .faults import unknown_field, validator
 from .host_quality import quality, share
 from .reading import Reader, secret_ref
 from .spending import budget
-
-if t.TYPE_CHECKING:
-    import jsonschema
-else:
-    jsonschema = lazy("jsonschema")
 
 OWN_MACHINES = "webhook"
 BID_MARGIN = Decimal("0.1")
@@ -70,7 +64,7 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine]) ->
         quality=quality(needs, reader, path),
         max_nodes=limits.get("maxNodes"),
         max_hourly_cost=cost,
-        resources=dict(limits.get("resources", {})),
+        resources=reader.gpu_limits(limits),
         strategy=spec.get("strategy", "weighted"),
         budget=budget(spec, reader),
         generation=fingerprint(
@@ -177,7 +171,7 @@ def _settings(cloud: str, settings: Spec, path: str, reader: Reader) -> dict[str
             )
             reader.fault(*t.cast("tuple[str, str]", tuple(text.split(": ", 1))))
             continue
-        for error in jsonschema.Draft202012Validator(known[name]).iter_errors(value):
+        for error in validator(known[name]).iter_errors(value):
             wanted = ", ".join(known[name]["enum"]) if error.validator == "enum" else ""
             reader.fault(
                 f"{path}.{name}", f"{value!r} is not possible here. Use one of {wanted}." if wanted else f"{error.message}."

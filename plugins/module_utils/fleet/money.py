@@ -17,7 +17,7 @@ def parse_money(value: str | int | Decimal) -> Decimal:
     if isinstance(value, (bool, float)) or not isinstance(value, (str, int, Decimal)):
         raise InvalidInput(f"{value!r} is not an amount.", remedy='Write it as text in quotes, for example "0.42".')
     try:
-        amount = Decimal(str(value).strip())
+        amount = Decimal(str(value).strip().replace("_", "?"))  # 1_5 would be fifteen
     except InvalidOperation as error:
         raise InvalidInput(f'"{value}" is not an amount.', remedy='Write dollars like "0.42", without a currency sign.') from error
     if not amount.is_finite() or amount < 0:
