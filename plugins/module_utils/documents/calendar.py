@@ -18,8 +18,9 @@ PATH = "spec.calendar"
 Spec = t.Mapping[str, t.Any]
 
 
-def calendar(spec: Spec | None, reader: Reader) -> Calendar | None:
-    """The pool's calendar, None without one. Faults: an unknown time zone, a window without length, a floor above what the pool may have."""
+def calendar(spec: Spec | None, reader: Reader, max_nodes: int | None = None) -> Calendar | None:
+    """The pool's calendar, None without one. Faults: an unknown time zone, a window without length, a floor above ``max_nodes``, which the
+    pool may have."""
     if spec is None:
         return None
     name = spec.get("timeZone", "UTC")
@@ -27,6 +28,9 @@ def calendar(spec: Spec | None, reader: Reader) -> Calendar | None:
         zone(name)
     except InvalidInput:
         reader.fault(f"{PATH}.timeZone", f"there is no time zone {name!r}. {REMEDY}")
+    for place, one in enumerate(spec["windows"]):
+        if max_nodes is not None and one.get("minNodes", 0) > max_nodes:
+            reader.fault(f"{PATH}.windows[{place}].minNodes", f"{one['minNodes']} is above limits.maxNodes {max_nodes}.")
     return Calendar(name, tuple(_window(one, f"{PATH}.windows[{place}]", reader) for place, one in enumerate(spec["windows"])))
 
 

@@ -12,6 +12,7 @@ from ..fleet import requirements as words
 from ..fleet.model import CloudChoice, Machine, NodeClass, Pool, Requirement
 from .calendar import calendar
 from .disruption import disruption
+from .marks import check_marks
 from .node_class import OWN_MACHINES, fingerprint, mesh_choice, mirrors, template_text
 from .reading import Reader, secret_ref, taints
 from .scaling import scaling
@@ -20,6 +21,8 @@ from .spending import budget
 
 REQUEST_NAMESPACE = "tgp-system"
 REQUEST_CLASS = "request-"
+_EXAMPLE = {words.GPU_COUNT: "2", words.GPU_MEMORY: "24576"}
+_LEAST_MEMORY = 1024
 Spec = t.Mapping[str, t.Any]
 
 
@@ -42,6 +45,7 @@ def node_pool(
         reader.warn("spec.maxHourlyPrice", f"{price} is above the class's maxHourlyCost {cost}; no machine can cost that much.")
     if "maxNodes" in limits and limits["maxNodes"] < spec.get("minNodes", 0):
         reader.fault("spec.minNodes", f"{spec['minNodes']} is above limits.maxNodes {limits['maxNodes']}.")
+    check_marks(template, reader)
     accepted = lanes(inner.get("lanes", ()), classes.get(name), reader)
     serves, probe = service(spec, accepted, reader)
     return Pool(
@@ -57,14 +61,18 @@ def node_pool(
         max_hourly_price=price,
         max_nodes=limits.get("maxNodes"),
         budget=budget(spec, reader),
-        resources=dict(limits.get("resources", {})),
+        resources=reader.gpu_limits(limits),
         min_nodes=spec.get("minNodes", 0),
         weight=spec.get("weight", 0),
         termination_grace=reader.duration(spec.get("terminationGracePeriod"), "spec.terminationGracePeriod", 600),
         drain_timeout=reader.duration(spec.get("drainTimeout"), "spec.drainTimeout", 600),
-        registration_timeout=reader.duration_or_never(spec.get("registrationTimeout"), "spec.registrationTimeout", None),
-        unhealthy_timeout=reader.duration(spec["unhealthyTimeout"], "spec.unhealthyTimeout", 0) if "unhealthyTimeout" in spec else None,
-        calendar=calendar(spec.get("calendar"), reader),
+        registration_timeout=reader.duration_or_never(
+            spec.get("registrationTimeout"), "spec.registrationTimeout", None, never=False
+        ),
+        unhealthy_timeout=reader.duration(spec["unhealthyTimeout"], "spec.unhealthyTimeout", 0)
+        if "unhealthyTimeout" in spec
+        else None,
+        calendar=calendar(spec.get("calendar"), reader, limits.get("maxNodes")),
         gpu_wait=spec.get("gpuWait", "all"),
         generation=fingerprint([inner, meta]),
         service=serves,
@@ -142,10 +150,19 @@ def _requirement(entry: Spec, path: str, reader: Reader) -> Requirement:
         reader.fault(f"{path}.values", f"{operator} needs at least one value.")
     elif operator in words.NUMBER_OPERATORS:
         _number(key, operator, values, path, reader)
+    elif key in words.WHOLE_KEYS and any(not (one.isascii() and one.isdigit()) for one in values):
+        reader.fault(
+            f"{path}.values",
+            f'{key} is a whole number{", in MiB" if key == words.GPU_MEMORY else ""}; write it like "{_EXAMPLE[key]}".',
+        )
+    elif key == words.SPOT and any(one not in ("true", "false") for one in values):
+        reader.fault(f"{path}.values", f'{key} is "true" or "false".')
     elif key == words.GPU_TYPE:
         values = [reader.model(one, f"{path}.values[{place}]") or one for place, one in enumerate(values)]
     elif key == words.PROVIDER:
         values = [reader.cloud(one, f"{path}.values[{place}]") or one for place, one in enumerate(values)]
+    if key == words.GPU_MEMORY and any(one.isascii() and one.isdigit() and 0 < int(one) < _LEAST_MEMORY for one in values):
+        reader.warn(f"{path}.values", f'are MiB, and no GPU has so few: 24 GiB are "{_EXAMPLE[words.GPU_MEMORY]}".')
     return Requirement(key, operator, tuple(values))
 
 
@@ -158,3 +175,5 @@ def _number(key: str, operator: str, values: t.Sequence[str], path: str, reader:
         reader.fault(f"{path}.values", f"{operator} needs exactly one value.")
     elif not (values[0].isascii() and values[0].replace(".", "", 1 if key == words.RELIABILITY else 0).isdigit()):
         reader.fault(f"{path}.values[0]", f"{values[0]!r} is not a whole number of zero or more.")
+    elif key == words.RELIABILITY and float(values[0]) > 1:
+        reader.fault(f"{path}.values[0]", f'{values[0]!r} is no share of one; write 95 per cent as "0.95".')

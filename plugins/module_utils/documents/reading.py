@@ -14,6 +14,7 @@ from ..clouds.registry import ENTRIES, canonical_cloud, cloud_suggestions
 from ..errors import InvalidInput
 from ..fleet import gpus
 from ..fleet.durations import parse_duration
+from ..fleet.limits import GPU_RESOURCES
 from ..fleet.model import SecretRef, Taint
 from ..fleet.money import parse_money
 
@@ -65,6 +66,16 @@ class Reader:
             self.fault(path, f"{value!r} is not an amount of memory. Write GiB as a number, or text like 24Gi or 24576Mi.")
             return None
         return int(match[1]) * _MIB[match[2] or "Gi"]
+
+    def gpu_limits(self, limits: t.Mapping[str, t.Any]) -> dict[str, int]:
+        """``spec.limits.resources``: GPUs by the names under which they are counted."""
+        for name in limits.get("resources", {}):
+            if name not in GPU_RESOURCES.values():
+                self.fault(
+                    "spec.limits.resources",
+                    f"{name!r} is not counted, so it would limit nothing. Use {' or '.join(GPU_RESOURCES.values())}.",
+                )
+        return dict(limits.get("resources", {}))
 
     def cloud(self, name: str, path: str) -> str | None:
         """The canonical name of a cloud."""

@@ -130,6 +130,26 @@ def test_S0_13_the_samples_of_the_seed_are_read_as_they_stand() -> None:
             {"machineConfigTemplate": "a", "templateRef": {"name": "a", "key": "b"}},
             "exclude each other",
         ),
+        (
+            "GPUNodeClass",
+            "spec.limits.resources",
+            {"nvidia.com/gpus": 8},
+            "'nvidia.com/gpus' is not counted, so it would limit nothing.",
+        ),
+        ("GPUNodePool", "spec.limits", {"resources": {"tgp.io/gpu": 8}}, "Use nvidia.com/gpu or amd.com/gpu."),
+        ("GPUNodePool", "spec.limits", {"resources": {"amd.com/gpu": 8}}, ""),
+        ("GPUNodePool", "spec.registrationTimeout", "Never", '"Never" is not allowed here.'),
+        ("GPUNodePool", "spec.minNodes", 2.0, "spec.minNodes: a whole number is needed, not a number (2.0)."),
+        ("GPUNodePool", "spec.timeSlicing", {"replicas": 4.0}, "spec.timeSlicing.replicas: a whole number is needed"),
+        ("GPUNodeClass", "spec.providers.0.settings", {"region": 1.0}, "spec.providers[0].settings"),
+        (
+            "GPUNodePool",
+            "spec.template",
+            {"metadata": {"labels": {True: "a", "b": "c"}}},
+            "the key True is no text. Write it in quotes.",
+        ),
+        ("GPUNodeClass", "spec.limits", {5: 1, "maxNods": 2}, "spec.limits: the key 5 is no text."),
+        ("GPUNodeClass", "spec.limits.maxHourlyCost", "1_5", "is not an amount"),
         ("GPURequest", "spec.gpuType", "RX 580", "'RX 580' is no GPU model we know."),
         ("GPURequest", "spec.credentialsRef", {"name": "a", "key": "b"}, "provider must name it"),
     ],
@@ -161,10 +181,54 @@ REQUIREMENTS = "spec.template.spec.requirements"
         ({"key": "tgp.io/gpu-count", "operator": "Gt", "values": [1]}, "text is needed"),
         ({"key": "tgp.io/provider", "operator": "In", "values": ["lamda"]}, "Did you mean lambda?"),
         ({"key": "tgp.io/gpu-type", "operator": "In", "values": ["4O90"]}, "is no GPU model we know"),
+        ({"key": "tgp.io/gpu-count", "operator": "In", "values": ["two"]}, 'is a whole number; write it like "2".'),
+        ({"key": "tgp.io/gpu-memory", "operator": "In", "values": ["24Gi"]}, 'is a whole number, in MiB; write it like "24576".'),
+        ({"key": "tgp.io/spot", "operator": "NotIn", "values": ["True"]}, 'tgp.io/spot is "true" or "false".'),
+        ({"key": "tgp.io/reliability", "operator": "Gte", "values": ["95"]}, 'write 95 per cent as "0.95"'),
     ],
 )
 def test_S0_35_requirements_are_checked(entry: Json, words: str) -> None:
     assert any(words in one for one in problems(CLASS, with_(POOL, REQUIREMENTS, [entry])))
+
+
+@pytest.mark.parametrize(("value", "told"), [("24", True), ("1023", True), ("1024", False), ("0", False), ("24576", False)])
+def test_S0_35_gib_where_mib_are_meant_are_warned_about(value: str, told: bool) -> None:
+    entry = {"key": "tgp.io/gpu-memory", "operator": "Gte", "values": [value]}
+    _wishes, warnings = parse([("a", CLASS), ("b", with_(POOL, REQUIREMENTS, [entry]))])
+    assert any("are MiB, and no GPU has so few" in one for one in warnings) is told
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ({"metadata": {"labels": {"team": "A team"}}}, "metadata.labels: 'A team' is no label value"),
+        ({"metadata": {"labels": {"node-role.kubernetes.io/gpu": "-x"}}}, "metadata.labels: '-x' is no label value"),
+        ({"metadata": {"labels": {"my team": "a"}}}, "metadata.labels: 'my team' is no label key"),
+        ({"metadata": {"labels": {"tgp.io/provisioned": "false"}}}, "tgp.io/provisioned is set by the collection itself"),
+        ({"metadata": {"annotations": {"my team": "any text"}}}, "metadata.annotations: 'my team' is no key of an annotation"),
+        ({"metadata": {"annotations": {"team": "any text"}}}, ""),
+        ({"metadata": {"labels": {"node-role.kubernetes.io/gpu": "", "example.org/team": "a.b_c-1"}}}, ""),
+        ({"spec": {"taints": [{"key": "a b", "effect": "NoSchedule"}]}}, "taints[0]: 'a b' is no key of a taint"),
+        ({"spec": {"taints": [{"key": "a", "value": "b c", "effect": "NoSchedule"}]}}, "taints[0]: 'b c' is no label value"),
+        ({"spec": {"taints": [{"key": "tgp.io/disrupted", "effect": "NoSchedule"}]}}, "tgp.io/disrupted is set by the collection"),
+        (
+            {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}] * 2}},
+            "taints[1]: there are two taints a with effect NoExecute",
+        ),
+        ({"spec": {"taints": [{"key": "a", "effect": one} for one in ("NoExecute", "NoSchedule")]}}, ""),
+        (
+            {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}], "startupTaints": [{"key": "a", "effect": "NoExecute"}]}},
+            "startupTaints[0]: a is among taints, too, which stay: the node would never be complete.",
+        ),
+        ({"spec": {"taints": [{"key": "tgp.io/ephemeral", "effect": "NoExecute"}]}}, ""),
+    ],
+)
+def test_L19_marks_that_no_node_can_carry_are_refused_before_one_is_rented(template: Json, words: str) -> None:
+    wrong = with_(POOL, "spec.template", template)
+    if not words:
+        parse([("x", CLASS), ("y", wrong)])
+        return
+    assert any(words in one for one in problems(CLASS, wrong))
 
 
 def test_S0_20_S0_30_other_spellings_are_understood() -> None:
@@ -235,6 +299,14 @@ def test_L16_missing_limits_and_a_price_beyond_them_are_warned_about() -> None:
 def test_floor_above_the_limit_is_refused() -> None:
     wrong = with_(with_(POOL, "spec.limits", {"maxNodes": 1}), "spec.minNodes", 2)
     assert "2 is above limits.maxNodes 1" in problems(CLASS, wrong)[0]
+
+
+def test_the_floor_of_a_window_above_the_limit_is_refused() -> None:
+    limited = with_(POOL, "spec.limits", {"maxNodes": 2})
+    window = {"from": "08:00", "to": "18:00"}
+    parse([("a", CLASS), ("b", with_(limited, "spec.calendar", {"windows": [{**window, "minNodes": 2}]}))])
+    found = problems(CLASS, with_(limited, "spec.calendar", {"windows": [window, {**window, "minNodes": 3}]}))
+    assert any("spec.calendar.windows[1].minNodes: 3 is above limits.maxNodes 2." in one for one in found)
 
 
 def test_objects_exported_from_a_cluster_are_read() -> None:

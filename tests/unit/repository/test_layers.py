@@ -17,6 +17,7 @@ PLUGINS = ROOT / "plugins"
 PACKAGE = "ansible_collections.tgp.gpu.plugins"
 NEIGHBOURS = {
     ("documents", "clouds"),
+    ("documents", "talos"),
     ("lanes", "talos"),
     ("lanes", "talos_api"),
     ("runlock", "claims"),
