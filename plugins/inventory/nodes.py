@@ -35,7 +35,9 @@ options:
     elements: str
     default: []
   strict_sources:
-    description: Fail when a cloud or the mesh cannot be read. Otherwise its part of the variables is missing, with a warning.
+    description:
+      - Fail when something cannot be read (a cloud, the mesh, a line of the ledger). Otherwise its part of the variables is missing, with a
+        warning, and the cache remembers nothing of that look.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -62,7 +64,7 @@ from ansible.errors import AnsibleParserError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
-from ..module_utils.act.overview import look
+from ..module_utils.act.overview import Seen, look
 from ..module_utils.errors import TgpError
 from ..module_utils.observe.options import FLEET_SPEC
 from ..module_utils.redact import redact, register
@@ -87,8 +89,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         key = self.get_cache_key(path)
         machines = self._cached(key) if cache and self.get_option("cache") else None
         if machines is None:
-            machines = self._read(config)
-            if self.get_option("cache"):
+            seen = self._read(config)
+            machines = seen.machines
+            if self.get_option("cache") and not seen.unknown:  # what could not be read must not look like nothing for an hour
                 self._cache[key] = machines
         self._add(machines)
 
@@ -98,7 +101,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         except KeyError:
             return None
 
-    def _read(self, config: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+    def _read(self, config: dict[str, t.Any]) -> Seen:
         given = {name: self.templar.template(value) for name, value in config.items() if name in FLEET_SPEC}
         unknown = [name for name in config if name not in FLEET_SPEC and name not in _OWN and not name.startswith("cache")]
         if unknown:
@@ -117,7 +120,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             raise AnsibleParserError(redact(f"tgp.gpu.nodes: {'; '.join(seen.unknown)}"))
         for text in seen.unknown:
             self.display.warning(redact(f"tgp.gpu.nodes: {text}"))
-        return seen.machines
+        return seen
 
     def _add(self, machines: list[dict[str, t.Any]]) -> None:
         self.inventory.add_group("gpu_nodes")

@@ -1,0 +1,85 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The inventory: what is remembered of it, and what a file may say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+MACHINE = {"name": "tgp-a1b2c3d4-training-0k3zq", "pool": "default/training", "cloud": "lambda", "phase": "Ready", "price_hour": "0.69"}
+FILE = """
+plugin: tgp.gpu.nodes
+cache: true
+cache_plugin: ansible.builtin.jsonfile
+cache_connection: {folder}/cache
+compose:
+  cost_per_day: tgp_price_hour | float * 24
+keyed_groups:
+  - key: tgp_phase
+    prefix: state
+groups:
+  cheap: (tgp_price_hour | float) < 1
+"""
+PARSE = """
+import json, sys
+from ansible.plugins.loader import init_plugin_loader, inventory_loader
+init_plugin_loader([])
+from ansible.inventory.data import InventoryData
+from ansible.parsing.dataloader import DataLoader
+from ansible_collections.tgp.gpu.plugins.module_utils.act.overview import Seen
+plugin = inventory_loader.get("tgp.gpu.nodes")
+machines, unknown = json.loads(sys.argv[2])
+sys.modules[type(plugin).__module__].look = lambda task: Seen(machines, {}, [], unknown, {})
+found = InventoryData()
+plugin.parse(found, DataLoader(), sys.argv[1], cache=True)
+plugin.update_cache_if_changed()
+hosts = found.hosts.values()
+print(json.dumps({one.name: [one.get_vars().get("cost_per_day"), [group.name for group in one.get_groups()]] for one in hosts}))
+"""
+Listed = t.Callable[..., dict[str, tuple[float, list[str]]]]
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Listed:
+    """``listed(machines, unknown=...)``: the hosts of a file, each time in a process of its own, when a look shows these."""
+    file = tmp_path / "gpu.tgp.yml"
+    file.write_text(FILE.format(folder=tmp_path))
+
+    def parse(*machines: dict[str, t.Any], unknown: t.Sequence[str] = ()) -> dict[str, tuple[float, list[str]]]:
+        done = subprocess.run(
+            [sys.executable, "-c", PARSE, str(file), json.dumps([machines, unknown])],
+            env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return t.cast("dict[str, tuple[float, list[str]]]", json.loads(done.stdout.splitlines()[-1]))
+
+    return parse
+
+
+def test_what_a_file_composes_and_groups(listed: Listed) -> None:
+    cost, groups = listed(MACHINE)[MACHINE["name"]]
+    assert cost == pytest.approx(16.56)
+    assert {"gpu_nodes", "pool_default_training", "cloud_lambda", "phase_ready", "state_Ready", "cheap"} <= set(groups)
+
+
+def test_what_was_seen_whole_is_remembered(listed: Listed) -> None:
+    listed(MACHINE)
+    assert set(listed()) == {MACHINE["name"]}
+
+
+def test_a_look_that_did_not_see_everything_is_not_remembered(listed: Listed) -> None:
+    """Else runs would go by it for as long as the cache lasts, without a word of warning."""
+    assert listed(unknown=["lambda: answered 500"]) == {}
+    assert set(listed(MACHINE)) == {MACHINE["name"]}
