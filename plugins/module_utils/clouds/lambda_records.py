@@ -74,7 +74,7 @@ def gpu_of(kind: t.Mapping[str, t.Any]) -> tuple[str, int | None]:
 def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instance:
     """One entry of the API. ``id`` and ``status`` must be there; nearly all else is absent (not null) while a machine is young."""
     api.expect(entry, dict, what, "an instance")
-    identity = api.expect(entry.get("id"), str, what, "id of an instance")
+    identity = api.expect(entry.get("id") or None, str, what, "id of an instance")
     status = api.expect(entry.get("status"), str, what, f"status of {identity}")
     redact.register(*(entry[key] for key in ("jupyter_token", "jupyter_url") if isinstance(entry.get(key), str)))
     kind, region = _part(entry, "instance_type"), _part(entry, "region")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import typing as t
 from datetime import datetime, timezone
@@ -110,7 +111,7 @@ def to_offers(label: str, disk_gib: int, facts: Capability, now: datetime) -> t.
 def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instance:
     """One machine as it says itself. ``id`` and ``state`` must be there."""
     api.expect(entry, dict, what, "a machine")
-    identity = api.expect(entry.get("id"), str, what, "id of a machine")
+    identity = api.expect(entry.get("id") or None, str, what, "id of a machine")
     state = api.expect(entry.get("state"), str, what, f"state of {identity}")
     label = str(entry.get("machineType") or "")
     model, count = _gpus(label, entry.get("accelerators"))
@@ -202,6 +203,6 @@ def _gpus(label: str, listed: t.Any) -> tuple[str, int | None]:
 
 
 def _number(value: t.Any) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return Decimal(str(value))

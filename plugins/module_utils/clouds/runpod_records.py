@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import typing as t
 from datetime import datetime, timedelta
@@ -78,9 +79,9 @@ def to_offers(
     api.expect(entry, dict, what, "an entry")
     gpu = api.expect(entry.get("id"), str, what, "id of a GPU")
     price = api.expect(entry.get("price"), dict, what, f"{gpu}: price").get(tier.lower())
-    if gpu == "unknown" or not price:
+    if gpu == "unknown" or not price or entry.get(tier.lower()) is False:
         return
-    if isinstance(price, bool) or not isinstance(price, (int, float)):
+    if isinstance(price, bool) or not isinstance(price, (int, float)) or not math.isfinite(price):
         raise api.bad_shape(what, f"{gpu}: price.{tier.lower()} is no number")
     ceiling = api.expect(entry.get("maxCount"), dict, what, f"{gpu}: maxCount").get(tier.lower())
     most = ceiling if isinstance(ceiling, int) else 1
@@ -116,7 +117,7 @@ def _traits(entry: dict[str, t.Any], tier: str, stock: t.Any) -> dict[str, str]:
     traits = {"tier": tier.lower(), "verified": "true" if tier == SECURE else "false"}
     if isinstance(stock, str):
         traits["stock"] = stock.lower()
-    versions = [one for one in entry.get("cudaVersions") or [] if isinstance(one, dict) and one.get("available")]
+    versions = [one for one in _list(entry, "cudaVersions") if isinstance(one, dict) and one.get("available")]
     if known := [str(one["version"]) for one in versions if re.fullmatch(r"\d+\.\d+", str(one.get("version")))]:
         traits["cuda"] = max(known, key=lambda text: [int(part) for part in text.split(".")])
     return traits
@@ -136,7 +137,7 @@ def gpu_of(gpu: str, name: str = "", gigabytes: t.Any = None) -> tuple[str, int 
 def to_instance(api: Api, entry: t.Any, what: str, facts: Capability, now: datetime) -> Instance:
     """One pod. ``id`` and ``status`` must be there, all else may be null."""
     api.expect(entry, dict, what, "a pod")
-    identity = api.expect(entry.get("id"), str, what, "id of a pod")
+    identity = api.expect(entry.get("id") or None, str, what, "id of a pod")
     status = api.expect(entry.get("status"), str, what, f"status of {identity}")
     environment = _part(entry, "env")
     redact.register(*(value for key, value in environment.items() if _is_secret(key) and isinstance(value, str)))
@@ -170,7 +171,7 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability, now: datet
 
 def _price(cost: t.Any) -> Decimal | None:
     """Of a pod that stands still or has ended it says 0, which is no price: what it cost until then stays what it was."""
-    told = isinstance(cost, (int, float)) and not isinstance(cost, bool) and cost > 0
+    told = isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 < cost < math.inf
     return Decimal(str(cost)) if told else None
 
 
@@ -205,12 +206,12 @@ def _silent(entry: dict[str, t.Any], running: bool, now: datetime) -> str:
 def _ports(identity: str, entry: dict[str, t.Any]) -> tuple[str, dict[str, str]]:
     """The public address, and where each opened port is reached. TCP ports come minutes after RUNNING, null at first."""
     ports = {}
-    for text in entry.get("ports") or []:
+    for text in _list(entry, "ports"):
         number, _slash, kind = str(text).partition("/")
         if kind == "http":
             ports[number] = f"{identity}-{number}.proxy.runpod.net:443"
     address = ""
-    for one in _part(entry, "runtime").get("ports") or []:
+    for one in _list(_part(entry, "runtime"), "ports"):
         if isinstance(one, dict) and one.get("type") == "tcp" and one.get("ip") and one.get("public"):
             address = address or str(one["ip"])
             ports[str(one.get("private"))] = f"{one['ip']}:{one['public']}"
@@ -225,6 +226,12 @@ def _part(entry: dict[str, t.Any], key: str) -> dict[str, t.Any]:
     """An object inside an entry, empty while it is not there."""
     value = entry.get(key)
     return value if isinstance(value, dict) else {}
+
+
+def _list(entry: dict[str, t.Any], key: str) -> list[t.Any]:
+    """The same for a list."""
+    value = entry.get(key)
+    return value if isinstance(value, list) else []
 
 
 def _moment(text: t.Any) -> datetime | None:

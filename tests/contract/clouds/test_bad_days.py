@@ -184,13 +184,13 @@ def test_half_a_list_is_no_list(stand: Stand, living: tuple[LaunchRequest, str],
     asked(stand, verb, living)
 
 
-@pytest.mark.parametrize("entry", [None, 3, "text", [], {}])
+@pytest.mark.parametrize("entry", [None, 3, "text", [], {}, {"id": "", "state": "ready", "status": "active"}])
 def test_one_odd_entry_spoils_the_list(stand: Stand, living: tuple[LaunchRequest, str], entry: t.Any) -> None:
     """D-16: an entry that is not understood may be a machine that costs money."""
     wrap = {
         "lambda": {"data": [entry]},
         "paperspace": {"items": [entry], "hasMore": False},
-        "runpod": [entry],
+        "runpod": {"pods": [entry]},
         "vast": {"success": True, "instances": [entry], "next_token": None},
         "webhook": entry,
     }[stand.service]

@@ -99,6 +99,7 @@ def test_the_lowest_cuda_version_narrows_offers_and_is_ordered(runpod_stand: Run
         {"id": 3},
         {"id": "NVIDIA X", "price": 0.5},
         {"id": "NVIDIA X", "price": {"secure": "0.5"}, "maxCount": {"secure": 1}},
+        {"id": "NVIDIA X", "price": {"secure": float("nan")}, "maxCount": {"secure": 1}},
         {"id": "NVIDIA X", "price": {"secure": 0.5}, "maxCount": 8},
         {"id": "NVIDIA X", "price": {"secure": 0.5}, "maxCount": {"secure": 8}, "dataCenters": [{"name": "nowhere"}]},
     ],
@@ -115,6 +116,16 @@ def test_a_type_nobody_knows_keeps_the_words_of_the_cloud(runpod_stand: RunpodSt
     runpod_stand.faults.add({"kind": "body", "path": "catalog/gpus", "body": {"gpus": [entry, gone]}})
     (offer,) = runpod_stand.cloud(tiers=("SECURE",)).offers()
     assert (offer.model, offer.gpu_memory_mib, offer.cloud_region, offer.available) == ("R500", 512 * 1024, "", None)
+
+
+def test_a_type_that_a_tier_does_not_have_is_no_offer_whatever_it_would_cost(runpod_stand: RunpodStand) -> None:
+    """Its price may be told all the same; as the cheapest it would be tried, and refused, before every other."""
+    entry = {"id": RTX4090, "price": {"secure": 0.59, "community": 0.34}, "maxCount": {"secure": 1, "community": 1}}
+    for told in ({"secure": True, "community": False}, {"secure": True}):
+        runpod_stand.faults.clear()
+        runpod_stand.faults.add({"kind": "body", "path": "catalog/gpus", "body": {"gpus": [entry | told]}, "times": 2})
+        tiers = {one.traits["tier"] for one in runpod_stand.cloud().offers()}
+        assert tiers == ({"secure"} if "community" in told else {"secure", "community"})
 
 
 # ---- launch
@@ -443,6 +454,10 @@ def test_only_id_and_status_are_indispensable(runpod_stand: RunpodStand) -> None
     runpod_stand.faults.add({"kind": "body", "path": "/pods$", "body": {"pods": pods}})
     (one,) = runpod_stand.cloud().instances()
     assert (one.state, one.raw_state, one.price_hour, one.created) == (InstanceState.UNKNOWN, "REBALANCING", None, None)
+    odd = {"id": "abc", "status": "RUNNING", "ports": 22, "runtime": {"ports": True}, "cost": float("inf"), "env": [], "name": 5}
+    runpod_stand.faults.add({"kind": "body", "path": "/pods$", "body": {"pods": [odd]}})
+    (one,) = runpod_stand.cloud().instances()
+    assert (one.state, one.price_hour, dict(one.ports)) == (InstanceState.RUNNING, None, {})
     runpod_stand.faults.add({"kind": "body", "path": "/pods$", "body": {"pods": [{"id": "abc"}]}})
     with pytest.raises(errors.BadShape):
         runpod_stand.cloud().instances()
