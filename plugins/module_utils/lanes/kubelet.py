@@ -19,7 +19,7 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ..errors import InvalidInput
-from ..talos.documents import Document, at, machine_document, of_kind, to_yaml
+from ..talos.documents import Document, at, fields_at, items_at, machine_document, of_kind, to_yaml
 from ..talos.spec import NodeSpec
 from ..talos.versions import plain, tag_of
 from ..talos.wireguard import link
@@ -36,6 +36,11 @@ _WITHOUT_DRIVER = ("K20c", "K80")  # Kepler: its last driver, 470, is in no Ubun
 _LOCAL_PODS = ("172.31.219.0/24", "192.168.219.0/24", "10.219.219.0/24")
 _SAFE = re.compile(r"[A-Za-z0-9_./:,=@+-]*")
 _MODULE = re.compile(r"[A-Za-z0-9_-]+")
+_TALOS_ONLY = (
+    "machine.registries", "machine.env", "machine.time", "machine.udev", "machine.logging", "machine.pods", "machine.disks",
+    "machine.sysfs", "machine.nodeAnnotations", "machine.seccompProfiles", "machine.baseRuntimeSpecOverrides",
+    "machine.systemDiskEncryption", "machine.kubelet.credentialProviderConfig", "cluster.acceptedCAs",
+)  # fmt: skip
 _UNIT = """\
 [Unit]
 Description=Make this machine a worker of the cluster
@@ -108,10 +113,10 @@ def cloud_init(made: Boot) -> str:
 def left_out(documents: t.Sequence[Document], interface: str = "") -> list[str]:
     """What the configuration says and an Ubuntu machine is not told; one sentence each. ``interface`` is that of its WireGuard tunnel."""
     config = machine_document(documents)
-    found = []
-    for path in ("registries", "env", "time", "udev", "logging", "pods", "disks"):
-        if at(config, f"machine.{path}"):
-            found.append(f"machine.{path} is not carried over to the Ubuntu machine of lane kubelet.")
+    found = [f"{path} is not carried over to the Ubuntu machine of lane kubelet." for path in _unheard(config, interface)]
+    for file in at(config, "machine.files") or ():
+        if str(file.get("path")).startswith(("/etc/cri/", "/etc/kubernetes/manifests/")):
+            found.append(f"machine.files: nothing on the Ubuntu machine of lane kubelet reads {file['path']}.")
     if at(config, "machine.network.kubespan.enabled"):
         found.append("KubeSpan is part of Talos: the Ubuntu machine of lane kubelet cannot be in it.")
     for mount in at(config, "machine.kubelet.extraMounts") or ():
@@ -128,6 +133,23 @@ def left_out(documents: t.Sequence[Document], interface: str = "") -> list[str]:
         elif document.get("kind") == "ExtensionServiceConfig" and document.get("name") != "tailscale":
             found.append(f"The extension service {document.get('name')} does not exist on the Ubuntu machine of lane kubelet.")
     return found
+
+
+def _unheard(config: Document | None, interface: str) -> t.Iterator[str]:
+    """Fields that only Talos acts upon."""
+    for path in _TALOS_ONLY:
+        if at(config, path):
+            yield path
+    for name in fields_at(config, "machine.network"):
+        if name not in ("hostname", "kubespan", "interfaces"):
+            yield f"machine.network.{name}"
+    for link_of in items_at(config, "machine.network.interfaces"):
+        name = link_of.get("interface") or "(by deviceSelector)"
+        if name != interface:
+            yield f"machine.network.interfaces {name}"
+    for module in items_at(config, "machine.kernel.modules"):
+        if module.get("parameters"):
+            yield f"machine.kernel.modules: parameters of {module.get('name')}"
 
 
 def mesh_environment(documents: t.Sequence[Document]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.lanes.script import BOOTST
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
 
-from tests.fixtures.talos_nodes import BUNDLE, CONFIG, NODE_KEY, NODE_TOKEN, make
+from tests.fixtures.talos_nodes import BUNDLE, CONFIG, NODE_KEY, NODE_TOKEN, make, pem
 
 LAMBDA = Capability(cloud="lambda", lanes=(Lane.KUBELET,), user_data_limit=1_000_000)
 
@@ -194,6 +194,39 @@ url: tcp://10.0.0.1:5140
     for word in ("machine.env is not carried over", "/a is not mounted at /b", "KmsgLogConfig is not carried over"):
         assert any(word in warning for warning in warnings)
     assert not any("carried over" in warning for warning in payload(make(), template).warnings)
+
+
+@pytest.mark.parametrize(
+    ("patch", "field"),
+    [
+        ("machine: {sysfs: {devices.system.cpu.cpu0.cpufreq.scaling_governor: performance}}", "machine.sysfs"),
+        ("machine: {nodeAnnotations: {example.org/a: b}}", "machine.nodeAnnotations"),
+        ("machine: {seccompProfiles: [{name: a.json, value: {a: b}}]}", "machine.seccompProfiles"),
+        ("machine: {baseRuntimeSpecOverrides: {process: {rlimits: []}}}", "machine.baseRuntimeSpecOverrides"),
+        ("machine: {systemDiskEncryption: {state: {provider: luks2}}}", "machine.systemDiskEncryption"),
+        ("machine: {kubelet: {credentialProviderConfig: {a: b}}}", "machine.kubelet.credentialProviderConfig"),
+        ("machine: {network: {nameservers: [192.0.2.1]}}", "machine.network.nameservers"),
+        ("machine: {network: {interfaces: [{interface: eth1, dhcp: true}]}}", "machine.network.interfaces eth1"),
+        ("machine: {kernel: {modules: [{name: nbd, parameters: [nbds_max=3]}]}}", "machine.kernel.modules: parameters of nbd"),
+        (f"cluster: {{acceptedCAs: [{{crt: {pem('former')}}}]}}", "cluster.acceptedCAs"),
+    ],
+)
+def test_a_field_that_only_talos_acts_upon_is_said_not_to_be_carried_over(patch, field):
+    words = f"{field} is not carried over to the Ubuntu machine of lane kubelet."
+    assert words in payload(make(lane=Lane.KUBELET, patches=(patch,))).warnings
+    assert words not in payload(make(patches=(patch,))).warnings
+
+
+@pytest.mark.parametrize("path", ["/etc/cri/conf.d/20-customization.part", "/etc/kubernetes/manifests/a.yaml"])
+def test_a_file_that_nothing_on_ubuntu_reads_is_said(path):
+    patch = f"machine: {{files: [{{path: {path}, op: create, content: a}}]}}"
+    words = f"machine.files: nothing on the Ubuntu machine of lane kubelet reads {path}."
+    assert words in payload(make(lane=Lane.KUBELET, patches=(patch,))).warnings
+
+
+def test_of_the_builtin_template_nothing_is_left_out():
+    for changes in ({}, {"talos_version": "1.11.6", "kubernetes_version": "1.33.0"}):
+        assert not [one for one in payload(make(lane=Lane.KUBELET, **changes)).warnings if "lane kubelet" in one]
 
 
 @pytest.mark.parametrize("lane", [Lane.TAKEOVER, Lane.SERVICE])
