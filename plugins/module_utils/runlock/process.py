@@ -5,8 +5,8 @@
 
 A run is a whole playbook, its tasks are short-lived processes. The owner is therefore the ``ansible-playbook`` process (or
 ``ansible``, ``ansible-pull``, ``ansible-console``): we climb from ourselves to the first ancestor of that name, and on to the last
-one with the very same command line, because Ansible's workers are forks of it. Without such an ancestor (a test, a script) the owner
-is this process.
+one with the very same command line, because Ansible's workers are forks of it. Without such an ancestor (a module on another host, a
+script) nobody here knows how long the run lives: this process is named, without the start time that could prove it dead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _ANSIBLE = frozenset({"ansible", "ansible-playbook", "ansible-pull", "ansible-co
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Process:
-    """One process of one boot of one machine. ``boot_id`` and ``namespace`` are "" where the system has no /proc."""
+    """One process of one boot of one machine. ``boot_id`` and ``namespace`` are "" where the system has no /proc; ``start_time`` is ""
+    where the end of the process would not be the end of the run."""
 
     host: str
     boot_id: str
@@ -44,15 +45,17 @@ def from_record(record: t.Mapping[str, t.Any]) -> Process | None:
 def describe(pid: int | None = None) -> Process:
     """The process ``pid``, by default the owner of this run."""
     number = owner_pid() if pid is None else pid
-    return Process(socket.gethostname(), _boot_id(), _namespace(), number, start_time(number) or "")
+    known = pid is not None or _is_ansible(_command(number))
+    return Process(socket.gethostname(), _boot_id(), _namespace(), number, (start_time(number) or "") if known else "")
 
 
 def alive(process: Process, *, here: Process | None = None) -> bool | None:
-    """Does that very process live? None when it cannot be told from here: another machine, another boot, another container."""
+    """Does that very process live? None when it cannot be told from here: another machine, another boot, another container, or a run
+    that is more than its process."""
     me = here or describe(os.getpid())
-    if not process.boot_id or (process.boot_id, process.namespace) != (me.boot_id, me.namespace):
+    if not process.boot_id or not process.start_time or (process.boot_id, process.namespace) != (me.boot_id, me.namespace):
         return None
-    return bool(process.start_time) and start_time(process.pid) == process.start_time
+    return start_time(process.pid) == process.start_time
 
 
 def rebooted(process: Process, *, here: Process | None = None) -> bool:

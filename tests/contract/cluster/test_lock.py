@@ -18,6 +18,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.clock import from_text
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError, InvalidInput, Locked, LockLost
+from ansible_collections.tgp.gpu.plugins.module_utils.runlock import process
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock.lease import OWNER, PATH
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock.lock import RunLock, release, resume, take
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock.process import alive, describe, from_record, owner_pid
@@ -239,14 +240,30 @@ def test_a_dead_run_of_this_machine_is_overtaken_at_once(cluster: Cluster, tmp_p
     assert (cluster.clock.now() - begun).total_seconds() < 600
 
 
+def test_L08_a_module_without_its_playbook_beside_it_is_not_taken_for_the_run(cluster: Cluster, tmp_path: Path) -> None:
+    """On another host each task is a process that ends, and the run goes on: only its time can be over."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "owner_pid", lambda: child.pid)
+        assert lock(cluster, "run-1", tmp_path).acquire()
+    child.kill()
+    child.wait()
+    for folder in (tmp_path, tmp_path / "another-folder"):
+        with pytest.raises(Locked, match="run-1"):
+            lock(cluster, "run-2", folder).acquire()
+    assert lock(cluster, "run-1", tmp_path).acquire() is False, "its next task goes on"
+    cluster.clock.advance(901)
+    assert lock(cluster, "run-2", tmp_path).acquire() is True
+
+
 def test_a_zombie_is_dead_and_a_reused_pid_is_another() -> None:
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     seen = describe(child.pid)
     while alive(seen):
         pass
     child.wait()
-    assert alive(describe()) is True
-    record = describe().to_record()
+    assert alive(describe(os.getpid())) is True
+    record = describe(os.getpid()).to_record()
     assert alive(from_record({**record, "start_time": "1"})) is False  # type: ignore[arg-type]
     assert alive(from_record({**record, "boot_id": "x"})) is None  # type: ignore[arg-type]
     assert from_record({**record, "pid": "7"}) is None and from_record({}) is None
