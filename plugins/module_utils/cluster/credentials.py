@@ -163,9 +163,11 @@ def _tls(entry: Entry, plugin: ExecPlugin | None) -> ssl.SSLContext:
         register(key)
         try:
             with _file(f"{certificate}\n{key}") as path:
-                context.load_cert_chain(path)
+                context.load_cert_chain(path, password="")  # without one OpenSSL asks the terminal, and waits
         except (ssl.SSLError, ValueError, OSError) as error:
-            raise InvalidInput(f"{source}: its client certificate and key do not fit together or are not PEM.") from error
+            raise InvalidInput(
+                f"{source}: its client certificate and key do not fit together, are not PEM, or the key has a passphrase."
+            ) from error
     return context
 
 

@@ -9,6 +9,8 @@ import base64
 import json
 import os
 import stat
+import subprocess
+import sys
 import typing as t
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -20,6 +22,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.cluster.credentials import
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kubeconfig import find, in_cluster
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.redact import redact
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 TOKEN = "a-long-fake-token-for-the-kubeconfig-tests"
 
@@ -148,6 +153,38 @@ def test_odd_tls_settings_are_refused(tmp_path: Path, cluster: dict, user: dict,
     path = write(tmp_path / "a", cluster={"server": "https://x:6443", **cluster}, user=user)
     with pytest.raises(InvalidInput, match=says):
         access(find(str(path), env={}))
+
+
+_LOOK = """
+import sys
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.credentials import access
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kubeconfig import find
+access(find(sys.argv[1], env={}))
+"""
+
+
+def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
+    """Neither do kubectl and other clients ask; a playbook would wait at a terminal that nobody looks at."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "somebody")])
+    now = datetime.now(timezone.utc)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
+    certificate = made.not_valid_before(now).not_valid_after(now + timedelta(days=1)).sign(key, hashes.SHA256())
+    locked = serialization.BestAvailableEncryption(b"a-long-fake-passphrase-000")
+    (tmp_path / "crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    (tmp_path / "key").write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked))
+    user = {"client-certificate": "crt", "client-key": "key"}
+    path = write(tmp_path / "config", cluster={"server": "https://x:6443"}, user=user)
+    ours, terminal = os.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _LOOK, str(path)],
+            stdin=terminal, capture_output=True, text=True, start_new_session=True, timeout=20, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(ours)
+        os.close(terminal)
+    assert "has a passphrase" in done.stderr and "pass phrase:" not in done.stderr
 
 
 def plugin(folder: Path, body: str) -> dict[str, t.Any]:
