@@ -138,13 +138,18 @@ class Cluster:
             content = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8"))
             context = _named(content, "contexts", content["current-context"])["context"]
             cluster = _named(content, "clusters", context["cluster"])["cluster"]
-            user = _named(content, "users", context["user"])["user"]
+            user = _named(content, "users", context["user"])["user"] or {}
+            if not isinstance(user, dict) or not isinstance(cluster, dict):
+                raise TypeError("its current context names no cluster and user")
         except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
             raise ValueError(f"{path} is no usable kubeconfig: {type(error).__name__}: {error}") from error
 
         def data(holder: dict[str, t.Any], name: str) -> str:
             if holder.get(f"{name}-data"):
-                return base64.b64decode(holder[f"{name}-data"]).decode()
+                try:
+                    return base64.b64decode(holder[f"{name}-data"]).decode()
+                except (ValueError, TypeError) as error:
+                    raise ValueError(f"{path}: {name}-data is no text in base64") from error
             return (folder / holder[name]).read_text(encoding="utf-8") if holder.get(name) else ""
 
         token = user.get("token") or (data(user, "tokenFile").strip() if user.get("tokenFile") else "")
@@ -156,7 +161,19 @@ class Cluster:
         ca_pem = data(cluster, "certificate-authority")
         if not ca_pem:
             raise ValueError(f"{path}: it carries no certificate authority, so machines could not trust the server")
-        return cls(cluster["server"], ca_pem, token=token, certificate=certificate if all(certificate) else None, foreign=True)
+        found = cls(cluster["server"], ca_pem, token=token, certificate=certificate if all(certificate) else None, foreign=True)
+        try:
+            found.admin()
+        except (KubeError, ssl.SSLError, httpx.InvalidURL) as error:
+            raise ValueError(f"{path}: its server or its certificates cannot be used: {error}") from error
+        return found
+
+    def answer(self, named: str) -> None:
+        """ValueError when whoever is ``named`` in a file does not reach it: no machine would ever join."""
+        try:
+            self.admin().call("GET", "/api/v1/nodes", limit=1)
+        except KubeError as error:
+            raise ValueError(f"{named}: the cluster at {self.endpoint} does not answer as it should: {error}") from error
 
 
 def _nothing(_environ: Environ, _start_response: StartResponse) -> t.Iterable[bytes]:
@@ -165,7 +182,7 @@ def _nothing(_environ: Environ, _start_response: StartResponse) -> t.Iterable[by
 
 def _named(content: dict[str, t.Any], section: str, name: str) -> dict[str, t.Any]:
     for entry in content.get(section) or []:
-        if entry.get("name") == name:
+        if isinstance(entry, dict) and entry.get("name") == name:
             return t.cast(dict[str, t.Any], entry)
     raise KeyError(f"{section}: {name}")
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pathlib
@@ -92,16 +93,25 @@ class Served:
         state_dir: str | None = None,
         env_file: str | None = None,
     ) -> None:
+        self._env_file = pathlib.Path(env_file).resolve() if env_file else None
+        if self._env_file is not None and self._env_file.is_dir():
+            raise IsADirectoryError(f"{env_file} is a folder; the environment goes to a file")
         cluster = Cluster.of_kubeconfig(kubeconfig) if kubeconfig else None  # first: it may refuse
+        if cluster is not None:
+            cluster.answer(kubeconfig or "")
         self._own_folder = state_dir is None
         self.folder = pathlib.Path(state_dir or tempfile.mkdtemp(prefix="tgp-sandbox-")).resolve()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
-        self._env_file = pathlib.Path(env_file).resolve() if env_file else None
+        self._written = ""  # what the environment's file says since it is ours
         self._ports: dict[str, Port] = {}
         self._kube_server: KubeServer | None = None
         clock_file = str(self.folder / "clock.json")
-        self.box = Box(scenario, clock=SimClock(speed, clock_file, time.time() - behind), seed=seed, cluster=cluster)
+        try:
+            self.box = Box(scenario, clock=SimClock(speed, clock_file, time.time() - behind), seed=seed, cluster=cluster)
+        except BaseException:
+            self._leave_folder()
+            raise
         self.environment: dict[str, str] = {}
         try:
             self._serve(kubeconfig)
@@ -141,10 +151,16 @@ class Served:
     def _write_environment(self, path: pathlib.Path) -> None:
         """At once or not at all: whoever sees the file sees all of it."""
         path.parent.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in sorted(self.environment.items()))
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.writelines(f"{name}={shlex.quote(value)}\n" for name, value in sorted(self.environment.items()))
-        os.replace(temporary, path)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        self._written = text
 
     def table(self) -> list[tuple[str, str]]:
         """What runs where, for people."""
@@ -153,8 +169,7 @@ class Served:
         return rows
 
     def stop(self) -> None:
-        if self._env_file is not None:
-            self._env_file.unlink(missing_ok=True)
+        self._remove_environment()
         self.box.stop()
         stoppers = [threading.Thread(target=port.stop) for port in self._ports.values()]
         if self._kube_server is not None:
@@ -163,6 +178,17 @@ class Served:
             thread.start()
         for thread in stoppers:
             thread.join()
+        self._leave_folder()
+
+    def _remove_environment(self) -> None:
+        """Another sandbox may have been told the same file since: then it is that one's."""
+        if self._env_file is None or not self._written:
+            return
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if self._env_file.read_text(encoding="utf-8") == self._written:
+                self._env_file.unlink()
+
+    def _leave_folder(self) -> None:
         if self._own_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 

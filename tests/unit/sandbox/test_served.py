@@ -87,6 +87,78 @@ def test_nonsense_is_refused_before_anything_is_served(options: list[str], says:
     assert not (tmp_path / "env").exists()
 
 
+KUBECONFIG = {
+    "current-context": "a",
+    "contexts": [{"name": "a", "context": {"cluster": "c", "user": "u"}}],
+    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9", "certificate-authority-data": ""}}],
+    "users": [{"name": "u", "user": {"token": "a-token-of-nobody-at-all"}}],
+}
+CLUSTER, USER = KUBECONFIG["clusters"][0]["cluster"], KUBECONFIG["users"][0]["user"]  # type: ignore[index]
+AUTHORITY = TalosSecrets("").bundle()["certs"]["os"]["crt"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (["a"], "is no usable kubeconfig"),
+        ({**KUBECONFIG, "contexts": ["a"]}, "contexts: a"),
+        ({**KUBECONFIG, "users": [{"name": "u", "user": None}]}, "neither a token nor"),
+        ({**KUBECONFIG, "users": [{"name": "u", "user": "u"}]}, "is no usable kubeconfig"),
+        ({**KUBECONFIG, "clusters": [{"name": "c", "cluster": {**CLUSTER, "certificate-authority-data": 5}}]}, "no text in base64"),
+        (
+            {**KUBECONFIG, "clusters": [{"name": "c", "cluster": {**CLUSTER, "certificate-authority-data": "aGVsbG8="}}]},
+            "cannot be used",
+        ),
+        (
+            {**KUBECONFIG, "clusters": [{"name": "c", "cluster": {**CLUSTER, "certificate-authority-data": AUTHORITY}}]},
+            "does not answer",
+        ),
+    ],
+)
+def test_a_cluster_that_no_machine_could_join_is_refused(content: t.Any, says: str, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(content))
+    with pytest.raises(ValueError, match=says):
+        Served(parse(SMALL), kubeconfig=str(file), state_dir=str(tmp_path / "state"))
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_folder_is_no_environment_file(tmp_path: pathlib.Path) -> None:
+    threads = set(threading.enumerate())
+    with pytest.raises(OSError, match="is a folder"):
+        Served(parse(SMALL), env_file=str(tmp_path))
+    assert set(threading.enumerate()) <= threads and not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_written_ends_all_that_was_begun(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, env_file, moved = set(threading.enumerate()), tmp_path / "env", os.replace
+    env_file.write_text("of somebody else")
+
+    def full(source: t.Any, target: t.Any) -> None:
+        if str(target) == str(env_file):
+            raise OSError(28, "No space left on device")
+        moved(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        Served(parse(SMALL), env_file=str(env_file), state_dir=str(tmp_path / "state"))
+    assert set(threading.enumerate()) <= threads
+    assert env_file.read_text() == "of somebody else"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["env", "state"]  # and no half of it with credentials
+
+
+def test_the_end_of_a_sandbox_leaves_the_environment_of_the_next(tmp_path: pathlib.Path) -> None:
+    env_file = tmp_path / "env"
+    first = Served(parse(SMALL), env_file=str(env_file))
+    second = Served(parse(SMALL), env_file=str(env_file))
+    try:
+        first.stop()
+        assert second.environment["SANDBOX_URL"] in env_file.read_text()
+    finally:
+        second.stop()
+    assert not env_file.exists()
+
+
 @pytest.mark.parametrize("speed", ["0", "-1", "fast", "nan"])
 def test_a_speed_that_is_none(speed: str, tmp_path: t.Any) -> None:
     with pytest.raises(SystemExit):
