@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -18,6 +19,7 @@ from ..redact import redact, register
 from .kubeconfig import Entry
 
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+_OWN_SETTINGS = "client.authentication.k8s.io/exec"  # extension of a cluster whose content is for the plugin
 _TIMEOUT = 60.0
 _EARLY = timedelta(seconds=30)  # ask again a little before the credential ends
 
@@ -32,6 +34,8 @@ class ExecPlugin:
             raise InvalidInput(f"{entry.source}: its exec plugin has no command.")
         if setting.get("apiVersion") not in _VERSIONS:
             raise InvalidInput(f"{entry.source}: exec apiVersion {setting.get('apiVersion')!r} is not one of {', '.join(_VERSIONS)}.")
+        if not all(isinstance(item, dict) and {"name", "value"} <= set(item) for item in setting.get("env") or []):
+            raise InvalidInput(f"{entry.source}: each env of its exec plugin must have a name and a value.")
         if setting.get("interactiveMode") == "Always":
             raise InvalidInput(
                 f"{entry.source}: its exec plugin {setting['command']} wants to talk to a person, which a playbook run cannot offer."
@@ -103,7 +107,19 @@ class ExecPlugin:
             for key in ("certificate-authority-data", "tls-server-name", "insecure-skip-tls-verify", "proxy-url"):
                 if cluster.get(key):
                     spec["cluster"][key] = cluster[key]
+            if (path := cluster.get("certificate-authority")) and "certificate-authority-data" not in spec["cluster"]:
+                spec["cluster"]["certificate-authority-data"] = self._encoded(str(path))
+            for extension in cluster.get("extensions") or []:
+                if isinstance(extension, dict) and extension.get("name") == _OWN_SETTINGS:
+                    spec["cluster"]["config"] = extension.get("extension")
         return {"apiVersion": self._setting["apiVersion"], "kind": "ExecCredential", "spec": spec}
+
+    def _encoded(self, path: str) -> str:
+        try:
+            with open(path, "rb") as file:
+                return base64.b64encode(file.read()).decode()
+        except OSError as error:
+            raise InvalidInput(f"{self._entry.source}: certificate-authority {path} cannot be read: {error}.") from error
 
     def _parse(self, output: bytes) -> dict[str, t.Any]:
         try:

@@ -233,6 +233,33 @@ def test_exec_plugin_failures_are_told(tmp_path: Path, body: str, says: str) -> 
     assert says in str(caught.value) and "./plugin" in str(caught.value)
 
 
+def test_an_exec_plugin_is_told_of_its_cluster(tmp_path: Path) -> None:
+    """With provideClusterInfo, as kubectl does: an authority in a file by its content, and what the cluster's extension has for it."""
+    (tmp_path / "ca.crt").write_text("an authority")
+    extensions = [
+        {"name": "somebody.else", "extension": {"a": 1}},
+        {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "gpu"}},
+    ]
+    cluster = {"certificate-authority": "ca.crt", "extensions": extensions}
+    user = plugin(tmp_path, f"echo \"$KUBERNETES_EXEC_INFO\" > told; echo '{credential(token=TOKEN)}'")
+    os.chdir(tmp_path)
+    assert header(write(tmp_path / "config", cluster=cluster, user=user)) == f"Bearer {TOKEN}"
+    told = json.loads((tmp_path / "told").read_text())["spec"]["cluster"]
+    assert told == {
+        "server": "http://main.test:8080",
+        "certificate-authority-data": base64.b64encode(b"an authority").decode(),
+        "config": {"audience": "gpu"},
+    }
+
+
+@pytest.mark.parametrize("env", [[{"name": "A"}], [{"value": "B"}], ["A=B"]])
+def test_an_odd_env_of_an_exec_plugin_is_a_sentence(tmp_path: Path, env: list[t.Any]) -> None:
+    user = plugin(tmp_path, "exit 0")
+    user["exec"]["env"] = env
+    with pytest.raises(InvalidInput, match="each env of its exec plugin"):
+        header(write(tmp_path / "config", user=user))
+
+
 def test_a_pod_uses_its_service_account(tmp_path: Path) -> None:
     env = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
     with pytest.raises(InvalidInput, match="service account file"):
