@@ -56,7 +56,7 @@ def to_offer(api: Api, row: Row, what: str, disk_gib: int, now: datetime, *, bid
     name = api.expect(row.get("gpu_name"), str, what, f"gpu_name of offer {row['id']}")
     count = api.expect(row.get("num_gpus"), int, what, f"num_gpus of offer {row['id']}")
     model, memory = model_of(name), decimal(row.get("gpu_ram"))
-    disk, lowest = storage_price(disk_gib, row.get("storage_cost")), money(row.get("min_bid"))
+    lowest, disk = money(row.get("min_bid")), _disk_of(row, disk_gib)
     machine, total = lowest if bid else money(row.get("dph_base")), money(row.get("dph_total"))
     price = machine + disk if machine is not None else None if bid else total
     place = _text(row.get("geolocation")) or _text(row.get("country_code"))
@@ -83,6 +83,14 @@ def to_offer(api: Api, row: Row, what: str, disk_gib: int, now: datetime, *, bid
         min_bid=lowest if bid else None,
         traits=_traits(row),
     )
+
+
+def _disk_of(row: Row, disk_gib: t.Any) -> Decimal:
+    """Dollars per hour for the disk: by its cost per GB, and where that is not told what the whole costs more than the machine."""
+    total, base = money(row.get("dph_total")), money(row.get("dph_base"))
+    if row.get("storage_cost") is None and total is not None and base is not None:
+        return max(total - base, Decimal(0))
+    return storage_price(disk_gib, row.get("storage_cost"))
 
 
 def _share_of_memory(row: Row) -> int | None:

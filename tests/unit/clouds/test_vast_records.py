@@ -82,7 +82,11 @@ def test_prices_that_are_not_told_are_unknown_and_never_zero() -> None:
     assert offer(dph_base=None).price_hour == Decimal("0.3166")
     assert offer(dph_base=None, dph_total=None).price_hour is None
     assert offer(bid=True, min_bid=None).price_hour is None
-    assert offer(storage_cost=None).price_hour == Decimal("0.3")
+    untold = offer(storage_cost=None)  # what the disk costs is in the sum all the same
+    assert (untold.price_hour, untold.storage_price_hour) == (Decimal("0.3166"), Decimal("0.0166"))
+    assert offer(bid=True, storage_cost=None).price_hour == Decimal("0.1966")
+    assert offer(storage_cost=None, dph_total=None).price_hour == Decimal("0.3")
+    assert offer(storage_cost=0).price_hour == Decimal("0.3")  # told: a disk that costs nothing
 
 
 # ---- names, places
