@@ -25,12 +25,13 @@ from ..fleet.age import holds_end
 from ..fleet.bill import noted
 from ..fleet.cost import ledger_line
 from ..fleet.drain import backoff_after_block, is_voluntary, rules_of
-from ..fleet.model import Claim, Node, Phase
+from ..fleet.model import Claim, Instance, Node, Phase
 from ..fleet.phases import advance
 from ..fleet.service import is_service
 from ..fleet.teardown import VOLUME_WAIT, Facts, Step, alarm, next_step
 from ..observe.context import Context
-from .duplicates import without_booked
+from .duplicates import REASON as DUPLICATE
+from .duplicates import REFUSED, book, without_booked
 from .publish import withdraw
 from .remains import delete_device, discard_extras, extras_of
 from .serve_idle import not_idle_any_more
@@ -224,10 +225,21 @@ class _Teardown:
         if not self.claim.ids_seen:
             return self._nothing_rented()
         self._note_bill()
+        own = self.claim.instance_id or self.claim.ids_seen[0]
         for instance_id in self.claim.ids_seen:
+            other = None if instance_id == own else self._second(instance_id)
             self._ask(instance_id)
+            if other is not None and not other.gone:  # the closing line tells of one machine only
+                book(self.context, self.claim, other, REFUSED if instance_id in self.claim.rejects else DUPLICATE)
         self._learn(instance=None)
         return None
+
+    def _second(self, instance_id: str) -> Instance | None:
+        """Another machine of this name, for the books; that it cannot be read must not keep it alive."""
+        try:
+            return self.context.cloud(self.claim.cloud).instance(instance_id)
+        except ApiError:
+            return None
 
     def _nothing_rented(self) -> Ended | None:
         """A claim without an id: only a usable list without our name proves that there is nothing to destroy."""

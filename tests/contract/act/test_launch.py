@@ -415,6 +415,22 @@ def test_L02_a_second_machine_that_cannot_be_destroyed_now_goes_later(rig: Rig) 
     rig.check_bill(late=2)
 
 
+def test_L02_a_second_machine_that_goes_with_its_claim_is_booked_too(rig: Rig) -> None:
+    """The closing line tells of one machine; the other's money must not be missing from books and budgets."""
+    rig.fault("lost_after", "lambda", "POST", CREATE)
+    rig.fault("status", "lambda", "POST", "terminate", status=500, times=None)
+    rig.watcher = twin(rig, 14)
+    rig.rent()
+    rig.watcher = lambda _request: None
+    first, second = rig.machines()
+    rig.faults.clear()
+    rig.advance(600)
+    rig.destroy()
+    assert rig.left() == {}
+    assert {line["reason"]: line["ids"] for line in rig.ledger()} == {"Duplicate": [second.id], "Manual": [first.id]}
+    rig.check_bill(late=2)
+
+
 # ---- what lets a machine in
 
 
