@@ -109,10 +109,7 @@ def _node_groups(values: list[Document], documents: list[Document]) -> tuple[tup
 
 
 def _asks_for_groups(documents: list[Document]) -> bool:
-    providers = [
-        provider
-        for _source, document in documents
-        for provider in (document.get("spec") or {}).get("providers") or []
-        if isinstance(provider, dict)
-    ]
+    specs = (document.get("spec") for _source, document in documents)  # of any form yet: what is wrong with it is told later
+    listed = (spec.get("providers") for spec in specs if isinstance(spec, dict))
+    providers = [one for entries in listed if isinstance(entries, list) for one in entries if isinstance(one, dict)]
     return any(one.get("name") == "webhook" and not one.get("machines") and not one.get("nodeGroups") for one in providers)
