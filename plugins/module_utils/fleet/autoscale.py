@@ -31,6 +31,7 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
     situation = draft.situation
     if situation.seen.pods is None:
         draft.warnings.append("The pods could not be read: no machine is rented for pods in this run.")
+        unsatisfied.keep(draft)
         launching.launch(draft, orphans, run_id)
         return
     asked = demand(situation.seen.pods, situation.pools, situation.settings, draft.now)

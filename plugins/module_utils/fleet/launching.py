@@ -17,7 +17,7 @@ from .capacity import planned_gpus
 from .draft import Draft
 from .facts import Settled
 from .generation import generation
-from .model import Action, Attempt, Claim, NodeClass, Offer, Phase, Pool, Shortfall
+from .model import Action, Attempt, Claim, Hub, NodeClass, Offer, Phase, Pool, Shortfall
 from .money import print_money
 from .names import draw, free_index
 from .offers import Selection, lane_of, lanes_refused, no_lane, offer_key, select
@@ -35,7 +35,8 @@ class Market:
     def __init__(self, draft: Draft, orphans: t.Sequence[Orphan]) -> None:
         self.situation = draft.situation
         holding = [one.claim for one in draft.settled.values() if _holds(one)]
-        self.addresses = tunnels.Spare(holding, self.situation.wishes.classes)
+        rented = [one for one in holding if self.situation.rented(one.cloud)]  # own machines enter no tunnel
+        self.addresses = tunnels.Spare(rented, self.situation.wishes.classes)
         self.held = limits.reserved(holding)
         self.held = _reserve_unclaimed(self.held, draft, orphans)
         anew = {one.claim.name for one in draft.settled.values() if not _holds(one)}
@@ -119,7 +120,7 @@ class Market:
             return "not available"
         if not self.situation.rented(offer.cloud) and not self._is_off(offer):
             return "not available"
-        full = self.addresses.against(node_class.mesh.hub) or limits.room(
+        full = self.addresses.against(self._hub(offer, node_class)) or limits.room(
             offer, pool, node_class, self.held, self.situation.settings
         )
         return full or self.purses.room(pool.key, node_class.name, offer.price_hour)
@@ -150,9 +151,13 @@ class Market:
         """Count one more machine of this offer."""
         self.taken[offer_key(offer)] += 1
         self.own_in_use.add(offer.id)
-        self.addresses.take(node_class.mesh.hub)
+        self.addresses.take(self._hub(offer, node_class))
         self.held = self.held.plus(offer, t.cast(t.Any, offer.price_hour), node_class.name, pool.key)
         self.purses = self.purses.plus(pool.key, node_class.name, t.cast(t.Any, offer.price_hour))
+
+    def _hub(self, offer: Offer, node_class: NodeClass) -> Hub | None:
+        """The hub in whose network a machine of the offer gets an address."""
+        return node_class.mesh.hub if self.situation.rented(offer.cloud) else None
 
     def why_none(self, pool: Pool, node_class: NodeClass) -> str:
         """Why no offer is left for the pool."""

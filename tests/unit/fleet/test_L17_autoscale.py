@@ -234,6 +234,8 @@ def test_L17_marks_of_pods_that_are_gone_are_forgotten_and_reap_forgets_none() -
     assert scale(world(findings=findings)).findings == {}
     kept = decide(world(asks(), findings=findings), mode="reap")
     assert dict(kept.findings) == findings
+    unread = scale(seen(pods=None, findings=findings))
+    assert dict(unread.findings) == findings, "pods that could not be read are not gone"
 
 
 def test_L17_a_machine_that_turned_out_smaller_is_not_rented_again() -> None:

@@ -13,11 +13,21 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import tunnels
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.claim_record import from_record, to_record
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.generation import generation
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Hub, Lane, MeshChoice, Peer, Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+    Claim,
+    CloudChoice,
+    CloudView,
+    Hub,
+    Lane,
+    Machine,
+    MeshChoice,
+    Peer,
+    Phase,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .build import claim, decide, node_class, of, offer, pool, seen, wishes
+from .build import claim, decide, instance, node_class, of, offer, pool, seen, wishes
 
 KEY = "j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF8="
 HUB = Hub("203.0.113.10:51820", KEY, "10.77.0.0/24", "10.77.0.1", "10.77.0.0/24", ("10.77.0.0/24",), host="hub-1")
@@ -53,6 +63,20 @@ def test_S3_39_a_part_of_the_network_is_kept_to() -> None:
 def test_S3_39_addresses_of_version_six() -> None:
     hub = dataclasses.replace(HUB, network="fd77::/64", address="fd77::1", addresses="fd77::/64", allowed=("fd77::/64",))
     assert ipaddress.ip_interface(tunnels.draw(hub, [peered(2, "10.77.0.2")], "x")).ip in ipaddress.ip_network("fd77::/64")
+
+
+def test_S3_39_own_machines_take_no_addresses() -> None:
+    own = CloudChoice("webhook", machines=(Machine("box", 1, "up", "down"),))
+    tiny = dataclasses.replace(HUB, addresses="10.77.0.2/32")
+    classes = (node_class(clouds=(own, "lambda"), mesh=MeshChoice("wireguard", hub=tiny)),)
+    box = claim("box", cloud="webhook", offer=offer("0", cloud="webhook", id="box"))
+    views = {"webhook": CloudView((instance("box", cloud="webhook"),), ()), "lambda": CloudView((), (offer(),))}
+    found = decide(seen(claims=(box,), clouds=views), wishes(pool(), classes=classes, p=3), "provision")
+    assert [one.claim.cloud for one in of(found, "launch") if one.claim] == ["lambda"]
+    assert found.shortfall[0].reason == "no address is free in 10.77.0.2/32"
+    booting = dataclasses.replace(views["webhook"], instances=(), offers=(offer("0", cloud="webhook", id="box"),))
+    off = decide(seen(clouds={**views, "webhook": booting}), wishes(pool(), classes=classes, p=2), "provision")
+    assert sorted(one.claim.cloud for one in of(off, "launch") if one.claim) == ["lambda", "webhook"]
 
 
 def test_S3_39_nothing_is_launched_beyond_the_addresses() -> None:
@@ -110,5 +134,7 @@ def test_S3_39_the_record_of_a_claim_keeps_its_peer_and_older_ones_have_none() -
 )
 def test_S3_39_machines_drift_from_what_they_were_made_with(change: dict[str, t.Any], same: bool) -> None:
     one = pool(lanes=(Lane.KUBELET,))
-    before, after = (generation(node_class(mesh=MeshChoice("wireguard", hub=hub)), one) for hub in (HUB, dataclasses.replace(HUB, **change)))
+    before, after = (
+        generation(node_class(mesh=MeshChoice("wireguard", hub=hub)), one) for hub in (HUB, dataclasses.replace(HUB, **change))
+    )
     assert (before == after) is same
