@@ -39,6 +39,7 @@ from .token_keeping import take_back_all
 
 _WORKERS = 32
 _CONFIRM = 120.0
+_DELETES = (Step.DRAIN, Step.DELETE_DEVICE, Step.DELETE_KEY, Step.DELETE_NODE, Step.DISCARD_EXTRAS, Step.REMOVE_CLAIM)
 _POLL = 5.0
 
 
@@ -112,7 +113,10 @@ class _Teardown:
             Step.WAIT: self._wait,
         }
         while True:
-            ended = steps[next_step(self.claim, self._look())]()
+            step = next_step(self.claim, self._look())
+            if step in _DELETES:
+                self.context.lock.confirm()
+            ended = steps[step]()
             if ended is not None:
                 return ended
 
@@ -292,10 +296,10 @@ class _Teardown:
         deletion = dataclasses.replace(self.deletion, started=self.deletion.started or now, attempts=self.deletion.attempts + 1)
         self._write(deletion=deletion)
         self.deletion = deletion
-        context.lock.confirm()
         context.progress.step(self.claim.name, "destroying", f"{self.claim.cloud} id {instance_id}", **self._money())
         pause = 1.0
         while True:
+            context.lock.confirm()
             try:
                 context.cloud(self.claim.cloud).terminate(instance_id)
                 self._accepted = context.clock.now()

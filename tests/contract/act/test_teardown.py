@@ -494,3 +494,24 @@ def test_L08_a_lost_lock_ends_the_teardown_before_the_next_destroy(rig: Rig) -> 
         rig.run("teardown", plan["run_id"])
     assert len(rig.machines()) == 2
     assert sum(DESTROY in one for one in rig.writes()) == 0
+
+
+def test_L08_a_lost_lock_is_noticed_before_anything_else_is_deleted(rig: Rig) -> None:
+    """The Lease is taken away while the machine goes: its device, Node and record are the other run's."""
+    rig.provision()
+    name = rig.machine().name
+    path = f"/apis/coordination.k8s.io/v1/namespaces/tgp-system/leases/tgp-{name.split('-')[1]}"
+    plan = rig.plan("destroy", all=True)
+
+    def steal(request: httpx.Request) -> None:
+        if request.url.path.endswith(DESTROY) and not stolen:
+            stolen.append(rig.kube("PATCH", path, {"spec": {"holderIdentity": "elsewhere/1/other"}}))
+            rig.advance(10)
+
+    stolen: list[t.Any] = []
+    rig.watcher = steal
+    with pytest.raises(LockLost):
+        rig.run("teardown", plan["run_id"])
+    assert stolen and rig.machines() == []
+    assert not [one for one in rig.writes() if " DELETE " in one and ("/device/" in one or "/nodes/" in one)]
+    assert (list(rig.claims()), list(rig.nodes()), rig.ledger()) == ([name], [name], [])
