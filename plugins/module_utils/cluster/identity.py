@@ -10,13 +10,13 @@ import re
 from ..errors import InvalidInput
 from .kube import Kube
 
-_FORM = re.compile(r"^[0-9a-f]{8}$")
+_FORM = re.compile(r"[0-9a-f]{8}")
 
 
 def cluster_id(kube: Kube | None, option: str | None = None) -> str:
     """The option if it is set (8 lower-case hex digits), else the first 8 of the UID of namespace kube-system."""
     if option:
-        if not _FORM.match(option):
+        if not _FORM.fullmatch(option):
             raise InvalidInput(f"cluster_id {option!r} is not 8 lower-case hexadecimal digits.", remedy="For example a1b2c3d4.")
         return option
     if kube is None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+import re
 import typing as t
 from datetime import datetime
 
@@ -27,6 +28,7 @@ OWN_KEYS = frozenset(
         "nvidia.com/gpu",
     }
 )
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")  # "." and ".." would be the collection, and what is above it
 _TRIES = 6  # of a read-change-write that somebody else got in between of
 
 
@@ -43,7 +45,7 @@ def get_node(kube: Kube, name: str) -> Node | None:
 
 def path_of(name: str) -> str:
     """The API path of a Node. A name that is no Kubernetes name is refused, so that it cannot lead to another path."""
-    if not name or len(name) > 253 or not all(letter.isalnum() and letter.isascii() or letter in "-." for letter in name):
+    if len(name) > 253 or not _NAME.fullmatch(name):
         raise InvalidInput(f"{name!r} is not a name of a Node.")
     return f"{PATH}/{name}"
 

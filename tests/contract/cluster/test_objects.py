@@ -250,6 +250,23 @@ def test_L01_cluster_id_is_the_head_of_the_uid(kube: Kube) -> None:
     assert cluster_id(kube) == UID[:8] == "a1b2c3d4" and cluster_id(kube, "0123abcd") == "0123abcd"
 
 
+@pytest.mark.parametrize("option", ["0123abcd\n", "0123ABCD", "0123abcde", " 0123abcd"])
+def test_L01_an_odd_cluster_id_is_refused(kube: Kube, option: str) -> None:
+    """It becomes a part of every name; a block of YAML ends with a line end."""
+    with pytest.raises(InvalidInput, match="8 lower-case hexadecimal"):
+        cluster_id(kube, option)
+
+
+@pytest.mark.parametrize("name", [".", "..", "a/b", "", "a-", "n" * 254])
+def test_a_name_that_leads_to_another_path_is_refused(cluster: Cluster, kube: Kube, name: str) -> None:
+    """The client drops "." from a path: a deletion would be sent to the whole collection."""
+    cluster.node("n")
+    for call in (lambda: get_node(kube, name), lambda: delete_node(kube, name, uid="x"), lambda: cordon(kube, name)):
+        with pytest.raises(InvalidInput, match="not a name of a Node"):
+            call()
+    assert get_node(kube, "n") is not None
+
+
 def test_the_namespace_is_made_once(cluster: Cluster, kube: Kube) -> None:
     assert ensure_namespace(kube) is True and ensure_namespace(kube) is False
 
