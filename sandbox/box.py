@@ -27,7 +27,7 @@ from .kubelets import Kubelets
 from .machine import Machines
 from .node_ports import NodePorts
 from .payload import Intent
-from .scenario import Scenario
+from .scenario import Scenario, ScenarioError
 from .tailnet import Tailnet
 from .tailnet_policy import Policy
 from .talos_secrets import TalosSecrets
@@ -71,6 +71,8 @@ class Box:
         self.world = World(clock, seed)
         # rules are counted down while they strike: the scenario itself stays as it is, for another box
         self.faults = Faults(dataclasses.replace(fault) for fault in self.scenario.faults)
+        if unknown := {fault.service for fault in self.faults.all()} - {"", *EMULATORS, KUBERNETES}:
+            raise ScenarioError(f"{self.scenario.name}.faults: there is no service {', '.join(sorted(unknown))}")
         self.world.secrets.update(
             LAMBDA_API_KEY=random_secret("secret_tgp-sandbox_"),
             VAST_API_KEY=random_secret(length=64).lower(),

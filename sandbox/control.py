@@ -32,6 +32,13 @@ def app(box: Box) -> flask.Flask:
     def bad_json(_error: Exception) -> t.Any:
         return refuse(400, "the body is not JSON")
 
+    @flask_app.errorhandler(404)
+    @flask_app.errorhandler(405)
+    def no_lever(error: t.Any) -> t.Any:
+        rules = (rule for rule in flask_app.url_map.iter_rules() if rule.endpoint != "static")
+        known = sorted(f"{method} {rule.rule}" for rule in rules for method in (rule.methods or set()) - {"HEAD", "OPTIONS"})
+        return refuse(error.code, f"there is no {flask.request.method} {flask.request.path} here; there are {', '.join(known)}")
+
     @flask_app.get("/world")
     def show() -> t.Any:
         return picture(box)

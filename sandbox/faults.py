@@ -26,6 +26,7 @@ from .wsgi import App, Environ, StartResponse, is_machine
 KINDS = ("status", "status_after", "lost_before", "lost_after", "delay", "body", "truncate", "stale", "hang", "hang_after")
 _REMEMBERED = 256  # answers kept for `stale`
 _LARGEST = 1_000_000  # bytes; longer answers are not kept
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\x20-\x7e\xa0-\xff]*")
 
 
 class LostConnection(httpx.ReadError, ConnectionResetError):
@@ -70,8 +71,13 @@ class Fault:
             self._path = re.compile(self.path)
         except re.error as error:
             raise ValueError(f"path {self.path!r} is no regular expression: {error}") from error
-        if not 100 <= self.status <= 599:
-            raise ValueError(f"status {self.status} is no HTTP status")
+        if not 200 <= self.status <= 599:
+            raise ValueError(f"status {self.status} is no HTTP status of an answer")
+        if self.after_calls < 0 or (self.times or 0) < 0:
+            raise ValueError("after_calls and times must be zero or more")
+        for name, value in self.headers.items():
+            if not isinstance(name, str) or not isinstance(value, str) or not _HEADER.fullmatch(f"{name}: {value}"):
+                raise ValueError(f"header {name!r}: {value!r} should be a name and one line of text")
         if not 0 <= self.seconds < float("inf"):
             raise ValueError("seconds must be zero or more")
 

@@ -38,7 +38,7 @@ def _offer(entry: Reader) -> Offer:
     if known.price is None and "bills" not in entry.content:
         raise ScenarioError(f"{entry.where}.bills: is missing, and nobody has published a price of {name}")
     price = entry.dollars("bills", known.price or Decimal(0))
-    boot, stock = entry.number("boot", known.boot_seconds), int(entry.number("stock", 1))
+    boot, stock = entry.number("boot", known.boot_seconds), entry.whole("stock", 1)
     offer = make_offer(name, region, stock, price_hour=price, boot_seconds=boot, details={"timings": timings(entry)})
     entry.done()
     return offer

@@ -51,13 +51,13 @@ def runpod_offer(entry: t.Mapping[str, t.Any]) -> Offer:
         gpu_count=1,
         model=gpu.model,
         memory_mib=gpu.memory * 1024,
-        stock=int(_number(entry, "stock", 8)),
+        stock=_whole(entry, "stock", 8),
         boot_seconds=_number(entry, "boot", 120.0),
         details={
             "tier": tier,
             "shown_price": price,
             "cuda": cuda,
-            "most": int(_number(entry, "most", gpu.most[tier] or gpu.most[SECURE] or 8)),
+            "most": _whole(entry, "most", gpu.most[tier] or gpu.most[SECURE] or 8),
             "timings": {key: _number(entry, key, 0.0) for key in TIMINGS if key in entry},
         },
     )
@@ -75,6 +75,13 @@ def _number(entry: t.Mapping[str, t.Any], key: str, default: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
         raise ValueError(f"{key}: {value!r} should be a number of zero or more")
     return float(value)
+
+
+def _whole(entry: t.Mapping[str, t.Any], key: str, default: int) -> int:
+    value = _number(entry, key, default)
+    if value != int(value):
+        raise ValueError(f"{key}: {value!r} should be a whole number")
+    return int(value)
 
 
 def _dollars(entry: t.Mapping[str, t.Any], key: str, default: Decimal) -> Decimal:

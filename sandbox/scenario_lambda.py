@@ -29,7 +29,7 @@ def lambda_offer(entry: Reader) -> Offer:
         gpu_count=kind.gpus,
         model=kind.model,
         memory_mib=kind.memory_gib * 1024,
-        stock=int(entry.number("stock", 1)),
+        stock=entry.whole("stock", 1),
         boot_seconds=entry.number("boot", kind.boot_seconds),
         unit_seconds=60,
         details={

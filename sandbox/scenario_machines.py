@@ -16,9 +16,9 @@ def machine_entry(entry: Reader) -> dict[str, t.Any]:
     """One entry of ``machines``, checked."""
     found = {
         "name": entry.text("name"),
-        "gpus": int(entry.number("gpus", 1)),
+        "gpus": entry.whole("gpus", 1),
         "model": entry.text("model", "RTX3090"),
-        "memory_gib": int(entry.number("memory_gib", 24)),
+        "memory_gib": entry.whole("memory_gib", 24),
         "price": entry.dollars("price", Decimal(0)),
         "region": entry.text("region", "home"),
         "boot": entry.number("boot", 90.0),

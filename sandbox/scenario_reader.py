@@ -46,6 +46,12 @@ class Reader:
             raise ScenarioError(f"{self.where}.{key}: {value!r} should be zero or more")
         return float(value)
 
+    def whole(self, key: str, default: int) -> int:
+        value = self.number(key, default)
+        if value != int(value):
+            raise ScenarioError(f"{self.where}.{key}: {value!r} should be a whole number")
+        return int(value)
+
     def dollars(self, key: str, default: Decimal) -> Decimal:
         value = self.take(key, (str, int, float, Decimal), default)
         try:

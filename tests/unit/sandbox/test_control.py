@@ -124,6 +124,14 @@ def test_prices_and_stock_can_be_set(stand: t.Any) -> None:
         assert answer.status_code == status and answer.json()["message"], body
 
 
+def test_a_lever_that_there_is_not_is_refused_with_those_there_are(stand: t.Any) -> None:
+    _hand, client = stand
+    for method, path, status in (("POST", "/world", 405), ("GET", "/clocks", 404), ("DELETE", "/clock", 405)):
+        answer = client.request(method, path)
+        assert answer.status_code == status
+        assert f"there is no {method} {path} here; there are DELETE /faults, GET /clock, " in answer.json()["message"]
+
+
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_new_price_changes_no_bill_that_began_before(make: t.Any, ended: bool) -> None:
     hand = make(speed=1.0)

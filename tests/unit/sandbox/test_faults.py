@@ -163,6 +163,12 @@ def test_rules_count_calls_and_end(service: t.Any) -> None:
         {"kind": "delay", "seconds": -1},
         {"kind": "delay", "seconds": float("nan")},
         {"kind": "status", "times": True},
+        {"kind": "status", "times": -1},
+        {"kind": "status", "after_calls": -1},
+        {"kind": "status", "status": 199},
+        {"kind": "status", "headers": {"retry-after": 5}},
+        {"kind": "status", "headers": {"x-a": "b\r\nx-c: d"}},
+        {"kind": "status", "headers": {"x a": "b"}},
     ],
 )
 def test_nonsense_is_refused(rule: t.Any) -> None:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from sandbox import scenario
+from sandbox.box import Box
 from sandbox.scenario import ScenarioError
 from sandbox.scenario_clouds import PARTS
 from sandbox.world import World
@@ -53,6 +54,10 @@ A10 = {"type": "gpu_1x_a10", "region": "us-east-1"}
         ({"lambda": [{**A10, "stocks": 3}]}, "lambda[0]: unknown key stocks"),
         ({"lambda": [{**A10, "stock": -1}]}, "lambda[0].stock"),
         ({"lambda": [{**A10, "stock": True}]}, "lambda[0].stock"),
+        ({"lambda": [{**A10, "stock": 1.5}]}, "lambda[0].stock: 1.5 should be a whole number"),
+        ({"machines": [{"name": "a", "gpus": 1.5}]}, "machines[0].gpus: 1.5 should be a whole number"),
+        ({"runpod": {"offers": [{"type": "NVIDIA L4", "region": "EU-RO-1", "stock": 1.5}]}}, "stock: 1.5 should be a whole number"),
+        ({"paperspace": {"offers": [{"type": "A4000", "region": "ny2", "stock": 1.5}]}}, "should be a whole number"),
         ({"lambda": [{**A10, "boot": float("nan")}]}, "lambda[0].boot"),
         ({"lambda": [{**A10, "price": "cheap"}]}, "lambda[0].price"),
         ({"lambda": [{**A10, "price": "0.123"}]}, "whole cents"),
@@ -91,6 +96,12 @@ def test_what_is_wrong_is_named(content: t.Any, says: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         scenario.parse(content)
     assert says in str(caught.value)
+
+
+def test_a_fault_of_a_service_that_is_none_is_refused() -> None:
+    wrong = scenario.parse({"faults": [{"kind": "status", "service": "lamda"}]})
+    with pytest.raises(ScenarioError, match="scenario.faults: there is no service lamda"):
+        Box(wrong)
 
 
 def test_switches_are_turned_in_the_world() -> None:
