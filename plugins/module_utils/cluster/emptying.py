@@ -10,7 +10,7 @@ import typing as t
 from datetime import datetime, timedelta
 
 from ..clock import Clock, from_text, to_text
-from ..errors import Forbidden, TgpError
+from ..errors import Conflict, Forbidden, TgpError
 from ..fleet.drain import STARTED as DRAIN_STARTED
 from ..fleet.drain import (
     Do,
@@ -191,7 +191,10 @@ class Emptying:
             if one.do is not Do.EVICT:
                 continue
             if self.mode is Mode.GONE:
-                self.kube.delete(pod_path(one.pod.namespace, one.pod.name), uid=one.pod.uid, grace=0)
+                try:
+                    self.kube.delete(pod_path(one.pod.namespace, one.pod.name), uid=one.pod.uid, grace=0)
+                except Conflict:
+                    continue  # another pod has its name by now
                 self._forced.append(_name(one.pod))
             elif evict(self.kube, one.pod).kind == "evicted":
                 self._evicted.append(_name(one.pod))

@@ -387,6 +387,17 @@ class TestRealTime:
         assert calls[-1] - opened[0] < 1, "by its opening, not by the next try in turn, which comes at 10 s"
 
 
+def test_L09_a_pod_whose_name_another_has_by_now_counts_as_gone(cluster: Cluster, kube: Kube) -> None:
+    """A StatefulSet makes the pod anew elsewhere, between our look and our deletion; the machine is gone, and so is what ran on it."""
+    cluster.node("n", ready=False)
+    cluster.pod("db-0", "n")
+    cluster.pod("web", "n")
+    replaced = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409, "message": "uid"}
+    cluster.faults.add({"kind": "status", "status": 409, "method": "DELETE", "path": "pods/db-0", "times": 1, "body": replaced})
+    done = empty(cluster, kube, "InstanceGone")
+    assert (done.drained, done.outcome, done.forced) == (True, "lost", ("default/web",))
+
+
 def test_L09_a_drain_ends_although_its_pods_cannot_be_listed(cluster: Cluster, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list before the cordon worked, all later ones fail: the deadline holds all the same, and the node is usable again."""
     monkeypatch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.cluster.emptying._PATIENCE", 0.5)
