@@ -24,6 +24,11 @@ def remove_leftovers(context: Context, leftovers: t.Sequence[Leftover]) -> list[
     return [_remove(context, one) for one in leftovers]
 
 
+def rehearsed(leftovers: t.Sequence[Leftover]) -> list[dict[str, t.Any]]:
+    """What check mode says of each."""
+    return [_row(one, "planned", f"{one['kind'].removeprefix('delete_')}: would be removed: {one['reason']}") for one in leftovers]
+
+
 def _remove(context: Context, leftover: Leftover) -> dict[str, t.Any]:
     what = leftover["kind"].removeprefix("delete_")
     try:
@@ -34,6 +39,10 @@ def _remove(context: Context, leftover: Leftover) -> dict[str, t.Any]:
     except TgpError as error:
         message, result = str(error), "pending"
     context.progress.step(leftover["name"], result, f"{what} {leftover['target']}: {message}")
+    return _row(leftover, result, f"{what}: {message}")
+
+
+def _row(leftover: Leftover, result: str, message: str) -> dict[str, t.Any]:
     return {
         "name": leftover["name"],
         "pool": "",
@@ -42,7 +51,7 @@ def _remove(context: Context, leftover: Leftover) -> dict[str, t.Any]:
         "phase": "",
         "price_hour": "",
         "result": result,
-        "message": f"{what}: {message}",
+        "message": message,
         "problem": result == "pending",
     }
 

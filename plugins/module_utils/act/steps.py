@@ -20,7 +20,7 @@ from ..task import Task
 from .admitting import admit, complete_ones
 from .join import Joined, join_all
 from .launch import launch_all
-from .leftovers import remove_leftovers
+from .leftovers import rehearsed, remove_leftovers
 from .planning import unlock
 from .repair import Drifted, drifted_nodes, repair_all
 from .teardown import teardown_all
@@ -93,6 +93,8 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
         drifted = drifted_nodes(context, names) if work in (_join, _look_in) else []
         if task.check_mode:
             rows = [_row(one.claim, "drifted", f"would be set again: {', '.join(one.what)}", problem=False) for one in drifted]
+            rows += [] if work is _look_in else [_row(one, "planned", _would(one, work), problem=False) for one in claims]
+            rows += rehearsed(task.params.get("leftovers") or [])
             return _result(rows, "ok", changed=bool(rows), hubs=hubs_of(context))
         if not (claims or drifted or task.params.get("leftovers")):
             return _result([], "ok", changed=False, hubs=hubs_of(context))
@@ -138,6 +140,13 @@ def _row(claim: Claim, result: str, message: str, *, problem: bool, remedy: str 
         "problem": problem,
         "remedy": remedy,
     }
+
+
+def _would(claim: Claim, work: Work) -> str:
+    """What check mode says of a claim."""
+    if claim.deletion is not None:
+        return f"would be given back: {claim.deletion.reason}"
+    return "would be followed until it is usable" if work is _join else "would be rented"
 
 
 def _launch(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:

@@ -223,6 +223,34 @@ def test_I14_a_rehearsal_writes_nothing_also_under_faults(rig: Rig, service: str
     assert sorted(str(one) for one in (rig.folder / "state").rglob("*")) == state
 
 
+def test_I14_a_rehearsed_step_says_what_the_step_will_do(rig: Rig) -> None:
+    """Each step by itself, as fleet_plan says it of a run: what is planned now, then what is done."""
+
+    def planned(module: str, **params: t.Any) -> list[tuple[str, str]]:
+        done = rig.run(module, "rehearsal", check=True, **params)
+        assert done["changed"] is bool(done["machines"]) and done["problems"] == []
+        return [(one["name"], one["message"]) for one in done["machines"] if one["result"] == "planned"]
+
+    plan = rig.plan("provision", pools=["training"], nodes=1)
+    (name,) = plan["launch"]
+    assert planned("launch") == planned("scale") == [(name, "would be rented")] and planned("join") == planned("teardown") == []
+    rig.run("launch", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    assert (
+        planned("join") == [(name, "would be followed until it is usable")]
+        and planned("launch") == planned("join", wait=False) == []
+    )
+    rig.join()
+    assert planned("join") == planned("teardown") == []
+    rig.unlock(rig.plan("destroy", all=True)["run_id"])
+    leftover = {"kind": "delete_device", "name": "tgp-x", "target": "n1", "uid": "", "reason": "Orphan", "cloud": ""}
+    assert planned("teardown", leftovers=[leftover]) == [
+        (name, "would be given back: Manual"),
+        ("tgp-x", "device: would be removed: Orphan"),
+    ]
+    assert planned("scale") == [(name, "would be given back: Manual")] and len(rig.machines()) == 1
+
+
 # ---- other runs
 
 
