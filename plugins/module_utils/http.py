@@ -221,7 +221,7 @@ class Api:
 
     def _once(self, method, path, params, json, content, data, headers, pace, ok, timeout) -> Answer:  # type: ignore[no-untyped-def]
         self.take_turn(pace)
-        what = f"{method} {path}"
+        what = redact(f"{method} {path}")  # errors are kept in claims, and an address may hold a secret
         options: dict[str, t.Any] = {} if timeout is None else {"timeout": timeout}
         try:
             response = self._client.request(
@@ -291,7 +291,7 @@ class Api:
     def bad_shape(self, what: str, why: str) -> errors.BadShape:
         """The exception for an answer of a form nobody documented."""
         return errors.BadShape(
-            f"{self.service}: the answer to {what} is not understood: {why}. It is not taken as an empty list.",
+            f"{self.service}: the answer to {redact(what)} is not understood: {why}. It is not taken as an empty list.",
             remedy="A proxy, an outage page or a change of the API; look at the address and try again later.",
             service=self.service,
         )

@@ -174,6 +174,17 @@ def test_a_watch_that_is_refused_and_breaks_off_is_an_error_of_ours() -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    "answer", [httpx.Response(500), httpx.Response(404), httpx.ReadTimeout("late"), httpx.ConnectError("no"), ok]
+)
+def test_a_secret_in_an_address_is_in_no_error(answer: t.Any) -> None:
+    register(SECRET)
+    client, _seen = api([httpx.Response(200, text="<html>") if answer is ok else answer], retry=Retry(tries=1))
+    with pytest.raises(errors.ApiError) as caught:
+        client.get(f"/up?token={SECRET}")
+    assert SECRET not in caught.value.message and f"/up?token={MASK}" in caught.value.message
+
+
 def test_a_refused_key_says_what_to_check() -> None:
     answer = httpx.Response(401, json={"error": {"code": "global/invalid-api-key", "message": "no"}})
     client, _seen = api([answer], auth_hint="Check CLOUD_KEY.")
