@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from .. import errors
 from ..clock import Clock
 from ..http import Api, Retry
-from ..redact import redact
+from ..redact import redact, register
 from .vast_api import GONE, VastApi
 
 if t.TYPE_CHECKING:
@@ -33,7 +33,11 @@ def boot_log(api: VastApi, instance_id: str, transport: httpx.BaseTransport | No
             return None
         raise
     url = api.http.expect(answer.get("result_url"), str, f"PUT {path}", "result_url")
-    parts, home = urlsplit(url), urlsplit(api.http.base_url)
+    try:
+        parts, home = urlsplit(url), urlsplit(api.http.base_url)
+    except ValueError as error:
+        raise api.http.bad_shape(f"PUT {path}", f"its result_url is no address: {error}") from error
+    register(parts.query)  # a signature: who has it may read the log
     ours = (parts.scheme, parts.netloc) == (home.scheme, home.netloc)
     if not parts.netloc or not (ours or parts.scheme == "https"):
         raise api.http.bad_shape(f"PUT {path}", "its result_url is neither https nor the API's own address")

@@ -351,7 +351,16 @@ def test_logs_are_fetched_without_the_key(vast_stand: VastStand) -> None:
     assert cloud.console("29999999") is None
 
 
-@pytest.mark.parametrize("url", ["http://elsewhere.test/log", "file:///etc/passwd", "//elsewhere.test/log", ""])
+def test_the_signature_in_the_address_of_a_log_is_not_printed(vast_stand: VastStand) -> None:
+    url = f"{vast_stand.base}/log?X-Amz-Credential=credential_0123456789&X-Amz-Signature=signature_0123456789abcdef"
+    vast_stand.faults.add({"kind": "body", "path": "request_logs", "body": {"success": True, "result_url": url}})
+    vast_stand.faults.add({"kind": "status", "path": r"^/log\?", "status": 500, "times": None})
+    with pytest.raises(errors.ServerError) as caught:
+        vast_stand.cloud().console("20771845")
+    assert "0123456789" not in str(caught.value) and "/log" in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://elsewhere.test/log", "file:///etc/passwd", "//elsewhere.test/log", "", "https://[::1/log"])
 def test_logs_are_not_fetched_from_just_anywhere(vast_stand: VastStand, url: str) -> None:
     vast_stand.faults.add({"kind": "body", "path": "request_logs", "body": {"success": True, "result_url": url}})
     with pytest.raises(errors.BadShape, match="result_url"):
