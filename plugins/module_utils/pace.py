@@ -17,6 +17,7 @@ import tempfile
 import typing as t
 
 from .clock import Clock
+from .errors import InvalidInput
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +43,14 @@ class Pace:
         bucket = self._buckets.get(name) or self._buckets.get("")
         if bucket is None:
             return
-        clock.sleep(self._book(name if name in self._buckets else "", bucket, clock))
+        try:
+            pause = self._book(name if name in self._buckets else "", bucket, clock)
+        except OSError as error:
+            raise InvalidInput(
+                f"The folder {self._folder}, where calls to clouds are paced, cannot be used: {error.strerror}.",
+                remedy="Set TGP_RUNTIME_DIR to a folder that this user may write.",
+            ) from error
+        clock.sleep(pause)
         if bucket.also is not None:
             self.wait(bucket.also, clock)
 

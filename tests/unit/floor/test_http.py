@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
 from ansible_collections.tgp.gpu.plugins.module_utils.http import Api, Retry
+from ansible_collections.tgp.gpu.plugins.module_utils.pace import Bucket, Pace
 from ansible_collections.tgp.gpu.plugins.module_utils.redact import MASK, register
 
 SECRET = "sk-live-0123456789abcdefghij"
@@ -183,6 +186,14 @@ def test_a_secret_in_an_address_is_in_no_error(answer: t.Any) -> None:
     with pytest.raises(errors.ApiError) as caught:
         client.get(f"/up?token={SECRET}")
     assert SECRET not in caught.value.message and f"/up?token={MASK}" in caught.value.message
+
+
+def test_a_folder_for_the_pace_that_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """XDG_RUNTIME_DIR may still be that of the user one was before."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TGP_RUNTIME_DIR", str(tmp_path / "file"))
+    with pytest.raises(errors.InvalidInput, match="file/tgp-pace-.*TGP_RUNTIME_DIR"):
+        Pace("account", {"": Bucket(1.0)}).wait("", SystemClock())
 
 
 def test_a_refused_key_says_what_to_check() -> None:
