@@ -188,7 +188,7 @@ def _reserve_unclaimed(held: limits.Reserved, draft: Draft, orphans: t.Sequence[
                 claim = adopt(instance, orphan.node, draft.situation)
                 held = held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
     for one in draft.settled.values():
-        for extra in one.recovery.duplicates:
+        for extra in (*one.recovery.duplicates, *draft.situation.elsewhere(one.claim)):
             price = extra.price_hour if extra.price_hour is not None else one.claim.price
             held = held.plus(one.claim.offer, price, one.claim.node_class, one.claim.pool)
     return held

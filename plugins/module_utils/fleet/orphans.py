@@ -166,11 +166,11 @@ def _not_ready_long(node: Node, draft: Draft) -> bool:
 
 
 def duplicates(draft: Draft) -> None:
-    """O11: of several machines under one claim's name all but one are destroyed; their ids are in the claim already."""
+    """O11: of several machines under one claim's name all but one are destroyed; their ids are in the claim already, but those of other
+    clouds."""
     for one in draft.settled.values():
-        if one.claim.name in draft.decisions and draft.decisions[one.claim.name].kind == "destroy":
-            continue  # goes with all its ids
-        for extra in one.recovery.duplicates:
+        goes = one.claim.name in draft.decisions and draft.decisions[one.claim.name].kind == "destroy"  # with all its ids
+        for extra in (*(() if goes else one.recovery.duplicates), *draft.situation.elsewhere(one.claim)):
             if extra.state is InstanceState.TERMINATING:
                 continue
             detail = f"{extra.cloud} {extra.id} has the same name as {one.claim.instance_id}"

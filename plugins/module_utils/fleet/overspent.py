@@ -49,10 +49,11 @@ def _unclaimed(draft: Draft, orphans: t.Sequence[Orphan]) -> t.Iterator[Claim]:
                 if number or claim.name not in draft.settled:
                     yield dataclasses.replace(claim, name=f"{claim.name}#{instance.id}")
     for one in draft.settled.values():
-        for extra in one.recovery.duplicates:
+        for extra in (*one.recovery.duplicates, *situation.elsewhere(one.claim)):
             price = extra.price_hour if extra.price_hour is not None else one.claim.price
             started = extra.created or one.claim.launch_started
-            changes = {"name": f"{one.claim.name}#{extra.id}", "price_paid": price, "launch_started": started}
+            name = f"{one.claim.name}#{extra.id}"
+            changes = {"name": name, "cloud": extra.cloud, "price_paid": price, "launch_started": started}
             yield dataclasses.replace(one.claim, **changes)  # type: ignore[arg-type]
 
 

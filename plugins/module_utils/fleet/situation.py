@@ -135,6 +135,11 @@ class Situation:
             return Verdict.FOREIGN
         return found
 
+    def elsewhere(self, claim: Claim) -> tuple[Instance, ...]:
+        """Machines of the claim's name at other clouds than its own: made by a create call there that had been given up as lost."""
+        others = (self._instances[cloud] for cloud in sorted(self._instances) if cloud != claim.cloud and self.rented(cloud))
+        return tuple(one for listed in others for one in listed.by_name.get(claim.name, ()) if self.owner(one) is Verdict.OURS)
+
     # ---- cluster and mesh
 
     @functools.cached_property

@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import marks
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost, ledger_line
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.guard import allowed
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ledger import read_ledger
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     CloudChoice,
     CloudView,
@@ -26,10 +27,12 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Node,
     Phase,
     Plan,
+    SpendingBudget,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
 from .build import CLUSTER, at, claim, decide, deletions, device, instance, node, node_class, of, offer, one, pool, seen, wishes
+from .build import pod as a_pod
 
 
 def twice(first: str = "11:59", second: str = "12:00", **facts: t.Any) -> Plan:
@@ -53,6 +56,30 @@ def test_L12_O1_machine_without_claim_goes_in_the_second_run() -> None:
     assert action.reason == "Orphan" and action.claim is not None
     assert (action.claim.name, action.claim.instance_id, action.claim.ids_seen) == (OLD.name, OLD.id, (OLD.id,))
     assert action.claim.launch_started == at("11:00")  # its whole life is paid for
+
+
+@pytest.mark.parametrize("mode", ["reap", "provision", "destroy"])
+def test_L12_O11_a_machine_of_a_claims_name_at_another_cloud_goes(mode: str) -> None:
+    """Its create call had been given up as lost, the claim went on elsewhere, and then the machine came after all."""
+    late = instance(id="i-late")
+    clouds = {"lambda": CloudView((late,), ()), "vast": CloudView((instance(cloud="vast"),), ())}
+    facts = seen(clouds=clouds, claims=(claim(cloud="vast"),), nodes=(node(),), pods=(a_pod(),))
+    action = one(decide(facts, mode=mode), "delete_instance")
+    assert (action.target, action.value, action.reason, action.price_hour) == ("i-late", "lambda", "Duplicate", Decimal("-0.42"))
+    assert not of(decide(facts, mode=mode), "destroy")
+    assert all("i-late" not in (action.claim.ids_seen if action.claim else ()) for action in decide(facts, mode=mode).actions)
+    stamped = instance(id="i-other", marks={"tgp:cluster": "ffffffff"})
+    theirs = dataclasses.replace(facts, clouds={**clouds, "lambda": CloudView((stamped,), ())})
+    assert not deletions(decide(theirs, mode=mode))
+
+
+def test_L16_a_machine_of_a_claims_name_at_another_cloud_counts() -> None:
+    clouds = {"lambda": CloudView((instance(id="i-late"),), (offer(),)), "vast": CloudView((instance(cloud="vast"),), ())}
+    facts = seen(clouds=clouds, claims=(claim(cloud="vast"),), nodes=(node(),), ledger=read_ledger([]))
+    room = [wishes(classes=(node_class(max_nodes=most, clouds=("lambda", "vast")),), p=2) for most in (2, 3)]
+    assert [len(of(decide(facts, wish, "provision"), "launch")) for wish in room] == [0, 1]
+    money = SpendingBudget("day", Decimal("0.41"), action="drain_all")  # of the other one nothing is known yet but that it runs
+    assert [action.reason for action in of(decide(facts, wishes(pool(budget=money))), "destroy")] == ["Budget"]
 
 
 @pytest.mark.parametrize("given_back", [True, False])
