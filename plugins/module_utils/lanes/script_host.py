@@ -146,8 +146,13 @@ if [[ $(cat "$R/var/lib/tgp/packages" 2>/dev/null || true) != "$wanted" ]]; then
   ((!NVIDIA)) ||
     repo nvidia https://nvidia.github.io/libnvidia-container/gpgkey \
       'https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /'
-  try 120 apt update || die "apt-get update failed with the repositories added: $(said '^(E|Err)')"
-  [[ $(apt-cache madison kubelet) == *" $KUBELET_VERSION-"* ]] || die "the Kubernetes repository has no kubelet $KUBELET_VERSION"
+  # one by one and strictly: apt takes an index that it cannot fetch for none, and says so in a warning only
+  for file in "$R"/etc/apt/sources.list.d/tgp-*.list; do
+    only=(-o "Dir::Etc::sourcelist=$file" -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0 -o APT::Update::Error-Mode=any)
+    try 120 apt "${only[@]}" update || die "apt-get update failed with the repositories added: $(said '^(E: [^S]|Err)')"
+  done
+  index=$(apt-cache madison kubelet 2>>"$LOG") || die "apt cannot read what its repositories have: $(said '^E')"
+  [[ $index == *" $KUBELET_VERSION-"* ]] || die "the Kubernetes repository has no kubelet $KUBELET_VERSION"
 
   step packages
   hold=(kubelet containerd.io kubernetes-cni)

@@ -563,6 +563,29 @@ def test_a_name_of_the_tailnets_own_dns_is_asked_of_tailscale(tmp_path):
     assert "socket-proxyd 100.64.0.1:6443" in machine.text("etc/systemd/system/tgp-api.service")
 
 
+APT = shutil.which("apt-get")
+
+
+@pytest.mark.skipif(APT is None, reason="apt is not installed")
+def test_a_repository_that_cannot_be_reached_is_no_repository_without_the_kubelet(machine):
+    """The real apt-get, in a world of its own: it ends well although nothing answers, unless it is told to be strict."""
+    apt, world = machine.play / "bin/apt-get", machine.play / "apt"
+    (world / "lists/partial").mkdir(parents=True)
+    lists = machine.root / "etc/apt/sources.list.d"
+    place = f"-o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts={lists} -o Dir::State={world} -o Dir::Cache={world}"
+    apt.unlink()
+    apt.write_text(
+        f'#!/bin/sh\ncase "$*" in *update) [ -e {lists}/tgp-docker.list ] || exit 0\n'
+        f"sed -i 's,https://,http://127.0.0.1:9/,' {lists}/tgp-*.list\n"
+        f'exec {APT} {place} "$@" -o Acquire::Retries=0 -o Debug::NoLocking=1;; esac\n'
+    )
+    apt.chmod(0o755)
+    assert machine.run() == 1
+    assert machine.text("run/tgp.step") == "fail repositories\n"
+    end = machine.text("var/log/tgp-bootstrap.log").splitlines()[-1]
+    assert "apt-get update failed with the repositories added: E: Failed to fetch http" in end and "no kubelet" not in end
+
+
 def test_what_the_image_says_of_a_repository_is_set_aside(machine):
     """apt reads no repository that two files sign with two keys."""
     folder = machine.root / "etc/apt/sources.list.d"
