@@ -37,9 +37,11 @@ def _pending(draft: Draft) -> None:
         if claim.deletion is None or not alarm(claim, draft.now) or _is_gone(draft, claim):
             continue
         why = f" The last answer: {claim.deletion.last_error}" if claim.deletion.last_error else ""
+        blind = draft.situation.instances(claim.cloud) is None
+        so = f"and may still exist (the machines of {claim.cloud} could not be listed): then it" if blind else "still exists, and"
         text = (
             f"{claim.name} ({claim.cloud} {', '.join(claim.ids_seen)}) was asked to go more than {ALARM_AFTER // 60} minutes ago, "
-            f"still exists, and is billed ${claim.price}/h.{why}"
+            f"{so} is billed ${claim.price}/h.{why}"
         )
         draft.notice(
             "destroy_pending", claim.name, text, cloud=claim.cloud, ids=", ".join(claim.ids_seen), price_hour=str(claim.price)

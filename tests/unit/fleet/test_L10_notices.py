@@ -36,7 +36,7 @@ def test_L10_a_destroy_of_more_than_fifteen_minutes_is_told(mode: str, started: 
     assert told(found) == ([("destroy_pending", claim().name)] if loud else [])
     assert "destroy_pending" in found.judged
     if loud:
-        assert "423: locked" in found.notices[0].text
+        assert "423: locked" in found.notices[0].text and "minutes ago, still exists, and is billed $0.42/h" in found.notices[0].text
         assert found.notices[0].data["ids"] == "i-1"
 
 
@@ -48,6 +48,7 @@ def test_L10_one_that_is_gone_by_now_is_not_told() -> None:
 def test_L10_an_unusable_list_proves_nothing() -> None:
     found = decide(seen(claims=(going("11:00"),), clouds={"lambda": CloudView(None, ())}))
     assert [kind for kind, _subject in told(found)] == ["destroy_pending"]
+    assert "may still exist" in found.notices[0].text and "could not be listed" in found.notices[0].text
     assert "destroy_pending" not in found.judged, "that it is over cannot be known either"
 
 
