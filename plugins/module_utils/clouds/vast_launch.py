@@ -27,6 +27,8 @@ _LABEL = re.compile(r"[A-Za-z0-9:_.-]{1,60}")
 _CENTS = Decimal("0.000001")
 _BID_RANGE = (Decimal("0.001"), Decimal(128))
 
+_TOO_LATE = frozenset({408, 499})  # somebody on the way stopped waiting: the call may have had its effect
+
 _CODES = {
     "no_such_ask": "conflict",
     "insufficient_credit": "balance",
@@ -179,7 +181,7 @@ def _reason(error: errors.ApiError, body: t.Mapping[str, t.Any]) -> str | None:
     if asks_for_patience(error):
         return "rate"
     status = error.status or 0
-    told = bool(body) and (status == 200 or 400 <= status < 500)
+    told = bool(body) and (status == 200 or 400 <= status < 500) and status not in _TOO_LATE
     if not told or isinstance(error, errors.BadShape):
         return None
     if isinstance(error, errors.Forbidden):

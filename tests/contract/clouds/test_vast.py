@@ -167,6 +167,15 @@ def test_L2_a_success_that_names_no_machine_is_unknown(vast_stand: VastStand, bo
         vast_stand.cloud().launch(request)
 
 
+@pytest.mark.parametrize("status", [408, 499, 502, 504])
+def test_L2_a_gateway_that_waited_too_long_knows_nothing(vast_stand: VastStand, status: int) -> None:
+    request = vast_stand.request()
+    vast_stand.faults.add({"kind": "status_after", "path": "asks", "status": status, "body": {"message": "Request timeout"}})
+    with pytest.raises(errors.LaunchUnknown, match=NAME):
+        vast_stand.cloud().launch(request)
+    assert vast_stand.billed() == 1
+
+
 def test_a_price_above_the_limit_is_not_sent(vast_stand: VastStand) -> None:
     assert "more than 0.30" in str(refusal(vast_stand, max_price_hour=Decimal("0.30")))
     assert not vast_stand.world.machines
