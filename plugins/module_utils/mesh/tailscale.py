@@ -109,7 +109,9 @@ class Tailscale:
             answer = self._session.call("POST", path, scope="policy_file:read", json=list(tests), idempotent=True)
         except (errors.Forbidden, errors.NotFound):
             return None
-        body = answer.json if isinstance(answer.json, dict) else {}
+        if not isinstance(answer.json, dict) and answer.text.strip() not in ("", "null"):
+            return None  # some page in between
+        body = answer.json or {}
         message = str(body.get("message") or "")  # 200 also when tests fail
         if not message or message.startswith("warning"):
             return []

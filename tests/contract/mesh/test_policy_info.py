@@ -42,6 +42,15 @@ def test_a_tag_of_another_owner_names_the_client_s_tags(place: Place) -> None:
     assert "carries tag:tgp" in fault["problem"] and '"tag:k8s-operator": ["tag:tgp"]' in fault["remedy"]
 
 
+def test_a_page_that_is_no_answer_is_no_passed_test(place: Place) -> None:
+    """The service answers 200 also to tests that fail, and with nothing to those that pass."""
+    place.faults.add({"kind": "body", "path": "/acl/validate", "body": "<html>please log in</html>"})
+    told = place.run(tailscale_policy_info, tags=["tag:gpu"], control_planes="tag:cp")
+    assert "does not try it out" in told["unseen"][0]
+    told = place.run(tailscale_policy_info, tags=["tag:gpu"], control_planes="tag:cp")
+    assert told["ok"] is False and told["unseen"] == []
+
+
 def test_what_cannot_be_seen_is_said_and_is_no_fault(place: Place) -> None:
     place.tailnet.by_secret(place.world.secrets["TS_OAUTH_CLIENT_SECRET"]).scopes.remove("policy_file:read")  # type: ignore[union-attr]
     told = place.run(tailscale_policy_info)
