@@ -62,7 +62,7 @@ class Behaviour:
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := [str(key) for key in rule if key not in known]:
             raise ValueError(f"unknown key {', '.join(unknown)}; known are {', '.join(sorted(known))}")
-        if rule.get("kind") not in KINDS:
+        if str(rule.get("kind")) not in KINDS:
             raise ValueError(f"kind {rule.get('kind')!r} should be one of {', '.join(KINDS)}")
         for key in ("cloud", "type", "region", "name", "version", "label"):
             if not isinstance(rule.get(key, ""), str):

@@ -33,8 +33,8 @@ def set_price(world: World, wanted: t.Any) -> list[dict[str, t.Any]]:
     try:
         price = Decimal(str(wanted["price"]))
     except InvalidOperation:
-        price = Decimal("NaN")
-    if isinstance(wanted["price"], bool) or not price.is_finite() or price < 0:
+        price = Decimal(-1)
+    if isinstance(wanted["price"], bool) or price.is_nan() or not 0 <= price <= 1_000_000:
         raise MarketError(400, f"{wanted['price']!r} is no price")
     if any(offer.cloud == "lambda" for offer in found) and price * 100 != int(price * 100):
         raise MarketError(400, "Lambda's prices are whole cents")

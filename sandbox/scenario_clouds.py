@@ -45,6 +45,8 @@ def _turn_paperspace(world: World | None, chosen: Switches) -> None:
 
 
 def _turn_runpod(world: World | None, chosen: Switches) -> None:
+    if chosen.get("page_size") == 0:
+        raise ValueError("page_size: should be above zero")
     account = RunpodAccount.of(world) if world else RunpodAccount()
     for name, value in chosen.items():
         setattr(account, name, tuple(value) if name == "forbidden" else value)

@@ -57,8 +57,8 @@ class Reader:
         try:
             price = Decimal(str(value))
         except InvalidOperation:
-            price = Decimal("NaN")
-        if not price.is_finite() or price < 0:
+            price = Decimal(-1)
+        if price.is_nan() or not 0 <= price <= 1_000_000:
             raise ScenarioError(f"{self.where}.{key}: {value!r} is no price")
         return price
 

@@ -54,7 +54,7 @@ def vast_offer(entry: t.Mapping[str, t.Any]) -> Offer:
     if unknown := [str(key) for key in entry if key not in SCENARIO_KEYS]:
         raise ValueError(f"unknown key {', '.join(unknown)}; known are {', '.join(SCENARIO_KEYS)}")
     name = entry.get("gpu")
-    if name not in GPUS:
+    if str(name) not in GPUS:
         raise ValueError(f"gpu: {name!r} should be one of {', '.join(GPUS)}")
     model, memory, capability, each = GPUS[str(name)]
     number = _number(entry, "id", _NUMBERS)
