@@ -92,8 +92,6 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
         | _service(context, claims.get(name), devices.get(name), observation)
         for name in names
     ]
-    if pools:
-        machines = [one for one in machines if one["pool"] in pools or one["pool"].partition("/")[2] in pools]
     records, torn = context.store.ledger_records()
     ledger = read_ledger(records, torn)
     closed = add_up(line.cost for line in ledger.lines)
@@ -117,7 +115,18 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
         "cost": str((closed + running).quantize(Decimal("0.0001"))),
         "closed_cost": str(closed.quantize(Decimal("0.0001"))),
     }
-    return Seen(machines, totals, records, unknown, spending(context, ledger, tuple(claims.values()), now))
+    money = spending(context, ledger, tuple(claims.values()), now)
+    return Seen(_of_pools(context, machines, pools), totals, records, unknown, money)
+
+
+def _of_pools(context: Context, machines: list[dict[str, t.Any]], pools: t.Sequence[str]) -> list[dict[str, t.Any]]:
+    """Those that were asked for; all of them when none was named. A name that fits nothing is a warning."""
+    if not pools:
+        return machines
+    known = {one["pool"] for one in machines} | {pool.key for pool in context.wishes.pools}
+    if strange := sorted(set(pools) - known - {key.partition("/")[2] for key in known}):
+        context.warn(f"There is no pool {', '.join(strange)} among the documents and machines.")
+    return [one for one in machines if one["pool"] in pools or one["pool"].partition("/")[2] in pools]
 
 
 def _ours(name: str, cluster: str) -> bool:

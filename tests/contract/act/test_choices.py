@@ -51,3 +51,16 @@ def test_D06_a_choice_that_a_mode_would_not_look_at_is_refused(rig: Rig, mode: s
 def test_what_was_not_chosen_is_not_refused(rig: Rig, mode: str) -> None:
     empty: dict[str, t.Any] = {"pools": [], "names": [], "all": False, "force": False, "nodes": ""}
     assert rig.plan(mode, check=True, **empty)["outcome"] in ("ok", "shortfall")
+
+
+def test_totals_are_those_of_the_cluster_whichever_pools_are_shown(rig: Rig) -> None:
+    rig.provision()
+    whole = rig.run("info")["totals"]
+    shown = rig.run("info", pools=["own"])
+    assert shown["machines"] == [] and shown["totals"]["price_hour"] == whole["price_hour"] == "0.69"
+    assert rig.run("info", pools=["training"])["totals"]["instances"] == 1 and rig.warnings == []
+
+
+def test_a_pool_that_nobody_knows_is_told(rig: Rig) -> None:
+    rig.run("info", pools=["default/training", "trainig"])
+    assert rig.warnings == ["There is no pool trainig among the documents and machines."]
