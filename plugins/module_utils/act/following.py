@@ -17,7 +17,7 @@ from ..fleet import bill, blocks
 from ..fleet.model import Claim, Deletion, Device, Instance, InstanceState, Phase
 from ..fleet.money import print_money
 from ..fleet.offers import price_verdict
-from ..fleet.phases import advance
+from ..fleet.phases import LONGEST_WORDS, advance
 from ..fleet.service import is_service
 from ..mesh.find import find_device
 from ..observe.context import Context
@@ -221,7 +221,7 @@ class Following:
         """What stays in claim and ledger, which have little room: the cause and the place of the evidence come first."""
         explained = self._explained.get(name)
         seen = self._seen(name, outcome)
-        return (f"{explained.booked} ({seen})" if explained is not None else seen)[:500]
+        return (f"{explained.booked} ({seen})" if explained is not None else seen)[:LONGEST_WORDS]
 
     def _fail(self, name: str, outcome: End, now: datetime) -> str:
         """Book a failed join; the problem when its record could not be written. Then reap.yml finds it overdue and gives it back."""

@@ -22,7 +22,7 @@ from ..fleet.capacity import planned_gpus
 from ..fleet.limits import may_switch
 from ..fleet.model import Attempt, Claim, Deletion, Instance, LaunchRequest, Offer, Phase
 from ..fleet.offers import offer_key
-from ..fleet.phases import advance
+from ..fleet.phases import LONGEST_WORDS, advance
 from ..fleet.spending import budgets, open_purses
 from ..observe.context import Context
 from .duplicates import give_back, give_back_rejected
@@ -140,7 +140,9 @@ class _Launch:
             return False
         bound = self.claim.price_bound
         if bound is not None and offer.price_hour > bound:
-            self.context.progress.step(self.claim.name, "skipped", f"{offer.cloud} {offer.id}: ${offer.price_hour}/h, approved were ${bound}/h")
+            self.context.progress.step(
+                self.claim.name, "skipped", f"{offer.cloud} {offer.id}: ${offer.price_hour}/h, approved were ${bound}/h"
+            )
             return False
         if offer.price_hour <= self.claim.reserved_price:
             return True
@@ -193,8 +195,10 @@ class _Launch:
         if offer.cloud in self.shared.left_alone:
             raise _LeftAlone
         now = context.clock.now()
-        provisioning = self.claim if self.claim.phase is Phase.PROVISIONING else advance(
-            self.claim, Phase.PROVISIONING, now, f"create call to {offer.cloud}"
+        provisioning = (
+            self.claim
+            if self.claim.phase is Phase.PROVISIONING
+            else advance(self.claim, Phase.PROVISIONING, now, f"create call to {offer.cloud}")
         )
         self._write(
             provisioning,
@@ -329,7 +333,9 @@ class _Launch:
 
     def _fail(self, why: str) -> Launched:
         now = self.context.clock.now()
-        left = "; ".join(f"{cloud} is left alone in this run ({reason})" for cloud, reason in sorted(self.shared.left_alone.items()))
+        left = "; ".join(
+            f"{cloud} is left alone in this run ({reason})" for cloud, reason in sorted(self.shared.left_alone.items())
+        )
         last = self.claim.attempts[-1].message if self.claim.attempts else left or "every offer was beyond the limits"
         message = f"{why}: {last}"
         failed = advance(self.claim, Phase.FAILED, now, message)
@@ -339,10 +345,8 @@ class _Launch:
 
     # ---- the record
 
-    def _attempt(
-        self, offer: Offer, result: str, error_class: str = "", message: str = "", left: str = ""
-    ) -> tuple[Attempt, ...]:
-        attempt = Attempt(self.context.clock.now(), offer_key(offer), result, error_class, message, left)
+    def _attempt(self, offer: Offer, result: str, error_class: str = "", message: str = "", left: str = "") -> tuple[Attempt, ...]:
+        attempt = Attempt(self.context.clock.now(), offer_key(offer), result, error_class, message[:LONGEST_WORDS], left)
         return (*self.claim.attempts, attempt)
 
     def _write(self, base: Claim | None = None, **changes: t.Any) -> None:

@@ -26,7 +26,7 @@ from ..fleet.bill import noted
 from ..fleet.cost import ledger_line
 from ..fleet.drain import backoff_after_block, is_voluntary, rules_of
 from ..fleet.model import Claim, Instance, Node, Phase
-from ..fleet.phases import advance
+from ..fleet.phases import LONGEST_WORDS, advance
 from ..fleet.service import is_service
 from ..fleet.teardown import VOLUME_WAIT, Facts, Step, alarm, next_step
 from ..observe.context import Context
@@ -393,7 +393,7 @@ class _Teardown:
 
     def _note(self, why: str) -> None:
         if self.claim.deletion is not None:
-            self.deletion = dataclasses.replace(self.claim.deletion, last_error=why[:500])
+            self.deletion = dataclasses.replace(self.claim.deletion, last_error=why[:LONGEST_WORDS])
             self._write(deletion=self.deletion)
 
     def _write(self, base: Claim | None = None, **changes: t.Any) -> None:

@@ -15,6 +15,7 @@ ORDER = tuple(Phase)
 BEFORE_READY = (Phase.PENDING, Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)
 LIVE = (*BEFORE_READY, Phase.READY)
 HISTORY_LENGTH = 40
+LONGEST_WORDS = 500  # characters of one reason: 25 refusals and the history together must fit into a record
 
 
 class IllegalTransition(TgpError):
@@ -42,7 +43,7 @@ def advance(claim: Claim, phase: Phase, now: datetime, why: str) -> Claim:
             remedy="The claim was left as it is; please report this as a defect.",
             claim=claim.name,
         )
-    line = (now, phase.value, why)
+    line = (now, phase.value, why[:LONGEST_WORDS])
     return dataclasses.replace(claim, phase=phase, phase_since=now, history=(*claim.history, line)[-HISTORY_LENGTH:])
 
 

@@ -108,6 +108,19 @@ def test_L14_an_invalid_request_fails_the_claim_at_once(rig: Rig) -> None:
     assert "too strange" in claim["history"][-1][2]
 
 
+def test_L14_long_words_of_a_cloud_do_not_burst_the_record(rig: Rig) -> None:
+    """The API server takes about a megabyte; what cannot be written any more could not even be given up."""
+    error = {"code": "instance-operations/launch/insufficient-capacity", "message": f"no room {'x' * 500_000}", "suggestion": ""}
+    rig.fault("status", "lambda", "POST", CREATE, status=400, body={"error": error}, times=None)
+    (row,) = rig.rent()["machines"]
+    assert row["result"] == "failed" and "no room" in row["message"]
+    claim = rig.claim()
+    assert (claim["phase"], claim["deletion"]["reason"]) == ("Failed", "LaunchFailed")
+    assert [len(one["message"]) for one in claim["attempts"]] == [500] * len(claim["attempts"]) and len(claim["attempts"]) > 2
+    rig.reap()
+    assert rig.left() == {}
+
+
 def test_L14_half_a_character_in_a_refusal_ends_no_launch(rig: Rig) -> None:
     """A sentence that its cloud cut in the middle of a pair can be read, but not be written into a record."""
     error = {"code": "instance-operations/launch/insufficient-capacity", "message": "no room \ud83d", "suggestion": "\ud83d\ude00"}
