@@ -40,6 +40,14 @@ class _Repeated(Exception):
         self.key, self.line = key, line
 
 
+class _NoText(Exception):
+    """A key is a mapping or a list, as ``{{ Name }}`` is to YAML."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(line)
+        self.line = line
+
+
 @functools.cache
 def _loader() -> t.Any:
     """The loader class; made at first use because PyYAML is imported lazily."""
@@ -51,10 +59,11 @@ def _loader() -> t.Any:
         def construct_mapping(self, node: t.Any, deep: bool = False) -> t.Any:
             seen: set[str] = set()
             for key, _value in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    raise _NoText(key.start_mark.line + 1)
                 if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
                     raise _Repeated(str(key.value), key.start_mark.line + 1)
-                if isinstance(key.value, str):
-                    seen.add(key.value)
+                seen.add(key.value)
             return super().construct_mapping(node, deep)
 
     for name, pattern, first in _TAGS:
@@ -106,6 +115,17 @@ def parse(text: str, what: str) -> list[Document]:
         found = [document for document in yaml.load_all(text, Loader=_loader()) if document is not None]
     except _Repeated as error:
         raise InvalidInput(f"{what}: line {error.line} has the key {error.key!r} a second time; write it once.") from None
+    except _NoText as error:
+        raise InvalidInput(
+            f"{what}: line {error.line} has a mapping or a list where a key should be; are the braces of a variable ({{{{ … }}}}) left in it?"
+        ) from None
+    except (
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ):  # of a value that is not what its tag says; its words could hold the value
+        raise InvalidInput(f"{what} is not valid YAML: a value is not what its tag says it is.") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else "an unknown place"

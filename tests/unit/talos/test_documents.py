@@ -39,6 +39,20 @@ def test_what_is_no_mapping_is_refused(text):
         parse(text, "the template")
 
 
+@pytest.mark.parametrize("text", ["a: {{ Name }}", "machine:\n  token: {{ MachineToken }}\n", "? [a, b]\n: c\n"])
+def test_braces_that_nobody_filled_in_are_named_with_their_line(text):
+    line = 1 + text.startswith("machine")
+    with pytest.raises(InvalidInput, match=f"the file: line {line} has a mapping or a list where a key should be; are the braces"):
+        parse(text, "the file")
+
+
+@pytest.mark.parametrize("tag", ["int", "float", "bool", "timestamp"])
+def test_a_value_that_is_not_what_its_tag_says_is_refused_and_not_shown(tag):
+    with pytest.raises(InvalidInput, match="the file is not valid YAML") as caught:
+        parse(f"a: !!{tag} a-value-of-tests", "the file")
+    assert "a-value-of-tests" not in str(caught.value)
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc.123eo-", min_size=1, max_size=6), inner, max_size=3),
