@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import typing as t
-from decimal import Decimal, InvalidOperation
 
 from ..claims.store import open_store
 from ..cluster.connect import connect as connect_cluster
@@ -15,6 +14,7 @@ from ..documents.spending import budget_of
 from ..errors import InvalidInput
 from ..events import Events, new_run_id
 from ..fleet.model import SpendingBudget
+from ..fleet.money import parse_money
 from ..fleet.settings import Settings
 from ..notify import Sender
 from ..places import events_path
@@ -63,8 +63,8 @@ def settings_of(task: Task, **more: object) -> Settings:
     params = task.params
     total = params.get("max_hourly_total")
     try:
-        hourly = None if total in (None, "") else Decimal(str(total))
-    except InvalidOperation as error:
+        hourly = None if total in (None, "") else parse_money(total)
+    except InvalidInput as error:
         raise InvalidInput(f"max_hourly_total {total!r} is not an amount.", remedy='Write a decimal string, for example "12.50".') from error
     most = params.get("max_remove_per_run")
     if most is not None and most < 0:

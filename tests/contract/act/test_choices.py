@@ -64,3 +64,9 @@ def test_totals_are_those_of_the_cluster_whichever_pools_are_shown(rig: Rig) -> 
 def test_a_pool_that_nobody_knows_is_told(rig: Rig) -> None:
     rig.run("info", pools=["default/training", "trainig"])
     assert rig.warnings == ["There is no pool trainig among the documents and machines."]
+
+
+@pytest.mark.parametrize("amount", ["nan", "inf", "-1", "12,50"])
+def test_a_limit_that_is_no_amount_is_refused_in_words(rig: Rig, amount: str) -> None:
+    with pytest.raises(InvalidInput, match=f"max_hourly_total '{amount}' is not an amount"):
+        rig.plan("provision", check=True, max_hourly_total=amount)
