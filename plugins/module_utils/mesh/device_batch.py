@@ -127,6 +127,11 @@ def _bring(mesh: DeviceMesh, device: Device, wish: DeviceWish, dry: bool) -> tup
         for step in steps:
             step()
         after = mesh.device(device.id) or after
+        if wish.key_expiry is not None and after.key_expiry_disabled is wish.key_expiry:
+            raise InvalidInput(
+                "the server took the call and left the expiry of its key as it was.",
+                remedy="headscale lets no key expire that does not; leave key_expiry out there.",
+            )
     return after, bool(steps)
 
 

@@ -16,7 +16,7 @@ from ansible_collections.tgp.gpu.plugins.modules import (
     tailscale_policy_info,
 )
 
-from tests.contract.mesh.conftest import Place
+from tests.contract.mesh.conftest import Place, build
 
 ONE, TWO = "tgp-a1b2c3d4-training-0k3zq", "tgp-a1b2c3d4-training-9zz01"
 TAGS = ["tag:gpu"]
@@ -144,6 +144,17 @@ def test_device_is_brought_to_what_is_wanted(place: Place) -> None:
     assert place.tailnet.devices()[0].tags == ["tag:gpu", "tag:k8s"]
     assert not place.run(tailscale_device, **wanted)["changed"]
     assert not place.run(tailscale_device, ids=[device_id], tags=["tag:k8s", "tag:gpu"])["changed"]
+
+
+def test_a_call_that_changes_nothing_is_no_change() -> None:
+    """headscale says yes to a device's key that shall expire, and does nothing."""
+    place = build("headscale")
+    made = place.run(tailscale_key, nodes=[ONE], tags=TAGS, tailscale_api_url="https://hs.example")
+    place.tailnet.join(made["tailscale_keys"][0]["key"], ONE)
+    wanted = {"hostnames": [ONE], "tailscale_api_url": "https://hs.example"}
+    result = place.run(tailscale_device, **wanted, key_expiry=True)
+    assert result["failed"] and not result.get("changed") and "left the expiry of its key as it was" in result["msg"]
+    assert not place.run(tailscale_device, **wanted, key_expiry=False).get("failed")
 
 
 def test_missing_device_fails_after_the_others_are_done(place: Place) -> None:
