@@ -143,10 +143,10 @@ def _unheard(config: Document | None, interface: str) -> t.Iterator[str]:
     for name in fields_at(config, "machine.network"):
         if name not in ("hostname", "kubespan", "interfaces"):
             yield f"machine.network.{name}"
-    for link_of in items_at(config, "machine.network.interfaces"):
-        name = link_of.get("interface") or "(by deviceSelector)"
+    for one in items_at(config, "machine.network.interfaces"):
+        name = one.get("interface") if isinstance(one, dict) else one
         if name != interface:
-            yield f"machine.network.interfaces {name}"
+            yield f"machine.network.interfaces {name or '(by deviceSelector)'}"
     for module in items_at(config, "machine.kernel.modules"):
         if module.get("parameters"):
             yield f"machine.kernel.modules: parameters of {module.get('name')}"

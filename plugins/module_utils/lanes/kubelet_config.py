@@ -9,6 +9,7 @@ import ipaddress
 import typing as t
 from urllib.parse import urlsplit
 
+from ..errors import InvalidInput
 from ..talos.documents import Document, at
 
 # What the kubelet insists on with protectKernelDefaults, and what bridged pods need.
@@ -29,8 +30,7 @@ _TALOS_ONLY = ("kernel.kexec_load_disabled",)  # about Talos's way to reboot
 def kubelet_config(config: Document) -> Document:
     """KubeletConfiguration for a worker; the configuration's ``extraConfig`` (taints included) goes on top."""
     dns = at(config, "machine.kubelet.clusterDNS") or [
-        str(ipaddress.ip_network(subnet, strict=False)[10])
-        for subnet in at(config, "cluster.network.serviceSubnets") or ["10.96.0.0/12"]
+        _dns_of(subnet) for subnet in at(config, "cluster.network.serviceSubnets") or ["10.96.0.0/12"]
     ]
     extra: dict[str, t.Any] = at(config, "machine.kubelet.extraConfig") or {}
     base: Document = {
@@ -58,6 +58,14 @@ def kubelet_config(config: Document) -> Document:
         "systemReserved": {"cpu": "50m", "memory": "384Mi", "pid": "100", "ephemeral-storage": "256Mi"},
     }
     return {**base, **extra}
+
+
+def _dns_of(subnet: str) -> str:
+    """Where the cluster's DNS answers: the tenth address."""
+    network = ipaddress.ip_network(subnet, strict=False)
+    if network.num_addresses <= 10:
+        raise InvalidInput(f"cluster.network.serviceSubnets: {subnet} is too small to have the cluster's DNS in it.")
+    return str(network[10])
 
 
 def sysctls(config: Document) -> dict[str, str]:

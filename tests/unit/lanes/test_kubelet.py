@@ -160,6 +160,7 @@ def test_flannel_needs_its_plugin():
         ("machine: {kubelet: {extraArgs: {v: '$(id)'}}}\ncluster: {}\n", "extraArgs.v"),
         ("machine: {kernel: {modules: [{name: 'a; b'}]}}\ncluster: {}\n", "no name of a kernel module"),
         ("machine: {kubelet: {image: 'ghcr.io/siderolabs/kubelet:v1.36'}}\ncluster: {}\n", "must be like 1.36.3"),
+        ("machine: {}\ncluster: {network: {serviceSubnets: [10.96.0.0/29]}}\n", "10.96.0.0/29 is too small"),
     ],
 )
 def test_what_ubuntu_cannot_be_told_is_refused(template, word):
@@ -207,6 +208,7 @@ url: tcp://10.0.0.1:5140
         ("machine: {kubelet: {credentialProviderConfig: {a: b}}}", "machine.kubelet.credentialProviderConfig"),
         ("machine: {network: {nameservers: [192.0.2.1]}}", "machine.network.nameservers"),
         ("machine: {network: {interfaces: [{interface: eth1, dhcp: true}]}}", "machine.network.interfaces eth1"),
+        ("machine: {network: {interfaces: [eth2]}}", "machine.network.interfaces eth2"),
         ("machine: {kernel: {modules: [{name: nbd, parameters: [nbds_max=3]}]}}", "machine.kernel.modules: parameters of nbd"),
         (f"cluster: {{acceptedCAs: [{{crt: {pem('former')}}}]}}", "cluster.acceptedCAs"),
     ],
