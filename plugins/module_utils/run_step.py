@@ -9,6 +9,7 @@ closes it. Every module that takes ``run_id`` is a step by itself; those that on
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -92,6 +93,9 @@ class Step:
         path = os.path.join(folder, f"{self._run}.json")
         last = self._name.endswith(_LAST)
         if not _NAME.match(self._run):
+            self._warn(
+                f"The run_id {self._run!r} cannot be the name of a file, so the run has no report. Use letters, digits, '.', '_' and '-'."
+            )
             return None, ""
         earlier = _read(path)
         if earlier is None and last:
@@ -133,7 +137,15 @@ def _write(path: str, report: Json) -> None:
 
 
 def _prune(folder: str, kept: int = KEPT) -> None:
-    """Remove all but the newest reports."""
-    found = sorted((one for one in os.scandir(folder) if one.name.endswith(".json")), key=lambda one: -one.stat().st_mtime)
+    """Remove all but the newest reports; another run may do so at the same moment."""
+    found = sorted((one for one in os.scandir(folder) if one.name.endswith(".json")), key=_written, reverse=True)
     for one in found[kept:]:
-        os.remove(one.path)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(one.path)
+
+
+def _written(file: os.DirEntry[str]) -> float:
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

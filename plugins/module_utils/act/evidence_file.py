@@ -8,6 +8,7 @@ They hold no secret, are readable by their owner alone, at most a quarter of a m
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import json
@@ -62,13 +63,19 @@ def save(task: Task, claim: Claim, findings: Findings, diagnosis: Diagnosis, lin
 
 def prune(folder: str, kept: int = KEPT) -> None:
     """Remove all but the newest ``kept`` pairs."""
-    names = [name for name in os.listdir(folder) if name.endswith(".json")]
-    names.sort(key=lambda name: os.path.getmtime(os.path.join(folder, name)), reverse=True)
-    for name in names[kept:]:
-        for end in (".json", ".txt"):
-            path = os.path.join(folder, name.removesuffix(".json") + end)
-            if os.path.exists(path):
+    found = [one for one in os.scandir(folder) if one.name.endswith(".json")]
+    for one in sorted(found, key=_written, reverse=True)[kept:]:
+        for path in (one.path, one.path.removesuffix(".json") + ".txt"):
+            with contextlib.suppress(FileNotFoundError):  # somebody else tidies up, too
                 os.remove(path)
+
+
+def _written(file: os.DirEntry[str]) -> float:
+    """When it was written; what has gone meanwhile counts as old."""
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _bounded(content: dict[str, t.Any]) -> str:

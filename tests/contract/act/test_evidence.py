@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -84,6 +85,17 @@ def test_S1_46_only_the_newest_stay(tmp_path: Path) -> None:
     prune(folder, kept=2)
     left = sorted(os.listdir(folder))
     assert left == sorted(name for path in paths[-2:] for name in (path.name, path.with_suffix(".txt").name))
+
+
+def test_S1_46_many_at_once_may_all_tidy_up(tmp_path: Path) -> None:
+    """Machines that fail together are explained side by side; none may lose its file for that."""
+    for number in range(400):
+        for end in ("json", "txt"):
+            (tmp_path / f"claim-{number}.{end}").write_text("{}")
+    with ThreadPoolExecutor(8) as pool:
+        for one in [pool.submit(prune, str(tmp_path), 5) for _ in range(8)]:
+            one.result()
+    assert len(list(tmp_path.iterdir())) == 10
 
 
 def test_S1_46_an_odd_answer_ends_no_run(rig: Rig) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jsonschema
@@ -201,6 +202,7 @@ def test_a_damaged_report_stops_nothing(run: Run) -> None:
 def test_a_run_id_from_outside_cannot_leave_the_folder(run: Run) -> None:
     run.step("fleet_plan", CHANGED, run_id="../../elsewhere")
     assert [one.name for one in run.folder.iterdir()] == ["events.jsonl"]
+    assert any("'../../elsewhere' cannot be the name of a file, so the run has no report" in one for one in run.warnings)
 
 
 def test_only_the_newest_reports_stay(tmp_path: Path) -> None:
@@ -213,3 +215,12 @@ def test_only_the_newest_reports_stay(tmp_path: Path) -> None:
     assert len(left) == KEPT
     assert "run-2.json" not in left
     assert "run-3.json" in left
+
+
+def test_runs_that_end_together_may_all_tidy_up(tmp_path: Path) -> None:
+    for number in range(KEPT + 200):
+        (tmp_path / f"run-{number}.json").write_text("{}")
+    with ThreadPoolExecutor(8) as pool:
+        for one in [pool.submit(_prune, str(tmp_path)) for _ in range(8)]:
+            one.result()
+    assert len(list(tmp_path.iterdir())) == KEPT
