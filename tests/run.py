@@ -72,6 +72,8 @@ def main() -> int:
     parser.add_argument("pytest", nargs="*", help="arguments for pytest")
     options = parser.parse_args()
     chosen = [name for name in options.only.split(",") if name]
+    if unknown := [name for name in chosen if name not in CHECKS]:
+        parser.error(f"--only: there is no check {', '.join(unknown)}; checks are {', '.join(CHECKS)}")
     building = None if chosen else plane()
     failed = []
     for name, check in CHECKS.items():
