@@ -12,7 +12,7 @@ from . import capacity, service
 from .draft import Draft
 from .facts import Settled
 from .model import Claim, Node, Phase
-from .packing import Bin, shown
+from .packing import NEUTRAL, Bin, shown
 from .phases import LIVE
 from .recovery import RETRY
 from .registration import deadline
@@ -20,8 +20,8 @@ from .registration import deadline
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """A machine with its room. ``node``: its Node if it is Ready and in use, with the room once ``planned`` by its offer; None for a
-    machine that is still to come."""
+    """A machine with its room. ``node``: its Node if it is Ready and in use (with as many neutral GPUs as this run sees to), with the room
+    once ``planned`` by its offer; None for a machine that is still to come."""
 
     room: Bin
     claim: Claim
@@ -69,6 +69,9 @@ def _ready(draft: Draft, one: Settled) -> t.Iterator[Place]:
     ):  # its plugin is not up yet: the planned GPUs count as long as one waits for them
         yield _coming(draft, one.claim, node)
         return
+    if shows:  # where the neutral name is missing this very run sets it
+        neutral = {NEUTRAL: capacity.advertised(one.claim, situation.pool(one.claim))}
+        node = dataclasses.replace(node, allocatable={**node.allocatable, **neutral})
     room = capacity.of_node(node, situation.pods(node) or (), pool=one.claim.pool, gpu_memory_mib=one.claim.offer.gpu_memory_mib)
     yield Place(dataclasses.replace(room, name=one.claim.name), one.claim, node, _planned(draft, one.claim))
 
@@ -85,7 +88,7 @@ def _coming(draft: Draft, claim: Claim, node: Node | None) -> Place:
     room = _planned(draft, claim)
     bound = [pod for pod in (situation.pods(node) or () if node else ()) if pod.phase not in ("Succeeded", "Failed") and pod.node]
     free = dict(room.free)
-    for pod in bound:
+    for pod in (one for one in bound if not capacity.comes_with_nodes(one)):  # for these a share is set aside in the plan
         for name, amount in pod.requests.items():
             there = free.get(name)
             free[name] = None if there is None else there - amount

@@ -9,13 +9,16 @@ from __future__ import annotations
 import typing as t
 from datetime import timedelta
 
+from . import capacity, suits
 from .draft import Draft
 from .durations import print_time
-from .model import Pod
+from .generation import generation
+from .model import Node, Pod, Taint
 from .packing import Bin, Queue, against, lacks, shown
 from .places import Place
 
 _SEEN, _MARK = "unplaced", "unsatisfiable"
+_STATES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "tgp.io/")
 Bars = dict[str, dict[str, str]]
 
 
@@ -43,23 +46,45 @@ def mark(draft: Draft, pod: Pod, pool: str) -> str:
 
 
 def too_small(draft: Draft, pods: t.Iterable[Pod], places: t.Iterable[Place]) -> Bars:
-    """Pods that would fit a pool's machine by its offer, but not by what its Ready Node has: another of them would not help."""
+    """Pods that would fit a pool's machine by its offer, but not by what its Ready Node is or has left beside the pods of DaemonSets:
+    another of them would not help. Nor would it where all of the pool's Nodes have a taint that its document, as it was when they were made
+    and is now, does not name."""
     queue = Queue(pods)
     bars: Bars = {}
     planned: list[tuple[Place, Bin]] = [(one, one.planned) for one in places if one.node is not None and one.planned is not None]
+    empty: dict[str, t.Mapping[str, int | None]] = {}
+    classes = draft.situation.wishes.classes
+    made_now = {one.key: generation(classes[one.node_class], one) for one in draft.situation.pools if one.node_class in classes}
     for number, example in enumerate(queue.examples):
+        too_little: dict[str, str] = {}
+        tainted: dict[str, list[str]] = {}
         for place, plan in planned:
-            node = place.node
-            if node is None or against(example, plan) or lacks(example.requests, plan.free):
+            node, pool = place.node, place.claim.pool
+            if node is None or against(example, plan) or lacks(example.requests, plan.free) or not shown(node.allocatable):
                 continue
-            missing = lacks(example.requests, node.allocatable)
-            if not missing or not shown(node.allocatable):
-                continue
+            if node.name not in empty:
+                empty[node.name] = _empty(place, node).free
+            if missing := lacks(example.requests, empty[node.name]):
+                too_little.setdefault(pool, f"{place.claim.name} is Ready and has not enough {missing} for it")
+            if place.claim.generation == made_now.get(pool):
+                kept_off = suits.against_taints(example.placement, _lasting(node))
+                tainted.setdefault(pool, []).append(f"{place.claim.name} is Ready, and {kept_off}" if kept_off else "")
+        reasons = {pool: texts[0] for pool, texts in tainted.items() if all(texts)} | too_little
+        for pool, reason in reasons.items():
             for at in queue.waiting[number]:
-                pod, pool = queue.pods[at], place.claim.pool
-                text = mark(draft, pod, pool) or f"{place.claim.name} is Ready and has not enough {missing} for it"
-                bars.setdefault(pod.uid, {}).setdefault(pool, text)
+                pod = queue.pods[at]
+                bars.setdefault(pod.uid, {})[pool] = mark(draft, pod, pool) or reason
     return bars
+
+
+def _lasting(node: Node) -> list[Taint]:
+    """Its taints, but for those that tell of a state, which passes: Kubernetes' own, and ours."""
+    return [taint for taint in node.taints if not taint.key.startswith(_STATES)]
+
+
+def _empty(place: Place, node: Node) -> Bin:
+    """The Node with nothing on it but what every new one would have, too."""
+    return capacity.of_node(node, (pod for pod in place.room.pods if capacity.comes_with_nodes(pod)))
 
 
 def keep(draft: Draft) -> None:

@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import idle
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.generation import generation
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Claim,
     CloudChoice,
@@ -227,6 +228,55 @@ def test_L17_the_mark_is_for_one_pool() -> None:
     both = wishes(pool(weight=2), pool("q", weight=1))
     found = scale(world(asks(), machines=[machine()], findings=findings), both)
     assert [one.pool for one in of(found, "launch")] == ["default/q"]
+
+
+def test_L17_what_daemonsets_take_is_no_reason_for_one_machine_after_the_other() -> None:
+    """By its offer a machine has 57.6 GiB for pods and every Ready one has 56 left: the pod of 57 fits none, however many there are."""
+    large, gib = offer("0.40", id="one", memory_mib=65536), 1024**3
+    made, itself, there = machine(allocatable={GPU: 1, "memory": 62 * gib})
+    made = dataclasses.replace(made, offer=large)
+    daemon = pod("agent", node=itself.name, owner_kind="DaemonSet", owner_api="apps/v1", requests={"memory": 6 * gib})
+    job = asks(requests={GPU: 1, "memory": 57 * gib})
+    first = scale(world(job, daemon, machines=[(made, itself, there)], offers=(large,)))
+    assert launched(first) == [] and "has not enough memory for it" in reasons(first)["w"]
+    second = scale(world(job, daemon, machines=[(made, itself, there)], offers=(large,), now=at("12:05"), findings=first.findings))
+    assert launched(second) == [] and "unsatisfiable until" in reasons(second)["w"]
+    fits = asks(requests={GPU: 1, "memory": 56 * gib})
+    assert reasons(scale(world(fits, daemon, machines=[(made, itself, there)], offers=(large,)))) == {}
+    joining = claim(made.name, Phase.JOINING, launch_started=at("11:55"), offer=large, registered=at("11:58"))
+    closed = dataclasses.replace(itself, created=at("11:58"), taints=(Taint("tgp.io/initializing", "", "NoSchedule"),))
+    coming = scale(world(job, daemon, machines=[(joining, closed, there)], offers=(large,)))
+    assert launched(coming) == [] and reasons(coming) == {}, "it is counted on the machine that was rented for it"
+    other = dataclasses.replace(daemon, owner_kind="ReplicaSet")
+    assert launched(scale(world(job, other, machines=[(made, itself, there)], offers=(large,)))) == [1], (
+        "a new one would not have that pod"
+    )
+
+
+def test_L17_a_taint_that_no_document_names_is_no_reason_for_one_machine_after_the_other() -> None:
+    """A template may register more taints than the pool's; no plan knows of them before a Node has them."""
+    usual = Taint("tgp.io/ephemeral", "true", "NoSchedule")
+    now = {"claim": {"generation": generation(node_class(), pool())}}
+    first = machine(taints=(usual, Taint("example.org/gpu", "", "NoSchedule")), **now)
+    second = machine(2, taints=(usual,), **now)
+    alone = scale(world(asks(), machines=[first]))
+    assert launched(alone) == []
+    assert reasons(alone) == {"w": f"{first[1].name} is Ready, and taint example.org/gpu:NoSchedule not tolerated"}
+    busy = pod("b", node=second[1].name, requests={GPU: 1})
+    assert launched(scale(world(asks(), busy, machines=[first, second]))) == [1], "it is of one Node only"
+    older = (dataclasses.replace(first[0], generation="of another text"), *first[1:])
+    assert launched(scale(world(asks(), machines=[older]))) == [1], "its pool may have named the taint when it was made"
+    ill = machine(taints=(usual, Taint("node.kubernetes.io/disk-pressure", "", "NoSchedule")), **now)
+    assert launched(scale(world(asks(), machines=[ill]))) == [1], "another one would have a disk of its own"
+
+
+def test_L17_neutral_gpus_that_this_run_puts_right_are_counted() -> None:
+    bare = machine(allocatable={GPU: 1})
+    both = asks(requests={GPU: 1, "tgp.io/gpu": 1})
+    found = scale(world(both, machines=[bare]), wishes(pool(), pool("q")))
+    assert launched(found) == [] and found.join == (bare[0].name,) and reasons(found) == {}
+    taken = pod("b", node=bare[1].name, requests={GPU: 1})
+    assert launched(scale(world(both, taken, machines=[bare]))) == [1]
 
 
 def test_L17_marks_of_pods_that_are_gone_are_forgotten_and_reap_forgets_none() -> None:
