@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..errors import MissingLibrary
 from ..http import Api
 from ..libs import lazy
 from ..task import Task
@@ -46,11 +47,18 @@ def _transport(how: Access) -> httpx.BaseTransport | None:
     """A transport of its own only where the plain one cannot do it: a proxy of the kubeconfig, another name in the certificate."""
     if not how.proxy and not how.server_name:
         return None
-    inner = httpx.HTTPTransport(
-        verify=how.tls if how.tls is not None else False,
-        proxy=how.proxy or None,
-        limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
-    )
+    try:
+        inner = httpx.HTTPTransport(
+            verify=how.tls if how.tls is not None else False,
+            proxy=how.proxy or None,
+            limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
+        )
+    except ImportError as error:  # httpx speaks to SOCKS by a library of its own
+        raise MissingLibrary(
+            f"{how.source}: its proxy-url is a SOCKS proxy, for which the Python library socksio is needed.",
+            remedy="Install it into the interpreter that runs the module: pip install socksio.",
+            library="socksio",
+        ) from error
     return t.cast("httpx.BaseTransport", _Named(inner, how.server_name)) if how.server_name else inner
 
 

@@ -18,10 +18,12 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.credentials import access
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kubeconfig import find, in_cluster
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, MissingLibrary
 from ansible_collections.tgp.gpu.plugins.module_utils.redact import redact
+from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -153,6 +155,13 @@ def test_odd_tls_settings_are_refused(tmp_path: Path, cluster: dict, user: dict,
     path = write(tmp_path / "a", cluster={"server": "https://x:6443", **cluster}, user=user)
     with pytest.raises(InvalidInput, match=says):
         access(find(str(path), env={}))
+
+
+def test_a_socks_proxy_without_its_library_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    path = write(tmp_path / "a", cluster={"proxy-url": "socks5://127.0.0.1:1080"})
+    with pytest.raises(MissingLibrary, match="context main of .*socksio"):
+        connect(Task({"kubeconfig": str(path), "context": None}))
 
 
 _LOOK = """
