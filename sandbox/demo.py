@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -68,18 +69,29 @@ def job(node: str) -> dict[str, t.Any]:
             "nodeSelector": {"kubernetes.io/hostname": node} if node else {},
             "nodeName": node,
             "tolerations": [{"operator": "Exists"}],
-            "containers": [{"name": "train", "image": "registry.example/train:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+            "containers": [
+                {"name": "train", "image": "registry.example/train:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+            ],
         },
     }
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # its sandbox must not outlive it
     folder = Path(tempfile.mkdtemp(prefix="tgp-demo-"))
-    demo = Demo(folder)
     try:
-        return story(demo)
+        demo = Demo(folder)
+        try:
+            return story(demo)
+        finally:
+            demo.close()
+    except KeyboardInterrupt:
+        print("\nended by Ctrl-C", file=sys.stderr)
+        return 130
+    except RuntimeError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
     finally:
-        demo.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -53,12 +53,11 @@ class Running:
         command += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
         with log.open("w") as output:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
-        end = time.monotonic() + _START_SECONDS
-        while not env_file.exists():
-            if self._process.poll() is not None or time.monotonic() > end:
-                self.close()
-                raise RuntimeError(f"the sandbox did not start:\n{log.read_text()}")
-            time.sleep(0.02)
+        try:
+            self._wait(env_file, log)
+        except BaseException:  # also when whoever waits is ended: it would live on
+            self.close()
+            raise
         self.variables = _variables(env_file.read_text())
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(_OTHERS)},
@@ -68,6 +67,13 @@ class Running:
         }
         self.control = httpx.Client(base_url=self.variables["SANDBOX_URL"], timeout=60)
         self.kube = _administrator(Path(self.variables["KUBECONFIG"]))
+
+    def _wait(self, env_file: Path, log: Path) -> None:
+        end = time.monotonic() + _START_SECONDS
+        while not env_file.exists():
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"the sandbox did not start:\n{log.read_text()}")
+            time.sleep(0.02)
 
     def close(self) -> None:
         self._process.terminate()

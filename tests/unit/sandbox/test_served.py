@@ -171,6 +171,24 @@ def test_a_past_that_is_none(behind: str, tmp_path: t.Any) -> None:
         main(["up", "--env-file", str(tmp_path / "env"), "--behind", behind])
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_demo_that_is_ended_takes_its_sandbox_along(number: int, code: int, tmp_path: pathlib.Path) -> None:
+    command, environment = [sys.executable, "-m", "sandbox.demo"], {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        while not (line := process.stdout.readline()).startswith("$ ansible-playbook"):
+            assert line, process.stderr.read()  # its output has not ended
+        (env_file,) = tmp_path.glob("tgp-demo-*/env")
+        url = next(line for line in env_file.read_text().splitlines() if line.startswith("SANDBOX_URL")).partition("=")[2]
+        assert not closed(url)
+        process.send_signal(number)
+        noise = process.communicate(timeout=60)[1]
+    assert process.returncode == code and "Traceback" not in noise
+    assert closed(url) and not list(tmp_path.glob("tgp-demo-*"))
+
+
 def test_a_world_that_begins_in_the_past(tmp_path: pathlib.Path) -> None:
     served = Served(parse(SMALL), behind=720, state_dir=str(tmp_path / "state"))
     try:
