@@ -44,6 +44,8 @@ case $call in
   "tailscale ip -4") [[ -e $PLAY/enrolled ]] ;;
   curl*--max-time\ 15*) ;;
   curl*) while [[ $1 != -o ]]; do shift; done; cat "$PLAY/served/${2##*/}" >"$2" ;;
+  apt-get*update) rm -f "$PLAY/no-index" ;;
+  apt-get*install*) [[ ! -e $PLAY/no-index ]] ;;
   mountpoint*) [[ -e $PLAY/mounted ]] ;;
   "sgdisk -i "*) printf "Partition name: ''\n" ;;
   ldd*) exit 1 ;;
@@ -229,6 +231,12 @@ def test_what_was_done_before_the_point_of_no_return_is_undone(victim: Victim, b
             "sgdisk -c 15:metal-iso /dev/vda",
             "sgdisk -c 15: /dev/vda",
         ]
+
+
+def test_an_image_without_an_index_of_packages_gets_one(victim: Victim) -> None:
+    (victim.play / "no-index").touch()
+    assert victim.run("prepare").returncode == 0
+    assert [call.split()[5] for call in victim.acted() if call.startswith("apt-get")] == ["install", "update", "install"]
 
 
 @pytest.mark.parametrize(
