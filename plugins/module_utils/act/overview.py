@@ -12,8 +12,7 @@ from decimal import Decimal
 
 from ..clock import to_text
 from ..clouds.registry import CAPABILITIES
-from ..fleet.cost import claim_cost
-from ..fleet.ledger import add_up, read_ledger
+from ..fleet.ledger import add_up, closing_keys, live_line, read_ledger
 from ..fleet.model import Claim, Device, Instance, MeshKey, Node, Observation, Probe
 from ..fleet.names import Verdict, verdict
 from ..fleet.published import address_of
@@ -95,7 +94,9 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     records, torn = context.store.ledger_records()
     ledger = read_ledger(records, torn)
     closed = add_up(line.cost for line in ledger.lines)
-    running = sum((Decimal(one["cost"]) for one in machines), Decimal(0))
+    written = {line.key for line in ledger.lines}  # the removal of such a claim was cut off
+    booked = {name for name, claim in claims.items() if written & set(closing_keys(claim))}
+    running = sum((Decimal(one["cost"]) for one in machines if one["name"] not in booked), Decimal(0))
     unknown = [f"{name}: {view.problem}" for name, view in observation.clouds.items() if view.problem]
     unknown += [f"a line of the ledger is torn, so every sum is at least what is said: {place}" for place in ledger.torn]
     if observation.tokens is None:
@@ -145,9 +146,7 @@ def _machine(
     started = claim.launch_started if claim else (instance.created if instance else None)
     joined = (claim.initialized - started).total_seconds() if claim and claim.initialized and started else None
     price = claim.price if claim else (instance.price_hour if instance else None)
-    cost = Decimal(0)
-    if claim:
-        cost = claim_cost(claim, now, context.granularity(claim.cloud), bills_boot=CAPABILITIES[claim.cloud].bills_boot)
+    cost = live_line(claim, now, CAPABILITIES.get(claim.cloud)).cost if claim else Decimal(0)
     return {
         "name": name,
         "pool": claim.pool if claim else "",

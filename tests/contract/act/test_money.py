@@ -115,6 +115,27 @@ def test_L16_idle_machines_go_at_once_when_the_money_does(rig: Rig) -> None:
     assert [one.name for one in rig.machines()] == [busy]
 
 
+def test_L16_status_counts_no_machine_twice_and_none_that_its_cloud_lost(rig: Rig) -> None:
+    """A claim whose closing line is written already is that line; one whose machine is missing costs nothing since then."""
+    rig.provision()
+    rig.fault("status", "kubernetes", "DELETE", "/tgp-claim-", status=500, times=None)
+    rig.destroy()
+    assert len(rig.ledger()) == 1 and len(rig.claims()) == 1
+    rig.advance(3600)
+    totals = rig.run("info")["totals"]
+    assert totals["cost"] == totals["closed_cost"]
+    rig.faults.clear()
+    rig.destroy()
+    rig.provision()
+    machine = rig.machine()
+    rig.world.release(machine)
+    machine.destroyed = machine.ended
+    rig.reap()
+    since = rig.run("info")["machines"][0]["cost"]
+    rig.advance(3600)
+    assert rig.run("info")["machines"][0]["cost"] == since
+
+
 def test_L16_a_dearer_second_choice_asks_the_budget_again(rig: Rig) -> None:
     """Both first tries are refused; an hour at 1.09 fits once into 1.80 and not twice, whoever comes first."""
     rig.demo_class["budget"] = {"period": "month", "amount": "1.80"}
