@@ -17,6 +17,7 @@ import typing as t
 from contextlib import contextmanager
 
 from ..errors import InvalidInput
+from ..http import check_headers
 from ..redact import register
 from .exec_plugin import ExecPlugin
 from .kubeconfig import Entry
@@ -80,11 +81,14 @@ def _authorizer(entry: Entry, plugin: ExecPlugin | None) -> t.Callable[[httpx.Re
         basic = base64.b64encode(pair.encode()).decode()
         register(str(user.get("password") or ""), basic)
         fixed["authorization"] = f"Basic {basic}"
+    check_headers(entry.source, fixed)
 
     def authorize(request: httpx.Request) -> httpx.Request:
         request.headers.update(fixed)
         if bearer is not None and (token := bearer()):
-            request.headers["authorization"] = f"Bearer {token}"
+            value = f"Bearer {token}"
+            check_headers(entry.source, {"authorization": value})
+            request.headers["authorization"] = value
         return request
 
     return authorize

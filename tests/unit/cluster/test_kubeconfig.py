@@ -141,6 +141,14 @@ def test_impersonation_and_what_cannot_be_honoured(tmp_path: Path) -> None:
         assert says in str(caught.value) and "context main of" in str(caught.value)
 
 
+@pytest.mark.parametrize("user", [{"token": f"{TOKEN}\n{TOKEN[::-1]}"}, {"token": f"{TOKEN}\u200b"}, {"token": TOKEN, "as": "jan\u00e9"}])
+def test_a_credential_that_no_header_can_carry_is_refused_without_being_shown(tmp_path: Path, user: dict[str, str]) -> None:
+    """The library that refuses it shows it, and of a token of two lines only the first looks like one."""
+    with pytest.raises(InvalidInput, match="context main of .*cannot be sent") as caught:
+        header(write(tmp_path / "config", user=user))
+    assert TOKEN not in str(caught.value) and TOKEN[::-1] not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "cluster, user, says",
     [
