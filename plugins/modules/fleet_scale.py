@@ -19,6 +19,13 @@ options:
     type: list
     elements: str
     default: []
+  only_named:
+    description:
+      - Take O(names) as it stands, so that an empty one means no machine at all.
+      - Needed wherever O(names) is what a plan decided. A plan with nothing but leftovers names no claim, and those that it left waiting,
+        for a limit or a budget, must not be rented for.
+    type: bool
+    default: false
   leftovers:
     description: Things without a claim to be removed, as M(tgp.gpu.fleet_plan) returns them.
     type: list
@@ -38,6 +45,7 @@ EXAMPLES = r"""
   tgp.gpu.fleet_scale:
     run_id: "{{ plan_result.run_id }}"
     names: "{{ plan_result.launch + plan_result.destroy }}"
+    only_named: true
     leftovers: "{{ plan_result.leftovers }}"
     documents: [examples/lambda.yml]
   register: scale_result
@@ -73,6 +81,7 @@ from ..module_utils.task import Task, main
 SPEC = dict(
     argument_spec=dict(
         names=dict(type="list", elements="str", default=[]),
+        only_named=dict(type="bool", default=False),
         leftovers=dict(type="list", elements="dict", default=[]),
         **FLEET_SPEC,
     ),

@@ -110,7 +110,7 @@ class Loop:
         problems = list(plan["problems"])
         names, leftovers = plan["launch"] + plan["destroy"], plan["leftovers"]
         if names or leftovers:
-            done = self._call(scale_step, "fleet_scale", run_id=run_id, names=names, leftovers=leftovers)
+            done = self._call(scale_step, "fleet_scale", run_id=run_id, names=names, only_named=True, leftovers=leftovers)
             self._count(done)
             problems += _problems(done)
             if done.get("failed"):  # the lock may be lost: this run does nothing more

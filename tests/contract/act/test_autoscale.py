@@ -8,7 +8,10 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+
+from tests.unit.floor.told import ROOT
 
 from .rig import Rig
 
@@ -46,7 +49,7 @@ def scale(rig: Rig, **params: t.Any) -> dict[str, t.Any]:
     try:
         names = plan["launch"] + plan["destroy"]
         if names or plan["leftovers"]:
-            done["scale"] = rig.run("scale", plan["run_id"], names=names, leftovers=plan["leftovers"])
+            done["scale"] = rig.run("scale", plan["run_id"], names=names, only_named=True, leftovers=plan["leftovers"])
         if plan["join"]:
             done["joined"] = rig.run("join", plan["run_id"], names=plan["join"], wait=False)
     finally:
@@ -198,3 +201,9 @@ def test_nothing_is_rented_where_no_machine_could_join_and_the_rest_goes_on(rig:
 def test_what_only_provision_understands_is_refused(rig: Rig, params: dict[str, t.Any]) -> None:
     with pytest.raises(InvalidInput, match="cannot be used in mode autoscale"):
         rig.plan("autoscale", **params)
+
+
+def test_L16_the_role_takes_the_names_of_the_plan_as_they_stand() -> None:
+    """An empty list is no leave to rent for whatever waits: the plan may have refused it."""
+    (task,) = yaml.safe_load((ROOT / "roles" / "scale" / "tasks" / "main.yml").read_text())
+    assert task["tgp.gpu.fleet_scale"]["only_named"] is True

@@ -19,6 +19,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 
 from .rig import Rig
 from .test_autoscale import IDLE, ask, runs
+from .test_tokens import killed_before_the_note
 
 
 class Looping:
@@ -236,3 +237,18 @@ def test_secrets_of_long_ago_are_forgotten_and_those_in_use_are_not() -> None:
     assert redact.redact("hourly-token-0123456789 lasting-key-0123456789") == f"{redact.MASK} {redact.MASK}"
     redact.begin_generation()
     assert redact.redact("hourly-token-0123456789 lasting-key-0123456789") == f"hourly-token-0123456789 {redact.MASK}"
+
+
+def test_L16_a_look_that_only_tidies_up_rents_nothing_that_its_plan_refused(rig: Rig) -> None:
+    """A killed run left a claim that waits for its machine, and a token that no claim knows. No budget bears the machine."""
+    rig.training["minNodes"] = 1
+    killed_before_the_note(rig)
+    spent = {"period": "day", "amount": "0.01", "time_zone": "UTC", "soft_percent": 80, "action": "stop_launch"}
+    for pause in (900, 120):
+        rig.advance(pause)
+        looked = rig.run("loop", interval=10, full_interval=60, ticks=1, budget=spent)
+        assert (looked["looks"], looked["launched"]) == (1, 0)
+    assert rig.tokens() == [] and rig.creates() == 0
+    assert rig.claim()["phase"] == "Pending"
+    rig.run("loop", interval=10, full_interval=60, ticks=1)
+    assert rig.creates() == 1
