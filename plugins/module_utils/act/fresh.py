@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..errors import TgpError
-from ..fleet import bids
+from ..fleet import bids, disks
 from ..fleet.model import NodeClass, Offer, Pool
 from ..fleet.offers import offer_key
 from ..fleet.query import query_of
@@ -32,6 +32,7 @@ class Prices:
             return None
         choice = next((one for one in node_class.clouds if one.cloud == offer.cloud), None)
         limit = pool.max_hourly_price if pool else None
+        found = disks.cut(found, disks.wanted_gib(node_class))
         now = found if choice is None else bids.priced(found, choice.bid_margin, limit)
         return None if now.price_hour is None or (limit is not None and now.price_hour > limit) else now
 

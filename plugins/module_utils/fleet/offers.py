@@ -11,7 +11,7 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from . import bids, requirements
+from . import bids, disks, requirements
 from . import blocks as blocklist
 from .model import Capability, CloudChoice, Lane, NodeClass, Offer, Pool, Requirement
 from .quality import good_enough
@@ -191,6 +191,7 @@ class _Filters:
     ) -> None:
         self.pool = pool
         self.node_class = node_class
+        self.disk_gib = disks.wanted_gib(node_class)
         self.capabilities = capabilities
         self.blocks = blocks
         self.now = now
@@ -203,9 +204,11 @@ class _Filters:
         self.checks = tuple(zip(REASONS, self._checks(), strict=False))
 
     def priced(self, offer: Offer) -> Offer:
-        """At our bid, where it is an auction's."""
+        """With the disk that the class wants, and at our bid where it is an auction's."""
         choice = self.choices.get(offer.cloud)
-        return offer if choice is None else bids.priced(offer, choice.bid_margin, self.pool.max_hourly_price)
+        if choice is None:
+            return offer
+        return bids.priced(disks.cut(offer, self.disk_gib), choice.bid_margin, self.pool.max_hourly_price)
 
     def discount(self, offer: Offer) -> Decimal:
         """What the cloud's entry says, else the class, else the run."""
