@@ -26,7 +26,7 @@ options:
   state_dir:
     description:
       - Folder for the run lock and the event log, and for the records with O(claim_store=directory). Without it E(TGP_STATE_DIR), then
-        C(~/.local/state/tgp).
+        C(tgp) in E(XDG_STATE_HOME), then C(~/.local/state/tgp).
     type: path
   cluster_id:
     description: Eight lower-case hex digits that mark what is ours. Default comes from the UID of namespace C(kube-system).

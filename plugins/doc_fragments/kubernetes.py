@@ -15,6 +15,6 @@ options:
         C(~/.kube/config), then the service account of the pod this runs in.
     type: str
   context:
-    description: Context of the kubeconfig to use. Default is its current one.
+    description: Context of the kubeconfig to use. Without it E(K8S_AUTH_CONTEXT), then its current one.
     type: str
 """
