@@ -147,7 +147,8 @@ class ByName:
         while True:
             if self.ready(last):
                 return last
-            if last.interrupted or last.state in (InstanceState.FAILED, *_ENDING):
+            stuck = last.state is InstanceState.STOPPED and last.problem  # without a problem it may be on its way up
+            if last.interrupted or stuck or last.state in (InstanceState.FAILED, *_ENDING):
                 why = f"{last.raw_state} {last.problem}".strip()
                 raise _with_result(errors.TgpError(f"{self.name} ended while it was awaited: {why}."), last)
             self._pause(started, f"run and have an address (last state: {last.raw_state})", last)

@@ -516,6 +516,17 @@ def test_present_twice_rents_once(runpod_stand: RunpodStand) -> None:
     assert len(runpod_stand.world.writes) == 1
 
 
+def test_a_pod_whose_program_ended_is_not_waited_for(runpod_stand: RunpodStand) -> None:
+    """It does not come back by itself; who waits would learn it twenty minutes later."""
+    made = pod(runpod_stand, wait=False)["instance"]["id"]
+    runpod_stand.world.machines[made].state = "stopped"
+    start = runpod_stand.world.clock.seconds()
+    ended = pod(runpod_stand)
+    assert ended["failed"] and ended["error"]["kind"] == "error" and ended["instance"]["id"] == made
+    assert "ended while it was awaited: EXITED it stands still" in ended["msg"]
+    assert runpod_stand.world.clock.seconds() - start < 600
+
+
 def test_absent_twice_destroys_once(runpod_stand: RunpodStand) -> None:
     assert pod(runpod_stand)["instance"]["instance_type"] == f"{RTX4090} x1 community"  # the cheapest, no ports asked for
     first = pod(runpod_stand, state="absent")
