@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import email.utils
 import functools
+import ipaddress
 import json
 import os
 import random
@@ -20,6 +21,7 @@ import socket
 import time
 import typing as t
 from datetime import timezone
+from urllib.parse import urlsplit
 
 from . import errors
 from .clock import Clock, SystemClock
@@ -97,6 +99,22 @@ def _trusted(_file: str | None, _folder: str | None) -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+def _spared(url: str) -> bool:
+    """Whether NO_PROXY names the address by its network, as clusters do for their Services; httpx reads names and addresses only."""
+    try:
+        address = ipaddress.ip_address(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
+    named = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    for part in named.split(","):
+        try:
+            if "/" in part and address in ipaddress.ip_network(part.strip(), strict=False):
+                return True
+        except ValueError:
+            continue
+    return False
+
+
 def check_headers(service: str, headers: t.Mapping[str, str]) -> None:
     """InvalidInput for a value that cannot be sent. The library that would refuse it shows it, and a secret is likely to stand in it."""
     for name, value in headers.items():
@@ -152,7 +170,7 @@ class Api:
                 timeout=httpx.Timeout(timeout, connect=min(timeout, 10.0)),
                 limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
                 follow_redirects=False,
-                trust_env=transport is None,
+                trust_env=transport is None and not _spared(self.base_url),
             )
         except httpx.InvalidURL as error:
             raise errors.InvalidInput(

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import http.server
+import threading
 import typing as t
 from pathlib import Path
 
@@ -217,3 +219,36 @@ def test_a_call_after_the_end_is_an_error_of_ours_and_is_not_repeated() -> None:
     with pytest.raises(errors.ApiError, match="GET /watch was not sent: the connections are closed"), client.stream("/watch"):
         pass
     assert seen == []
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    """Answers everything, and tells nobody."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_words: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("spared", "reached"), [("10.0.0.0/8, 127.0.0.0/8", True), ("127.0.0.1", True), ("10.0.0.0/8,x/y", False)])
+def test_a_network_in_no_proxy_is_kept(monkeypatch: pytest.MonkeyPatch, spared: str, reached: bool) -> None:
+    """Pods behind a company's proxy have the cluster's Services there as a network; the proxy knows no way to them."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", spared)
+    monkeypatch.delenv("no_proxy", raising=False)
+    server = http.server.HTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    client = Api("cluster", f"http://127.0.0.1:{server.server_port}", clock=Clock(), retry=Retry(tries=1))
+    try:
+        if reached:
+            assert client.get("/") == {}
+        else:
+            with pytest.raises(errors.Unreachable):
+                client.get("/")
+    finally:
+        client.close()
+        server.shutdown()
+        server.server_close()
