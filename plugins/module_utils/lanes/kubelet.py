@@ -19,7 +19,7 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ..errors import InvalidInput
-from ..talos.documents import Document, at, fields_at, items_at, machine_document, of_kind, to_yaml
+from ..talos.documents import Document, at, machine_document, of_kind, to_yaml
 from ..talos.spec import NodeSpec
 from ..talos.versions import plain, tag_of
 from ..talos.wireguard import link
@@ -36,11 +36,6 @@ _WITHOUT_DRIVER = ("K20c", "K80")  # Kepler: its last driver, 470, is in no Ubun
 _LOCAL_PODS = ("172.31.219.0/24", "192.168.219.0/24", "10.219.219.0/24")
 _SAFE = re.compile(r"[A-Za-z0-9_./:,=@+-]*")
 _MODULE = re.compile(r"[A-Za-z0-9_-]+")
-_TALOS_ONLY = (
-    "machine.registries", "machine.env", "machine.time", "machine.udev", "machine.logging", "machine.pods", "machine.disks",
-    "machine.sysfs", "machine.nodeAnnotations", "machine.seccompProfiles", "machine.baseRuntimeSpecOverrides",
-    "machine.systemDiskEncryption", "machine.kubelet.credentialProviderConfig", "cluster.acceptedCAs",
-)  # fmt: skip
 _UNIT = """\
 [Unit]
 Description=Make this machine a worker of the cluster
@@ -110,48 +105,6 @@ def cloud_init(made: Boot) -> str:
     return "#cloud-config\n" + to_yaml([document])
 
 
-def left_out(documents: t.Sequence[Document], interface: str = "") -> list[str]:
-    """What the configuration says and an Ubuntu machine is not told; one sentence each. ``interface`` is that of its WireGuard tunnel."""
-    config = machine_document(documents)
-    found = [f"{path} is not carried over to the Ubuntu machine of lane kubelet." for path in _unheard(config, interface)]
-    for file in at(config, "machine.files") or ():
-        if str(file.get("path")).startswith(("/etc/cri/", "/etc/kubernetes/manifests/")):
-            found.append(f"machine.files: nothing on the Ubuntu machine of lane kubelet reads {file['path']}.")
-    if at(config, "machine.network.kubespan.enabled"):
-        found.append("KubeSpan is part of Talos: the Ubuntu machine of lane kubelet cannot be in it.")
-    for mount in at(config, "machine.kubelet.extraMounts") or ():
-        if mount.get("source") != mount.get("destination"):
-            found.append(
-                f"machine.kubelet.extraMounts: {mount.get('source')} is not mounted at {mount.get('destination')} in lane kubelet; "
-                "the kubelet there sees the machine's own folders."
-            )
-    for document in documents:
-        if document.get("kind") == "WireguardConfig" and document.get("name") == interface:
-            continue
-        if document.get("kind") not in (None, "HostnameConfig", "ExtensionServiceConfig"):
-            found.append(f"The document {document['kind']} is not carried over to the Ubuntu machine of lane kubelet.")
-        elif document.get("kind") == "ExtensionServiceConfig" and document.get("name") != "tailscale":
-            found.append(f"The extension service {document.get('name')} does not exist on the Ubuntu machine of lane kubelet.")
-    return found
-
-
-def _unheard(config: Document | None, interface: str) -> t.Iterator[str]:
-    """Fields that only Talos acts upon."""
-    for path in _TALOS_ONLY:
-        if at(config, path):
-            yield path
-    for name in fields_at(config, "machine.network"):
-        if name not in ("hostname", "kubespan", "interfaces"):
-            yield f"machine.network.{name}"
-    for one in items_at(config, "machine.network.interfaces"):
-        name = one.get("interface") if isinstance(one, dict) else one
-        if name != interface:
-            yield f"machine.network.interfaces {name or '(by deviceSelector)'}"
-    for module in items_at(config, "machine.kernel.modules"):
-        if module.get("parameters"):
-            yield f"machine.kernel.modules: parameters of {module.get('name')}"
-
-
 def mesh_environment(documents: t.Sequence[Document]) -> dict[str, str]:
     """The variables of the tailscale service, {} when the configuration has none."""
     service = of_kind(documents, "ExtensionServiceConfig", "tailscale") or {}
@@ -162,7 +115,7 @@ def mesh_environment(documents: t.Sequence[Document]) -> dict[str, str]:
 def _environment(spec: NodeSpec, config: Document, documents: t.Sequence[Document]) -> str:
     """node.env: what the bootstrap program reads, as NAME=value for a shell. No secret is in it."""
     mesh = mesh_environment(documents)
-    flags = mesh.get("TS_EXTRA_ARGS", "").split()
+    flags = _up_flags(mesh.get("TS_EXTRA_ARGS", ""))
     login = [flag.partition("=")[2] for flag in flags if flag.startswith("--login-server=")]
     flags = [flag for flag in flags if not flag.startswith(("--login-server=", "--authkey", "--auth-key", "--hostname"))]
     if mesh.get("TS_ROUTES"):
@@ -197,6 +150,19 @@ def _environment(spec: NodeSpec, config: Document, documents: t.Sequence[Documen
     elif spec.cni != "local":
         raise InvalidInput(f"cni {spec.cni!r} must be local or flannel.")
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def _up_flags(text: str) -> list[str]:
+    """Flags of ``tailscale up``, each a word of its own (``--name=value``), in whichever form they were written."""
+    found: list[str] = []
+    for word in text.split():
+        if word.startswith("-"):
+            found.append(f"--{word.lstrip('-')}")
+        elif found and "=" not in found[-1]:
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
 
 
 def _flannel(spec: NodeSpec) -> dict[str, str]:

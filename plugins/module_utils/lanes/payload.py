@@ -15,7 +15,8 @@ from ..talos.documents import Document, at, machine_document, to_yaml
 from ..talos.spec import NodeSpec
 from ..talos.validate import check
 from .carriers import pack
-from .kubelet import boot, cloud_init, left_out
+from .kubelet import boot, cloud_init
+from .left_out import left_out
 from .start_script import start_script
 
 

@@ -69,6 +69,28 @@ def test_node_env():
     assert document["hostname"] == "tgp-ml-3f9a2c"
 
 
+@pytest.mark.parametrize(
+    ("written", "server", "flags"),
+    [
+        ("--ssh --hostname other --shields-up", "", "--ssh --shields-up"),
+        ("-authkey tskey-of-a-template -login-server https://hs.example.org", "https://hs.example.org", ""),
+        ("--advertise-tags tag:a,tag:b --accept-routes=false", "", "--advertise-tags=tag:a,tag:b --accept-routes=false"),
+    ],
+)
+def test_flags_of_the_mesh_client_may_be_written_in_every_form_that_it_takes(written, server, flags):
+    template = f"""
+machine: {{}}
+cluster: {{}}
+---
+apiVersion: v1alpha1
+kind: ExtensionServiceConfig
+name: tailscale
+environment: ["TS_EXTRA_ARGS={written}"]
+"""
+    found = settings(files_of(template)[0])
+    assert (found["MESH_LOGIN_SERVER"], found["MESH_EXTRA_ARGS"]) == (server, flags)
+
+
 def test_secrets_stand_in_their_own_files_for_root_alone():
     contents, document = files_of()
     modes = {file["path"]: file["permissions"] for file in document["write_files"]}
@@ -210,6 +232,10 @@ url: tcp://10.0.0.1:5140
         ("machine: {network: {interfaces: [{interface: eth1, dhcp: true}]}}", "machine.network.interfaces eth1"),
         ("machine: {network: {interfaces: [eth2]}}", "machine.network.interfaces eth2"),
         ("machine: {kernel: {modules: [{name: nbd, parameters: [nbds_max=3]}]}}", "machine.kernel.modules: parameters of nbd"),
+        (
+            "{apiVersion: v1alpha1, kind: ExtensionServiceConfig, name: tailscale, environment: [TS_TAILSCALED_EXTRA_ARGS=--port=1]}",
+            "ExtensionServiceConfig tailscale: TS_TAILSCALED_EXTRA_ARGS",
+        ),
         (f"cluster: {{acceptedCAs: [{{crt: {pem('former')}}}]}}", "cluster.acceptedCAs"),
     ],
 )
