@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 from .. import errors
@@ -107,11 +107,12 @@ class ByName:
         return kept
 
     def _look_up(self) -> list[Instance]:
-        """By name, three times or for as long as its cloud may list it late; a list that fails is a try that found nothing."""
-        late = int(self.cloud.facts.list_delay / _LOOK_UP_PAUSE)
-        for turn in range(max(_LOOK_UPS, late + 1)):
+        """By name, three times and for as long as its cloud may list it late; a list that fails is a try that found nothing."""
+        turn, shown = 0, self.task.clock.now() + timedelta(seconds=self.cloud.facts.list_delay)
+        while turn < _LOOK_UPS or self.task.clock.now() < shown:
             if turn:
                 self.task.clock.sleep(_LOOK_UP_PAUSE)
+            turn += 1
             try:
                 if found := self._alive():
                     return found
