@@ -131,6 +131,8 @@ class _Wait:
     def _told_request(self, kind: str, key: str, item: t.Any) -> None:
         """From the thread that watches certificate requests."""
         with self._changed:
+            if kind == "all":
+                self._trouble = ""
             if kind in ("all", "set"):
                 self._asked |= {one.name: one for one in (item.values() if kind == "all" else (item,))}
             elif kind in ("failed", "trouble"):  # the looks go on asking

@@ -313,6 +313,12 @@ def test_a_lost_watch_is_mended(cluster: Cluster, real: Kube, rule: dict[str, t.
     assert outcome.ready
 
 
+def test_trouble_that_is_over_is_no_reason(cluster: Cluster, real: Kube) -> None:
+    cluster.faults.add({"kind": "status", "status": 503, "path": "certificatesigningrequests.*watch=true", "times": 1})
+    [outcome] = wait_for(real, wanted(cluster, "a", seconds=2, token="abcdef"), clock=cluster.clock).values()
+    assert outcome.message == "nothing was seen of it"
+
+
 def test_a_watch_that_forgot_the_past_begins_anew(cluster: Cluster, real: Kube) -> None:
     """The server says so within the stream, as a line of its own."""
     event = b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Expired","message":"too old","metadata":{}}}\n'
