@@ -41,10 +41,11 @@ def decide(reading: Reading | None, earlier: Reading | None, me: str, *, second_
 
 
 def renewal_due(renewed: datetime, now: datetime, *, duration: int = 900, every: int = 300) -> bool:
-    """True when the lock must be renewed before the run goes on."""
-    return (now - renewed).total_seconds() >= min(every, duration / 2)
+    """True when the lock must be renewed before the run goes on; also when our clock was put back, since nobody knows then for how long."""
+    return not 0 <= (now - renewed).total_seconds() < min(every, duration / 2)
 
 
 def confirmation_due(renewed: datetime, now: datetime, *, fresh: int = 5) -> bool:
-    """True when a call that costs or deletes has to renew the lock first. Calls side by side share one renewal for ``fresh`` seconds."""
-    return (now - renewed).total_seconds() >= fresh
+    """True when a call that costs or deletes has to renew the lock first. Calls side by side share one renewal for ``fresh`` seconds, by
+    a clock that goes forwards."""
+    return not 0 <= (now - renewed).total_seconds() < fresh

@@ -40,6 +40,13 @@ def test_L08_renewal_before_half_of_the_time_is_over() -> None:
     assert not renewal_due(at("12:00"), at("12:04:59"))
     assert renewal_due(at("12:00"), at("12:05"))
     assert renewal_due(at("12:00"), at("12:01"), duration=120)
+    assert not renewal_due(at("12:00"), at("12:00"))
+
+
+def test_L08_a_clock_that_was_put_back_renews_at_once() -> None:
+    """Else the run would go on, and rent, for as long as it was put back, while another takes its lock."""
+    assert renewal_due(at("12:00"), at("11:59:59")) and renewal_due(at("12:00"), at("11:00"))
+    assert confirmation_due(at("12:00"), at("11:59:59")) and not confirmation_due(at("12:00"), at("12:00"))
 
 
 def test_L08_a_call_that_costs_renews_unless_that_was_just_done() -> None:
