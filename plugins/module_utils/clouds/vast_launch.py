@@ -59,7 +59,8 @@ def body_of(request: LaunchRequest) -> dict[str, t.Any]:
         raise refused(f"{offer.id} costs {offer.price_hour} $/h, more than {request.max_price_hour}", remedy="Raise the limit.")
     _check_host(request)
     special = _virtual_machine(request) if request.container is None else _container(request.container)
-    environment = {**special.pop("env"), **_stamp(request.marks)}
+    own = special.pop("env")
+    environment = {**own, **_stamp(request.marks, own)}
     _check_environment(environment)
     body = {
         "client_id": "me",
@@ -120,9 +121,14 @@ def _container(wanted: Container) -> dict[str, t.Any]:
     return body
 
 
-def _stamp(marks: t.Mapping[str, str]) -> dict[str, str]:
-    """Marks as variables, and the list of them: what a copied label cannot have. Values are shortened to what Vast.ai takes."""
-    stamped = {variable(key): str(value)[:_VALUE_LIMIT] for key, value in sorted(marks.items())}
+def _stamp(marks: t.Mapping[str, str], given: t.Mapping[str, str]) -> dict[str, str]:
+    """Marks as variables, and the list of them: what a copied label cannot have. Values are shortened to what Vast.ai takes. A variable
+    that is ``given`` may say the same as a mark, and nothing else."""
+    stamped: dict[str, str] = {}
+    for key, value in sorted(marks.items()):
+        if key.split() != [key] or variable(key) in (MARKS, *stamped) or given.get(variable(key), value) != value:
+            raise refused(f"the mark {key!r} cannot be kept: {variable(key)} is no name of its own", remedy="Give it another name.")
+        stamped[variable(key)] = str(value)[:_VALUE_LIMIT]
     return {**stamped, MARKS: " ".join(sorted(marks))} if marks else {}
 
 

@@ -77,6 +77,19 @@ def test_a_variable_that_is_too_long_is_named_and_not_shown(vast_stand: VastStan
     assert "SECRET_WORD has 400 characters" in str(refused) and "hush" not in str(refused)
 
 
+@pytest.mark.parametrize("marks", [{"my team": "x"}, {"": "x"}, {"marks": "x"}, {"payload_00": "x"}, {"a-b": "x", "a_b": "y"}])
+def test_a_mark_that_would_be_lost_or_take_the_place_of_something_is_refused(vast_stand: VastStand, marks: dict[str, str]) -> None:
+    """Marks stand among the variables; so does a long start script."""
+    request = vast_stand.request(
+        user_data="#!/bin/sh\n", environment={"TGP_PAYLOAD_00": "aGVsbG8="}, marks={"created": "1", **marks}
+    )
+    with pytest.raises(errors.LaunchRefused, match="mark") as caught:
+        vast_stand.cloud().launch(request)
+    assert caught.value.reason == "invalid" and not vast_stand.world.machines
+    container = Container("registry.example/agent:1", environment={"TGP_POOL": "default/p"})
+    vast_stand.cloud().launch(vast_stand.request(container=container, marks={"pool": "default/p"}))  # as lane service has it
+
+
 def test_L13_a_bid_is_the_price_without_the_disk(vast_stand: VastStand) -> None:
     offer = spot(vast_stand)
     assert offer.min_bid == Decimal("0.18") and offer.storage_price_hour == Decimal("0.013333")
