@@ -122,7 +122,7 @@ def _sentences(kind: str, error: t.Any) -> t.Iterator[str]:
 def _choice(path: str, error: t.Any) -> str:
     choices = [error.validator_value] if error.validator == "const" else list(error.validator_value)
     plain = re.sub(r"\[\d+\]", "", path)
-    if error.instance in REFUSED_VALUES.get(plain, {}):
+    if isinstance(error.instance, str) and error.instance in REFUSED_VALUES.get(plain, {}):
         return f"{path}: {error.instance}: {REFUSED_VALUES[plain][error.instance]}. Use one of {', '.join(map(str, choices))}."
     lower = {str(one).lower(): str(one) for one in choices}
     near = difflib.get_close_matches(str(error.instance).lower(), list(lower), n=1, cutoff=0.6)

@@ -95,7 +95,7 @@ def template_text(talos: Spec, reader: Reader) -> str | None:
     file = pathlib.Path(reader.source.rpartition("#")[0] or reader.source).parent / pathlib.Path(name).expanduser()
     try:
         return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # also of what is no text, or no name of a file
         reader.fault("spec.talosConfig.machineConfigTemplateFile", f"{file} cannot be read: {error}.")
         return None
 

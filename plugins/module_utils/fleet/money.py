@@ -10,6 +10,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from ..errors import InvalidInput
 
 FOUR_PLACES = Decimal("0.0001")
+_MOST = Decimal(10) ** 12  # with four places still exact in every sum
 
 
 def parse_money(value: str | int | Decimal) -> Decimal:
@@ -20,8 +21,8 @@ def parse_money(value: str | int | Decimal) -> Decimal:
         amount = Decimal(str(value).strip().replace("_", "?"))  # 1_5 would be fifteen
     except InvalidOperation as error:
         raise InvalidInput(f'"{value}" is not an amount.', remedy='Write dollars like "0.42", without a currency sign.') from error
-    if not amount.is_finite() or amount < 0:
-        raise InvalidInput(f'"{value}" is not a possible amount.', remedy="It must be zero or more.")
+    if not amount.is_finite() or not 0 <= amount < _MOST:
+        raise InvalidInput(f'"{value}" is not a possible amount.', remedy="It must be zero or more, and less than a trillion.")
     return amount
 
 
