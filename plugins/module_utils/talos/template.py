@@ -24,6 +24,7 @@ else:
 _GO_VARIABLE = re.compile(r"\{\{(-?)\s*\.([A-Za-z_]\w*)\s*(-?)\}\}")
 _BRACES = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.S)
 _GO_CONSTRUCT = re.compile(r"(?:if|else|end|range|with|define|template|block)\b|/\*|\$|\.|.*\s\.[A-Z]", re.S)
+_BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # the last two and U+0085 end a line in YAML, too
 _REMEDY = "Write {{.Name}} or Jinja2 ({{ Name }}, {% if Name %} … {% endif %})."
 
 
@@ -39,7 +40,7 @@ def render(template: str, variables: t.Mapping[str, str]) -> str:
     template that Jinja2 cannot read, and for a value that would break out of its line. Values appear in no message.
     """
     for name, value in variables.items():
-        if any(ord(character) < 32 for character in value):
+        if _BREAKS.search(value):
             raise InvalidInput(f"The template variable {name} has more than one line; a value must be a single line.")
     known = {**variables, **{snake(name): value for name, value in variables.items()}}
     compiled, wanted = _compile(template)

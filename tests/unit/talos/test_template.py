@@ -86,6 +86,13 @@ def test_what_cannot_be_rendered_is_an_error_without_values(template):
     assert not any(len(value) > 12 and value in str(caught.value) for value in make().variables().values())
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "\u2029"])
+def test_whatever_ends_a_line_in_yaml_is_refused_in_a_value(end):
+    """The name of a region comes from a cloud."""
+    with pytest.raises(InvalidInput, match="Region has more than one line"):
+        render("machine: {}\nregion: {{ Region }}\n", {"Region": f"here{end}cluster: 1"})
+
+
 def test_a_value_of_several_lines_is_refused():
     with pytest.raises(InvalidInput, match="NodePool"):
         render("{{.NodePool}}", {**make().variables(), "NodePool": "a\nb: c"})
