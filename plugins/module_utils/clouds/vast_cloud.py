@@ -136,6 +136,8 @@ class VastCloud(NothingBeside):
         def page(token: str | None) -> tuple[list[t.Any], str | None]:
             answer = self._api.read(_INSTANCES, pace="list", params={**params, **({"after_token": token} if token else {})})
             rows, following = http.expect(answer.get("instances"), list, what, "instances"), answer.get("next_token")
+            if len(rows) >= _PAGE and "next_token" not in answer:
+                raise http.bad_shape(what, "a full page does not say by its page token whether more follow")
             if following is not None and not isinstance(following, (str, int)):
                 raise http.bad_shape(what, f"its page token is a {type(following).__name__}")
             return rows, str(following) if following not in (None, "") else None

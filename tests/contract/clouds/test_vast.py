@@ -215,6 +215,17 @@ def test_all_pages_are_read(vast_stand: VastStand) -> None:
     assert {one.id for one in found} == made and len(found) == 60
 
 
+@pytest.mark.parametrize("rows", [24, 25])
+def test_L12_a_full_page_that_does_not_say_whether_more_follow_is_no_list(vast_stand: VastStand, rows: int) -> None:
+    body = {"success": True, "instances": [{"id": number} for number in range(1, rows + 1)]}
+    vast_stand.faults.add({"kind": "body", "path": "/api/v1/instances/", "body": body, "times": None})
+    if rows < 25:
+        assert len(vast_stand.cloud().instances()) == rows
+        return
+    with pytest.raises(errors.BadShape, match="token"):
+        vast_stand.cloud().instances()
+
+
 def test_a_page_token_that_leads_back_is_no_list(vast_stand: VastStand) -> None:
     body = {"success": True, "instances": [{"id": 1}], "next_token": "again"}
     vast_stand.faults.add({"kind": "body", "path": "^/api/v1/instances/", "body": body, "times": None})
