@@ -60,6 +60,7 @@ _RUNPOD = {
     "forbidden": [],
     "ports_after": 0.0,
 }
+_WORDS = {"None": "null", "404": "404", "False": "false"}
 PARTS: dict[str, Part] = {
     "vast": Part(vast_offer, _defaults(VastSwitches()), _turn_vast),
     "runpod": Part(runpod_offer, _RUNPOD, _turn_runpod),
@@ -101,4 +102,7 @@ def _switch(section: Reader, name: str, default: t.Any) -> t.Any:
         if isinstance(default, int) and value != int(value):
             raise ScenarioError(f"{section.where}.{name}: {value!r} should be a whole number")
         return int(value) if isinstance(default, int) else value
+    word = _WORDS.get(repr(section.content.get(name, "")))  # unquoted, YAML takes some words for something else
+    if word and word in {**VastSwitches.CHOICES, **PaperspaceSwitches.CHOICES}.get(name, ()):
+        section.content[name] = word
     return section.take(name, type(default), default)

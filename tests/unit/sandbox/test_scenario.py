@@ -104,6 +104,16 @@ def test_what_is_wrong_is_named(content: t.Any, says: str) -> None:
     assert says in str(caught.value)
 
 
+def test_words_of_switches_may_stand_as_they_are_documented() -> None:
+    written = scenario.parse(yaml.safe_load("vast: {gone_as: null, gone_twice: false}")).switches["vast"]
+    assert written == {"gone_as": "null", "gone_twice": "false"}
+    written = scenario.parse(yaml.safe_load("vast: {gone_as: 404, gone_twice: 404}")).switches["vast"]
+    assert written == {"gone_as": "404", "gone_twice": "404"}
+    for wrong in ("vast: {gone_as: false}", "vast: {gone_twice: null}", "vast: {missing_rights: null}", "vast: {pace_form: 404}"):
+        with pytest.raises(ScenarioError):
+            scenario.parse(yaml.safe_load(wrong))
+
+
 def test_a_fault_of_a_service_that_is_none_is_refused() -> None:
     wrong = scenario.parse({"faults": [{"kind": "status", "service": "lamda"}]})
     with pytest.raises(ScenarioError, match="scenario.faults: there is no service lamda"):
