@@ -46,7 +46,7 @@ options:
     elements: str
     default: []
   all:
-    description: Give back every machine of this cluster (V(destroy)).
+    description: Give back every machine of this cluster (V(destroy)); not together with O(names) or O(pools).
     type: bool
     default: false
   force:

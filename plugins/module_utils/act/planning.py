@@ -178,6 +178,11 @@ def _settings(task: Task) -> Settings:
     if params["mode"] == "destroy":
         if not (destroy.names or destroy.pools or destroy.all):
             raise InvalidInput("Nothing was named to be given back.", remedy="Set names, pools, or all: true.")
+        if destroy.all and (destroy.names or destroy.pools):
+            raise InvalidInput(
+                "all means every machine of this cluster, and names or pools were given, too.",
+                remedy="Leave out all to give back what was named, or names and pools to give back everything.",
+            )
         return settings_of(task, mode="destroy", destroy=destroy)
     return settings_of(task, mode=params["mode"])
 

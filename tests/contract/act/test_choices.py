@@ -70,3 +70,12 @@ def test_a_pool_that_nobody_knows_is_told(rig: Rig) -> None:
 def test_a_limit_that_is_no_amount_is_refused_in_words(rig: Rig, amount: str) -> None:
     with pytest.raises(InvalidInput, match=f"max_hourly_total '{amount}' is not an amount"):
         rig.plan("provision", check=True, max_hourly_total=amount)
+
+
+@pytest.mark.parametrize("named", [{"pools": ["own"]}, {"names": ["rack-1"]}])
+def test_everything_and_something_contradict_each_other(rig: Rig, named: dict[str, t.Any]) -> None:
+    """Who asks for everything of a pool means that pool."""
+    rig.provision()
+    with pytest.raises(InvalidInput, match="all means every machine of this cluster"):
+        rig.plan("destroy", all=True, **named)
+    assert len(rig.machines()) == 1 and rig.claim()["deletion"] is None
