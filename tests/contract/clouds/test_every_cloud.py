@@ -48,7 +48,9 @@ def test_one_launch_is_one_write(stand: Stand) -> None:
 
 
 def test_offers_name_price_region_model_and_lanes(stand: Stand) -> None:
-    for offer in stand.cloud().offers():
+    found = stand.cloud().offers()
+    assert found
+    for offer in found:
         assert offer.cloud == stand.service
         assert offer.id and offer.instance_type and offer.lanes and set(offer.lanes) <= set(stand.cloud().facts.lanes)
         assert offer.price_hour is not None or offer.price_estimated
