@@ -212,7 +212,7 @@ def _file(path: str, content: str, permissions: str = "0600") -> Document:
 def _packed(file: t.Mapping[str, t.Any]) -> Document:
     """A file of the Talos configuration as cloud-init writes it."""
     made = _file(str(file["path"]), str(file.get("content", "")), f"{int(file.get('permissions') or 0o600):04o}")
-    return {**made, "append": True} if file.get("op", "append") == "append" else made
+    return {**made, "append": True} if file.get("op") == "append" else made
 
 
 def _ca(config: Document) -> str:

@@ -202,8 +202,10 @@ def files(config: Document) -> Sentences:
     for number, file in enumerate(items_at(config, "machine.files")):
         if not isinstance(file, dict):
             continue
-        path, op = str(file.get("path", "")), file.get("op", "append")
+        path, op = str(file.get("path", "")), file.get("op")
         where = f"machine.files[{number}]"
+        if not op:
+            yield f"{where}.op is missing: write create, overwrite or append; Talos has no default and would fail at boot."
         if not path.startswith("/"):
             yield f"{where}.path {path!r} must be absolute."
         elif path == "/var" or not (path + "/").startswith("/var/"):

@@ -334,3 +334,12 @@ def test_the_endpoints_of_kubespan_are_written_as_talos_calls_them_and_not_as_it
     assert check([*build(make()), {**right, "extra": 1}]).errors == ("KubeSpanEndpointsConfig: Talos has no field extra.",)
     (wrong,) = check([*build(make()), {**right, "kind": "KubeSpanEndpoints"}]).errors
     assert "Talos knows no document of kind 'KubeSpanEndpoints'. Did you mean KubeSpanEndpointsConfig?" in wrong
+
+
+@pytest.mark.parametrize("path", ["/var/lib/a", "/etc/a", "/etc/cri/conf.d/20-customization.part"])
+def test_a_file_needs_an_operation_because_talos_has_no_default(path):
+    template = f"machine: {{files: [{{path: {path}, permissions: 384, content: a}}]}}\ncluster: {{}}\n"
+    found = check(build(make(), template)).errors
+    assert found == (
+        "machine.files[0].op is missing: write create, overwrite or append; Talos has no default and would fail at boot.",
+    )
