@@ -63,7 +63,7 @@ def _gone(findings: Findings) -> Verdict | None:
     return Verdict(
         "machine_gone",
         f"{findings.cloud} took the machine away, or it ended by itself, before it was usable.",
-        "Rent again; if it is a spot offer that is lost often, raise the bid or set spot: false in the pool.",
+        "Rent again; if it is a spot offer that is lost often, raise bidMargin of its provider or set spotAllowed: false in the class.",
         (said, f"instance {findings.instance_id}"),
     )
 

@@ -81,7 +81,7 @@ def _image(findings: Findings) -> Verdict | None:
     return Verdict(
         "wrong_image",
         f"The machine runs another Talos image than was ordered: {why}.",
-        "Boot the machine from the image of the class, or correct talosImage.",
+        "Boot the machine from the image of the class, or correct talosConfig.image.",
         (why,),
     )
 

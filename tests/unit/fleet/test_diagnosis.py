@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 import typing as t
@@ -12,6 +13,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import _places
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import diagnosis
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis import Diagnosis, diagnose
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_facts import Condition, Findings, PodSeen, Request
@@ -330,3 +333,18 @@ def test_what_a_node_lacks_of_the_wished_is_looked_at() -> None:
     assert "marks: not yet set: label tgp.io/x, taint x/y:NoSchedule" in diagnose(wished).looked_at
     complete = seen(wished, node=node(labels={"tgp.io/x": "y"}, taints=(TAINT,)))
     assert "marks: all set" in diagnose(complete).looked_at
+
+
+def test_fields_that_are_named_to_people_exist() -> None:
+    """Whoever is told to change a field has to find it in the documents."""
+    kubernetes = {"nodeLabels", "tagOwners", "emptyDir"}  # of Talos, of the mesh's policy, of pods
+    fields = {path.rpartition(".")[2] for kind in KINDS.values() for path in _places(kind)}
+    told = []
+    for file in sorted(Path(diagnosis.__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+                words = set(re.findall(r"\b[a-z]+(?:[A-Z][a-z]+)+\b", node.value))
+                told += [f"{file.name}:{node.lineno} {word}" for word in words - fields - kubernetes]
+    assert told == []
+    lost = dataclasses.replace(RUNS, instance=machine(InstanceState.STOPPED, "stopped", interrupted=True))
+    assert {"bidMargin", "spotAllowed"} <= fields and "spotAllowed: false" in diagnose(lost).remedy
