@@ -352,10 +352,17 @@ class _Lines:
         return Answer(self._response.status_code, dict(self._response.headers), text, body)
 
     def _iterate(self) -> t.Iterator[str]:
+        """By line ends alone: httpx also ends a line at letters that JSON may have within a text."""
+        rest = b""
         try:
-            yield from self._response.iter_lines()
+            for part in self._response.iter_bytes():
+                *lines, rest = (rest + part).split(b"\n")
+                for line in lines:
+                    yield line.decode("utf-8", "replace").rstrip("\r")
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise self._api._transport_error(f"GET {self._path}", error) from error
+        if rest:
+            yield rest.decode("utf-8", "replace")
 
     def __exit__(self, *_exc: object) -> None:
         self._response.close()

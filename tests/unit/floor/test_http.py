@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import threading
 import typing as t
 from pathlib import Path
@@ -219,6 +220,14 @@ def test_a_call_after_the_end_is_an_error_of_ours_and_is_not_repeated() -> None:
     with pytest.raises(errors.ApiError, match="GET /watch was not sent: the connections are closed"), client.stream("/watch"):
         pass
     assert seen == []
+
+
+def test_a_line_of_a_watch_ends_with_its_line_end_alone() -> None:
+    """JSON may have the next-line letter within a text; half an object is none."""
+    parts = [b'{"a": "x', '\u0085y \u2028z"}\n{"b"'.encode(), b': 1}\r\n\n{"c": 2}']
+    client, _seen = api([httpx.Response(200, content=iter(parts))])
+    with client.stream("/x") as lines:
+        assert [json.loads(line) for line in lines if line.strip()] == [{"a": "x\u0085y \u2028z"}, {"b": 1}, {"c": 2}]
 
 
 class Page(http.server.BaseHTTPRequestHandler):
