@@ -15,8 +15,8 @@ from .model import Action, Observation, Plan
 from .money import print_money
 
 CHANGES = (
-    "launch", "resume", "update", "annotate", "restore", "destroy", "delete_instance", "delete_node", "delete_device", "delete_key",
-    "delete_token", "delete_service", "delete_extra",
+    "launch", "resume", "update", "annotate", "taint", "untaint", "restore", "destroy", "delete_instance", "delete_node",
+    "delete_device", "delete_key", "delete_token", "delete_service", "delete_extra",
 )  # fmt: skip
 COLUMNS = ("action", "name", "pool", "cloud", "type", "gpus", "region", "price_hour", "price_day", "reason", "detail")
 _SIGNED = {"launch": "+", "destroy": "-", "delete_instance": "-"}

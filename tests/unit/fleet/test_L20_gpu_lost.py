@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.gpu_lost import GPU_LOST
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan_view import summary
 
 from .build import at, claim, decide, instance, node, of, one, pod, pool, seen, wishes
 
@@ -30,6 +31,8 @@ def test_L20_gpus_that_are_missing_in_two_runs_a_minute_apart_close_the_node() -
     assert not of(look("12:00:59", first), "taint")
     action = one(look("12:01", first), "taint")
     assert (action.value, action.target, action.uid) == ("tgp.io/gpu-lost:NoSchedule", BARE.name, BARE.uid)
+    told = summary(dataclasses.replace(look("12:01", first), actions=(action,)), seen())
+    assert (told["changes"], told["actions"]["taint"]) == (1, 1), "what is written is told"
     assert not of(look("12:05", first, found=MARKED), "taint"), "it is closed already"
 
 
