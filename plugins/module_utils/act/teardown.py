@@ -24,7 +24,7 @@ from ..errors import ApiError, Conflict, Forbidden, LockLost, NotFound, RateLimi
 from ..fleet.age import holds_end
 from ..fleet.bill import noted
 from ..fleet.cost import ledger_line
-from ..fleet.drain import backoff_after_block, is_voluntary, rules_of
+from ..fleet.drain import STARTED, backoff_after_block, is_voluntary, rules_of
 from ..fleet.model import Claim, Instance, Node, Phase
 from ..fleet.phases import LONGEST_WORDS, advance
 from ..fleet.service import is_service
@@ -193,8 +193,10 @@ class _Teardown:
         """A voluntary drain was held up: the node is usable again, the claim goes on as it was, with a pause before the next try."""
         blockers = ", ".join(f"{one.pod} ({one.by})" for one in self.drained.blocked) if self.drained else ""
         message = f"kept: {blockers or (self.drained.message if self.drained else '')}"
-        if not is_voluntary(self.deletion.reason) and not self.deletion.force:
+        if not is_voluntary(self.deletion.reason):
             return self.pending(message)
+        if (node := self._node()) is not None and STARTED in node.annotations:
+            return self.pending(message)  # its marks are still on: without this record no run would open it again
         now = self.context.clock.now()
         pause, times = backoff_after_block(self.claim.blocked_times)
         became_busy = self.drained is not None and self.drained.busy

@@ -366,6 +366,23 @@ def idle_node(rig: Rig, **disruption: t.Any) -> str:
     return rig.machine().name
 
 
+def hold_log(rig: Rig, name: str) -> None:
+    """A pod on the node that does not count as work, under a budget that never lets it go."""
+    pod = {
+        "metadata": {
+            "name": "log", "namespace": "kube-system", "labels": {"app": "log"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "x", "controller": True}],
+        },
+        "spec": {"nodeName": name, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}]},
+    }  # fmt: skip
+    rig.kube("POST", "/api/v1/namespaces/kube-system/pods", pod)
+    rig.until(
+        lambda: rig.kube("GET", "/api/v1/namespaces/kube-system/pods/log")["status"].get("phase") == "Running", "the pod runs"
+    )
+    budget = {"metadata": {"name": "log"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "log"}}}}
+    rig.kube("POST", "/apis/policy/v1/namespaces/kube-system/poddisruptionbudgets", budget)
+
+
 def test_L9_a_pod_that_comes_meanwhile_keeps_the_node(rig: Rig) -> None:
     name = idle_node(rig)
     plan = rig.plan("reap")
@@ -383,19 +400,7 @@ def test_L9_a_blocked_voluntary_drain_is_undone_and_tried_later(rig: Rig) -> Non
     """A pod that does not count as work, under a budget that never lets it go; then the pauses 15 and 30 minutes."""
     rig.training["drainTimeout"] = "30s"
     name = idle_node(rig)
-    pod = {
-        "metadata": {
-            "name": "log", "namespace": "kube-system", "labels": {"app": "log"},
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "x", "controller": True}],
-        },
-        "spec": {"nodeName": name, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}]},
-    }  # fmt: skip
-    rig.kube("POST", "/api/v1/namespaces/kube-system/pods", pod)
-    rig.until(
-        lambda: rig.kube("GET", "/api/v1/namespaces/kube-system/pods/log")["status"].get("phase") == "Running", "the pod runs"
-    )
-    budget = {"metadata": {"name": "log"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "log"}}}}
-    rig.kube("POST", "/apis/policy/v1/namespaces/kube-system/poddisruptionbudgets", budget)
+    hold_log(rig, name)
 
     result, message = only(rig.reap())
     assert (result, "log" in message) == ("kept", True)
@@ -417,6 +422,41 @@ def test_L9_a_blocked_voluntary_drain_is_undone_and_tried_later(rig: Rig) -> Non
     rig.advance(1801)
     assert only(rig.reap())[0] == "gone"
     settled(rig)
+
+
+def test_L9_what_was_asked_for_by_force_is_not_forgotten_when_its_pods_cannot_be_read(rig: Rig) -> None:
+    rig.provision()
+    rig.pod(rig.machine().name)
+    plan = rig.plan("destroy", all=True, force=True)
+    rig.fault("status", "kubernetes", "GET", "/api/v1/pods", status=403, times=None)
+    done = rig.run("teardown", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    rig.faults.clear()
+    assert only(done)[0] == "pending" and "not allowed to list pods" in done["problems"][0]
+    assert rig.claim()["deletion"]["force"]
+    assert only(rig.reap())[0] == "gone"
+
+
+def test_L9_a_node_whose_marks_could_not_be_taken_off_is_opened_by_the_next_run(rig: Rig) -> None:
+    """The drain was given up, and at that moment the API server refused: with the record gone, too, it would stay closed for ever."""
+    rig.training["drainTimeout"] = "30s"
+    name = idle_node(rig)
+    hold_log(rig, name)
+
+    def refuse(request: httpx.Request) -> None:
+        if request.url.path.endswith("/eviction"):
+            rig.watcher = lambda _request: None
+            rig.fault("status", "kubernetes", "PATCH", f"/nodes/{name}", status=500, times=None)
+
+    plan = rig.plan("reap")
+    rig.watcher = refuse
+    done = rig.run("teardown", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    rig.faults.clear()
+    assert only(done)[0] == "pending" and rig.nodes()[name]["spec"]["unschedulable"]
+    rig.training["disruption"] = {"consolidationPolicy": "Never"}
+    rig.reap()
+    assert not rig.nodes()[name]["spec"].get("unschedulable") and rig.claim()["deletion"] is None
 
 
 def test_L9_a_person_is_told_what_is_in_the_way_and_may_force_it(rig: Rig) -> None:
