@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..cluster.nodes import delete_node, get_node
-from ..errors import LockLost, TgpError
+from ..errors import InvalidInput, LockLost, TgpError
 from ..observe.context import Context
 from ..observe.made_tokens import made_tokens
 from .duplicates import give_back
@@ -17,11 +17,24 @@ from .publish import withdraw_found
 from .token_keeping import take_back
 
 Leftover = t.Mapping[str, str]
+_FIELDS = ("kind", "name", "target", "uid", "reason", "cloud")
 
 
 def remove_leftovers(context: Context, leftovers: t.Sequence[Leftover]) -> list[dict[str, t.Any]]:
     """Remove each; one that fails is reported and found again by the next run. LockLost ends the step. The plan made the decision."""
     return [_remove(context, one) for one in leftovers]
+
+
+def checked(leftovers: t.Sequence[t.Mapping[str, t.Any]]) -> list[Leftover]:
+    """``leftovers`` as fleet_plan returns them. InvalidInput, before anything is done, for something else."""
+    for number, one in enumerate(leftovers):
+        odd = [name for name in _FIELDS if not isinstance(one.get(name), str)]
+        if odd or one["kind"].removeprefix("delete_") not in _REMOVERS:
+            what = f"{', '.join(odd)} is missing or no text" if odd else f"nothing is known of kind {one['kind']!r}"
+            raise InvalidInput(
+                f"leftovers[{number}]: {what}.", remedy="Give the list as fleet_plan returned it.", field="leftovers"
+            )
+    return list(leftovers)
 
 
 def rehearsed(leftovers: t.Sequence[Leftover]) -> list[dict[str, t.Any]]:

@@ -33,10 +33,11 @@ def write_plan(task: Task, plan: SavedPlan) -> bool:
 def read_plan(path: str) -> SavedPlan:
     """The plan in a file. InvalidInput naming the file, and the field where it is odd."""
     try:
-        if os.path.getsize(path) > _LARGEST:
+        with open(path, "rb") as file:
+            text = file.read(_LARGEST + 1)  # the size that a device or a pipe tells of says nothing
+        if len(text) > _LARGEST:
             raise InvalidInput(f"{path} is too large to be a plan.", remedy="Name the file that plan.yml wrote.")
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
+        content = json.loads(text)
     except OSError as error:
         raise InvalidInput(
             f"The plan {path} cannot be read: {error.strerror}.", remedy="Name the file that plan.yml wrote."

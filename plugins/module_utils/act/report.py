@@ -91,5 +91,8 @@ def moment(text: str | None, time_zone: str, *, end: bool = False) -> datetime |
     except ValueError:
         return parse_time(text)
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone(time_zone))
-    found = period_of("day", noon, time_zone)
+    try:
+        found = period_of("day", noon, time_zone)
+    except OverflowError:
+        raise InvalidInput(f"{text} has no end that could be counted.", remedy="Give a nearer day.") from None
     return found.end if end else found.start

@@ -20,7 +20,7 @@ from ..task import Task
 from .admitting import admit, complete_ones
 from .join import Joined, join_all
 from .launch import launch_all
-from .leftovers import rehearsed, remove_leftovers
+from .leftovers import checked, rehearsed, remove_leftovers
 from .planning import unlock
 from .repair import Drifted, drifted_nodes, repair_all
 from .teardown import teardown_all
@@ -81,6 +81,7 @@ Work = t.Callable[[Context, list[Claim]], "list[dict[str, t.Any]]"]
 
 
 def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tuple[str, ...]) -> dict[str, t.Any]:
+    leftovers = checked(task.params.get("leftovers") or [])
     context = open_context(task, documents_required=False)
     try:
         names = task.params.get("names") or []
@@ -94,9 +95,9 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
         if task.check_mode:
             rows = [_row(one.claim, "drifted", f"would be set again: {', '.join(one.what)}", problem=False) for one in drifted]
             rows += [] if work is _look_in else [_row(one, "planned", _would(one, work), problem=False) for one in claims]
-            rows += rehearsed(task.params.get("leftovers") or [])
+            rows += rehearsed(leftovers)
             return _result(rows, "ok", changed=bool(rows), hubs=hubs_of(context))
-        if not (claims or drifted or task.params.get("leftovers")):
+        if not (claims or drifted or leftovers):
             return _result([], "ok", changed=False, hubs=hubs_of(context))
         context.lock = resume(task, context.kube, context.run_id, context.cluster_id)
         with Keeper(context.lock, context.clock):

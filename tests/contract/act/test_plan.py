@@ -11,7 +11,7 @@ import typing as t
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape, Locked, LockLost, TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape, InvalidInput, Locked, LockLost, TgpError
 
 from sandbox.world import Machine
 
@@ -221,6 +221,17 @@ def test_I14_a_rehearsal_writes_nothing_also_under_faults(rig: Rig, service: str
     with rig.world.lock:
         assert [one for one in rig.world.writes[locks:] if "selfsubject" not in one[2]] == []
     assert sorted(str(one) for one in (rig.folder / "state").rglob("*")) == state
+
+
+@pytest.mark.parametrize("odd", [{"kind": "delete_moon"}, {"target": None}, {"cloud": 7}, {"uid": ["x"]}])
+def test_leftovers_that_no_plan_returned_are_refused_before_anything_is_done(rig: Rig, odd: dict[str, t.Any]) -> None:
+    rig.provision()
+    rig.unlock(rig.plan("destroy", all=True)["run_id"])
+    leftover = {"kind": "delete_device", "name": "tgp-x", "target": "n1", "uid": "", "reason": "Orphan", "cloud": "", **odd}
+    for module in ("teardown", "scale"):
+        with pytest.raises(InvalidInput, match=r"leftovers\[0\]"):
+            rig.run(module, "odd", leftovers=[leftover])
+    assert len(rig.machines()) == 1
 
 
 def test_I14_a_rehearsed_step_says_what_the_step_will_do(rig: Rig) -> None:

@@ -112,7 +112,13 @@ def test_A07_check_mode_writes_no_file(rig: Rig, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "params",
-    [{"format": "html"}, {"since": "yesterday"}, {"since": "2026-11-02", "until": "2026-11-01"}, {"time_zone": "Mars/Base"}],
+    [
+        {"format": "html"},
+        {"since": "yesterday"},
+        {"since": "2026-11-02", "until": "2026-11-01"},
+        {"until": "9999-12-31"},
+        {"time_zone": "Mars/Base"},
+    ],
 )
 def test_A07_a_report_that_makes_no_sense_is_refused(rig: Rig, params: dict[str, t.Any]) -> None:
     with pytest.raises(InvalidInput):

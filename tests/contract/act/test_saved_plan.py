@@ -337,6 +337,12 @@ def test_L22_garbage_is_refused_before_any_call(rig: Rig, file: Path, text: str)
     assert calls == []
 
 
+def test_L22_a_file_without_end_is_refused(rig: Rig) -> None:
+    """What a device says of its size is nothing to go by."""
+    with pytest.raises(InvalidInput, match="/dev/zero is too large to be a plan"):
+        rig.run("apply", file="/dev/zero")
+
+
 def test_L22_a_plan_that_is_not_there(rig: Rig, file: Path) -> None:
     with pytest.raises(InvalidInput, match=r"plan\.json cannot be read: No such file"):
         rig.run("apply", file=str(file))
