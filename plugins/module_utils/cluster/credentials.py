@@ -152,6 +152,7 @@ def _tls(entry: Entry, plugin: ExecPlugin | None) -> ssl.SSLContext:
     except (ssl.SSLError, ValueError) as error:
         raise InvalidInput(f"{source}: its certificate-authority is not a PEM certificate.") from error
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # many cluster authorities predate that rule; Go clients do not ask for it
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # an authority below another will do, as for them
     if cluster.get("insecure-skip-tls-verify"):
         if authority:
             raise InvalidInput(f"{source}: insecure-skip-tls-verify and a certificate-authority exclude each other.")

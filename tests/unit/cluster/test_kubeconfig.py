@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
+import ssl
 import stat
 import subprocess
 import sys
@@ -170,6 +172,43 @@ def test_a_socks_proxy_without_its_library_is_a_sentence(tmp_path: Path, monkeyp
     path = write(tmp_path / "a", cluster={"proxy-url": "socks5://127.0.0.1:1080"})
     with pytest.raises(MissingLibrary, match="context main of .*socksio"):
         connect(Task({"kubeconfig": str(path), "context": None}))
+
+
+def issued(name: str, by: tuple[x509.Certificate, t.Any] | None, authority: bool) -> tuple[x509.Certificate, t.Any]:
+    """A certificate and its key; ``by`` None signs itself."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(timezone.utc)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    built = x509.CertificateBuilder().subject_name(subject).issuer_name(by[0].subject if by else subject)
+    built = built.public_key(key.public_key()).serial_number(x509.random_serial_number())
+    built = built.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(days=1))
+    built = built.add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+    built = built.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    return built.sign(by[1] if by else key, hashes.SHA256()), key
+
+
+def test_an_authority_below_another_is_trusted_as_kubectl_trusts_it(tmp_path: Path) -> None:
+    """What the kubeconfig names is where trust begins; it need not have signed itself."""
+    root = issued("root", None, True)
+    below = issued("below", root, True)
+    certificate, key = issued("api.test", below, False)
+    plain = serialization.NoEncryption()
+    (tmp_path / "ca.crt").write_bytes(below[0].public_bytes(serialization.Encoding.PEM))
+    (tmp_path / "server").write_bytes(
+        certificate.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    )
+    path = write(tmp_path / "config", cluster={"server": "https://api.test:6443", "certificate-authority": "ca.crt"})
+    context = access(find(str(path), env={})).tls
+    assert context is not None
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(tmp_path / "server")
+    here, there = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(here, there, server_hostname="api.test")
+    server = served.wrap_bio(there, here, server_side=True)
+    for side in (client, server, client, server):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    assert client.version() is not None
 
 
 _LOOK = """
