@@ -147,6 +147,17 @@ def test_L10_a_destroy_that_is_pending_for_long_raises_an_alarm(rig: Rig) -> Non
     assert done["problems"]
 
 
+def test_L10_no_alarm_says_that_a_machine_exists_which_is_gone(rig: Rig) -> None:
+    """Only its device is in the way; that costs nothing."""
+    rig.provision()
+    rig.fault("status", "tailscale", "DELETE", "/device/", status=403, body={"message": "no"}, times=None)
+    assert only(rig.destroy())[0] == "pending"
+    rig.advance(905)
+    done = rig.reap()
+    assert only(done)[0] == "pending" and done["problems"]
+    assert rig.machines() == [] and not [text for text in rig.warnings if "ALARM" in text]
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_L10_a_refused_key_is_an_alarm_at_once(rig: Rig, status: int) -> None:
     rig.provision()
