@@ -72,7 +72,7 @@ def test_a_pod_with_a_run_time_succeeds_when_it_is_over(pods: Pods) -> None:
     pods.hand.until(lambda: pods.phase("a") == "Succeeded")
     ended = pods.get("a")["status"]["containerStatuses"][0]["state"]["terminated"]  # type: ignore[index]
     started, finished = (datetime.fromisoformat(ended[key].replace("Z", "+00:00")) for key in ("startedAt", "finishedAt"))
-    assert 89 <= (finished - started).total_seconds() < 300
+    assert 89 <= (finished - started).total_seconds() < 1500  # four real seconds more than its time
 
 
 def test_a_stopped_pod_goes_soon_and_a_stubborn_one_when_its_grace_is_over(pods: Pods) -> None:
