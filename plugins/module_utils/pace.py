@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import hashlib
+import math
 import os
 import tempfile
 import typing as t
@@ -58,7 +59,7 @@ class Pace:
         """Reserve the next slot; returns the seconds until it."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         path = os.path.join(self._folder, f"{self._account}-{name or 'all'}")
-        with open(path, "a+", encoding="ascii") as file:
+        with open(path, "a+", encoding="ascii", errors="replace") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             now = clock.now().timestamp()
@@ -75,9 +76,10 @@ class Pace:
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return 0.0
+    return number if math.isfinite(number) else 0.0
 
 
 def default_folder() -> str:
