@@ -51,9 +51,9 @@ def _from_path(path: str) -> list[Document]:
     """Documents of a file, of all YAML files of a folder, or of a glob pattern; ``~`` is understood."""
     full = os.path.expanduser(path)
     if os.path.isdir(full):
-        files = sorted(glob.glob(os.path.join(full, "*.y*ml")))
+        files = sorted(glob.glob(os.path.join(glob.escape(full), "*.y*ml")))
     else:
-        files = sorted(glob.glob(full))
+        files = [full] if os.path.isfile(full) else sorted(glob.glob(full))
     if not files:
         raise InvalidInput(f"No document file at {path}.", remedy="Give the path of a YAML file or of a folder with YAML files.")
     return [document for file in files for document in _read(file)]

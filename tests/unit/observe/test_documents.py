@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import types
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
@@ -20,3 +21,16 @@ def test_a_spec_of_another_form_is_told(spec: t.Any) -> None:
     with pytest.raises(InvalidInput) as told:
         load(task, None)
     assert "inline document: spec" in str(told.value)
+
+
+@pytest.mark.parametrize("path", ["pools[1].yml", "team[prod]"])
+def test_a_path_with_brackets_is_a_path_before_it_is_a_pattern(tmp_path: Path, path: str) -> None:
+    full = tmp_path / path
+    if full.suffix:
+        full.write_text("kind: GPUNodeClass\n")
+    else:
+        full.mkdir()
+        (full / "a.yml").write_text("kind: GPUNodeClass\n")
+    task: t.Any = types.SimpleNamespace(params={"documents": [str(full)]}, warn=lambda _text: None)
+    with pytest.raises(InvalidInput, match="apiVersion: this field is missing"):
+        load(task, None)
