@@ -148,7 +148,8 @@ def _waiting(status: t.Mapping[str, t.Any]) -> tuple[str, str]:
 
 def effective_requests(spec: t.Mapping[str, t.Any], wanted: t.Callable[[str], bool]) -> t.Mapping[str, int]:
     """What the scheduler reserves per resource (L-17): the larger of all containers with their sidecars, and the hungriest init
-    container with the sidecars declared before it. A limit without a request is the request. Overhead is added, as it is there."""
+    container with the sidecars declared before it; what the pod asks for as a whole goes before both. A limit without a request is the
+    request. Overhead is added, as it is there."""
     running = _sum(spec["containers"], wanted)
     init = spec.get("initContainers")
     if init:
@@ -166,6 +167,8 @@ def effective_requests(spec: t.Mapping[str, t.Any], wanted: t.Callable[[str], bo
             running[name] = running.get(name, 0) + amount
         for name, amount in peak.items():
             running[name] = max(running.get(name, 0), amount)
+    if spec.get("resources"):  # of the pod as a whole: what it names there is reserved instead of the containers' sum
+        running.update(_of(spec, wanted))
     for name, text in (spec.get("overhead") or _NOTHING).items():
         if wanted(name):
             running[name] = running.get(name, 0) + whole(str(text), name)
@@ -182,8 +185,8 @@ def _sum(containers: t.Iterable[t.Mapping[str, t.Any]], wanted: t.Callable[[str]
     return total
 
 
-def _of(container: t.Mapping[str, t.Any], wanted: t.Callable[[str], bool]) -> dict[str, int]:
-    resources = container.get("resources") or _NOTHING
+def _of(container_or_pod: t.Mapping[str, t.Any], wanted: t.Callable[[str], bool]) -> dict[str, int]:
+    resources = container_or_pod.get("resources") or _NOTHING
     found: dict[str, int] = {}
     for kind in ("limits", "requests"):  # a request replaces the limit it stands beside
         for name, text in (resources.get(kind) or _NOTHING).items():

@@ -52,6 +52,15 @@ def test_L17_a_sidecar_counts_only_for_init_containers_after_it() -> None:
     assert gpus(before) == 4 and gpus(after) == 5
 
 
+def test_L17_what_a_pod_asks_for_as_a_whole_is_what_the_scheduler_reserves() -> None:
+    """Pod-level resources: cpu and memory only; GPUs stay the containers'."""
+    one = {"resources": {"requests": {"cpu": "2", "memory": "1Gi", GPU: "1"}}}
+    whole_pod = {"resources": {"requests": {"cpu": "16"}, "limits": {"cpu": "32", "memory": "64Gi"}}, "overhead": {"cpu": "50m"}}
+    spec = {"containers": [one, one], "initContainers": [{"resources": {"requests": {"cpu": "20"}}}], **whole_pod}
+    assert effective_requests(spec, lambda name: True) == {"cpu": 16050, "memory": 64 << 30, GPU: 2}
+    assert effective_requests(spec, is_gpu) == {GPU: 2}
+
+
 def test_all_resources_on_demand() -> None:
     spec = {"containers": [{"resources": {"requests": {"cpu": "250m", "memory": "1Gi"}}}], "overhead": {"cpu": "50m"}}
     assert effective_requests(spec, lambda name: True) == {"cpu": 300, "memory": 1 << 30}
