@@ -33,7 +33,7 @@ def connect(task: Task) -> Kube:
     api = Api(
         "kubernetes",
         how.server,
-        auth=how.authorize,
+        auth=_auth(how),
         transport=task.transport(how.server) or _transport(how),
         verify=how.tls if how.tls is not None else False,
         clock=task.clock,
@@ -41,6 +41,18 @@ def connect(task: Task) -> Kube:
         explain=explain,
     )
     return Kube(api, how.source)
+
+
+def _auth(how: Access) -> httpx.Auth:
+    """The credential on every request. One that is refused is looked for again, once: nothing was done under the old one."""
+
+    class Auth(httpx.Auth):  # made here, since the library is imported when it is needed
+        def auth_flow(self, request: httpx.Request) -> t.Generator[httpx.Request, httpx.Response, None]:
+            response = yield how.authorize(request)
+            if response.status_code == 401 and how.renewed(request):
+                yield how.authorize(request)
+
+    return Auth()
 
 
 def _transport(how: Access) -> httpx.BaseTransport | None:

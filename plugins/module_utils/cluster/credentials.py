@@ -34,12 +34,14 @@ _UNUSABLE = {
 
 @dataclasses.dataclass(frozen=True)
 class Access:
-    """How to reach and convince a cluster. ``authorize`` puts the credential on a request, ``tls`` is None for plain http."""
+    """How to reach and convince a cluster. ``authorize`` puts the credential on a request; ``renewed`` says whether there is another one
+    than a request had that was answered 401. ``tls`` is None for plain http."""
 
     server: str
     source: str
     namespace: str
     authorize: t.Callable[[httpx.Request], httpx.Request]
+    renewed: t.Callable[[httpx.Request], bool]
     tls: ssl.SSLContext | None
     server_name: str
     proxy: str
@@ -51,11 +53,13 @@ def access(entry: Entry) -> Access:
         if entry.user.get(key):
             raise InvalidInput(f"{entry.source}: its user relies on {what}.")
     plugin = ExecPlugin(entry) if entry.user.get("exec") else None
+    bearer = _bearer(entry, plugin)
     return Access(
         entry.server,
         entry.source,
         entry.namespace,
-        _authorizer(entry, plugin),
+        _authorizer(entry, bearer),
+        _renewer(bearer),
         _tls(entry, plugin) if entry.server.startswith("https://") else None,
         str(entry.cluster.get("tls-server-name") or ""),
         _proxy(entry),
@@ -72,9 +76,16 @@ def _proxy(entry: Entry) -> str:
 # ---- who we are
 
 
-def _authorizer(entry: Entry, plugin: ExecPlugin | None) -> t.Callable[[httpx.Request], httpx.Request]:
+class _Bearer(t.Protocol):
+    def token(self) -> str: ...
+
+    def another(self, refused: str) -> bool:
+        """Look for a token at once; whether it is another one than the cluster has refused."""
+        ...
+
+
+def _authorizer(entry: Entry, bearer: _Bearer | None) -> t.Callable[[httpx.Request], httpx.Request]:
     fixed = _impersonation(entry)
-    bearer = _bearer(entry, plugin)
     user = entry.user
     if bearer is None and user.get("username"):
         pair = f"{user['username']}:{user.get('password') or ''}"
@@ -85,13 +96,21 @@ def _authorizer(entry: Entry, plugin: ExecPlugin | None) -> t.Callable[[httpx.Re
 
     def authorize(request: httpx.Request) -> httpx.Request:
         request.headers.update(fixed)
-        if bearer is not None and (token := bearer()):
+        if bearer is not None and (token := bearer.token()):
             value = f"Bearer {token}"
             check_headers(entry.source, {"authorization": value})
             request.headers["authorization"] = value
         return request
 
     return authorize
+
+
+def _renewer(bearer: _Bearer | None) -> t.Callable[[httpx.Request], bool]:
+    def renewed(request: httpx.Request) -> bool:
+        refused = request.headers.get("authorization", "").removeprefix("Bearer ")
+        return bearer is not None and bearer.another(refused)
+
+    return renewed
 
 
 def _impersonation(entry: Entry) -> dict[str, str]:
@@ -107,15 +126,25 @@ def _impersonation(entry: Entry) -> dict[str, str]:
     return {header: str(value) for header, value in pairs if value}
 
 
-def _bearer(entry: Entry, plugin: ExecPlugin | None) -> t.Callable[[], str] | None:
+def _bearer(entry: Entry, plugin: ExecPlugin | None) -> _Bearer | None:
     """Precedence as in kubectl: a token file before a token, both before an exec plugin."""
     if path := entry.user.get("tokenFile"):
-        return _TokenFile(str(path), entry.source).token
+        return _TokenFile(str(path), entry.source)
     if token := entry.user.get("token"):
-        text = str(token).strip()
+        return _Token(str(token).strip())
+    return plugin
+
+
+class _Token:
+    def __init__(self, text: str) -> None:
         register(text)
-        return lambda: text
-    return plugin.token if plugin is not None else None
+        self._text = text
+
+    def token(self) -> str:
+        return self._text
+
+    def another(self, refused: str) -> bool:
+        return False
 
 
 class _TokenFile:
@@ -138,6 +167,13 @@ class _TokenFile:
                 register(self._text)
                 self._read = time.monotonic()
             return self._text
+
+    def another(self, refused: str) -> bool:
+        """What a 401 means where tokens rotate faster than we look."""
+        with self._lock:
+            if self._text == refused:
+                self._text = ""
+        return self.token() != refused
 
 
 # ---- whom we trust, and our certificate

@@ -49,6 +49,13 @@ class ExecPlugin:
         """The current bearer token, "" when the plugin gives a certificate instead."""
         return str(self._current().get("token") or "")
 
+    def another(self, refused: str) -> bool:
+        """After a 401: a credential without an end is good until the cluster refuses it. Whether there is another token now."""
+        with self._lock:
+            if self._status.get("token") == refused:
+                self._status = {}
+        return bool(refused) and self.token() not in ("", refused)
+
     def certificate(self) -> tuple[str, str]:
         """Client certificate and key as PEM, both "" when the plugin gives a token."""
         status = self._current()

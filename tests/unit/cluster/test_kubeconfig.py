@@ -23,7 +23,7 @@ import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.credentials import access
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kubeconfig import find, in_cluster
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, MissingLibrary
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, MissingLibrary, Unauthorized
 from ansible_collections.tgp.gpu.plugins.module_utils.redact import redact
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 from cryptography import x509
@@ -272,6 +272,32 @@ def test_exec_plugin_gives_a_token_and_is_asked_again_when_it_ends(tmp_path: Pat
     for _ in range(2):  # ends within half a minute, so it is not kept
         assert how.authorize(httpx.Request("GET", "http://x/")).headers["authorization"] == "Bearer exec-plugin-token-0123456789"
     assert (tmp_path / "calls").read_text().count("x") == 2
+
+
+@pytest.mark.parametrize("way", ["exec", "tokenFile"])
+def test_a_token_that_is_refused_is_looked_for_again_once(tmp_path: Path, way: str) -> None:
+    """A plugin may give a token without an end: it is good until the cluster refuses it. Mounted tokens may rotate at any moment."""
+    now, good = tmp_path / "now", "a-fake-token-of-now-0123456789"
+    now.write_text("a-fake-token-of-before-0123456789")
+    told = credential(token="TOKEN").replace("TOKEN", "'$(cat now)'")
+    user = {"tokenFile": "now"} if way == "tokenFile" else plugin(tmp_path, f"echo x >> calls; echo '{told}'")
+    path = write(tmp_path / "config", user=user)
+    os.chdir(tmp_path)
+    seen: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(f"{request.method} {request.headers['authorization'].removeprefix('Bearer ')}")
+        return httpx.Response(200 if good in seen[-1] else 401, json={"kind": "Status"})
+
+    kube = connect(Task({"kubeconfig": str(path), "context": None}, transport=lambda _url: httpx.MockTransport(answer)))
+    with pytest.raises(Unauthorized):
+        kube.create("/api/v1/nodes", {})
+    assert seen == ["POST a-fake-token-of-before-0123456789"], "the same token again would be refused again"
+    now.write_text(good)
+    assert kube.create("/api/v1/nodes", {}) == {"kind": "Status"} and seen[-1] == f"POST {good}" and len(seen) == 3
+    kube.close()
+    if way == "exec":
+        assert (tmp_path / "calls").read_text().count("x") == 3, "once at first, and once for each refusal"
 
 
 @pytest.mark.parametrize(
