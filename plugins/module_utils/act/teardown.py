@@ -231,6 +231,8 @@ class _Teardown:
         if not self.claim.ids_seen:
             return self._nothing_rented()
         self._note_bill()
+        if self.node is not None and self.node.ready and self.deletion.started is None and self.claim.gone_since is not None:
+            self._write(gone_since=None)  # it lives, although its cloud did not list it: it is billed until it is gone
         own = self.claim.instance_id or self.claim.ids_seen[0]
         for instance_id in self.claim.ids_seen:
             other = None if instance_id == own else self._second(instance_id)

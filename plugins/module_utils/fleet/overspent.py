@@ -12,6 +12,7 @@ import dataclasses
 import typing as t
 from datetime import timedelta
 
+from . import service
 from .adoption import adopt
 from .draft import Draft
 from .durations import print_time
@@ -19,6 +20,7 @@ from .facts import Settled
 from .holds import node_hold
 from .model import Claim, Pool
 from .orphans import Orphan
+from .situation import Situation
 from .spending import Purse, Purses, open_purses
 
 REASON = "Budget"
@@ -28,7 +30,7 @@ def purses_of(draft: Draft, orphans: t.Sequence[Orphan], without: t.Container[st
     """The budgets of this run, with everything that is billed to us: claims (but those named in ``without``), second machines, machines
     without a claim."""
     situation = draft.situation
-    claims = [one.claim for one in draft.settled.values() if one.claim.name not in without]
+    claims = [_billed(one, situation) for one in draft.settled.values() if one.claim.name not in without]
     return open_purses(
         situation.wishes,
         situation.settings.budget,
@@ -37,6 +39,12 @@ def purses_of(draft: Draft, orphans: t.Sequence[Orphan], without: t.Container[st
         draft.now,
         situation.capabilities,
     )
+
+
+def _billed(one: Settled, situation: Situation) -> Claim:
+    """The claim as it is billed. One that lives although its cloud does not list it (O5) costs on."""
+    lives = (one.node is not None and bool(one.node.ready)) or service.lives(one.claim, situation)
+    return dataclasses.replace(one.claim, gone_since=None) if lives and one.claim.gone_since is not None else one.claim
 
 
 def _unclaimed(draft: Draft, orphans: t.Sequence[Orphan]) -> t.Iterator[Claim]:

@@ -364,6 +364,18 @@ def test_I3_a_name_that_is_not_there_is_a_problem_and_no_deed(rig: Rig) -> None:
     assert (plan["destroy"], rig.writes()) == ([], before)
 
 
+def test_L10_what_lived_unlisted_is_billed_until_it_was_destroyed(rig: Rig) -> None:
+    """Its cloud lists nothing for an hour, while its Node is Ready: since then it is missing, and costs on."""
+    rig.provision()
+    rig.fault("body", "lambda", "GET", "/instances$", body={"data": []}, times=None)
+    rig.reap()
+    assert rig.claim()["gone_since"] is not None
+    rig.advance(3600)
+    assert only(rig.destroy())[0] == "gone"
+    rig.faults.clear()
+    settled(rig)
+
+
 # ---- draining
 
 

@@ -403,6 +403,16 @@ def test_L16_books_that_are_not_whole_delete_nothing(action: str) -> None:
     assert gone(found) == [] and any("at least $" in text for text in found.warnings)
 
 
+@pytest.mark.parametrize(("ready", "reasons"), [(True, ["Budget"]), (False, [])])
+def test_L16_what_lives_costs_on_although_its_cloud_does_not_list_it(ready: bool, reasons: list[str]) -> None:
+    """Missing since 11:10, and three hours of it are affordable: at 14:00 they are over, if its Node is Ready (O5)."""
+    lost = claim(gone_since=at("11:10"))
+    wish = wishes(pool(budget=SpendingBudget("day", Decimal("1.26"), action="drain_all")))
+    silent = node(ready=ready, ready_since=at("13:58"))
+    found = decide(seen(at("14:00"), claims=(lost,), nodes=(silent,), ledger=read_ledger([])), wish)
+    assert [action.reason for action in of(found, "destroy")] == reasons
+
+
 def test_L16_machines_that_cost_nothing_stay() -> None:
     free = claim("rack-1", offer=offer("0", cloud="webhook"))
     wish = wishes(pool(budget=SpendingBudget("day", Decimal("1"), action="drain_all")))
