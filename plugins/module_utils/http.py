@@ -115,6 +115,11 @@ def _spared(url: str) -> bool:
     return False
 
 
+def _patience(seconds: float) -> httpx.Timeout:
+    """An answer may take so long; who does not even take the call is not there."""
+    return httpx.Timeout(seconds, connect=min(seconds, 10.0))
+
+
 def check_headers(service: str, headers: t.Mapping[str, str]) -> None:
     """InvalidInput for a value that cannot be sent. The library that would refuse it shows it, and a secret is likely to stand in it."""
     for name, value in headers.items():
@@ -167,7 +172,7 @@ class Api:
                 transport=transport,
                 verify=trusted() if verify is True and cert is None and transport is None else verify,
                 cert=cert,
-                timeout=httpx.Timeout(timeout, connect=min(timeout, 10.0)),
+                timeout=_patience(timeout),
                 limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
                 follow_redirects=False,
                 trust_env=transport is None and not _spared(self.base_url),
@@ -240,7 +245,7 @@ class Api:
     def _once(self, method, path, params, json, content, data, headers, pace, ok, timeout) -> Answer:  # type: ignore[no-untyped-def]
         self.take_turn(pace)
         what = redact(f"{method} {path}")  # errors are kept in claims, and an address may hold a secret
-        options: dict[str, t.Any] = {} if timeout is None else {"timeout": timeout}
+        options: dict[str, t.Any] = {} if timeout is None else {"timeout": _patience(timeout)}
         try:
             response = self._client.request(
                 method, path, params=params, json=json, content=content, data=data, headers=headers, **options

@@ -71,6 +71,13 @@ def test_a_write_is_sent_once(failure: t.Any) -> None:
     assert len(seen) == 1
 
 
+@pytest.mark.parametrize(("asked", "connect", "read"), [(None, 10.0, 30.0), (120.0, 10.0, 120.0), (4.0, 4.0, 4.0)])
+def test_patience_with_an_answer_is_none_with_a_connection(asked: float | None, connect: float, read: float) -> None:
+    client, seen = api([ok()])
+    client.call("POST", "/x", json={}, timeout=asked)
+    assert (seen[0].extensions["timeout"]["connect"], seen[0].extensions["timeout"]["read"]) == (connect, read)
+
+
 def test_a_write_that_never_left_is_sent_again() -> None:
     client, seen = api([httpx.ConnectError("refused"), ok()])
     assert client.call("POST", "/x", json={}).status == 200
