@@ -215,8 +215,10 @@ def _hostname(spec: NodeSpec, config: Document, documents: list[Document]) -> No
     if (minor(spec.talos_version) or (1, 12)) < (1, 12):
         _part(machine, "network")["hostname"] = spec.name
         return
+    if isinstance(machine.get("features"), dict):
+        machine["features"].pop("stableHostname", None)  # an old field beside the new document is an error
     if isinstance(network, dict):
-        network.pop("hostname", None)  # the old field beside the new document is an error
+        network.pop("hostname", None)
         if not network:
             del machine["network"]
     _replace(documents, {"apiVersion": "v1alpha1", "kind": "HostnameConfig", "hostname": spec.name})

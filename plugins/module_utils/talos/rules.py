@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from .documents import Document, at, fields_at, items_at
+from .either import both_forms
 from .images import image_problems
 from .labels import EFFECTS, key_problem, may_set, value_problem
 from .versions import KUBERNETES, minor, tag_of
@@ -107,6 +108,14 @@ def cluster_network(config: Document) -> Sentences:
     service = at(config, "cluster.discovery.registries.service.disabled") is not True
     if discovery and service and not identified:
         yield "cluster.discovery is on and cluster.id or cluster.secret is missing: write both."
+    service_endpoint = at(config, "cluster.discovery.registries.service.endpoint")
+    if discovery and service and service_endpoint and not re.fullmatch(r"https?://[^\s/]+/?", str(service_endpoint)):
+        yield f"cluster.discovery.registries.service.endpoint {service_endpoint!r} must be https://host without a path."
+    for interface in items_at(config, "machine.network.interfaces"):
+        if isinstance(interface, dict):
+            links = [interface, *(one for one in items_at(interface, "vlans") if isinstance(one, dict))]
+            if any(one.get("vip") for one in links):
+                yield f"machine.network.interfaces: {interface.get('interface')}: only control planes share an address (vip); leave it out."
     span = fields_at(config, "machine.network.kubespan")
     if span.get("enabled"):
         if not (discovery and identified):
@@ -284,9 +293,7 @@ def stream(documents: t.Sequence[Document], talos: tuple[int, int]) -> Sentences
             yield "HostnameConfig: hostname and auto exclude each other; write hostname only."
     interfaces = (one for config in configs for one in items_at(config, "machine.network.interfaces") if isinstance(one, dict))
     yield from interface_rules(interfaces, documents)
-    hostname = any(at(config, "machine.network.hostname") for config in configs)
-    if hostname and any(document.get("kind") == "HostnameConfig" for document in documents):
-        yield "machine.network.hostname and HostnameConfig exclude each other; write HostnameConfig only."
+    yield from both_forms(configs, documents)
 
 
 def is_pem(value: t.Any) -> bool:

@@ -343,3 +343,93 @@ def test_a_file_needs_an_operation_because_talos_has_no_default(path):
     assert found == (
         "machine.files[0].op is missing: write create, overwrite or append; Talos has no default and would fail at boot.",
     )
+
+
+# what `talosctl gen config` writes beside secrets and comments, up to the contract of Talos 1.11
+GENERATED = """
+version: v1alpha1
+debug: false
+persist: true
+machine:
+  type: worker
+  kubelet: {defaultRuntimeSeccompProfileEnabled: true, disableManifestsDirectory: true}
+  network: {}
+  install: {disk: /dev/sda, wipe: false}
+  registries: {}
+  features:
+    rbac: true
+    stableHostname: true
+    apidCheckExtKeyUsage: true
+    diskQuotaSupport: true
+    kubePrism: {enabled: true, port: 7445}
+    hostDNS: {enabled: true, forwardKubeDNSToHost: true}
+cluster:
+  network: {dnsDomain: cluster.local, podSubnets: [10.244.0.0/16], serviceSubnets: [10.96.0.0/12]}
+  discovery: {enabled: true, registries: {kubernetes: {disabled: true}, service: {}}}
+"""
+
+
+@pytest.mark.parametrize("version", ["1.10.9", "1.11.6", "1.12.11", "1.13.9", "1.14.0"])
+def test_a_worker_configuration_that_talosctl_made_is_a_template(version):
+    documents = build(make(talos_version=version, kubernetes_version="1.33.0"), GENERATED)
+    found = check(documents, talos_version=version, mode="metal")
+    assert found.errors == ()
+    assert "machine.features.rbac is outdated: it is always on." in found.warnings
+    # beside the document with the host name Talos 1.12 and newer refuse it
+    assert ("stableHostname" in documents[0]["machine"]["features"]) is (version < "1.12")
+
+
+def test_a_log_goes_to_an_address():
+    template = "machine: {logging: {destinations: [{endpoint: 'udp://10.0.0.1:5044', format: json_lines}]}}\ncluster: {}\n"
+    assert check(build(make(), template)).errors == ()
+    assert check(build(make(), template.replace("json_lines", "xml"))).errors
+
+
+@pytest.mark.parametrize(
+    ("field", "document"),
+    [
+        ("machine: {features: {stableHostname: true}}", "HostnameConfig"),
+        ("machine: {network: {kubespan: {enabled: false}}}", "KubeSpanConfig"),
+        ("machine: {network: {nameservers: [192.0.2.1]}}", "ResolverConfig"),
+        ("machine: {network: {searchDomains: [a.test]}}", "ResolverConfig"),
+        ("machine: {network: {disableSearchDomain: true}}", "ResolverConfig"),
+        ("machine: {time: {servers: [192.0.2.1]}}", "TimeSyncConfig"),
+        ("machine: {time: {disabled: true}}", "TimeSyncConfig"),
+        ("machine: {time: {bootTimeout: 2m}}", "TimeSyncConfig"),
+    ],
+)
+def test_a_field_and_the_document_that_replaces_it_exclude_each_other(field, document):
+    patch = f"apiVersion: v1alpha1\nkind: {document}\n"
+    alone = build(make(patches=(field,) if document != "HostnameConfig" else ()))
+    both = build(make(patches=(field, *((patch,) if document != "HostnameConfig" else ()))))
+    words = f"and {document} exclude each other; write {document} only."
+    assert any(words in one for one in check(both).errors)
+    assert not any(words in one for one in check(alone).errors)
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        (
+            "machine: {network: {interfaces: [{interface: eth0, vip: {ip: 10.0.0.9}}]}}\ncluster: {}\n",
+            "eth0: only control planes share",
+        ),
+        (
+            "machine: {network: {interfaces: [{interface: eth0, vlans: [{vlanId: 2, vip: {ip: 10.0.0.9}}]}]}}\ncluster: {}\n",
+            "(vip)",
+        ),
+        (
+            "machine: {}\ncluster: {discovery: {enabled: true, registries: {service: {endpoint: 'https://d.test/path'}}}}\n",
+            "without a path",
+        ),
+        ("machine: {}\ncluster: {discovery: {enabled: true, registries: {service: {endpoint: d.test}}}}\n", "must be https://host"),
+    ],
+)
+def test_more_that_talos_refuses_of_a_worker(template, words):
+    (found,) = check(build(make(), template)).errors
+    assert words in found
+
+
+def test_a_discovery_service_of_ones_own_is_taken():
+    template = "machine: {}\ncluster: {discovery: {enabled: true, registries: {service: {endpoint: 'https://d.test:8443/'}}}}\n"
+    assert check(build(make(), template)).errors == ()
