@@ -32,9 +32,7 @@ def judge(draft: Draft) -> None:
         pool = situation.pool_by_key.get(key)
         if pool is None:
             for one in usable[key]:
-                draft.report(
-                    one.claim.name, "Kept", f"no document describes its pool {key}, so nothing says when it is idle", pool=key
-                )
+                _keep(draft, one.claim, f"no document describes its pool {key}, so nothing says when it is idle")
             continue
         _pool(draft, pool, usable[key])
 

@@ -111,6 +111,14 @@ def test_L22_a_machine_whose_pool_is_no_longer_described_is_kept() -> None:
     assert not of(found, "destroy") and "no document describes its pool" in one(found, "report").detail
 
 
+def test_L09_an_interrupted_drain_is_taken_back_when_its_pool_is_no_longer_described() -> None:
+    begun = node(annotations={"tgp.io/drain-started": "2026-08-20T11:50:00Z"}, unschedulable=True)
+    lonely = claim(pool="default/gone", node_class="gone", deletion=Deletion("Empty", at("11:50")))
+    found = decide(seen(claims=(lonely,), nodes=(begun,), instances=(instance(),)))
+    kept = one(found, "update").claim
+    assert kept is not None and kept.deletion is None and one(found, "restore").target == begun.name
+
+
 def destroying(**what: t.Any) -> t.Any:
     claims = (claim("tgp-a1b2c3d4-p-00001"), claim("tgp-a1b2c3d4-q-00002", pool="other/q"))
     going = claim("tgp-a1b2c3d4-p-00003", Phase.TERMINATING, deletion=Deletion("Empty", at("11:50")))
