@@ -47,6 +47,7 @@ _BY_STATUS: dict[int, type[errors.ApiError]] = {
 }
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _READS = frozenset({"GET", "HEAD"})
+_WHOLE = 10  # times the timeout: how long a whole answer may take to come in, as long as something comes
 _NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError", "InvalidURL")
 
 
@@ -157,6 +158,7 @@ class Api:
         self.service = service
         self.base_url = base_url.rstrip("/")
         self.clock = clock or SystemClock()
+        self._timeout = timeout
         self._retry = retry
         self._pace = pace
         self._hint = auth_hint
@@ -247,20 +249,34 @@ class Api:
         what = redact(f"{method} {path}")  # errors are kept in claims, and an address may hold a secret
         options: dict[str, t.Any] = {} if timeout is None else {"timeout": _patience(timeout)}
         try:
-            response = self._client.request(
+            request = self._client.build_request(
                 method, path, params=params, json=json, content=content, data=data, headers=headers, **options
             )
-            text = response.text
+            response = self._client.send(request, stream=True)
+            body = self._body(response, timeout or self._timeout)
+            text = body.decode(response.encoding or "utf-8", "replace")
         except httpx.HTTPError as error:
             raise self._transport_error(what, error) from error
         except httpx.InvalidURL as error:
             raise errors.Unreachable(f"{self.service}: {what} has no valid address: {error}", service=self.service) from error
         except RuntimeError as error:
             raise self._after_close(what, error) from error
-        answer = Answer(response.status_code, {k.lower(): v for k, v in response.headers.items()}, text, _decode(response))
+        answer = Answer(response.status_code, {k.lower(): v for k, v in response.headers.items()}, text, _decode(body))
         if 200 <= answer.status < 300 or answer.status in ok:
             return answer
         raise self.error(what, answer)
+
+    def _body(self, response: httpx.Response, timeout: float) -> bytes:
+        """All of it. The client's own limit is the pause between two pieces: a sender that drips would hold a run, and its lock, for ever."""
+        end, pieces = time.monotonic() + _WHOLE * timeout, []
+        try:
+            for piece in response.iter_bytes():
+                pieces.append(piece)
+                if time.monotonic() > end:
+                    raise httpx.ReadTimeout(f"it did not end within {_WHOLE * timeout:.0f} s", request=response.request)
+        finally:
+            response.close()
+        return b"".join(pieces)
 
     def _after_close(self, what: str, error: RuntimeError) -> Exception:
         """A thread that follows something may want one more answer when the run is over and its connections are closed."""
@@ -349,7 +365,7 @@ class _Lines:
         """The answer that is no stream, with as much of its text as comes: its status says what matters."""
         try:
             text = self._response.read().decode("utf-8", "replace")
-            body = _decode(self._response)
+            body = _decode(self._response.content)
         except (httpx.HTTPError, httpx.StreamError):
             text, body = "", None
         finally:
@@ -385,12 +401,12 @@ class _Lines:
                 pass  # closed already
 
 
-def _decode(response: httpx.Response) -> t.Any:
+def _decode(body: bytes) -> t.Any:
     try:
-        found = response.json()
+        found = json.loads(body)
     except ValueError:
         return None
-    if "\\ud" in response.text or "\\uD" in response.text:  # half of a character can be read, but never be written down again
+    if b"\\ud" in body or b"\\uD" in body:  # half of a character can be read, but never be written down again
         found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
     return found
 
