@@ -25,7 +25,7 @@ from ..module_utils.bytecode import keep, kept
 from ..module_utils.errors import TgpError
 from ..module_utils.http import trusted
 from ..module_utils.redact import redact
-from ..module_utils.task import Task, execute
+from ..module_utils.task import Task, execute, secret_values
 
 _MODULES = "ansible_collections.tgp.gpu.plugins.modules."
 _WARM = ("httpx", "yaml", "jsonschema", "jinja2.sandbox", f"{_MODULES}fleet_plan", f"{_MODULES}fleet_launch")
@@ -74,7 +74,7 @@ class ActionModule(ActionBase):
         module = importlib.import_module(_MODULES + name)
         spec = {key: value for key, value in module.SPEC.items() if key != "supports_check_mode"}
         with _surrounded_by(self._environment()):
-            validation, params = self.validate_argument_spec(**spec)
+            _validation, params = self.validate_argument_spec(**spec)
             quiet = bool(self._task.no_log)
             task = Task(
                 params=params,
@@ -85,7 +85,7 @@ class ActionModule(ActionBase):
                 playbook=_playbook(),
             )
             result.update(execute(module.SPEC, module.run, task, name))
-        return _scrubbed(result, validation._no_log_values)
+        return _scrubbed(result, set(secret_values(module.SPEC["argument_spec"], params)))
 
     def _environment(self) -> dict[str, str]:
         """The keyword ``environment`` of play, block and task: what a module's own process would be started with."""

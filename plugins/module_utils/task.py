@@ -71,15 +71,20 @@ Spec = dict[str, t.Any]
 Run = t.Callable[[Task], "dict[str, t.Any]"]
 
 
+_LIKE_A_SECRET = 16  # characters
+
+
 def secret_values(spec: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) -> list[str]:
-    """The values of all options marked no_log, nested ones included."""
+    """The values of all options marked no_log, nested ones included. A mapping (a machine configuration, a container's environment) has
+    secrets and everyday words beside them: of its values those count that are as long as a secret, or names with ``worker`` or ``1`` in
+    them would be masked and the next task would look for another machine."""
     found: list[str] = []
     for name, option in spec.items():
         value = params.get(name)
-        if value is None:
+        if not value:  # nor an empty text, which is found everywhere
             continue
         if option.get("no_log"):
-            found.extend(_strings(value))
+            found.extend([value] if isinstance(value, str) else [one for one in _strings(value) if len(one) >= _LIKE_A_SECRET])
         elif option.get("options"):
             for item in value if isinstance(value, list) else [value]:
                 found.extend(secret_values(option["options"], item or {}))

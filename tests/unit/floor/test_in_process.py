@@ -10,6 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
+from tests.fixtures.talos_nodes import CONFIG, NODE_KEY, NODE_TOKEN
+
 PLAY = """
 - hosts: localhost
   connection: local
@@ -33,17 +37,42 @@ PLAY = """
 """
 
 
-def test_the_keyword_environment_holds_for_modules_inside_the_worker(tmp_path: Path) -> None:
-    play = tmp_path / "play.yml"
-    play.write_text(PLAY)
+def played(play: Path) -> subprocess.CompletedProcess[str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("TGP_")}
-    done = subprocess.run(
-        [str(Path(sys.executable).parent / "ansible-playbook"), str(play)],
-        env={**own, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "0", "ANSIBLE_LOCAL_TEMP": str(tmp_path)},
+    return subprocess.run(
+        [str(Path(sys.executable).parent / "ansible-playbook"), "-v", str(play)],
+        env={**own, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "0", "ANSIBLE_LOCAL_TEMP": str(play.parent)},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def test_the_keyword_environment_holds_for_modules_inside_the_worker(tmp_path: Path) -> None:
+    play = tmp_path / "play.yml"
+    play.write_text(PLAY)
+    done = played(play)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "127.0.0.2 then 127.0.0.3 then 127.0.0.1" in done.stdout
+
+
+def test_words_of_a_configuration_given_as_a_mapping_mask_no_names(tmp_path: Path) -> None:
+    """A worker's configuration has secrets, and words like ``worker`` and ``1`` beside them, of which names of machines are made."""
+    given = {**CONFIG, "machine": {**CONFIG["machine"], "type": "worker", "sysctls": {"kernel.kexec_load_disabled": "1"}}}
+    task = {
+        "talos_secrets": given,
+        "dest": str(tmp_path / "configs"),
+        "kubernetes_version": "1.36.3",
+        "nodes": [{"name": "tgp-worker-1", "pool": "worker", "bootstrap_token": NODE_TOKEN, "auth_key": NODE_KEY}],
+    }
+    steps = [
+        {"tgp.gpu.talos_config": task, "register": "made"},
+        {"ansible.builtin.debug": {"msg": "{{ made.configs[0].name }} in {{ made.configs[0].path | basename }}"}},
+    ]
+    play = tmp_path / "play.yml"
+    play.write_text(yaml.safe_dump([{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": steps}]))
+    done = played(play)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tgp-worker-1 in tgp-worker-1.yaml" in done.stdout
+    assert CONFIG["machine"]["token"] not in done.stdout + done.stderr

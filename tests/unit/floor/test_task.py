@@ -10,7 +10,7 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, LaunchRefused, TgpError
 from ansible_collections.tgp.gpu.plugins.module_utils.redact import MASK, redact, redact_all, register
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute, secret_values
 
 SPEC: dict[str, t.Any] = {
     "argument_spec": {
@@ -29,6 +29,13 @@ def call(run: t.Callable[[Task], dict[str, t.Any]], said: list[str] | None = Non
 def test_results_lose_every_secret_option_nested_ones_too() -> None:
     result = call(lambda task: {"changed": False, "echo": [f"x{KEY}y", {"deep": TOKEN}]})
     assert result == {"changed": False, "echo": [f"x{MASK}y", {"deep": MASK}]}
+
+
+def test_of_a_mapping_those_values_are_secrets_that_are_long_enough_for_one() -> None:
+    spec = {"config": {"type": "raw", "no_log": True}, "key": {"type": "str", "no_log": True}, "empty": {"type": "str", "no_log": True}}
+    config = {"type": "worker", "sysctls": {"a": "1"}, "token": TOKEN, "list": ["x" * 15, "y" * 16]}
+    assert secret_values(spec, {"config": config, "key": "short", "empty": "", "other": KEY}) == [TOKEN, "y" * 16, "short"]
+    assert secret_values(spec, {"config": "a/path", "key": None}) == ["a/path"]
 
 
 def test_progress_lines_lose_them_as_well() -> None:
