@@ -78,6 +78,7 @@ class ConfigMapStore:
     def ledger(self, line: t.Mapping[str, t.Any]) -> bool:
         key = ledger_key(line)
         text = encode(line)
+        last: ApiError
         with self._ledger_lock:
             for _attempt in range(_TRIES):
                 parts = self._parts if self._parts is not None else self._read_parts()
@@ -90,8 +91,8 @@ class ConfigMapStore:
                     else:
                         self._append(parts, key, text)
                     return True
-                except Conflict as error:
-                    self._parts, last = None, error  # somebody else wrote: look again
+                except (Conflict, NotFound) as error:
+                    self._parts, last = None, error  # somebody else wrote, or removed a part: look again
         raise last
 
     def ledger_lines(self) -> list[dict[str, t.Any]]:

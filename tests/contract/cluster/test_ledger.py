@@ -139,6 +139,14 @@ def test_L16_a_part_that_was_removed_is_never_written_over(cluster: Cluster, kub
     assert parts(kube) == ["tgp-ledger-00000", "tgp-ledger-00002", "tgp-ledger-00003"]
 
 
+def test_L16_a_part_that_is_removed_meanwhile_stops_no_line(cluster: Cluster, kube: Kube) -> None:
+    store = ConfigMapStore(kube)
+    store.ledger({"name": "tgp-a"})
+    cluster.must("DELETE", f"{PARTS}/tgp-ledger-00000")
+    assert store.ledger({"name": "tgp-b"}) is True
+    assert names(ConfigMapStore(kube)) == ["tgp-b"]
+
+
 # ---- in two places
 
 
