@@ -26,6 +26,7 @@ def mark(task: Task) -> dict[str, t.Any]:
     """The module's result. NotFound names the Nodes that do not exist, before any is changed."""
     params = task.params
     taints = [parse_taint(text) for text in params["taints"]]
+    _only_texts(params)
     kube = connect(task)
     try:
         with ThreadPoolExecutor(max_workers=16, thread_name_prefix="mark") as pool:
@@ -45,6 +46,22 @@ def mark(task: Task) -> dict[str, t.Any]:
         touched = [node for node, one in zip(found, changed, strict=True) if one]
         result["diff"] = {"before": _text(touched), "after": "".join(f"{node.name}: {_wish(params)}\n" for node in touched)}
     return result
+
+
+def _only_texts(params: t.Mapping[str, t.Any]) -> None:
+    """YAML makes a truth of ``true`` and a moment of a time, and Ansible's templates keep numbers; a Node has texts."""
+    problems = [
+        f"{kind}: the value of {key} is {value!r}, which is no text."
+        for kind in ("labels", "annotations")
+        for key, value in params[kind].items()
+        if not isinstance(value, (str, type(None)))
+    ]
+    if problems:
+        raise InvalidInput(
+            "The Nodes cannot be marked like this; nothing was changed.",
+            remedy='Write such values in quotes, and templates with the filter string: "{{ number | string }}".',
+            problems=problems,
+        )
 
 
 def _mark(kube: Kube, node: Node, params: t.Mapping[str, t.Any], taints: list[Taint], *, dry_run: bool) -> bool:
