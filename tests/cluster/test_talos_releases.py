@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import MeshChoice
-from ansible_collections.tgp.gpu.plugins.module_utils.talos import patches
+from ansible_collections.tgp.gpu.plugins.module_utils.talos import patches, schema
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import Document, at, machine_document, of_kind, parse, to_yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import check
@@ -226,3 +226,39 @@ def test_what_a_gpu_node_needs_is_in_what_talos_reads() -> None:
     assert at(config, "machine.sysctls")["kernel.kexec_load_disabled"] == "1"
     assert at(config, "machine.nodeLabels")["example.test/name"] == "tgp-ml-3f9a2c"
     assert of_kind(parse(answer.config, "It"), "KmsgLogConfig", "far") is not None
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_a_release_does_not_know_yet_is_what_it_is_said_not_to_know(release: str, request: pytest.FixtureRequest) -> None:
+    """Of every kind of document that the newest schema has."""
+    lowest, _highest = KUBERNETES[1, int(release[2:])]
+    base = build(make(talos_version=f"{release}.0", kubernetes_version=f"1.{lowest}.0"))
+    kinds = [kind for kind in schema.kinds() if kind]
+    documents = [[*base, {"apiVersion": "v1alpha1", "kind": kind}] for kind in kinds]
+    answers = ask([Question(to_yaml(one), "cloud", False) for one in documents], _program(release, request))
+    for kind, one, answer in zip(kinds, documents, answers, strict=True):
+        unknown = any("not registered" in error for error in answer.errors)
+        said = any(f"{kind} needs Talos" in error for error in check(one, talos_version=f"{release}.0").errors)
+        assert said is unknown, kind
+
+
+WORKERS = (
+    "machine: {features: {rbac: true, stableHostname: true, apidCheckExtKeyUsage: true}}",
+    "machine: {logging: {destinations: [{endpoint: 'udp://10.0.0.1:5044', format: json_lines}]}}",
+    "machine: {network: {interfaces: [{interface: eth0, dhcp: true, vip: {ip: 10.0.0.9}}]}}",
+    "machine: {network: {interfaces: [{interface: eth0, dhcp: true}]}}",
+    "cluster: {discovery: {enabled: true, registries: {service: {endpoint: 'https://d.test/'}}}}",
+    "cluster: {discovery: {enabled: true, registries: {service: {endpoint: 'https://d.test/path'}}}}",
+    "machine: {network: {kubespan: {enabled: false}}}\n---\n{apiVersion: v1alpha1, kind: KubeSpanConfig, enabled: false}",
+    "machine: {time: {servers: [a.test]}}\n---\n{apiVersion: v1alpha1, kind: TimeSyncConfig, enabled: true}",
+    "machine: {time: {disabled: false}}\n---\n{apiVersion: v1alpha1, kind: TimeSyncConfig, enabled: true}",
+)
+
+
+@pytest.mark.parametrize("template", WORKERS)
+def test_a_worker_is_taken_or_refused_as_talos_does(template: str, request: pytest.FixtureRequest) -> None:
+    head, dash, rest = template.partition("\n---\n")
+    both = head + ("\ncluster: {}" if head.startswith("machine") else "\nmachine: {}") + dash + rest
+    documents = build(make(), both)
+    (answer,) = ask([Question(to_yaml(documents), "cloud", False)], _program("1.13", request))
+    assert (not check(documents).errors) is answer.ok, answer.errors
