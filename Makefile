@@ -37,12 +37,13 @@ $(VENV)/.base: requirements.txt
 	@echo "setting up $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv
-	@$(BIN)/uv pip install -q --python $(BIN)/python -r requirements.txt -r sandbox/requirements.txt
+	@$(BIN)/uv pip install -q --python $(BIN)/python -r requirements.txt
 	@site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 	mkdir -p $$site/ansible_collections/tgp && ln -sfn $(CURDIR) $$site/ansible_collections/tgp/gpu
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.base sandbox/requirements.txt
+	@$(BIN)/uv pip install -q --python $(BIN)/python -r sandbox/requirements.txt
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo tests/requirements.txt
