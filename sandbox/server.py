@@ -114,6 +114,8 @@ class Served:
             raise
         self.environment: dict[str, str] = {}
         try:
+            if self._env_file is not None:  # one that was killed leaves its own: nobody may begin by that
+                self._env_file.unlink(missing_ok=True)
             self._serve(kubeconfig)
             if self._env_file is not None:
                 self._write_environment(self._env_file)

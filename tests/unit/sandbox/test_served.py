@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from sandbox.__main__ import main
+from sandbox.box import Box
 from sandbox.scenario import parse
 from sandbox.server import Served
 from sandbox.talos_secrets import TalosSecrets
@@ -132,7 +133,6 @@ def test_a_folder_is_no_environment_file(tmp_path: pathlib.Path) -> None:
 
 def test_what_cannot_be_written_ends_all_that_was_begun(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads, env_file, moved = set(threading.enumerate()), tmp_path / "env", os.replace
-    env_file.write_text("of somebody else")
 
     def full(source: t.Any, target: t.Any) -> None:
         if str(target) == str(env_file):
@@ -143,8 +143,26 @@ def test_what_cannot_be_written_ends_all_that_was_begun(tmp_path: pathlib.Path, 
     with pytest.raises(OSError, match="No space left"):
         Served(parse(SMALL), env_file=str(env_file), state_dir=str(tmp_path / "state"))
     assert set(threading.enumerate()) <= threads
-    assert env_file.read_text() == "of somebody else"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["env", "state"]  # and no half of it with credentials
+    assert [one.name for one in tmp_path.iterdir()] == ["state"]  # and no half of the file with credentials
+
+
+def test_the_environment_of_one_that_was_killed_is_gone_until_there_is_a_new_one(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env_file, start, seen = tmp_path / "env", Box.start, []
+    env_file.write_text("SANDBOX_URL=http://127.0.0.1:9\n")
+
+    def begins(box: Box) -> Box:
+        seen.append(env_file.exists())
+        return start(box)
+
+    monkeypatch.setattr(Box, "start", begins)
+    with pytest.raises(ValueError, match="no usable kubeconfig"):
+        Served(parse(SMALL), env_file=str(env_file), kubeconfig="/nowhere")
+    assert env_file.exists()  # nothing was begun
+    served = Served(parse(SMALL), env_file=str(env_file))
+    served.stop()
+    assert seen == [False] and not env_file.exists()
 
 
 def test_the_end_of_a_sandbox_leaves_the_environment_of_the_next(tmp_path: pathlib.Path) -> None:
