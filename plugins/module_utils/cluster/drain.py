@@ -100,6 +100,8 @@ def drain_all(
     """
     if len({target.name for target in targets}) != len(targets):
         raise InvalidInput("A node is named twice in one drain.")
+    if parallel < 1 or timeout < 0:
+        raise InvalidInput(f"A drain by {parallel} pods at a time within {timeout:g} s cannot evict anything; nothing was drained.")
     if not targets:
         return []
     settings = Settings(gpu_resources=gpu_resources, ignore_namespaces=ignore_namespaces)

@@ -93,6 +93,15 @@ def test_L09_a_replaced_node_is_left_alone(cluster: Cluster, kube: Kube) -> None
         drain(kube, "n", "x", "Boredom", clock=cluster.clock)
 
 
+@pytest.mark.parametrize("option", [{"parallel": 0}, {"timeout": -1}])
+def test_a_drain_that_could_evict_nothing_is_refused(cluster: Cluster, kube: Kube, option: dict[str, int]) -> None:
+    cluster.node("n")
+    cluster.pod("web", "n")
+    with pytest.raises(InvalidInput, match="cannot evict anything"):
+        empty(cluster, kube, **option)
+    assert as_before(cluster)
+
+
 def test_L09_refused_three_times_then_evicted(cluster: Cluster, kube: Kube) -> None:
     cluster.node("n")
     cluster.pod("web", "n")
