@@ -11,7 +11,7 @@ from datetime import datetime
 
 from ..clouds.registry import CAPABILITIES
 from ..cluster.namespace import ensure_namespace
-from ..errors import InvalidInput, Locked, TgpError
+from ..errors import ApiError, InvalidInput, Locked, TgpError
 from ..fleet.claim_diff import claim_diff
 from ..fleet.model import Action, Observation, Plan, Pool, Wishes
 from ..fleet.office_hours import hours
@@ -22,7 +22,7 @@ from ..fleet.settings import LAUNCHING, REAPING, Destroy, Settings
 from ..observe.context import Context
 from ..observe.gather import gather
 from ..observe.open import open_context, settings_of
-from ..runlock.lock import take
+from ..runlock.lock import release, take
 from ..table import render
 from ..task import Task
 from .demanding import AUTOSCALE, demand_of, refuse_choices, show_demand, without_hopeless
@@ -219,7 +219,9 @@ def _number(nodes: t.Any, pool: Pool, now: datetime) -> int:
     except (TypeError, ValueError):
         number = -1
     if number < 0 or isinstance(nodes, (bool, float)):
-        raise InvalidInput(f"nodes for {pool.key} is {nodes!r}.", remedy="Give a whole number, 0 or more, or a mapping of pools to numbers.")
+        raise InvalidInput(
+            f"nodes for {pool.key} is {nodes!r}.", remedy="Give a whole number, 0 or more, or a mapping of pools to numbers."
+        )
     return number
 
 
@@ -228,10 +230,12 @@ def unlock(task: Task) -> bool:
     run_id = task.params.get("run_id")
     if not run_id or task.check_mode:
         return False
-    context = open_context(task, documents_required=False)
     try:
-        from ..runlock.lock import release
-
+        context = open_context(task, documents_required=False)
+    except ApiError as error:
+        task.warn(f"The run lock could not be released and ends by itself: {error}")
+        return False
+    try:
         return release(task, context.kube, run_id, context.cluster_id)
     except TgpError as error:
         task.warn(f"The run lock could not be released and ends by itself: {error}")

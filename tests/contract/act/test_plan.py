@@ -328,3 +328,16 @@ def test_info_says_what_there_is_and_what_it_cost(rig: Rig) -> None:
     seen = rig.run("info")
     assert (seen["machines"], seen["totals"]["instances"], seen["totals"]["claims"]) == ([], 0, 0)
     assert seen["totals"]["cost"] == seen["totals"]["closed_cost"] == f"{float(rig.ledger()[0]['cost']):.4f}"
+
+
+@pytest.mark.parametrize("path", ["", "/leases/"])
+def test_L08_a_lock_that_cannot_be_let_go_is_a_warning(rig: Rig, path: str) -> None:
+    """The cluster is silent when the run ends: what it did is done all the same, and the lock ends with its process."""
+    plan = rig.plan("provision", pools=["training"], nodes=1)
+    broken = rig.fault("status", "kubernetes", "", path, status=503, times=None)
+    assert rig.run("unlock", plan["run_id"])["released"] is False
+    (warning,) = [one for one in rig.warnings if "could not be released and ends by itself" in one]
+    assert "503" in warning
+    broken.times = 0
+    rig.unlock(plan["run_id"])
+    assert rig.plan("provision", pools=["training"], nodes=1)["outcome"] != "lock_busy"
