@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import builtins
 import email.utils
+import random
 import typing as t
 from datetime import datetime, timezone
 
-from ..errors import Forbidden, InvalidInput, NotFound
+from ..errors import Forbidden, InvalidInput, NotFound, RateLimited
 from ..http import Answer, Api, code_and_message
 from ..redact import redact_all
 from . import rights
@@ -30,6 +31,7 @@ _PATCH = {
     "strategic": "application/strategic-merge-patch+json",
     "json": "application/json-patch+json",
 }
+_TRIES = 4  # of a write that an API server under load turns away
 _RESTARTS = 5  # listings begun anew because the server forgot the snapshot
 
 
@@ -50,7 +52,7 @@ class Kube:
 
     ``source`` says which context of which file this is. ``teller`` is called with method, path and a function that sends the call, for
     each that may delete something: it sends it and tells of it. Reads are retried by ``http.Api``; writes are sent once unless the caller
-    says ``idempotent``. Safe to use from several threads.
+    says ``idempotent``, or the server has turned them away (429). Safe to use from several threads.
     """
 
     def __init__(self, api: Api, source: str = "") -> None:
@@ -135,10 +137,18 @@ class Kube:
         return self._call(method, path, watch, options)
 
     def _call(self, method: str, path: str, watch: bool, options: Json) -> Answer:
-        try:
-            return self.api.call(method, path, **options)
-        except Forbidden as error:
-            raise self.forbidden(error, method, path, watch=watch) from error
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self.api.call(method, path, **options)
+            except Forbidden as error:
+                raise self.forbidden(error, method, path, watch=watch) from error
+            except RateLimited as error:
+                # turned away unseen, so also a write may come again; reads have, and of an eviction it is the answer
+                if method == "GET" or options.get("idempotent") or path.endswith("/eviction") or attempt == _TRIES:
+                    raise
+                self.clock.sleep(min(max(error.retry_after or 1.0, 0.1), 30.0) * random.uniform(1.0, 1.5))
 
     def forbidden(self, error: Forbidden, method: str, path: str, *, watch: bool = False) -> Forbidden:
         """The same refusal with the right in words. A refusal that is no matter of rights is left as it is."""

@@ -38,6 +38,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.errors import (
     Forbidden,
     InvalidInput,
     NotFound,
+    RateLimited,
     Unauthorized,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Taint
@@ -356,6 +357,24 @@ def _quiet(watch: t.Any) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
         yield from watch
     except LostAnswer:
         return
+
+
+@pytest.mark.parametrize("speed", [60.0])
+def test_a_write_that_the_server_has_no_time_for_is_tried_again(cluster: Cluster, kube: Kube) -> None:
+    """An API server under load turns calls away before it looks at them, and says when to come again."""
+    rule = {"kind": "status", "status": 429, "headers": {"retry-after": "1"}, "times": 2}
+    path = "/api/v1/namespaces/default/configmaps"
+    began = cluster.clock.now()
+    cluster.faults.add({**rule, "method": "POST", "path": "configmaps"})
+    found = kube.create(path, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+    assert (cluster.clock.now() - began).total_seconds() >= 2
+    cluster.faults.add({**rule, "method": "PUT", "path": "configmaps"})
+    kube.replace(f"{path}/c", {**found, "data": {"a": "2"}})
+    cluster.faults.add({**rule, "method": "DELETE", "path": "configmaps"})
+    assert kube.delete(f"{path}/c") and kube.find(f"{path}/c") is None
+    cluster.faults.add({**rule, "method": "POST", "path": "configmaps", "times": None})
+    with pytest.raises(RateLimited):
+        kube.create(path, {"metadata": {"name": "d"}})
 
 
 @pytest.mark.parametrize("body", ["<html>no such page</html>", {"error": "no upstream"}])
