@@ -10,7 +10,8 @@ import difflib
 import typing as t
 
 from ..errors import InvalidInput
-from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass, Pool, Wishes
+from ..fleet.marks import EPHEMERAL
+from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass, Pool, Taint, Wishes
 from .faults import faults
 from .node_class import OWN_MACHINES, node_class
 from .node_pool import node_pool, request
@@ -19,6 +20,7 @@ from .schemas import API_VERSION, KINDS
 
 Document = tuple[str, t.Mapping[str, t.Any]]
 GROUPS = "node-groups"
+_NO_TOLERATION_NEEDED = Taint(EPHEMERAL.key, EPHEMERAL.value, "PreferNoSchedule")  # pods of who brings no documents have none
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def _place_machines(
     if machines and not documents:
         choice = CloudChoice(OWN_MACHINES, machines=tuple(machines))
         classes[GROUPS] = NodeClass(GROUPS, (choice,), mesh=MeshChoice(backend="none"), max_nodes=len(machines))
-        pools[f"default/{GROUPS}"] = Pool("default", GROUPS, GROUPS, idle_mode="gpu")
+        pools[f"default/{GROUPS}"] = Pool("default", GROUPS, GROUPS, taints=(_NO_TOLERATION_NEEDED,), idle_mode="gpu")
         return
     taken = {machine.name for one in classes.values() for choice in one.clouds for machine in choice.machines}
     lost = [machine.name for machine in machines if machine.name not in taken]

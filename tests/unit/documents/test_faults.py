@@ -14,7 +14,9 @@ import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Machine, Requirement
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.marks import taints
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Machine, Placement, Requirement
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.suits import against_taints
 
 Json = dict[str, t.Any]
 SEEDS = pathlib.Path(__file__).parents[2] / "fixtures" / "seeds"
@@ -362,6 +364,7 @@ def test_S2_12_node_groups_alone_make_a_class_and_a_pool() -> None:
     made = wishes.classes["node-groups"]
     assert [one.name for one in made.clouds[0].machines] == ["gpu-worker-1", "gpu-worker-2"]
     assert (made.mesh.backend, made.max_nodes) == ("none", 2)
+    assert against_taints(Placement(), taints(pool)) == "", "pods come as they are, without tolerations"
 
 
 def test_S2_12_node_groups_go_to_the_class_that_asks() -> None:
