@@ -117,6 +117,20 @@ def test_an_id_that_is_computed_is_the_factorys_own(real: t.Any) -> None:
     assert certain > 500
 
 
+def test_options_of_an_overlay_stand_in_the_factorys_order(real: t.Any) -> None:
+    chance = random.Random(3)
+    bodies = []
+    for _ in range(500):
+        names = {"".join(chance.choices("abBC_-019", k=chance.randint(3, 5))) for _ in range(3)}
+        options = dict.fromkeys(names, True)
+        bodies.append({"overlay": {"name": "rpi_generic", "image": "siderolabs/sbc-raspberrypi", "options": options}})
+    bodies += [{"overlay": {**body["overlay"], "options": {"zone": 1, "Area": 2, "areas": 3}}} for body in bodies[:1]]
+    numbers = [computed(body) for body in bodies]
+    assert any(numbers) and None in numbers
+    for body, number, answer in zip(bodies, numbers, real(bodies), strict=True):
+        assert number in (None, answer["id"]), body
+
+
 def test_the_sandbox_writes_as_the_factory_does(real: t.Any) -> None:
     chance = random.Random(2)
     values = [*_ODD, *("".join(chance.choices("abyno019:-=/ #'[,", k=chance.randint(1, 6))) for _ in range(2000))]

@@ -54,6 +54,12 @@ def canonical(schematic: Schematic, text: Write = plain_only) -> str:
         raise InvalidInput(f"The schematic's overlay has no {lacking[0]}: an overlay is named by its image and its name in it.")
     inner = [f"    {key}: {text(overlay[key])}" for key in ("image", "name") if overlay]
     options = overlay.get("options") or {}
+    if text is plain_only and len(options) > 1 and not all(str(key).isalpha() for key in options):
+        raise InvalidInput(
+            "The schematic's overlay has options whose order is not certain, because the factory counts in names with digits and signs; ask "
+            "it for the id.",
+            uncertain=True,
+        )
     if options:
         inner += ["    options:", *(f"        {text(key)}: {_scalar(options[key], text)}" for key in sorted(options))]
     lines += ["overlay:", *inner] if inner else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.factory import computed
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.image_choice import ordered_schematic
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.schematic import gpu_schematic, schematic_id
 
@@ -91,3 +92,11 @@ def test_the_schematic_of_a_class_is_known_by_reference_and_by_content():
         (content, image.replace(number, other), ""),  # two images: refused before renting, so no evidence afterwards
     ):
         assert ordered_schematic(schematic, reference, "1.13.9") == found, (schematic, reference)
+
+
+@pytest.mark.parametrize("names", [("opt2", "opt10"), ("conf_a", "confB"), ("opt1", "opt01")])
+def test_the_order_of_options_with_digits_or_signs_is_the_factorys_to_tell(names):
+    overlay = {"image": "siderolabs/sbc-raspberrypi", "name": "rpi_generic", "options": dict.fromkeys(names, True)}
+    assert computed({"overlay": overlay}) is None
+    assert computed({"overlay": {**overlay, "options": {names[0]: True}}}) is not None
+    assert computed({"overlay": {**overlay, "options": {"zone": True, "Area": True}}}) is not None
