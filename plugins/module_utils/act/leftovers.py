@@ -84,8 +84,8 @@ def _device(context: Context, leftover: Leftover) -> str:
     device = mesh.device(leftover["target"]) if mesh is not None else None
     if mesh is None or device is None:
         return "gone already"
-    if device.online:
-        return "left alone: it came online"
+    if device.online is not False:
+        return "left alone: it came online" if device.online else "left alone: nobody says whether it is online"
     mesh.delete_device(device.id)
     return leftover["reason"]
 

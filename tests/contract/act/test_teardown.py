@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import typing as t
 
@@ -355,6 +356,25 @@ def test_I3_only_what_is_ours_is_touched(rig: Rig) -> None:
     assert sorted(one.name for one in rig.machines()) == ["my-workstation", "tgp-ffffffff-training-0k3zq"]
 
 
+@pytest.mark.parametrize(
+    "says, result",
+    [
+        ({"connectedToControl": True}, "left alone: it came online"),
+        ({"isExternal": True}, "left alone: nobody says whether it is online"),
+        ({"connectedToControl": False}, "Orphan"),
+    ],
+)
+def test_L12_O9_a_device_goes_only_while_it_is_said_to_be_offline(rig: Rig, says: dict[str, bool], result: str) -> None:
+    """The plan saw it offline; what the mesh says now counts."""
+    rig.provision()
+    (device,) = rig.box.tailnet.devices()
+    body = {"id": device.id, "nodeId": device.node_id, "hostname": "x", "name": "x.example.ts.net", "addresses": [], **says}
+    rig.fault("body", "tailscale", "GET", "/device/", body=body, times=None)
+    leftover = {"kind": "delete_device", "name": "x", "target": device.node_id, "uid": "", "reason": "Orphan", "cloud": ""}
+    assert only(rig.run("teardown", "x", only_named=True, leftovers=[leftover])) == ("removed", f"device: {result}")
+    assert len(rig.box.tailnet.devices()) == (0 if result == "Orphan" else 1)
+
+
 def test_I3_a_name_that_is_not_there_is_a_problem_and_no_deed(rig: Rig) -> None:
     rig.provision()
     before = rig.writes()
@@ -362,6 +382,25 @@ def test_I3_a_name_that_is_not_there_is_a_problem_and_no_deed(rig: Rig) -> None:
     rig.unlock(plan["run_id"])
     assert plan["problems"] == ["There is no machine named my-workstation."]
     assert (plan["destroy"], rig.writes()) == ([], before)
+
+
+def test_L10_a_cloud_is_not_asked_about_what_a_refusal_left_at_another(rig: Rig) -> None:
+    """Refused by Vast, rented at Lambda: an id that this cloud cannot have must not stand before its own machine's end."""
+    rig.rent()
+    claim = rig.claim()
+    place = f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{claim['name']}"
+    refused = {**claim["attempts"][0], "offer": "vast/7", "result": "refused", "error_class": "conflict", "instance_id": "2800123"}
+    edited = {**claim, "attempts": [refused, *claim["attempts"]], "ids_seen": ["2800123", *claim["ids_seen"]]}
+    record = rig.kube("GET", place)
+    rig.kube("PUT", place, {**record, "data": {"claim.json": json.dumps(edited)}})
+    rig.fault("status", "lambda", "GET", "/instances/2800123", status=400, times=None)
+    asked: list[bytes] = []
+    rig.watcher = lambda request: (
+        asked.append(request.url.raw_path + request.content) if request.url.host == "lambda.test" else None
+    )
+    assert only(rig.destroy())[0] == "gone"
+    assert asked and not any(b"2800123" in one for one in asked)
+    assert rig.left() == {}
 
 
 def test_L10_what_lived_unlisted_is_billed_until_it_was_destroyed(rig: Rig) -> None:
