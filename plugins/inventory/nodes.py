@@ -12,6 +12,9 @@ description:
   - Brings claims, cloud instances, mesh devices and Kubernetes Nodes together by name; every machine of ours becomes a host.
   - Groups are made for pool, class, cloud, region, GPU model, phase and lane, prefixed C(pool_), C(class_), C(cloud_), C(region_),
     C(gpu_), C(phase_) and C(lane_), all below C(gpu_nodes).
+  - "Variables are C(tgp_name), C(tgp_pool), C(tgp_cloud), C(tgp_phase), C(tgp_ip), C(tgp_mesh_addresses) and so on, what M(tgp.gpu.fleet_info)
+    returns of a machine. C(ansible_connection) is V(local): tasks for these hosts run where Ansible runs and with its Python, since most
+    machines take no login. Set it, C(ansible_host) and C(ansible_python_interpreter) by O(compose) for those that do."
   - Any option of the fleet modules may stand in the file (documents, kubeconfig, credentials ...), with the same meaning and the same
     environment variables.
   - The file name has to end in C(tgp.yml) or C(tgp.yaml).
@@ -55,6 +58,11 @@ cache_connection: ~/.cache/tgp
 keyed_groups:
   - key: tgp_phase
     prefix: state
+# tasks reach machines of lane kubelet, which run Ubuntu, through the tailnet; for all others they run on the controller
+compose:
+  ansible_connection: "'ssh' if tgp_lane == 'kubelet' else 'local'"
+  ansible_host: tgp_mesh_addresses | first | default(tgp_ip)
+  ansible_python_interpreter: "'/usr/bin/python3' if tgp_lane == 'kubelet' else ansible_python_interpreter"
 """
 
 import sys

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-MACHINE = {"name": "tgp-a1b2c3d4-training-0k3zq", "pool": "default/training", "cloud": "lambda", "phase": "Ready", "price_hour": "0.69"}
+MACHINE: dict[str, t.Any] = {"name": "tgp-a1b2c3d4-training-0k3zq", "pool": "default/training", "cloud": "lambda", "phase": "Ready", "price_hour": "0.69",
+           "lane": "kubelet", "ip": "198.51.100.7", "mesh_addresses": ["100.64.0.7"]}  # fmt: skip
 FILE = """
 plugin: tgp.gpu.nodes
 cache: true
@@ -22,6 +23,9 @@ cache_plugin: ansible.builtin.jsonfile
 cache_connection: {folder}/cache
 compose:
   cost_per_day: tgp_price_hour | float * 24
+  ansible_connection: "'ssh' if tgp_lane == 'kubelet' else 'local'"
+  ansible_host: tgp_mesh_addresses | first | default(tgp_ip)
+  ansible_python_interpreter: "'/usr/bin/python3' if tgp_lane == 'kubelet' else ansible_python_interpreter"
 keyed_groups:
   - key: tgp_phase
     prefix: state
@@ -42,9 +46,9 @@ found = InventoryData()
 plugin.parse(found, DataLoader(), sys.argv[1], cache=True)
 plugin.update_cache_if_changed()
 hosts = found.hosts.values()
-print(json.dumps({one.name: [one.get_vars().get("cost_per_day"), [group.name for group in one.get_groups()]] for one in hosts}))
+print(json.dumps({one.name: [one.get_vars(), [group.name for group in one.get_groups()]] for one in hosts}))
 """
-Listed = t.Callable[..., dict[str, tuple[float, list[str]]]]
+Listed = t.Callable[..., dict[str, tuple[dict[str, t.Any], list[str]]]]
 
 
 @pytest.fixture
@@ -53,7 +57,7 @@ def listed(tmp_path: Path) -> Listed:
     file = tmp_path / "gpu.tgp.yml"
     file.write_text(FILE.format(folder=tmp_path))
 
-    def parse(*machines: dict[str, t.Any], unknown: t.Sequence[str] = ()) -> dict[str, tuple[float, list[str]]]:
+    def parse(*machines: dict[str, t.Any], unknown: t.Sequence[str] = ()) -> dict[str, tuple[dict[str, t.Any], list[str]]]:
         done = subprocess.run(
             [sys.executable, "-c", PARSE, str(file), json.dumps([machines, unknown])],
             env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
@@ -63,14 +67,22 @@ def listed(tmp_path: Path) -> Listed:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        return t.cast("dict[str, tuple[float, list[str]]]", json.loads(done.stdout.splitlines()[-1]))
+        return t.cast("dict[str, tuple[dict[str, t.Any], list[str]]]", json.loads(done.stdout.splitlines()[-1]))
 
     return parse
 
 
 def test_what_a_file_composes_and_groups(listed: Listed) -> None:
-    cost, groups = listed(MACHINE)[MACHINE["name"]]
-    assert cost == pytest.approx(16.56)
+    found, groups = listed(MACHINE)[MACHINE["name"]]
+    assert found["cost_per_day"] == pytest.approx(16.56)
+    assert (found["ansible_connection"], found["ansible_host"]) == ("ssh", "100.64.0.7")
+    assert found["ansible_python_interpreter"] == "/usr/bin/python3"
+
+
+def test_tasks_for_machines_run_here_unless_the_file_says_otherwise(listed: Listed) -> None:
+    found, _groups = listed({**MACHINE, "lane": "talos", "mesh_addresses": []})[MACHINE["name"]]
+    assert (found["ansible_connection"], found["ansible_host"]) == ("local", "198.51.100.7")
+    assert found["ansible_python_interpreter"] == sys.executable
     assert {"gpu_nodes", "pool_default_training", "cloud_lambda", "phase_ready", "state_Ready", "cheap"} <= set(groups)
 
 
