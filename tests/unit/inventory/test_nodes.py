@@ -14,8 +14,16 @@ from pathlib import Path
 
 import pytest
 
-MACHINE: dict[str, t.Any] = {"name": "tgp-a1b2c3d4-training-0k3zq", "pool": "default/training", "cloud": "lambda", "phase": "Ready", "price_hour": "0.69",
-           "lane": "kubelet", "ip": "198.51.100.7", "mesh_addresses": ["100.64.0.7"]}  # fmt: skip
+MACHINE: dict[str, t.Any] = {
+    "name": "tgp-a1b2c3d4-training-0k3zq",
+    "pool": "default/training",
+    "cloud": "lambda",
+    "phase": "Ready",
+    "price_hour": "0.69",
+    "lane": "kubelet",
+    "ip": "198.51.100.7",
+    "mesh_addresses": ["100.64.0.7"],
+}
 FILE = """
 plugin: tgp.gpu.nodes
 cache: true
@@ -77,13 +85,13 @@ def test_what_a_file_composes_and_groups(listed: Listed) -> None:
     assert found["cost_per_day"] == pytest.approx(16.56)
     assert (found["ansible_connection"], found["ansible_host"]) == ("ssh", "100.64.0.7")
     assert found["ansible_python_interpreter"] == "/usr/bin/python3"
+    assert {"gpu_nodes", "pool_default_training", "cloud_lambda", "phase_ready", "state_Ready", "cheap"} <= set(groups)
 
 
 def test_tasks_for_machines_run_here_unless_the_file_says_otherwise(listed: Listed) -> None:
     found, _groups = listed({**MACHINE, "lane": "talos", "mesh_addresses": []})[MACHINE["name"]]
     assert (found["ansible_connection"], found["ansible_host"]) == ("local", "198.51.100.7")
     assert found["ansible_python_interpreter"] == sys.executable
-    assert {"gpu_nodes", "pool_default_training", "cloud_lambda", "phase_ready", "state_Ready", "cheap"} <= set(groups)
 
 
 def test_what_was_seen_whole_is_remembered(listed: Listed) -> None:
