@@ -228,19 +228,27 @@ class _Teardown:
         """Ask for the end of every machine that was ever made under this name."""
         if self._attached:
             self.context.warn(f"{self.claim.name}: volumes still attached after {VOLUME_WAIT} s: {', '.join(self._attached)}")
-        if not self.claim.ids_seen:
+        ids = self._ids()
+        if not ids:
             return self._nothing_rented()
         self._note_bill()
         if self.node is not None and self.node.ready and self.deletion.started is None and self.claim.gone_since is not None:
             self._write(gone_since=None)  # it lives, although its cloud did not list it: it is billed until it is gone
-        own = self.claim.instance_id or self.claim.ids_seen[0]
-        for instance_id in self.claim.ids_seen:
+        own = self.claim.instance_id or ids[0]
+        for instance_id in ids:
             other = None if instance_id == own else self._second(instance_id)
             self._ask(instance_id)
             if other is not None and not other.gone:  # the closing line tells of one machine only
                 book(self.context, self.claim, other, REFUSED if instance_id in self.claim.rejects else DUPLICATE)
         self._learn(instance=None)
         return None
+
+    def _ids(self) -> tuple[str, ...]:
+        """Every id that the claim's cloud handed out for it. What a refusal left at another cloud was given back before the claim went on
+        to this one, which may not even take such a word for an id."""
+        claim = self.claim
+        left = {one.instance_id: one.offer.partition("/")[0] for one in claim.attempts if one.instance_id in claim.rejects}
+        return tuple(one for one in claim.ids_seen if left.get(one, claim.cloud) == claim.cloud)
 
     def _second(self, instance_id: str) -> Instance | None:
         """Another machine of this name, for the books; that it cannot be read must not keep it alive."""
@@ -255,7 +263,7 @@ class _Teardown:
             cloud = self.context.cloud(self.claim.cloud)
             found = tuple(one.id for one in cloud.instances() if one.name == self.claim.name and not one.gone)
             if found:
-                self._write(instance_id=found[0], ids_seen=found)
+                self._write(instance_id=found[0], ids_seen=(*self.claim.ids_seen, *found))
                 return None
             unsure = self.claim.unknown_since or self.claim.launch_started
             if (self.context.clock.now() - unsure).total_seconds() < self.context.settings.unknown_window:
@@ -279,7 +287,7 @@ class _Teardown:
         """Wait, within this run, until the cloud says that every machine is gone."""
         cloud = self.context.cloud(self.claim.cloud)
         deadline = self.context.clock.now().timestamp() + _CONFIRM
-        while not all(self._is_gone(cloud, instance_id) for instance_id in self.claim.ids_seen):
+        while not all(self._is_gone(cloud, instance_id) for instance_id in self._ids()):
             if self.context.clock.now().timestamp() >= deadline:
                 return self.pending("the cloud does not yet say that the machine is gone")
             self.context.clock.sleep(_POLL)
