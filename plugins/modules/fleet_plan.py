@@ -38,7 +38,8 @@ options:
   nodes:
     description:
       - How many machines each pool shall have, those that exist included. A number for every chosen pool, or a mapping of pools to numbers.
-      - Without it every pool gets its C(minNodes), at least one. For V(provision) and V(everything).
+      - Without it every pool gets its C(minNodes), at least one; a pool that a mapping does not name gets its C(minNodes).
+      - For V(provision) and V(everything).
     type: raw
   names:
     description: Machines to give back, by name (V(destroy)).

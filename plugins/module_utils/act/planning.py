@@ -206,14 +206,16 @@ def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wi
 
 
 def _number(nodes: t.Any, pool: Pool, now: datetime) -> int:
-    """How many machines a pool shall have: the user's number, else its minNodes, at least one; a request is always one machine."""
+    """How many machines a pool shall have: the user's number, else its minNodes, and where no number is given for any pool at least one;
+    a request is always one machine."""
+    least = 0 if isinstance(nodes, dict) else 1
     if isinstance(nodes, dict):
         nodes = nodes.get(pool.key, nodes.get(pool.name))
     if pool.request:
         return 1
     if nodes is None or nodes == "":
         open_now = hours(pool, now)
-        return 0 if open_now.closed else max(open_now.min_nodes, 1)
+        return 0 if open_now.closed else max(open_now.min_nodes, least)
     try:
         number = int(nodes)
     except (TypeError, ValueError):

@@ -234,6 +234,23 @@ def test_leftovers_that_no_plan_returned_are_refused_before_anything_is_done(rig
     assert len(rig.machines()) == 1
 
 
+def test_a_mapping_of_numbers_rents_nothing_for_pools_that_are_not_in_it(rig: Rig) -> None:
+    """But for their minNodes, which nobody has to ask for."""
+
+    def pools(**params: t.Any) -> list[str]:
+        return sorted(
+            one["pool"].partition("/")[2]
+            for one in rig.plan("provision", check=True, **params)["plan"]
+            if one["action"] == "launch"
+        )
+
+    assert pools() == ["own", "training"]
+    assert pools(nodes={"training": 2}) == ["training", "training"]
+    rig.training["minNodes"] = 1
+    assert pools(nodes={"own": 1}) == ["own", "training"]
+    assert pools(nodes={"own": 1}, pools=["own"]) == ["own"]
+
+
 def test_I14_a_rehearsed_step_says_what_the_step_will_do(rig: Rig) -> None:
     """Each step by itself, as fleet_plan says it of a run: what is planned now, then what is done."""
 
