@@ -46,7 +46,8 @@ def _remove(context: Context, leftover: Leftover) -> dict[str, t.Any]:
     what = leftover["kind"].removeprefix("delete_")
     try:
         context.lock.confirm()
-        message, result = _REMOVERS[what](context, leftover), "removed"
+        message = _REMOVERS[what](context, leftover)
+        result = "left" if message.startswith("left alone") else "removed"
     except LockLost:
         raise
     except TgpError as error:

@@ -111,7 +111,8 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
     problems = [_sentence(row) for row in rows if row["problem"]]
     for line in render([{"what": row["message"], **row} for row in rows], _COLUMNS, right=("price_hour",)):
         task.progress(line)
-    outcome, changed = "partial" if problems else "changed", any(row["result"] in busy for row in rows)
+    changed = any(row["result"] in busy for row in rows)
+    outcome = "partial" if problems else "changed" if changed else "ok"
     return _result(rows, outcome, changed=changed, hubs=hubs, problems=problems)
 
 

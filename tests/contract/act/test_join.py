@@ -358,6 +358,14 @@ def test_I9_a_second_join_has_nothing_to_do(rig: Rig) -> None:
     assert (plan["changed"], plan["plan"], rig.writes()) == (False, [], before)
 
 
+def test_L08_a_look_at_what_still_boots_changes_nothing_and_says_so(rig: Rig) -> None:
+    rig.behave("never_boots")
+    rig.rent()
+    done = rig.run("join", "look", wait=False)
+    rig.unlock("look")
+    assert (done["machines"], done["changed"], done["outcome"]) == ([], False, "ok")
+
+
 def test_L21_an_own_machine_that_nobody_can_ask_is_waited_for(rig: Rig) -> None:
     """Without a status endpoint only our own calls tell that it is being switched on."""
     for machine in rig.demo_class["providers"][1]["machines"]:
