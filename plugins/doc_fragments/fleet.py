@@ -114,7 +114,8 @@ options:
       action:
         description:
           - What is done when the amount is used up. V(stop_launch) launches nothing more.
-          - V(drain_idle) also lets C(reap) give back idle machines at once, whatever C(consolidateAfter) and C(minNodes) say.
+          - V(drain_idle) also lets C(reap) give back idle machines at once, whatever C(consolidationPolicy), C(consolidateAfter), C(minAge)
+            and C(minNodes) say.
           - V(drain_all) lets it give back all machines.
         type: str
         choices: [stop_launch, drain_idle, drain_all]
