@@ -103,7 +103,8 @@ class Events:
         self._handle = os.open(self._path, _HOW, 0o600)
         if os.fstat(self._handle).st_size >= self._rotate_at:
             self._rotate()
-            os.close(self._handle)
+            full, self._handle = self._handle, -1
+            os.close(full)
             self._handle = os.open(self._path, _HOW, 0o600)
 
     def _is_current(self) -> bool:

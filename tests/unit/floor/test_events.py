@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -113,6 +114,30 @@ def test_a_pipe_that_nobody_reads_does_not_stop_a_run(tmp_path: Path) -> None:
     assert events(tmp_path / "pipe").write("progress", event="read") == 1
     assert json.loads(os.read(reader, 10_000))["event"] == "read"
     os.close(reader)
+
+
+def test_a_file_that_cannot_be_opened_again_after_rotation_closes_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of a closed file is soon another one's."""
+    path = tmp_path / "events.jsonl"
+    path.write_text("x" * 100)
+    log, opened, real = events(path, fresh=True, rotate_at=50), [], os.open
+
+    def scarce(name: t.Any, *more: t.Any) -> int:
+        opened.append(name)
+        if len(opened) == 3:  # the full one, the lock, the new one
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(name, *more)
+
+    monkeypatch.setattr(os, "open", scarce)
+    assert log.write("progress", event="x") == 0
+    theirs = real(tmp_path / "other", os.O_RDWR | os.O_CREAT)
+    log.close()
+    os.fstat(theirs)
+    assert log.write("progress", event="y") > 0
+    os.fstat(theirs)
+    os.close(theirs)
 
 
 def test_a_full_disk_tears_one_line_and_the_next_stands_by_itself(tmp_path: Path) -> None:
