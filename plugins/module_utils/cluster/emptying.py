@@ -104,13 +104,16 @@ class Emptying:
         self._forced: list[str] = []
         self._changed = False
         self._ending = False
+        self._broken: TgpError | None = None
         self.trouble = ""
+        self._preparing = False
         self.working = False
         self.result: Drained | None = None
 
     # ---- the beginning
 
     def begin(self) -> None:
+        self._preparing = True
         self._submit(self._prepare, self._prepared)
 
     def _prepare(self) -> Drained | None:
@@ -201,12 +204,15 @@ class Emptying:
         return self._result(True, "lost", "nothing was waited for")
 
     def _prepared(self, found: Drained | TgpError | None) -> None:
+        self._preparing = False
         if isinstance(found, TgpError):
             self.fail(found)
         elif found is not None:
             self.result = found
         else:
             self.working = True
+            if self._broken is not None:
+                self.fail(self._broken)
 
     # ---- news
 
@@ -229,8 +235,10 @@ class Emptying:
                 one.next = 0.0
 
     def fail(self, error: TgpError) -> None:
-        """Something that no patience mends."""
-        if self.result is None and not self._ending:
+        """Something that no patience mends. A cordon that is on its way has to be there before it can be taken off."""
+        if self._preparing:
+            self._broken = error
+        elif self.result is None and not self._ending:
             outcome = "forbidden" if isinstance(error, Forbidden) else "error"
             self._finish(False, outcome, str(error), restore=self.mode is Mode.VOLUNTARY and self.working)
 

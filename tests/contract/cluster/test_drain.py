@@ -420,3 +420,19 @@ def test_L09_a_drain_ends_although_its_pods_cannot_be_listed(cluster: Cluster, k
     for thread in threading.enumerate():
         if thread.name.startswith("follow "):
             thread.join(5)
+
+
+def test_a_node_that_is_still_being_cordoned_when_the_drain_breaks_off_is_opened_again(cluster: Cluster) -> None:
+    """Without the right to watch pods the drain of the first node fails all; the second one's cordon is on its way."""
+    rules = [(verb, "", "pods") for verb in ("get", "list")] + [(verb, "", "nodes") for verb in ("get", "list", "patch")]
+    cluster.api.add_token("a-fake-token-of-a-person-0001", "person", rules=rules)
+    kube = cluster.client("a-fake-token-of-a-person-0001")
+    targets = []
+    for name in ("n", "m"):
+        uid = cluster.node(name)["metadata"]["uid"]
+        cluster.pod(f"web-{name}", name)
+        targets.append(Target(name, uid, "Drifted"))
+    cluster.faults.add({"kind": "delay", "method": "PATCH", "path": "nodes/m", "seconds": 30, "times": 1})
+    done = drain_all(kube, targets, timeout=60, clock=cluster.clock)
+    assert [one.outcome for one in done] == ["forbidden", "forbidden"] and "watch pods" in done[1].message
+    assert as_before(cluster, "n") and as_before(cluster, "m")
