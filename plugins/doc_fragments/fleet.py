@@ -42,7 +42,7 @@ options:
     description: Version of the kubelet on new machines. Default is the API server's own.
     type: str
   talos_version:
-    description: Talos version the machine configurations are made for.
+    description: Talos version the machine configurations are made for, where the tag of the image of a class does not tell it.
     type: str
   talosctl:
     description:

@@ -30,7 +30,8 @@ options:
     description: Version of the cluster, for example V(1.36.3). The kubelet gets the same; it must not be newer than the API server.
     type: str
   talos_version:
-    description: Talos version that reads the configuration, for example V(1.13.9). Older ones know fewer documents.
+    description: Talos version that reads the configuration, for example V(1.13.9), where the tag of an image does not tell it. Older ones know
+        fewer documents.
     type: str
   mesh_login_server:
     description: URL of the coordination server as the node reaches it, for headscale. Not set for Tailscale itself.

@@ -115,7 +115,7 @@ def node_spec(
         tunnel=enrolment.tunnel,
         login_server=facts.login_server,
         kubernetes_version=facts.kubernetes_version,
-        talos_version=facts.talos_version,
+        talos_version=image.release(facts.talos_version),
         installer_image=image.installer,
         extensions=image.extensions,
         registry_mirrors=node_class.registry_mirrors,

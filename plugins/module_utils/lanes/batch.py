@@ -107,9 +107,9 @@ def _second_opinion(task: Task, spec: NodeSpec | None, template: str | None) -> 
     """Let talosctl, where there is one, look at one configuration: that of ``spec``, else one of placeholders where only a template is
     tried out. What differs between nodes are names, keys and the GPU, which it does not judge."""
     params = task.params
-    version = params["talos_version"] or DEFAULT_TALOS
     if spec is None and params["state"] != "validated":
         return
+    version = spec.talos_version if spec is not None else params["talos_version"] or DEFAULT_TALOS
     program = talosctl.find(params["talosctl"])
     why_not = talosctl.unfit(program, version) if program else ""
     if why_not and params["talosctl"]:
@@ -191,7 +191,7 @@ def _spec(
         login_server=params["mesh_login_server"] or "",
         tunnel=_tunnel(mesh) or (stand_in.tunnel if stand_in else None),
         kubernetes_version=params["kubernetes_version"] or DEFAULT_KUBERNETES,
-        talos_version=params["talos_version"] or DEFAULT_TALOS,
+        talos_version=image.release(params["talos_version"] or DEFAULT_TALOS),
         installer_image=image.installer,
         extensions=image.extensions,
         registry_mirrors=_mirrors(params["registry_mirrors"]),

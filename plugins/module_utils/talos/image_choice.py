@@ -15,6 +15,7 @@ from .factory import computed, images
 from .nvidia import mismatches
 from .public import refuse_secrets
 from .schematic import Schematic, canonical
+from .versions import minor, plain, tag_of
 
 _FIELD = "talosConfig.schematic"
 _ID = re.compile(r"/([0-9a-f]{64})(?:[:@]|$)")
@@ -26,6 +27,11 @@ class Image:
 
     installer: str
     extensions: tuple[str, ...] | None
+
+    def release(self, otherwise: str) -> str:
+        """The Talos release that nodes will run, by the image's tag; ``otherwise`` where that does not tell."""
+        tag = tag_of(self.installer)
+        return plain(tag) if minor(tag) else otherwise
 
 
 def image_of(schematic: Schematic | None, image: str, talos_version: str) -> Image:

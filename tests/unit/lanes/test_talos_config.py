@@ -90,6 +90,19 @@ def test_check_mode_writes_nothing_and_the_diff_shows_no_secret(tmp_path):
     assert not any(secret in texts for secret in (*SECRETS, "oldone.aaaaaaaaaaaaaaaa", "kOldFakeKey"))
 
 
+@pytest.mark.parametrize(("tag", "old"), [("v1.11.6", True), ("v1.12.11", False)])
+@pytest.mark.parametrize("option", [None, "1.13.9"])
+def test_a_configuration_is_made_for_the_release_of_the_image_that_installs(tag, old, option):
+    """Talos 1.11 knows no HostnameConfig, and would wait for another configuration for ever."""
+    image = f"factory.talos.dev/metal-installer/{'a' * 64}:{tag}"
+    result = run(
+        nodes=[node(install_disk="/dev/sda")], talos_image=image, talos_version=option, kubernetes_version="1.33.0", reveal=True
+    )
+    documents = list(yaml.safe_load_all(base64.b64decode(result["configs"][0]["content"])))
+    assert any(one.get("kind") == "HostnameConfig" for one in documents) is not old
+    assert ("hostname" in documents[0]["machine"].get("network", {})) is old
+
+
 WITH_REGISTRY = """
 machine: {}
 cluster: {}
