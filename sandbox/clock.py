@@ -82,13 +82,16 @@ class SimClock:
             self._publish()
             self._changed.notify_all()
 
-    def sleep(self, seconds: float) -> None:
-        """Wait that many simulated seconds; wakes at once when the clock is moved past the end."""
-        self.pause(seconds, lambda: False)
+    def sleep(self, seconds: float, since: float | None = None) -> None:
+        """Wait that many simulated seconds; wakes at once when the clock is moved past the end.
 
-    def pause(self, seconds: float, stop: t.Callable[[], bool]) -> bool:
+        ``since`` = simulated moment from which they count, for a thread that gets its turn later than what it waits for began.
+        """
+        self.pause(seconds, lambda: False, since)
+
+    def pause(self, seconds: float, stop: t.Callable[[], bool], since: float | None = None) -> bool:
         """Like ``sleep``, but ends early when ``stop()`` is true after a :meth:`wake`. True = it ended early."""
-        end = self.seconds() + seconds
+        end = (self.seconds() if since is None else since) + seconds
         with self._changed:
             while True:
                 if self._closed:

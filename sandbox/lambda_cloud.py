@@ -176,14 +176,15 @@ def _terminate(world: World, machine: Machine) -> None:
         if machine.state in ("terminating", "terminated"):
             return
         machine.state = "terminating"
+    began = world.clock.seconds()
     world.release(machine)
 
     def leave() -> None:
         try:
-            world.clock.sleep(TERMINATING_SECONDS)
+            world.clock.sleep(TERMINATING_SECONDS, began)
             with world.lock:
                 machine.state = "terminated"
-            world.clock.sleep(LISTED_SECONDS)
+            world.clock.sleep(TERMINATING_SECONDS + LISTED_SECONDS, began)
             with world.lock:
                 machine.destroyed = world.clock.now()
         except ClockClosed:

@@ -37,7 +37,7 @@ class Life:
         self._parts = machines.behaviours.of(machine)
         self._factor = self._parts["slow"].factor if "slow" in self._parts else 1.0
         self._system = machine.details.get("system") or (payload.TALOS if machine.cloud == "webhook" else payload.UBUNTU)
-        started = self._due = self._world.clock.seconds()
+        started = self._due = machine.began or self._world.clock.seconds()
         endings = [(started + part.seconds, kind) for kind, part in self._parts.items() if kind in ENDINGS]
         self._doom, self._ending = min(endings, default=(math.inf, ""))
 

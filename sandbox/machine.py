@@ -87,14 +87,15 @@ class Machines:
             self.world.on_taken[machine.cloud](machine)
         elif kind == "vanish" and not own:
             self.world.release(machine)
-            threading.Thread(target=self._leave_list, args=(machine,), name=f"preempted-{machine.name}", daemon=True).start()
+            moment = self.world.clock.seconds()
+            threading.Thread(target=self._leave_list, args=(machine, moment), name=f"preempted-{machine.name}", daemon=True).start()
         else:
             self.world.clock.wake()
             self.silence(machine)
 
-    def _leave_list(self, machine: Machine) -> None:
+    def _leave_list(self, machine: Machine, moment: float) -> None:
         try:
-            self.world.clock.sleep(_PREEMPTED_SECONDS)
+            self.world.clock.sleep(_PREEMPTED_SECONDS, moment)
         except ClockClosed:
             return
         with self.world.lock:

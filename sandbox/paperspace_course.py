@@ -76,11 +76,11 @@ class Course:
 
     def _later(self, machine: Machine, seconds: float, act: t.Callable[[], None]) -> None:
         """Do it after that much of the world's time, unless another request overtook this one."""
-        turn = machine.details["turn"]
+        turn, began = machine.details["turn"], self._world.clock.seconds()
 
         def wait() -> None:
             try:
-                if self._world.clock.pause(seconds, lambda: machine.details["turn"] != turn):
+                if self._world.clock.pause(seconds, lambda: machine.details["turn"] != turn, began):
                     return
             except ClockClosed:
                 return

@@ -64,9 +64,11 @@ def interrupt(world: World, machine: Machine) -> None:
 def expire(world: World, machine: Machine) -> None:
     """A stopped contract past its end is kept for a while, its disk billed, and then deleted."""
 
+    began = world.clock.seconds()
+
     def leave() -> None:
         try:
-            world.clock.pause(Account.of(world).switches.kept_seconds, lambda: machine.ended is not None)
+            world.clock.pause(Account.of(world).switches.kept_seconds, lambda: machine.ended is not None, began)
         except ClockClosed:
             return
         destroy(world, machine)

@@ -48,10 +48,10 @@ class Machine:
     ``payload`` is what the cloud hands it at boot; an own machine keeps what it was given last. ``steps`` are (time, step, text) of its
     own boot story, ``console`` its boot log. ``created`` is when its bill (of this power-on) began, ``ended`` stops it;
     ``billed_before`` are seconds of earlier power-ons. ``destroyed`` = it left the cloud's lists. ``boots`` counts power-ons: a story
-    of an earlier one must not go on. ``rates`` are (since when, dollars per hour) of a machine whose price changes while it exists,
-    oldest first; without any it is ``price_hour`` all the time. ``agreed`` is the offer's price when it was rented, if the offer has another
-    by now. ``placed`` = when it ends, its offer's stock gets a place back. ``watch`` is called each time ``state`` was set: clouds whose
-    bill depends on it change the rate there.
+    of an earlier one must not go on; ``began`` is the last one in seconds of the world. ``rates`` are (since when, dollars per hour) of
+    a machine whose price changes while it exists, oldest first; without any it is ``price_hour`` all the time. ``agreed`` is the
+    offer's price when it was rented, if the offer has another by now. ``placed`` = when it ends, its offer's stock gets a place back.
+    ``watch`` is called each time ``state`` was set: clouds whose bill depends on it change the rate there.
     """
 
     id: str
@@ -72,6 +72,7 @@ class Machine:
     thread: threading.Thread | None = None
     billed_before: float = 0.0
     boots: int = 0
+    began: float = 0.0
     rates: list[tuple[datetime, Decimal]] = dataclasses.field(default_factory=list)
     agreed: Decimal | None = None
     placed: bool = True
@@ -223,13 +224,13 @@ class World:
             if machine.state in ("stopping", "off"):
                 return False
             machine.state = "stopping"
-            boots = machine.boots
+            boots, began = machine.boots, self.clock.seconds()
         self.clock.wake()
         self.on_end(machine)
 
         def finish() -> None:
             try:
-                self.clock.sleep(after)
+                self.clock.sleep(after, began)
             except ClockClosed:
                 return
             with self.lock:
@@ -245,6 +246,7 @@ class World:
     def _start(self, machine: Machine) -> None:
         with self.lock:
             machine.boots += 1
+            machine.began = self.clock.seconds()
         machine.thread = threading.Thread(target=self.on_boot, args=(machine,), name=f"machine-{machine.name}", daemon=True)
         machine.thread.start()
 

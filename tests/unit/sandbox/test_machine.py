@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 import typing as t
 
 import pytest
@@ -208,6 +209,37 @@ def test_a_preempted_machine_is_shown_as_such_and_then_no_more(make: t.Any) -> N
     assert machine.state == "preempted" and hand.box.world.offers[0].stock == 20
     hand.until(lambda: machine.destroyed is not None)
     assert (machine.destroyed - machine.ended).total_seconds() >= 120
+
+
+def test_after_a_move_of_the_clock_all_that_was_due_has_happened(make: t.Any) -> None:
+    hand = make(speed=1.0)
+    machine, taken = hand.rent("tgp-a-1"), hand.rent("tgp-a-2")
+    hand.terminate(machine)
+    hand.box.machines.strike(taken, "vanish")
+    hand.box.world.clock.advance(600)  # both waits of an end, not the first of them
+    hand.until(lambda: machine.destroyed is not None and taken.destroyed is not None)
+
+
+def test_what_begins_late_on_a_busy_machine_is_over_in_time(make: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    hand, run = make(speed=1.0), threading.Thread.run
+    held = threading.Event()
+
+    def late(thread: threading.Thread) -> None:
+        held.wait(10)
+        run(thread)
+
+    monkeypatch.setattr(threading.Thread, "run", late)  # no new thread gets its turn before the clock is moved
+    machine, own = hand.rent("tgp-a-1"), hand.box.world.machines["rack-2"]
+    hand.box.world.power_on(own)
+    hand.box.world.clock.advance(3600)
+    held.set()
+    hand.until(lambda: machine.state == "active" and own.state == "on")
+    held.clear()
+    hand.terminate(machine)
+    hand.box.world.power_off(own, 15)
+    hand.box.world.clock.advance(600)
+    held.set()
+    hand.until(lambda: machine.destroyed is not None and own.state == "off")
 
 
 def test_a_talos_machine_without_a_name_makes_one_up(make: t.Any) -> None:
