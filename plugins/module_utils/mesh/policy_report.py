@@ -80,15 +80,20 @@ def _routes(found: Report, policy: dict[str, t.Any], wish: PolicyWish) -> None:
 
 
 def _approved(route: str, tag: str, granted: t.Mapping[str, t.Any]) -> bool:
+    wanted = _network(route)
+    for prefix, who in granted.items():
+        net = _network(prefix)
+        if wanted and net and net.version == wanted.version and wanted.subnet_of(net) and tag in (who or ()):  # type: ignore[arg-type]
+            return True
+    return False
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    """None for what is no network, such as a name that the policy gives to several."""
     try:
-        wanted = ipaddress.ip_network(route)
-        prefixes = {ipaddress.ip_network(prefix): who for prefix, who in granted.items()}
+        return ipaddress.ip_network(text, strict=False)
     except ValueError:
-        return False
-    return any(
-        prefix.version == wanted.version and wanted.subnet_of(prefix) and tag in (who or ())  # type: ignore[arg-type]
-        for prefix, who in prefixes.items()
-    )
+        return None
 
 
 def _settings(found: Report, mesh: DeviceMesh) -> None:

@@ -42,6 +42,15 @@ def test_a_tag_of_another_owner_names_the_client_s_tags(place: Place) -> None:
     assert "carries tag:tgp" in fault["problem"] and '"tag:k8s-operator": ["tag:tgp"]' in fault["remedy"]
 
 
+def test_a_route_that_we_cannot_read_hides_no_other(place: Place) -> None:
+    policy = {"tagOwners": {"tag:tgp": [], "tag:gpu": ["tag:tgp"]}, "acls": [], "autoApprovers": {}}
+    policy["autoApprovers"] = {"routes": {"ipset:prod": ["tag:gpu"], "10.4.0.1/16": ["tag:gpu"]}}
+    place.tailnet.policy = Policy(json.dumps(policy))
+    assert place.run(tailscale_policy_info, tags=["tag:gpu"], advertise_routes=["10.4.7.0/24"])["problems"] == []
+    (fault,) = place.run(tailscale_policy_info, tags=["tag:gpu"], advertise_routes=["10.5.0.0/24"])["problems"]
+    assert fault["subject"] == "10.5.0.0/24"
+
+
 def test_a_page_that_is_no_answer_is_no_passed_test(place: Place) -> None:
     """The service answers 200 also to tests that fail, and with nothing to those that pass."""
     place.faults.add({"kind": "body", "path": "/acl/validate", "body": "<html>please log in</html>"})
