@@ -77,12 +77,16 @@ def look(task: Task) -> Seen:
 def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) -> Seen:
     cluster, now = observation.cluster_id, observation.now
     claims = {claim.name: claim for claim in observation.claims or ()}
-    instances = {
-        one.name: one
+    listed = [
+        one
         for view in observation.clouds.values()
         for one in view.instances or ()
         if not one.gone and (_ours(one.name, cluster) or one.name in claims)
-    }
+    ]
+    on_record = {claim.instance_id for claim in claims.values()}
+    instances = {
+        one.name: one for one in sorted(listed, key=lambda one: one.id in on_record)
+    }  # of several of one name the claim's own
     own_nodes = {one.name: one for one in observation.nodes or () if _ours(one.name, cluster) or one.name in claims}
     devices = {one.hostname: one for one in observation.devices or () if _ours(one.hostname, cluster) or one.hostname in claims}
     names = sorted({*claims, *instances})
@@ -106,7 +110,7 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
         unknown += [f"the mesh's {what} could not be read" for what, found in read.items() if found is None]
     unread = any(view.instances is None for view in observation.clouds.values())
     totals = {
-        "instances": None if unread else len(instances),
+        "instances": None if unread else len(listed),
         "devices": len(devices) if observation.devices is not None or not context.uses_mesh() else None,
         "keys": _own_keys(observation.keys, cluster) if observation.keys is not None or not context.uses_mesh() else None,
         "tokens": None if observation.tokens is None else len(observation.tokens),
@@ -140,7 +144,13 @@ def _own_keys(keys: tuple[MeshKey, ...] | None, cluster: str) -> int:
 
 
 def _machine(
-    context: Context, name: str, claim: Claim | None, instance: Instance | None, device: Device | None, node: Node | None, now: datetime
+    context: Context,
+    name: str,
+    claim: Claim | None,
+    instance: Instance | None,
+    device: Device | None,
+    node: Node | None,
+    now: datetime,
 ) -> dict[str, t.Any]:
     offer = claim.offer if claim else None
     started = claim.launch_started if claim else (instance.created if instance else None)

@@ -437,6 +437,11 @@ def test_L02_a_second_machine_that_goes_with_its_claim_is_booked_too(rig: Rig) -
     rig.watcher = lambda _request: None
     first, second = rig.machines()
     rig.faults.clear()
+    seen = rig.run("info")
+    assert (seen["totals"]["instances"], [one["instance_id"] for one in seen["machines"]]) == (2, [first.id]), (
+        "a status hides neither"
+    )
+    assert seen["machines"][0]["ip"] == first.details["addresses"][0] != second.details["addresses"][0]
     rig.advance(600)
     rig.destroy()
     assert rig.left() == {}
