@@ -247,6 +247,8 @@ class World:
         with self.lock:
             machine.boots += 1
             machine.began = self.clock.seconds()
+            machine.steps.clear()  # at once: nobody shall take the story of the boot before for this one's
+            machine.console.clear()
         machine.thread = threading.Thread(target=self.on_boot, args=(machine,), name=f"machine-{machine.name}", daemon=True)
         machine.thread.start()
 

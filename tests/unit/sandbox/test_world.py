@@ -96,3 +96,12 @@ def test_a_halted_machine_frees_its_place_and_may_lose_it() -> None:
     left = world.store(Machine("3", "vast", "c", "c", one, world.clock.now()), Decimal("0.01"))
     world.release(left)
     assert one.stock == 0 and left.ended is not None
+
+
+def test_the_story_of_the_boot_before_is_not_told_as_that_of_this_one() -> None:
+    world = World(SimClock(start=1_800_000_000.0))
+    machine = Machine("r", "webhook", "r", "r", offer(cloud="webhook"), world.clock.now(), state="off", ended=world.clock.now())
+    machine.steps.append((world.clock.now(), "done", ""))
+    machine.console.append("tgp-step done")
+    assert world.power_on(machine)  # whose thread has not said a word yet
+    assert machine.steps == [] and machine.console == []
