@@ -19,8 +19,8 @@ KEYRINGS=$R/etc/apt/keyrings
 STEP=start
 WHY=
 
-say() {
-  printf '%s %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*" >>"$LOG"
+say() { # a full disk silences neither the console nor the step
+  { printf '%s %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*" >>"$LOG"; } 2>/dev/null || true
   { printf '%s\n' "$*" >"$CONSOLE"; } 2>/dev/null || true
 }
 synced() { [[ $(timedatectl show --property=NTPSynchronized --value) == yes ]]; }

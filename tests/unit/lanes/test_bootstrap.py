@@ -524,6 +524,13 @@ def test_a_setting_that_is_missing_is_a_named_failure(machine):
     assert "a setting is missing" in machine.text("var/log/tgp-bootstrap.log")
 
 
+def test_a_log_that_cannot_be_written_leaves_the_console_its_last_word(machine):
+    (machine.root / "var/log/tgp-bootstrap.log").mkdir(parents=True)  # as on a disk that is full: nothing can be added to it
+    assert machine.run() == 1
+    assert machine.text("run/tgp.step") == "fail kernel\n"
+    assert (machine.play / "console").read_text().startswith("fail kernel: ")
+
+
 def test_a_run_that_is_stopped_from_outside_says_so(machine):
     shell = machine.play / "bin/hostnamectl"
     shell.unlink()
