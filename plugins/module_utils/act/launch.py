@@ -77,9 +77,11 @@ def _guarded(context: Context, claim: Claim, shared: Shared) -> Launched:
     except LockLost:
         raise
     except TgpError as error:
-        current = context.current(claim)
-        context.progress.step(claim.name, "error", str(error))
-        return Launched(current, "failed", str(error))
+        current, text = context.current(claim), str(error)
+        if current.launch_started is not None and not current.instance_id:
+            text = f"{text} It may have been rented all the same, and is looked for by its name from the next run on."
+        context.progress.step(claim.name, "error", text)
+        return Launched(current, "failed", text)
 
 
 class _LeftAlone(Exception):

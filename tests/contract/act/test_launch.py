@@ -558,6 +558,7 @@ def test_L02_an_id_that_cannot_be_noted_is_found_by_name(rig: Rig) -> None:
     done = rig.run("launch", plan["run_id"])
     rig.unlock(plan["run_id"])
     assert (results(done), rig.claim()["instance_id"]) == (["failed"], "")
+    assert "may have been rented all the same" in done["problems"][0], "people must not take it for a launch that made nothing"
     machine = rig.machine()
     rig.faults.clear()
     assert rig.rent()["machines"] == []
