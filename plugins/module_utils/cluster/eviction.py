@@ -50,7 +50,7 @@ def evict(kube: Kube, pod: Pod, *, dry_run: bool = False) -> Answer:
             return Answer("terminating", "namespace is terminating")
         return Answer("forbidden", "forbidden", None, str(error))
     except ServerError as error:
-        several = "PodDisruptionBudget" in error.message
+        several = "more than one PodDisruptionBudget" in error.message  # others name it, too: its update met conflicts
         return Answer("refused", "multiple-pdb" if several else f"server error {error.status}", None, error.message)
     except (LostAnswer, Unreachable) as error:
         return Answer("silent", "no answer", None, error.message)

@@ -393,3 +393,14 @@ def test_a_404_of_something_in_between_is_never_taken_for_gone(cluster: Cluster,
     [pod] = pods(kube, node="n")
     cluster.faults.add({"kind": "status", "status": 404, "path": "eviction", "times": 1, "body": body})
     assert evict(kube, pod).kind == "silent" and evict(kube, pod).kind == "evicted" and evict(kube, pod).kind == "gone"
+
+
+def test_L09_a_budget_that_many_evictions_write_is_no_second_budget(cluster: Cluster, kube: Kube) -> None:
+    """What the API server says when the budget's own record was changed by others all the time."""
+    cluster.pod("p", "n")
+    [pod] = pods(kube, node="n")
+    message = 'Timeout: couldn\'t update PodDisruptionBudget "web" due to conflicts'
+    busy = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Timeout", "code": 504, "message": message}
+    cluster.faults.add({"kind": "status", "status": 504, "path": "eviction", "body": busy})
+    refused = evict(kube, pod)
+    assert (refused.kind, refused.by) == ("refused", "server error 504") and "due to conflicts" in refused.message
