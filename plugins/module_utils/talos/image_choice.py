@@ -31,7 +31,7 @@ class Image:
     def release(self, otherwise: str) -> str:
         """The Talos release that nodes will run, by the image's tag; ``otherwise`` where that does not tell."""
         tag = tag_of(self.installer)
-        return plain(tag) if minor(tag) else otherwise
+        return plain(tag) if (minor(tag) or (0, 0))[0] == 1 else otherwise  # a registry of one's own may number images otherwise
 
 
 def image_of(schematic: Schematic | None, image: str, talos_version: str) -> Image:

@@ -103,6 +103,20 @@ def test_a_configuration_is_made_for_the_release_of_the_image_that_installs(tag,
     assert ("hostname" in documents[0]["machine"].get("network", {})) is old
 
 
+@pytest.mark.parametrize(
+    "reference", ["registry.example.org/installer:2026.11", "registry.example.org/installer@sha256:" + "a" * 64]
+)
+def test_an_image_that_does_not_tell_its_release_is_of_the_runs(reference):
+    result = run(
+        nodes=[node(install_disk="/dev/sda")],
+        talos_image=reference,
+        talos_version="1.11.6",
+        kubernetes_version="1.33.0",
+        reveal=True,
+    )
+    assert "HostnameConfig" not in base64.b64decode(result["configs"][0]["content"]).decode()
+
+
 WITH_REGISTRY = """
 machine: {}
 cluster: {}
