@@ -174,7 +174,7 @@ def template_result(template: str | None, talos_image: str = "", talos_version: 
     if template is None or not template.strip():
         return Result((MISSING_TEMPLATE, *image), ())
     tagged = tag_of(talos_image) if talos_image else ""
-    version = tagged if minor(tagged) else talos_version or DEFAULT_TALOS
+    version = tagged if (minor(tagged) or (0, 0))[0] == 1 else talos_version or DEFAULT_TALOS
     try:
         documents = build(placeholder(version, **{**_install_facts(template), **facts}), template)
     except InvalidInput as error:

@@ -433,3 +433,8 @@ def test_more_that_talos_refuses_of_a_worker(template, words):
 def test_a_discovery_service_of_ones_own_is_taken():
     template = "machine: {}\ncluster: {discovery: {enabled: true, registries: {service: {endpoint: 'https://d.test:8443/'}}}}\n"
     assert check(build(make(), template)).errors == ()
+
+
+def test_an_image_of_a_registry_that_numbers_otherwise_tells_no_release():
+    assert template_problems(WORKER, "registry.example.org/installer:2026.11") == []
+    assert template_problems(WORKER, "registry.example.org/installer:v1.9.5") != []
