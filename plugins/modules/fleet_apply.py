@@ -122,8 +122,8 @@ problems:
   elements: str
   returned: always
 hubs:
-  description: WireGuard hubs that classes name, each with C(host), C(interface), C(cluster_id) and the C(peers) that it is to have of this
-    cluster, for M(tgp.gpu.wireguard_peer) (docs/wireguard.md).
+  description: WireGuard hubs that classes name, each with C(host), C(interface), C(cluster_id), the C(peers) that it is to have of this
+    cluster, and machines that are C(gone), for M(tgp.gpu.wireguard_peer) (docs/wireguard.md).
   type: list
   elements: dict
   returned: always

@@ -54,6 +54,13 @@ options:
     type: str
     choices: [present, exact, absent]
     default: exact
+  gone:
+    description:
+      - Names of machines that are known to be gone. With O(state=exact) their peers do not count among those of which no more than three, or
+        half, may go at once.
+    type: list
+    elements: str
+    default: []
   interface:
     description: The hub's interface.
     type: str
@@ -172,6 +179,7 @@ SPEC = dict(
             ),
         ),
         state=dict(type="str", choices=["present", "exact", "absent"], default="exact"),
+        gone=dict(type="list", elements="str", default=[]),
         interface=dict(type="str", default="wg-tgp"),
         config_file=dict(type="path"),
         apply=dict(type="bool", default=True),
@@ -195,6 +203,7 @@ def run(task: Task) -> dict:
         state=params["state"],
         apply=params["apply"],
         allow_mass_delete=params["allow_mass_delete"],
+        gone=tuple(params["gone"] or ()),
     )
     outcome = bring_in_line(order, task.clock, dry=task.check_mode)
     for text in outcome.warnings:

@@ -6,14 +6,19 @@
 from __future__ import annotations
 
 import typing as t
+from datetime import timedelta
 
-from ..errors import InvalidInput
+from ..errors import ApiError, InvalidInput
 from ..fleet import tunnels
+from ..fleet.durations import parse_time
 from ..fleet.model import Claim, Hub, Peer
 from ..fleet.model.tunnel import Tunnel
+from ..fleet.names import Verdict, verdict
 from ..mesh.wireguard_keys import generate
 from ..observe.context import Context
 from ..redact import register
+
+_REMEMBERED = timedelta(days=30)
 
 
 def tunnel_for(context: Context, claim: Claim, hub: Hub, note: t.Callable[..., None]) -> Tunnel:
@@ -38,15 +43,36 @@ def hubs_of(context: Context) -> list[dict[str, t.Any]]:
     classes = [one.mesh.hub for one in context.wishes.classes.values() if one.mesh.hub is not None]
     if not classes and not any(one.peer is not None for one in context.known_claims()):
         return []
+    gone = _gone(context)
     return [
         {
             "host": one.host,
             "interface": one.interface,
             "cluster_id": context.cluster_id,
             "peers": [{"name": name, "public_key": peer.public_key, "allowed_ips": [_alone(peer)]} for name, peer in one.peers],
+            "gone": sorted(gone - {name for name, _peer in one.peers}),
         }
         for one in tunnels.hubs(classes, context.store.claims())
     ]
+
+
+def _gone(context: Context) -> set[str]:
+    """Machines that the ledger closed lately. However many they are, the hub need not suspect that somebody lost their records."""
+    since = context.clock.now() - _REMEMBERED
+    try:
+        lines, _torn = context.store.ledger_records()
+    except ApiError as error:
+        context.warn(f"The ledger could not be read, so a hub lets no more than a few peers go at once: {error}")
+        return set()
+    found = set()
+    for line in lines:
+        name, end = str(line.get("name") or ""), line.get("end")
+        try:
+            if verdict(name, context.cluster_id) is Verdict.OURS and end and parse_time(end) >= since:
+                found.add(name)
+        except InvalidInput:
+            continue  # of a line that is not understood nothing follows
+    return found
 
 
 def refuse_hubs(context: Context) -> None:

@@ -22,7 +22,7 @@ Peers = dict[str, RunningPeer]
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What shall be. ``apply`` False leaves the interface alone."""
+    """What shall be. ``apply`` False leaves the interface alone. ``gone``: names of machines that are known to be gone."""
 
     cluster_id: str
     interface: str
@@ -31,6 +31,7 @@ class Order:
     state: str
     apply: bool = True
     allow_mass_delete: bool = False
+    gone: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +86,8 @@ def bring_in_line(order: Order, clock: Clock, *, dry: bool = False) -> Outcome:
 def _decide(order: Order, text: str, now: str) -> Change:
     # first of all: what stands in the file must not be printed, whatever is wrong with it
     register(*(line.partition("=")[2].partition("#")[0].strip() for line in text.splitlines() if conf.is_secret(line)))
-    return decide(text, order.cluster_id, order.wanted, order.state, now, allow_mass_delete=order.allow_mass_delete)
+    lifted = order.allow_mass_delete
+    return decide(text, order.cluster_id, order.wanted, order.state, now, gone=order.gone, allow_mass_delete=lifted)
 
 
 def _keys(text: str) -> set[str]:

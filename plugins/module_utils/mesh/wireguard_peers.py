@@ -100,9 +100,17 @@ def ours(sections: t.Iterable[Section], cluster_id: str) -> list[Section]:
 
 
 def decide(
-    text: str, cluster_id: str, wanted: t.Sequence[Wish], state: str, created: str, *, allow_mass_delete: bool = False
+    text: str,
+    cluster_id: str,
+    wanted: t.Sequence[Wish],
+    state: str,
+    created: str,
+    *,
+    gone: t.Collection[str] = (),
+    allow_mass_delete: bool = False,
 ) -> Change:
-    """What the file becomes. ``created`` (RFC 3339) is for the comments of new peers.
+    """What the file becomes. ``created`` (RFC 3339) is for the comments of new peers. ``gone``: machines that are known to be gone, of
+    which any number may leave at once.
 
     Raises InvalidInput when the file is none that may be edited or a wish collides with what stays in it, GuardRefused when state
     exact would remove too many at once.
@@ -122,7 +130,7 @@ def decide(
         leaving = [one for one in mine if one.owner in renewed or (state == "exact" and one.owner not in names)]
     removed = sorted({one.owner for one in leaving} - {wish.name for wish in new})
     if state == "exact":
-        _guarded(len(removed), len({one.owner for one in mine}), allow_mass_delete)
+        _guarded(len(set(removed) - set(gone)), len({one.owner for one in mine} - set(gone)), allow_mass_delete)
     staying = [one for one in sections if one not in leaving]
     _refuse_collisions(new, staying)
     changed = _edited(text, leaving, new, created)

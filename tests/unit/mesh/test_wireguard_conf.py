@@ -237,6 +237,13 @@ def test_L12_exact_never_removes_many_at_once(known: int, planned: int, refused:
         assert len(decide(text, wanted).removed) == planned
 
 
+def test_L12_peers_of_machines_that_are_known_to_be_gone_are_not_many_at_once() -> None:
+    known = [name(number) for number in range(1, 6)]
+    assert peers.decide(hub(1, 2, 3, 4, 5), CLUSTER, [], "exact", CREATED, gone=known).text == hub()
+    with pytest.raises(peers.GuardRefused, match="4 of 4 wireguard peers"):
+        peers.decide(hub(1, 2, 3, 4, 5), CLUSTER, [], "exact", CREATED, gone=known[:1])
+
+
 def test_L12_peers_named_one_by_one_are_not_many_at_once() -> None:
     assert decide(hub(1, 2, 3, 4, 5), [wish(number) for number in range(1, 6)], "absent").text == hub()
 
