@@ -130,13 +130,18 @@ def _drop_unwanted(draft: Draft, asked: Demand, bars: unsatisfied.Bars) -> None:
             living[one.claim.pool] += 1
     if not again:
         return
-    needed = set(fit(asked.pods, [one.room for one in places(draft, unresumed=True)], bars).placed.values())
+    placed = fit(asked.pods, [one.room for one in places(draft, unresumed=True)], bars).placed
+    needed: dict[str, list[Pod]] = {}
+    for pod in asked.pods:
+        needed.setdefault(placed.get(pod.uid, ""), []).append(pod)
     for key, claims in again.items():
         pool = draft.situation.pool_by_key.get(key)
         floor = 0 if pool is None else 1 if pool.request else pool.min_nodes
         for claim in claims[max(0, floor - living[key]) :]:
             if claim.name not in needed:
                 draft.destroy(claim, "LaunchFailed", "nobody waits for it any more, and nothing was rented")
+            else:
+                draft.meant_for[claim.name] = tuple(needed[claim.name])
 
 
 def _add(bars: unsatisfied.Bars, more: t.Mapping[str, t.Mapping[str, str]]) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .facts import Settled
-from .model import Action, Claim, Deletion, Notice, Phase, Plan, Shortfall, Tally, WaitingPod
+from .model import Action, Claim, Deletion, Notice, Phase, Plan, Pod, Shortfall, Tally, WaitingPod
 from .situation import Situation
 
 _STAYS = frozenset({"Kept", "Empty", "Drifted", "Underutilized"})  # reasons of reports that a machine stays, although
@@ -36,6 +36,7 @@ class Draft:
     waiting: list[WaitingPod] = dataclasses.field(default_factory=list)
     tally: tuple[Tally, ...] = ()
     counted_on: dict[str, str] = dataclasses.field(default_factory=dict)  # machine to a pod that waits and will run there
+    meant_for: dict[str, tuple[Pod, ...]] = dataclasses.field(default_factory=dict)  # launch to be made anew to the pods it is for
     join: tuple[str, ...] = ()
     admit: tuple[str, ...] = ()
     hurried: dict[str, str] = dataclasses.field(default_factory=dict)  # pools whose idle machines go at once, and why

@@ -13,7 +13,7 @@ from decimal import Decimal
 from . import blocks as blocklist
 from . import limits, lost, overspent, service, tunnels
 from .adoption import adopt
-from .capacity import planned_gpus
+from .capacity import of_offer, planned_gpus
 from .draft import Draft
 from .facts import Settled
 from .generation import generation
@@ -23,10 +23,13 @@ from .names import draw, free_index
 from .offers import Selection, lane_of, lanes_refused, no_lane, offer_key, select
 from .office_hours import hours
 from .orphans import Orphan
+from .packing import fit
 from .phases import LIVE
 from .recovery import RETRY
 from .registration import overdue
 from .situation import Situation
+
+_TOO_SMALL = "no machine that is large enough"
 
 
 class Market:
@@ -67,20 +70,28 @@ class Market:
         return self._selections[pool.key]
 
     def take(
-        self, pool: Pool, node_class: NodeClass, without: t.Container[str] = ()
+        self,
+        pool: Pool,
+        node_class: NodeClass,
+        without: t.Container[str] = (),
+        serves: t.Callable[[Offer], bool] | None = None,
     ) -> tuple[Offer | None, tuple[Offer, ...], str]:
-        """The best offer there is room for, reserved; the ones to try after it; or None and the reason."""
-        first_reason = ""
+        """The best offer there is room for, reserved; the ones to try after it; or None and the reason. ``serves``: which will do."""
+        first_reason = too_small = ""
         candidates = self.selection(pool, node_class).candidates
         for place, offer in enumerate(candidates):
             reason = self._against(offer, pool, node_class, without)
             if reason:
                 first_reason = first_reason or reason
                 continue
-            rest = self._rest(candidates[place + 1 :], offer, pool, node_class, without)
+            if serves is not None and not serves(offer):
+                too_small = _TOO_SMALL
+                continue
+            others = candidates[place + 1 :]
+            rest = self._rest(others if serves is None else filter(serves, others), offer, pool, node_class, without)
             self.reserve(offer, pool, node_class)
             return offer, rest, ""
-        return None, (), first_reason or self.why_none(pool, node_class)
+        return None, (), first_reason or too_small or self.why_none(pool, node_class)
 
     def take_this(self, offer: Offer, pool: Pool, node_class: NodeClass, serves: t.Callable[[Offer], bool]) -> tuple[Offer, ...]:
         """Reserve an offer that somebody else chose; of the others those that would serve the same, best first."""
@@ -270,7 +281,12 @@ def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: N
     market.own_in_use.discard(claim.name)
     if own:
         tried = set()
-    offer, rest, why = (None, (), reason) if reason else market.take(pool, node_class, tried)
+    offer, rest, why = (
+        (None, (), reason) if reason else market.take(pool, node_class, tried, _serving(draft, claim, pool, node_class))
+    )
+    if why == _TOO_SMALL:
+        draft.destroy(claim, "LaunchFailed", f"nothing was rented, and {why}; what its pods get is decided anew")
+        return
     if offer is None or (own and offer.id != claim.name):
         draft.report(
             claim.name, "Waiting", f"{one.recovery.why}; no offer to go on with: {why or 'not available'}", pool=claim.pool
@@ -284,6 +300,20 @@ def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: N
         claim, **changes, lane=lane or claim.lane, expected_gpus=planned_gpus(offer, pool), launch_started=None, unknown_since=None
     )
     draft.resume(claim, "Resumed", one.recovery.why, t.cast(t.Any, offer.price_hour) - one.stored.price)
+
+
+def _serving(draft: Draft, claim: Claim, pool: Pool, node_class: NodeClass) -> t.Callable[[Offer], bool] | None:
+    """Which offers hold all the pods that the claim's machine was to be for; None when it is wanted whatever waits."""
+    pods = draft.meant_for.get(claim.name)
+    if pods is None:
+        return None
+    situation = draft.situation
+
+    def serves(offer: Offer) -> bool:
+        rented = situation.rented(offer.cloud)
+        return not fit(pods, [of_offer(offer, pool, node_class, situation.seen.cluster_id, rented, situation.settings)]).left
+
+    return serves
 
 
 def _launch_pool(draft: Draft, market: Market, pool: Pool, count: int, later: int, run_id: str) -> None:

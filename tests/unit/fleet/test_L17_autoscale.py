@@ -75,6 +75,17 @@ def launched(found: Plan) -> list[int]:
     return [one.claim.offer.gpu_count for one in of(found, "launch") if one.claim]
 
 
+def test_L14_an_offer_that_failed_to_join_in_this_run_is_not_rented_again_by_it() -> None:
+    """The block is written with the decision; the same plan must know of it already."""
+    late, _node, itself = joining(gpus=1)
+    late = dataclasses.replace(late, offer=ONE, launch_started=at("11:00"))
+    found = scale(world(asks(), machines=[(late, None, itself)], offers=(ONE,)))
+    assert one(found, "destroy").reason == "FailedJoin"
+    assert launched(found) == [] and list(reasons(found).values()) == ["blocked"]
+    other = dataclasses.replace(FOUR, instance_type="gpu_4x")
+    assert launched(scale(world(asks(), machines=[(late, None, itself)], offers=(ONE, other)))) == [4]
+
+
 def reasons(found: Plan) -> dict[str, str]:
     return {one.name: one.reason for one in found.waiting if one.reason}
 
@@ -221,6 +232,26 @@ def test_L17_after_two_runs_a_pod_counts_as_unsatisfiable_for_half_an_hour() -> 
     assert reasons(unserved("12:30:59", dict(second.findings))) == {"w": text}
     after = unserved("12:31", dict(second.findings))
     assert reasons(after) == {}, "then it is tried again"
+
+
+def test_L17_a_launch_that_is_made_anew_is_for_the_pods_it_was_for() -> None:
+    """The run that wrote the claim was killed before its create call: the cheapest machine of now would be of no use to the pod."""
+    begun = claim(phase=Phase.PENDING, offer=FOUR, created=at("11:55"), expected_gpus=4)
+    for pods in ((asks(gpus=4),), tuple(asks(f"w{number}") for number in range(4))):
+        found = scale(world(*pods, machines=[(begun, None, None)]))
+        resumed = [(one.claim.offer.id, [rest.id for rest in one.claim.candidates]) for one in of(found, "resume") if one.claim]
+        assert resumed == [("four", [])] and launched(found) == [] and reasons(found) == {}
+    larger = offer("3.00", id="eight", gpu_count=8)
+    (again,) = [one.claim for one in of(scale(world(asks(gpus=4), machines=[(begun, None, None)], offers=(ONE, larger))), "resume")]
+    assert again is not None and (again.offer.id, again.expected_gpus) == ("eight", 8)
+    gone = scale(world(asks(gpus=4), machines=[(begun, None, None)], offers=(ONE,)))
+    assert of(gone, "resume") == [] and launched(gone) == [] and reasons(gone) == {"w": "no machine with 4 GPUs"}
+    dropped = [one for one in of(gone, "destroy") if "no machine that is large enough" in one.detail]
+    assert [one.reason for one in dropped] == ["LaunchFailed"] and not gone.shortfall
+    split = scale(world(*(asks(f"w{number}") for number in range(4)), machines=[(begun, None, None)], offers=(ONE,)))
+    assert launched(split) == [1, 1, 1, 1] and of(split, "resume") == []
+    floor = scale(world(asks(gpus=4), machines=[(begun, None, None)], offers=(ONE,)), pool(min_nodes=1))
+    assert [one.claim.offer.id for one in of(floor, "resume") if one.claim] == ["one"], "that one is wanted whatever waits"
 
 
 def test_L17_the_mark_is_for_one_pool() -> None:
