@@ -13,6 +13,7 @@ from ..clouds.base import CloudCheck
 from ..clouds.registry import CAPABILITIES
 from ..errors import InvalidInput, TgpError
 from ..fleet.model import Device, Lane, NodeClass
+from ..fleet.offers import accepted_lanes
 from ..mesh.base import DeviceMesh
 from ..mesh.policy_report import Report, report
 from ..mesh.policy_wish import PolicyWish
@@ -93,11 +94,9 @@ def _wishes(context: Context, classes: t.Sequence[NodeClass], device: Device | N
 
 
 def _makes_talos(context: Context, node_class: NodeClass) -> bool:
-    lanes = {
-        lane for pool in context.wishes.pools if pool.node_class == node_class.name and pool.service is None for lane in pool.lanes
-    }
+    pools = [pool for pool in context.wishes.pools if pool.node_class == node_class.name and pool.service is None]
     able = {lane for one in node_class.clouds if one.enabled for lane in CAPABILITIES[one.cloud].lanes}
-    return Lane.TALOS in able and (not lanes or Lane.TALOS in lanes)
+    return Lane.TALOS in able and (not pools or any(Lane.TALOS in accepted_lanes(pool) for pool in pools))
 
 
 def _routes(classes: t.Sequence[NodeClass]) -> set[str]:

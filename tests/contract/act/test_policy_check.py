@@ -72,6 +72,15 @@ def test_S3_36_trustd_is_for_talos_machines_alone_and_the_port_is_the_endpoints(
     assert asked(rig, **api)["status"] == "NO"
 
 
+def test_S3_36_a_pool_that_names_no_lane_may_get_talos_machines_beside_one_that_does(rig: Rig, api: dict[str, str]) -> None:
+    rig.training["template"]["spec"]["lanes"] = ["kubelet"]
+    policy(rig, ports("6443"))
+    found = asked(rig, **api)
+    assert found["status"] == "NO" and ':50001": want: Accept' in found["message"]
+    rig.document("GPUNodePool", "own")["spec"]["template"]["spec"]["lanes"] = ["kubelet"]
+    assert asked(rig, **api)["status"] == "ok"
+
+
 def test_S3_06_a_route_that_nobody_approves_is_a_warning(rig: Rig, api: dict[str, str]) -> None:
     rig.demo_class["tailscaleConfig"]["advertiseRoutes"] = ["172.20.0.0/16"]
     found = asked(rig, **api)
