@@ -13,12 +13,12 @@ from ..cluster.marking import parse_taint
 from ..cluster.nodes import annotate, change, get_node
 from ..errors import Conflict, NotFound
 from ..fleet import blocks
+from ..fleet.lost import LEFT_ALONE
 from ..fleet.model import Action, Claim, Plan
 from ..observe.context import Context
 from .telling import Telling, tell_decisions
 
 IDLE_SINCE = "tgp.io/idle-since"
-_LEFT_ALONE = {"SpotLost": "spotlost", "FailedJoin": "join", "PriceJump": "price"}  # reason of a deletion to class of L-14
 
 
 @dataclasses.dataclass
@@ -69,10 +69,12 @@ def _restore(context: Context, action: Action, done: Recorded) -> bool:
 
 
 def _leave_alone(context: Context, claim: Claim) -> None:
-    """Block where a machine was lost or never joined, once, before the record that says so."""
-    reason = _LEFT_ALONE.get(claim.deletion.reason if claim.deletion else "", "")
+    """Block where a machine was lost or never joined, and count what never joined for its pool, once, before the record that says so."""
+    reason = LEFT_ALONE.get(claim.deletion.reason if claim.deletion else "", "")
     for key in blocks.keys_after(claim.offer, reason):
         context.block(key, reason)
+    if reason == "join":
+        context.failed_join(claim.pool)
 
 
 def _taint(context: Context, action: Action) -> int:

@@ -16,7 +16,7 @@ from .model import InstanceState
 from .phases import LIVE
 
 SPOT_LOST = "SpotLost"
-BLOCK = dt.timedelta(seconds=blocks.FIRST["spotlost"])
+LEFT_ALONE = {SPOT_LOST: "spotlost", "FailedJoin": "join", "PriceJump": "price"}  # reason of a deletion to class of L-14
 
 
 def spot_lost(draft: Draft) -> None:
@@ -33,9 +33,16 @@ def spot_lost(draft: Draft) -> None:
 
 
 def blocked_by_loss(draft: Draft) -> dict[str, dt.datetime]:
-    """What this very run leaves alone because it lost a machine there: key → until (L-14)."""
-    lost = [one.claim for one in draft.decisions.values() if one.kind == "destroy" and one.reason == SPOT_LOST and one.claim]
-    return {key: draft.now + BLOCK for claim in lost for key in blocks.keys_after(claim.offer, "spotlost")}
+    """What this very run leaves alone because it lost a machine there, or gave one up that never became usable: key → until (L-14)."""
+    found: dict[str, dt.datetime] = {}
+    for name, one in draft.decisions.items():
+        reason = LEFT_ALONE.get(one.reason) if one.kind == "destroy" else None
+        before = draft.settled[name].stored.deletion
+        if reason is None or one.claim is None or (before is not None and before.reason == one.reason != SPOT_LOST):
+            continue  # an end that goes on has left its block when it was decided
+        until = draft.now + dt.timedelta(seconds=blocks.FIRST[reason])
+        found |= dict.fromkeys(blocks.keys_after(one.claim.offer, reason), until)
+    return found
 
 
 def given_up(draft: Draft) -> None:

@@ -132,6 +132,23 @@ def test_L11_the_third_failed_join_within_an_hour_pauses_the_pool(rig: Rig) -> N
     assert len(rig.ledger()) == 3
 
 
+def test_L11_failed_joins_that_nobody_waited_for_pause_the_pool_too(rig: Rig) -> None:
+    """Found by the clock of reap.yml (or autoscale.yml, which never waits) instead of by a wait."""
+    rig.training["registrationTimeout"] = "2m"
+    rig.behave("never_boots")
+    for nodes in (2, 1):
+        assert "pool:default/training" not in rig.blocks()
+        rig.rent(nodes=nodes)
+        rig.advance(121)
+        assert {row["result"] for row in rig.reap()["machines"]} == {"gone"}
+    assert [line["reason"] for line in rig.ledger()] == ["FailedJoin"] * 3
+    assert "pool:default/training" in rig.blocks()
+    after = rig.plan("autoscale", check=True)
+    assert not after["launch"]
+    provision = rig.plan("provision", pools=["training"], nodes=1, check=True)
+    assert [one["reason"] for one in provision["shortfall"]] == ["paused after failed joins"]
+
+
 def test_L11_a_failed_machine_that_cannot_be_destroyed_now_stays_on_record(rig: Rig) -> None:
     rig.training["registrationTimeout"] = "2m"
     rig.behave("never_boots")
