@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import pathlib
 import threading
@@ -23,7 +24,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.wait import Expected, Outcome, wait_for
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import Conflict, Forbidden, InvalidInput, Unauthorized
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Lane, Offer, Phase, Taint
+from cryptography import x509
 
+from sandbox.kube import pki
 from tests.build import ROOT
 from tests.fixtures.bootstrap_tokens import make_token
 
@@ -120,6 +123,33 @@ def test_the_wait_denies_another_name_and_ends_with_it(plane: Plane, kube: Kube,
     assert (request.state, request.node) == ("denied", f"evil-{own}") and outcome.seconds < 30
     assert objects.node(plane, f"evil-{own}") is None
     stranger.kill()
+
+
+def _two_in_one(machine: Kube, own: str, name: str) -> None:
+    """A request of this node's and one of another's in one text: readers of PEM take different ones."""
+    texts = [pki.new_request(f"system:node:{node}", ["system:nodes"])[1] for node in (own, f"evil-{own}")]
+    encoded = base64.b64encode(f"x{''.join(texts)}".encode()).decode()
+    spec = {"request": encoded, "signerName": csr.SIGNER, "usages": ["digital signature", "client auth"]}
+    kind = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}
+    machine.create(csr.PATH, {**kind, "metadata": {"name": name}, "spec": spec})
+
+
+def test_a_request_that_reads_as_two_is_denied(plane: Plane, kube: Kube, open_kube: Open, own: str) -> None:
+    token = make_token(kube, own, now=_now(), groups=tokens.OWN_GROUP)
+    machine = open_kube(plane.write_kubeconfig(f"{own}-machine", {"token": token.text}))
+    _two_in_one(machine, own, f"one-{own}")
+    raw = kube.get(f"{csr.PATH}/one-{own}")
+    raw["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Test", "message": "to see who is signed"}]}
+    kube.replace(f"{csr.PATH}/one-{own}/approval", raw)
+    signed = plane.until(
+        lambda: (kube.get(f"{csr.PATH}/one-{own}").get("status") or {}).get("certificate"), what="the certificate"
+    )
+    names = x509.load_pem_x509_certificate(base64.b64decode(signed)).subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    assert [one.value for one in names] == [f"system:node:evil-{own}"], "the cluster reads the other one"
+    _two_in_one(machine, own, f"two-{own}")
+    client = open_kube(objects.person(plane, own, _rules()))
+    [request] = [one for one in csr.requests(client, token_id=token.id) if one.name == f"two-{own}"]
+    assert csr.answer(client, request, token_id=token.id, node=own) == "denied"
 
 
 def test_who_may_not_approve_for_the_signer_approves_nothing(plane: Plane, kube: Kube, open_kube: Open, own: str) -> None:
