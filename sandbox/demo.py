@@ -26,6 +26,7 @@ import httpx
 from .running import ROOT, Running
 
 DOCUMENTS = ROOT / "examples" / "demo"
+JOB = "/api/v1/namespaces/default/pods/training-job"
 SPEED = float(os.environ.get("TGP_DEMO_SPEED", "60"))
 
 
@@ -49,6 +50,14 @@ class Demo:
         code = subprocess.run(command, cwd=ROOT, env=self.environment, check=False).returncode
         if code != 0:
             raise SystemExit(f"{name}.yml ended with {code}")
+
+    def until(self, what: t.Callable[[], bool], words: str) -> None:
+        """Wait, in real seconds, for something that the world does by itself."""
+        end = time.monotonic() + 60
+        while not what():
+            if time.monotonic() > end:
+                raise SystemExit(f"did not happen in a minute: {words}")
+            time.sleep(0.05)
 
     def later(self, seconds: int) -> None:
         print(f"\n... {seconds // 60} minutes later ...", flush=True)
@@ -121,8 +130,8 @@ def story(demo: Demo) -> int:
         raise SystemExit(f"expected only {busy} to be left, found {[one['name'] for one in left]}")
 
     say("The job ends; its machine goes, too")
-    demo.kube("DELETE", "/api/v1/namespaces/default/pods/training-job")
-    time.sleep(1)
+    demo.kube("DELETE", JOB)
+    demo.until(lambda: demo.sandbox.kube.get(JOB).status_code == 404, "the job's pod is gone")
     demo.later(60)
     demo.playbook("reap")
     demo.later(11 * 60)
