@@ -49,6 +49,8 @@ cluster: {}
 class Told:
     """An empty machine, and the role run against it."""
 
+    program = str(Path(sys.executable).parent / "ansible-playbook")
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.machine = Machine(folder)
@@ -60,7 +62,7 @@ class Told:
         self.user_data.write_text(payload(make(lane=Lane.KUBELET), TEMPLATE.replace("{{ b }}", "b")).text)
         (folder / "play.yml").write_text(PLAY)
 
-    def run(self, **variables: t.Any) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, **variables: t.Any) -> subprocess.CompletedProcess[str]:
         given = {
             "machine_environment": self.machine.environment,
             "user_data_file": str(self.user_data),
@@ -71,7 +73,7 @@ class Told:
             **variables,
         }
         return subprocess.run(
-            [str(Path(sys.executable).parent / "ansible-playbook"), "-vvv", str(self.folder / "play.yml"), "-e", json.dumps(given)],
+            [self.program, "-vvv", str(self.folder / "play.yml"), "-e", json.dumps(given), *arguments],
             cwd=ROOT,
             env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "0"},
             capture_output=True,
@@ -87,9 +89,13 @@ def _told(tmp_path: Path) -> Told:
 
 
 def test_a_machine_without_user_data_becomes_a_node_and_a_second_run_leaves_it_alone(told: Told) -> None:
+    (told.machine.root / "var/lib/x").mkdir(parents=True)
+    (told.machine.root / "var/lib/x").chmod(0o1770)
     first = told.run()
     assert first.returncode == 0, first.stdout + first.stderr
     assert told.machine.steps == STEPS
+    assert stat.S_IMODE((told.machine.root / "var/lib/x").stat().st_mode) == 0o1770  # who made it may have had reasons
+    assert stat.S_IMODE((told.machine.root / "etc/tgp").stat().st_mode) == 0o755
     assert NODE_KEY not in first.stdout + first.stderr and NODE_TOKEN not in first.stdout + first.stderr
     written = told.machine.root / "var/lib/x/settings"
     assert written.read_text() == '{"a": [1, "b"]}' and stat.S_IMODE(written.stat().st_mode) == 0o640
@@ -100,6 +106,14 @@ def test_a_machine_without_user_data_becomes_a_node_and_a_second_run_leaves_it_a
     assert second.returncode == 0 and "is a node already" in second.stdout
     assert told.machine.calls[calls:] == ["systemctl is-active --quiet kubelet"]
     assert "changed=0" in second.stdout
+
+
+def test_a_rehearsal_only_looks_and_waits_for_nothing(told: Told) -> None:
+    before = sorted(told.machine.root.rglob("*"))
+    found = told.run("--check", join_kubelet_timeout=3600)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "localhost would be made a node" in found.stdout and "changed=1" in found.stdout
+    assert sorted(told.machine.root.rglob("*")) == before
 
 
 def test_where_it_stopped_is_shown_and_the_next_run_goes_on(told: Told) -> None:
@@ -140,6 +154,9 @@ def test_a_rented_machine_that_did_not_join_is_told_anew_with_new_secrets(start:
         "PATH": f"{told.machine.play / 'bin'}:{sandbox.environment['PATH']}",
         "TMPDIR": str(tmp_path),
     }
+    written = sandbox.writes()
+    sandbox.playbook("join_kubelet", extra_vars=variables, env=environment, check=True).succeeded()
+    assert sandbox.writes() == written and not (told.machine.play / "calls").exists() and not list(tmp_path.glob("*.user-data"))
     found = sandbox.playbook("join_kubelet", extra_vars=variables, env=environment)
     found.succeeded()
     after = sandbox.claims()[name]
