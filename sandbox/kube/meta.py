@@ -33,6 +33,7 @@ _VALUE_RULE = (
     "alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
+_ANNOTATIONS = 256 * 1024  # bytes of keys and values of all annotations of an object
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 _PLAIN_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _GROUPS_WITH_FREE_NAMES = frozenset({"rbac.authorization.k8s.io"})
@@ -112,21 +113,41 @@ def check_metadata(resource: Resource, obj: Json) -> None:
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: json: cannot unmarshal '
                 f"{_go_type(value)} into Go struct field ObjectMeta.metadata.labels of type string"
             )
-        prefix, slash, last = key.rpartition("/")
-        if not _KEY_NAME.match(last) or len(last) > 63 or (slash and not _SUBDOMAIN.match(prefix)):
-            rule = "name part must be no more than 63 bytes" if len(last) > 63 else _KEY_RULE
-            causes.append(cause("FieldValueInvalid", f'Invalid value: "{key}": {rule}', "metadata.labels"))
-        if not _VALUE.match(value) or len(value) > 63:
-            rule = "must be no more than 63 bytes" if len(value) > 63 else _VALUE_RULE
-            causes.append(cause("FieldValueInvalid", f'Invalid value: "{value}": {rule}', "metadata.labels"))
-    for value in (metadata.get("annotations") or {}).values():
+        causes += [*key_causes(key, "metadata.labels"), *value_causes(value, "metadata.labels")]
+    annotations = metadata.get("annotations") or {}
+    for key, value in annotations.items():
+        causes += key_causes(key.lower(), "metadata.annotations")
         if not isinstance(value, str):
             raise bad_request(
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: json: cannot unmarshal '
                 f"{_go_type(value)} into Go struct field ObjectMeta.metadata.annotations of type string"
             )
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS:
+        causes.append(cause("FieldValueTooLong", f"Too long: may not be more than {_ANNOTATIONS} bytes", "metadata.annotations"))
     if causes:
         raise invalid(resource, name, causes)
+
+
+def key_causes(key: str, field: str) -> list[Json]:
+    """What is wrong with the key of a label, an annotation or a taint."""
+    prefix, slash, last = key.rpartition("/")
+    if _KEY_NAME.match(last) and len(last) <= 63 and (not slash or _SUBDOMAIN.match(prefix)):
+        return []
+    rule = "name part must be no more than 63 bytes" if len(last) > 63 else _KEY_RULE
+    if "/" in prefix:
+        rule = (
+            _KEY_RULE.replace("name part", "a valid label key")
+            + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        )
+    return [cause("FieldValueInvalid", f'Invalid value: "{key}": {rule}', field)]
+
+
+def value_causes(value: str, field: str) -> list[Json]:
+    """What is wrong with the value of a label or a taint."""
+    if _VALUE.match(value) and len(value) <= 63:
+        return []
+    rule = "must be no more than 63 bytes" if len(value) > 63 else _VALUE_RULE
+    return [cause("FieldValueInvalid", f'Invalid value: "{value}": {rule}', field)]
 
 
 def _go_type(value: t.Any) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .meta import timestamp
+from .meta import key_causes, timestamp, value_causes
 from .objects import Call
 from .status import cause, forbidden, invalid
 from .store import Item
@@ -125,6 +125,9 @@ class Nodes(Strategy):
             field = f"metadata.taints[{at}]"  # so the real server calls it
             if not taint.get("key"):
                 causes.append(cause("FieldValueInvalid", 'Invalid value: "": name part must be non-empty', f"{field}.key"))
+            else:
+                causes += key_causes(taint["key"], f"{field}.key")
+            causes += value_causes(taint.get("value") or "", f"{field}.value")
             if taint.get("effect") not in _EFFECTS:
                 allowed = ", ".join(f'"{effect}"' for effect in _EFFECTS)
                 told = f'Unsupported value: "{taint.get("effect", "")}": supported values: {allowed}'

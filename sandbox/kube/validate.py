@@ -46,6 +46,8 @@ def check_lease(resource: Resource, lease: Json) -> None:
     causes = []
     for key, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
         value = spec.get(key)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise _cannot(resource, f"json: cannot unmarshal into Go struct field LeaseSpec.spec.{key} of type int32")
         if value is not None and value < least:
             told = "must be greater than 0" if least else "must be greater than or equal to 0"
             causes.append(cause("FieldValueInvalid", f"Invalid value: {value}: {told}", f"spec.{key}"))

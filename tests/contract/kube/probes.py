@@ -322,7 +322,24 @@ def probe_taints_are_checked(kube: httpx.Client, space: str) -> None:
     wrong = {"spec": {"taints": [{"key": "a", "effect": "Sometimes"}]}}
     body = refused(kube.patch(f"/api/v1/nodes/{name}", json=wrong, headers=MERGE), 422, "Invalid")
     assert body["details"]["causes"][0]["field"] == "metadata.taints[0].effect"
+    for taint, field in (({"key": "a b"}, "key"), ({"key": "a/b/c"}, "key"), ({"key": "a", "value": "b c"}, "value")):
+        wrong = {"spec": {"taints": [{**taint, "effect": "NoSchedule"}]}}
+        body = refused(kube.patch(f"/api/v1/nodes/{name}", json=wrong, headers=MERGE), 422, "Invalid")
+        assert {one["field"] for one in body["details"]["causes"]} == {f"metadata.taints[0].{field}"}
     ok(kube.delete(f"/api/v1/nodes/{name}"))
+
+
+def probe_annotations_are_checked(kube: httpx.Client, space: str) -> None:
+    def made(name: str, annotations: Json) -> httpx.Response:
+        return kube.post(maps(space), json={"metadata": {"name": name, "annotations": annotations}})
+
+    for key in ("a b", "a/b/c", "-a", "a" * 64, "under_score.example/a"):
+        body = refused(made("wrong", {key: "x"}), 422, "Invalid")
+        assert body["details"]["causes"][0]["field"] == "metadata.annotations"
+    ok(made("right", {"Example.COM/A_b": "any text, \u00e4 too\n", "plain": ""}), 201)
+    ok(made("full", {"a": "x" * (256 * 1024 - 1)}), 201)
+    body = refused(made("over", {"a": "x" * (256 * 1024)}), 422, "Invalid")
+    assert body["details"]["causes"][0]["reason"] == "FieldValueTooLong"
 
 
 def probe_dry_run_changes_nothing(kube: httpx.Client, space: str) -> None:
@@ -623,6 +640,8 @@ def probe_lease_as_a_lock(kube: httpx.Client, space: str) -> None:
     made = ok(kube.post(path, json=lease), 201)
     assert made["spec"]["renewTime"] == "2026-01-01T00:00:00.000000Z"
     refused(kube.post(path, json=lease), 409, "AlreadyExists")
+    worded = {**lease, "metadata": {"name": "worded"}, "spec": {**lease["spec"], "leaseDurationSeconds": "15"}}
+    refused(kube.post(path, json=worded), 400, "BadRequest")
     stolen = {**made, "spec": {**made["spec"], "holderIdentity": "you"}}
     ok(kube.put(f"{path}/lock", json=stolen))
     refused(kube.put(f"{path}/lock", json=made), 409, "Conflict")
