@@ -115,6 +115,12 @@ def test_a_rehearsal_only_looks(taken: Taken) -> None:
     assert "root: this needs root" in taken.run("--check", allow_experimental=True).stdout
 
 
+def test_the_configuration_is_looked_for_where_the_command_is_given(taken: Taken) -> None:
+    """As docs/takeover.md has it: relative to the caller's folder, which is not the playbook's."""
+    found = taken.run("--check", allow_experimental=True, takeover_config=os.path.relpath(taken.config, ROOT))
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
 def test_a_failure_before_the_end_is_told_and_leaves_no_configuration(taken: Taken) -> None:
     taken.victim.answers(fail="kexec ")
     found = taken.run(allow_experimental=True)
