@@ -160,6 +160,17 @@ def test_wrong_wishes(sandbox: Sandbox, variables: dict[str, t.Any], sentences: 
     refused(sandbox, sandbox.playbook("provision", documents=documents(), extra_vars=variables), *sentences)
 
 
+@pytest.mark.parametrize("variables", [{"pool": "training"}, {"pool": ["default/own", "training"]}], ids=["one", "several"])
+def test_reap_for_some_pools_is_refused(sandbox: Sandbox, variables: dict[str, t.Any]) -> None:
+    refused(sandbox, sandbox.playbook("reap", documents=documents(), extra_vars=variables), "pools cannot be used in mode reap")
+
+
+def test_empty_answers_of_a_survey_choose_nothing(sandbox: Sandbox) -> None:
+    looked = sandbox.playbook("provision", "-e", "pool=", "-e", "nodes=", documents=documents(), check=True).succeeded()
+    assert "default/training" in looked.text
+    refused(sandbox, sandbox.playbook("destroy", "-e", "pool=", "-e", "machine=", documents=documents()), "Nothing was named")
+
+
 # ---- credentials
 
 

@@ -108,6 +108,16 @@ def test_S0_11_shut_doors_and_missing_rules_are_all_told_at_once(run: t.Callable
     assert "nothing listens on 9" in told.words and "nothing listens on 50001" in told.words
 
 
+def test_parts_are_switched_off_by_text(sandbox: Sandbox, tmp_path: Path) -> None:
+    """As at the head of the playbook: ``-e name=value`` hands everything over as text."""
+    parts = ("operator", "expose", "policy")
+    switches = [word for part in parts for word in ("-e", f"prereqs_{part}=false")]
+    told = sandbox.playbook(
+        "prereqs", *switches, "-e", "prereqs_endpoint=", "-e", f"prereqs_values_file={tmp_path / 'values.yml'}", documents=None
+    )
+    assert told.succeeded().count("changed") == 0 and not (tmp_path / "values.yml").exists()
+
+
 def test_half_an_oauth_client_is_refused(run: t.Callable[..., Result]) -> None:
     told = run(env={"TS_OPERATOR_CLIENT_ID": "kOperator1CNTRL", "TS_OPERATOR_CLIENT_SECRET": ""}).failed()
     assert "only one half is given" in told.words
