@@ -32,11 +32,12 @@ def parse_duration(value: str | int, *, never: bool = False) -> int | None:
             return None
         raise InvalidInput('"Never" is not allowed here.', remedy="Write a duration like 90s, 10m or 1h30m.")
     if text.isascii() and text.isdigit():
-        return int(min(Decimal(text), LONGEST))
+        return int(min(Decimal(text), Decimal(LONGEST)))
     if _WHOLE.fullmatch(text) is None:
         allowed = 'like 90s, 10m or 1h30m, or "Never"' if never else "like 90s, 10m or 1h30m"
         raise InvalidInput(f'"{text}" is not a duration.', remedy=f"Write it {allowed}; the largest unit is h (a day is 24h).")
-    return int(min(sum((Decimal(number) * _UNITS[unit] for number, unit in _PART.findall(text)), Decimal(0)), LONGEST))
+    seconds = sum((Decimal(number) * _UNITS[unit] for number, unit in _PART.findall(text)), Decimal(0))
+    return int(min(seconds, Decimal(LONGEST)))
 
 
 def print_duration(seconds: float | None) -> str:
