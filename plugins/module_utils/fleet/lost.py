@@ -37,7 +37,7 @@ def blocked_by_loss(draft: Draft) -> dict[str, dt.datetime]:
     found: dict[str, dt.datetime] = {}
     for name, one in draft.decisions.items():
         reason = LEFT_ALONE.get(one.reason) if one.kind == "destroy" else None
-        before = draft.settled[name].stored.deletion
+        before = draft.settled[name].stored.deletion if name in draft.settled else None  # a machine without a claim gets one now
         if reason is None or one.claim is None or (before is not None and before.reason == one.reason != SPOT_LOST):
             continue  # an end that goes on has left its block when it was decided
         until = draft.now + dt.timedelta(seconds=blocks.FIRST[reason])
