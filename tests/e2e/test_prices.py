@@ -47,6 +47,12 @@ def test_what_four_times_24_gib_cost(sandbox: Sandbox) -> None:
     assert table and all(one[2] == "4" for one in table), result.out
 
 
+def test_lists_are_parted_at_commas_as_text(sandbox: Sandbox) -> None:
+    given = ("-e", "clouds=lambda,vast", "-e", "gpu_type=A10,A6000", "-e", "lanes=kubelet,talos", "-e", "sold_out=true")
+    table = rows(sandbox.playbook("prices", *given, documents=None).succeeded())
+    assert {one[1] for one in table} == {"A10", "A6000"}
+
+
 def test_a_pool_says_why_not(sandbox: Sandbox) -> None:
     result = sandbox.playbook("prices", extra_vars={"pool": "training"}).succeeded()
     assert "offers are not for this pool" in result.words and "maxHourlyPrice" in result.words and "gpu type" in result.words
