@@ -33,7 +33,6 @@ _POWER_ON = frozenset({"create", "start", "restart"})
 _POWER_OFF = frozenset({"stop", "vm-shutdown-force"})
 _DELETE = "deactivate"
 _FAILED = frozenset({"error", "cancelled"})
-_OPEN = frozenset({"new", "in progress"})
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 
@@ -155,9 +154,9 @@ def judge(word: str, events: t.Iterable[Event], *, off_before: bool) -> Verdict:
     if not ordered:
         return Verdict(None, "")
     last = ordered[-1]
-    if last.name == _DELETE and last.state in _OPEN:
+    if last.name == _DELETE and last.state not in _FAILED:  # also one that was over before the machine had left what we read
         return Verdict(InstanceState.TERMINATING, "")
-    problem = f"its deletion failed: {last.error or last.state}" if last.name == _DELETE and last.state in _FAILED else ""
+    problem = f"its deletion failed: {last.error or last.state}" if last.name == _DELETE else ""
     power = [one for one in ordered if one.name in _POWER_ON | _POWER_OFF]
     if not power or power[-1].name in _POWER_OFF:
         return Verdict(None, problem)

@@ -126,6 +126,7 @@ def events(*said: tuple[str, str]) -> list[Event]:
         ("starting", [("create", "done")], True, None, ""),
         ("stopping", [("create", "done"), ("deactivate", "new")], False, InstanceState.TERMINATING, ""),
         ("off", [("create", "error"), ("deactivate", "in progress")], False, InstanceState.TERMINATING, ""),
+        ("off", [("create", "done"), ("deactivate", "done")], True, InstanceState.TERMINATING, ""),  # read before it went
         ("off", [("create", "done"), ("stop", "done"), ("deactivate", "error")], True, None, "its deletion failed: why"),
     ],
 )
