@@ -128,8 +128,8 @@ def test_launch_list_get_restart(lambda_stand: LambdaStand, clients: Clients) ->
     made = client.launch()
     assert [one["id"] for one in client.call("list_instances")] == [made]
     young = client.call("get_instance", made)
-    seen = (young["name"], young["status"], young["region"]["name"], young["ssh_key_names"])
-    assert seen == ("witness", "booting", "us-east-1", ["tgp"])
+    assert (young["name"], young["region"]["name"], young["ssh_key_names"]) == ("witness", "us-east-1", ["tgp"])
+    assert young["status"] in ("booting", "active")  # on a busy machine it is up before it is asked for
     for _turn in range(500):
         grown = client.call("get_instance", made)
         if grown["status"] == "active":

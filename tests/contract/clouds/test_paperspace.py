@@ -365,9 +365,10 @@ def test_a_machine_that_is_being_deleted_is_ending(paperspace_stand: PaperspaceS
     cloud = paperspace_stand.cloud()
     made = cloud.launch(paperspace_stand.request())
     paperspace_stand.wait_for(cloud, made, {InstanceState.RUNNING})
+    paperspace_stand.world.clock.run_at(1.0)  # else it may be gone between the two looks, at the machine and at its event
     cloud.terminate(made)
     seen = cloud.instance(made)
-    assert seen is None or seen.state is InstanceState.TERMINATING
+    assert seen is not None and seen.state is InstanceState.TERMINATING
 
 
 # ---- reading machines
