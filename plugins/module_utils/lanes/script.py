@@ -32,8 +32,9 @@ elif [[ $MESH_BACKEND == wireguard ]]; then
   [[ -f $R/etc/wireguard/$MESH_INTERFACE.conf ]] || die "/etc/wireguard/$MESH_INTERFACE.conf is missing: no key, so no tunnel"
   chmod 700 "$R/etc/wireguard"
   chmod 600 "$R/etc/wireguard/$MESH_INTERFACE.conf"
-  # a tunnel of an earlier try knows an earlier key, and the hub no longer does; no pod is here yet whose traffic this could cut
-  { systemctl enable "wg-quick@$MESH_INTERFACE" && systemctl restart "wg-quick@$MESH_INTERFACE"; } >>"$LOG" 2>&1 || {
+  systemctl enable "wg-quick@$MESH_INTERFACE" >>"$LOG" 2>&1
+  # the tunnel of an earlier try may have an earlier key
+  systemctl restart "wg-quick@$MESH_INTERFACE" >>"$LOG" 2>&1 || {
     journalctl -u "wg-quick@$MESH_INTERFACE" -n 20 -o cat --no-pager >>"$LOG" 2>&1 || true
     die "the tunnel $MESH_INTERFACE does not come up: $(said 'RTNETLINK|[Ee]rror|[Uu]nable|[Uu]nknown|not ')"
   }
@@ -82,14 +83,13 @@ DynamicUser=yes
 EOF
 systemctl daemon-reload
 systemctl enable --now tgp-api.socket >>"$LOG" 2>&1
-systemctl try-restart tgp-api.service >>"$LOG" 2>&1 # one of an earlier try forwards to where it was told then
+systemctl try-restart tgp-api.service >>"$LOG" 2>&1 # an earlier try may have had another API server
 # An answer proves route, CA and name: 200 or 403 with the token, and without one also the 401 that Talos gives to strangers. The token
-# goes by file, not by argument.
+# (YAML quotes one that looks like a number) goes by file, not by argument.
 header=()
 CODE=000 STATUS=0 STRANGER=0
 if [[ -f $ETC/bootstrap-kubeconfig && ! -e $PKI/kubelet-client-current.pem ]]; then
   install -m 600 /dev/null "$ETC/api.header"
-  # YAML quotes a token that could be read as a number
   sed -nE "s/^ *token: '?([^']*)'?\$/Authorization: Bearer \1/p" "$ETC/bootstrap-kubeconfig" >"$ETC/api.header"
   header=(-H "@$ETC/api.header")
 fi

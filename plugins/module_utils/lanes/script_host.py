@@ -19,7 +19,7 @@ KEYRINGS=$R/etc/apt/keyrings
 STEP=start
 WHY=
 
-say() { # a full disk silences neither the console nor the step
+say() {
   { printf '%s %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*" >>"$LOG"; } 2>/dev/null || true
   { printf '%s\n' "$*" >"$CONSOLE"; } 2>/dev/null || true
 }
@@ -146,12 +146,12 @@ if [[ $(cat "$R/var/lib/tgp/packages" 2>/dev/null || true) != "$wanted" ]]; then
   ((!NVIDIA)) ||
     repo nvidia https://nvidia.github.io/libnvidia-container/gpgkey \
       'https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /'
-  # one by one and strictly: apt takes an index that it cannot fetch for none, and says so in a warning only
+  # one by one and strictly: apt only warns of an index that it cannot fetch
   for file in "$R"/etc/apt/sources.list.d/tgp-*.list; do
-    only=(-o "Dir::Etc::sourcelist=$file" -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0 -o APT::Update::Error-Mode=any)
-    try 120 apt "${only[@]}" update || die "apt-get update failed with the repositories added: $(said '^(E: [^S]|Err)')"
+    try 120 apt -o "Dir::Etc::sourcelist=$file" -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0 -o APT::Update::Error-Mode=any update ||
+      die "apt-get update failed with the repositories added: $(said '^(E: [^S]|Err)')"
   done
-  index=$(apt-cache madison kubelet 2>>"$LOG") || die "apt cannot read what its repositories have: $(said '^E')"
+  index=$(apt-cache madison kubelet 2>>"$LOG") || die "apt-cache failed: $(said '^E')"
   [[ $index == *" $KUBELET_VERSION-"* ]] || die "the Kubernetes repository has no kubelet $KUBELET_VERSION"
 
   step packages
