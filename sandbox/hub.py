@@ -73,7 +73,10 @@ class Hub:
 
     def refusal(self, tunnel: Tunnel) -> str:
         """Why no handshake comes about or nothing comes back; empty when the tunnel stands."""
-        file = self._read()
+        try:
+            file = self._read()
+        except (OSError, UnicodeDecodeError) as error:
+            return f"the hub's file cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}"
         if not self.config:
             return "there is no hub in this world"
         try:
@@ -111,7 +114,7 @@ class Hub:
                 state = (found.st_mtime_ns, found.st_size, found.st_ino)
                 if state != self._seen:
                     self._file, self._seen = parse(path.read_text(encoding="utf-8")), state
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 self._file, self._seen = _File(), None
             return self._file
 
