@@ -54,9 +54,9 @@ def _unheard(documents: t.Sequence[Document], config: Document | None, interface
         if name not in ("hostname", "kubespan", "interfaces"):
             yield f"machine.network.{name}"
     for one in items_at(config, "machine.network.interfaces"):
-        name = one.get("interface") if isinstance(one, dict) else one
-        if name != interface:
-            yield f"machine.network.interfaces {name or '(by deviceSelector)'}"
+        device = one.get("interface") if isinstance(one, dict) else one
+        if device != interface:
+            yield f"machine.network.interfaces {device or '(by deviceSelector)'}"
     for module in items_at(config, "machine.kernel.modules"):
         if module.get("parameters"):
             yield f"machine.kernel.modules: parameters of {module.get('name')}"
