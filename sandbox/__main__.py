@@ -49,15 +49,22 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+
+
 def _speed(text: str) -> float:
-    value = float(text)
+    value = _number(text)
     if not 0 < value <= FASTEST:
         raise argparse.ArgumentTypeError(f"should be above 0 and at most {FASTEST:.0f}")
     return value
 
 
 def _behind(text: str) -> float:
-    value = float(text)
+    value = _number(text)
     if not 0 <= value <= 366 * 86400:
         raise argparse.ArgumentTypeError("should be between 0 and a year")
     return value

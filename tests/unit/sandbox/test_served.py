@@ -178,9 +178,11 @@ def test_the_end_of_a_sandbox_leaves_the_environment_of_the_next(tmp_path: pathl
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "fast", "nan"])
-def test_a_speed_that_is_none(speed: str, tmp_path: t.Any) -> None:
+def test_a_speed_that_is_none(speed: str, tmp_path: t.Any, capsys: t.Any) -> None:
     with pytest.raises(SystemExit):
         main(["up", "--env-file", str(tmp_path / "env"), "--speed", speed])
+    told = "argument --speed: 'fast' is no number" if speed == "fast" else "argument --speed: should be above 0 and at most 10000"
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("behind", ["-1", "long", "nan", "1e9"])
