@@ -110,7 +110,9 @@ def _not_ready(findings: Findings) -> Verdict | None:
     if node is None or node.ready:
         return None
     if (unmanaged := _trustd(findings)) is not None:
-        return dataclasses.replace(unmanaged, evidence=(*unmanaged.evidence, f"Node: {node.ready_message[:300]}", *findings.warned()))
+        return dataclasses.replace(
+            unmanaged, evidence=(*unmanaged.evidence, f"Node: {node.ready_message[:300]}", *findings.warned())
+        )
     silent = node.ready is None
     others = (f"{one.type}: {one.message}" for one in findings.conditions if one.type != "Ready" and one.status == "True")
     return Verdict(

@@ -107,7 +107,12 @@ def test_L18_the_largest_floor_of_windows_that_overlap_counts() -> None:
 
 @pytest.mark.parametrize(
     ("day", "opens", "closes"),
-    [("2026-03-27", "07:00", "17:00"), ("2026-03-30", "06:00", "16:00"), ("2026-10-23", "06:00", "16:00"), ("2026-10-26", "07:00", "17:00")],
+    [
+        ("2026-03-27", "07:00", "17:00"),
+        ("2026-03-30", "06:00", "16:00"),
+        ("2026-10-23", "06:00", "16:00"),
+        ("2026-10-26", "07:00", "17:00"),
+    ],
 )
 def test_L18_hours_are_those_of_the_clock_on_the_wall(day: str, opens: str, closes: str) -> None:
     for text, open_now in ((opens, True), (closes, False)):
