@@ -19,7 +19,7 @@ import yaml
 
 from . import image_factory, lambda_cloud, mesh_proxy, paperspace_cloud, runpod_cloud, tailscale, vast_cloud, webhook
 from .clock import SimClock
-from .cluster import Cluster, KubeError
+from .cluster import Cluster
 from .faults import Faults, FaultyApp
 from .hub import Hub
 from .kube import KubeApi
@@ -165,11 +165,8 @@ class Box:
     # ---- views
 
     def nodes(self) -> list[dict[str, t.Any]]:
-        """All Nodes of the cluster; of a foreign one only those that machines of this world became."""
-        try:
-            found = self.cluster.admin().call("GET", "/api/v1/nodes")["items"]
-        except KubeError:
-            return []
+        """All Nodes of the cluster; of a foreign one only those that machines of this world became. KubeError when it does not answer."""
+        found = self.cluster.admin().call("GET", "/api/v1/nodes")["items"]
         if not self.cluster.foreign:
             return list(found)
         with self.world.lock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime, timezone
 
+from .cluster import KubeError
 from .picture_accounts import account_pictures, paperspace_extras
 from .world import Machine
 
@@ -16,9 +17,12 @@ if t.TYPE_CHECKING:
 
 
 def picture(box: Box) -> dict[str, t.Any]:
-    """The whole world as JSON data."""
+    """The whole world as JSON data. ``nodes`` None, here and in the totals: the cluster did not answer, which is not that it has none."""
     world, tailnet = box.world, box.tailnet
-    nodes = [node_picture(node) for node in box.nodes()]
+    try:
+        nodes = [node_picture(node) for node in box.nodes()]
+    except KubeError:
+        nodes = None
     with world.lock:
         now = world.clock.now()
         machines = [machine_picture(machine, now) for machine in world.machines.values()]
@@ -42,7 +46,7 @@ def picture(box: Box) -> dict[str, t.Any]:
                 "instances": sum(1 for machine in machines if machine["ended"] is None),
                 "devices": len(devices),
                 "keys": len(keys),
-                "nodes": len(nodes),
+                "nodes": None if nodes is None else len(nodes),
                 "scripts": len(accounts["paperspace"]["startup_scripts"]),
                 "networks": len(accounts["paperspace"]["private_networks"]),
                 "static_ips": len(accounts["paperspace"]["static_ips"]),

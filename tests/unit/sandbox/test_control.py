@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from sandbox import control
+from sandbox.cluster import KubeError
 
 
 @pytest.fixture
@@ -125,6 +126,18 @@ def test_prices_and_stock_can_be_set(stand: t.Any) -> None:
     ):
         answer = client.post(path, json=body)
         assert answer.status_code == status and answer.json()["message"], body
+
+
+def test_nodes_that_cannot_be_read_are_not_none_at_all(stand: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    hand, client = stand
+    assert (client.get("/world").json()["nodes"], client.get("/world").json()["totals"]["nodes"]) == ([], 0)
+
+    def dead(*_words: t.Any, **_more: t.Any) -> t.Any:
+        raise KubeError(0, "connection refused")
+
+    monkeypatch.setattr(hand.box.cluster.admin(), "call", dead)
+    world = client.get("/world").json()
+    assert (world["nodes"], world["totals"]["nodes"]) == (None, None) and world["machines"]
 
 
 def test_a_lever_that_there_is_not_is_refused_with_those_there_are(stand: t.Any) -> None:
