@@ -141,9 +141,7 @@ def test_a_request_that_reads_as_two_is_denied(plane: Plane, kube: Kube, open_ku
     raw = kube.get(f"{csr.PATH}/one-{own}")
     raw["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Test", "message": "to see who is signed"}]}
     kube.replace(f"{csr.PATH}/one-{own}/approval", raw)
-    signed = plane.until(
-        lambda: (kube.get(f"{csr.PATH}/one-{own}").get("status") or {}).get("certificate"), what="the certificate"
-    )
+    signed = plane.until(lambda: (kube.get(f"{csr.PATH}/one-{own}").get("status") or {}).get("certificate"), what="the certificate")
     names = x509.load_pem_x509_certificate(base64.b64decode(signed)).subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     assert [one.value for one in names] == [f"system:node:evil-{own}"], "the cluster reads the other one"
     _two_in_one(machine, own, f"two-{own}")

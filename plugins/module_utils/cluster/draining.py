@@ -47,7 +47,8 @@ def drain_nodes(task: Task) -> dict[str, t.Any]:
     held = [one for one in drains if not one.drained]
     if held and not task.check_mode:
         blockers = "; ".join(
-            f"{one.node}: {one.message or one.outcome} {', '.join(f'{pod.pod} ({pod.by})' for pod in one.blocked)}".strip() for one in held
+            f"{one.node}: {one.message or one.outcome} {', '.join(f'{pod.pod} ({pod.by})' for pod in one.blocked)}".strip()
+            for one in held
         )
         state = _USABLE if is_voluntary(params["reason"]) else _CLOSED
         error = TimedOut(f"{len(held)} of {len(drains)} nodes were not emptied: {blockers}.", remedy=state)

@@ -149,9 +149,7 @@ class Emptying:
         found: tuple[str, str] | None = None
         if self.reason == "Empty" and (counting := busy(here, self._idle_mode, self._settings, now)):
             found = "busy", f"not empty any more: pod {_name(counting[0])}"
-        blocked = [
-            Blocked(_name(one.pod), one.why) for one in classify(here, self.mode, now, self._rules) if one.do is Do.BLOCK
-        ]
+        blocked = [Blocked(_name(one.pod), one.why) for one in classify(here, self.mode, now, self._rules) if one.do is Do.BLOCK]
         if found is None and blocked:
             found = "blocked", f"not begun: {_list(blocked)}"
         if found is None:
@@ -349,7 +347,8 @@ class Emptying:
         """Nothing is left in view: ask once more, since a pod may have been bound just before the cordon."""
         self._ending = True
         self._submit(
-            lambda: pods(self.kube, node=self.name, gpu_resources=self._settings.gpu_resources), lambda found: self._confirmed(found)
+            lambda: pods(self.kube, node=self.name, gpu_resources=self._settings.gpu_resources),
+            lambda found: self._confirmed(found),
         )
 
     def _confirmed(self, found: list[Pod] | TgpError) -> None:

@@ -33,7 +33,9 @@ class ExecPlugin:
         if not isinstance(setting, dict) or not setting.get("command"):
             raise InvalidInput(f"{entry.source}: its exec plugin has no command.")
         if setting.get("apiVersion") not in _VERSIONS:
-            raise InvalidInput(f"{entry.source}: exec apiVersion {setting.get('apiVersion')!r} is not one of {', '.join(_VERSIONS)}.")
+            raise InvalidInput(
+                f"{entry.source}: exec apiVersion {setting.get('apiVersion')!r} is not one of {', '.join(_VERSIONS)}."
+            )
         if not all(isinstance(item, dict) and {"name", "value"} <= set(item) for item in setting.get("env") or []):
             raise InvalidInput(f"{entry.source}: each env of its exec plugin must have a name and a value.")
         if setting.get("interactiveMode") == "Always":

@@ -84,9 +84,7 @@ class Kube:
         """POST to a collection. Conflict when the name exists."""
         return self._object("POST", path, params=_dry(dry_run), json=body)
 
-    def patch(
-        self, path: str, body: t.Any, *, kind: str = "merge", dry_run: bool = False, idempotent: bool | None = None
-    ) -> Json:
+    def patch(self, path: str, body: t.Any, *, kind: str = "merge", dry_run: bool = False, idempotent: bool | None = None) -> Json:
         """PATCH; ``kind`` is merge, strategic or json. A merge patch gives the same end however often it is sent, so it is retried
         unless it carries a resourceVersion (then a repetition would meet its own effect)."""
         if idempotent is None:

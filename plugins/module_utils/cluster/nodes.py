@@ -135,7 +135,9 @@ def change(
     for attempt in range(_TRIES):
         raw = base if attempt == 0 and base is not None else kube.get(path_of(name))
         if uid and raw["metadata"].get("uid") != uid:
-            raise Conflict(f"{name}: another Node has taken this name (uid {raw['metadata'].get('uid')}, expected {uid}).", status=409)
+            raise Conflict(
+                f"{name}: another Node has taken this name (uid {raw['metadata'].get('uid')}, expected {uid}).", status=409
+            )
         body = _difference(raw, labels or {}, annotations or {}, added, removed, unschedulable)
         if body is None:
             return False

@@ -27,7 +27,9 @@ TOO_MANY = {
     "reason": "TooManyRequests",
     "code": 429,
     "message": "Cannot evict pod as it would violate the pod's disruption budget.",
-    "details": {"causes": [{"reason": "DisruptionBudget", "message": "The disruption budget web needs 1 healthy pods and has 1 currently"}]},
+    "details": {
+        "causes": [{"reason": "DisruptionBudget", "message": "The disruption budget web needs 1 healthy pods and has 1 currently"}]
+    },
 }
 
 
@@ -57,7 +59,9 @@ def as_before(cluster: Cluster, name: str = "n") -> bool:
     """No trace of a drain is left on the node."""
     node = cluster.read(f"/api/v1/nodes/{name}")
     assert node is not None
-    marks = [key for kind in ("labels", "annotations") for key in node["metadata"].get(kind, {}) if "drain" in key or "exclude" in key]
+    marks = [
+        key for kind in ("labels", "annotations") for key in node["metadata"].get(kind, {}) if "drain" in key or "exclude" in key
+    ]
     return not marks and not node["spec"].get("unschedulable") and not node["spec"].get("taints")
 
 
@@ -126,7 +130,9 @@ def test_L09_a_budget_holds_a_voluntary_drain_to_its_deadline(cluster: Cluster, 
     cluster.pod("web", "n", labels={"app": "web"})
     budget(cluster)
     done = empty(cluster, kube, "Drifted", timeout=20)
-    assert (done.drained, done.outcome) == (False, "blocked") and done.blocked[0].pod == "default/web" and done.blocked[0].by == "web"
+    assert (
+        (done.drained, done.outcome) == (False, "blocked") and done.blocked[0].pod == "default/web" and done.blocked[0].by == "web"
+    )
     assert as_before(cluster) and cluster.pods("n") == ["web"] and 20 <= done.duration < 40
     assert 4 <= len(evictions(cluster)) <= 5
 
@@ -414,7 +420,11 @@ def test_L09_a_drain_ends_although_its_pods_cannot_be_listed(cluster: Cluster, k
     cluster.pod("web", "n")
     cluster.faults.add({"kind": "status", "status": 503, "method": "GET", "path": "/pods", "after_calls": 1, "times": None})
     done = empty(cluster, kube, "Drifted", timeout=10)
-    assert (done.drained, done.outcome) == (False, "error") and "pods of n could not be listed" in done.message and "503" in done.message
+    assert (
+        (done.drained, done.outcome) == (False, "error")
+        and "pods of n could not be listed" in done.message
+        and "503" in done.message
+    )
     assert as_before(cluster) and cluster.pods("n") == ["web"] and not evictions(cluster)
     cluster.faults.clear()
     for thread in threading.enumerate():

@@ -33,7 +33,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 TOKEN = "a-long-fake-token-for-the-kubeconfig-tests"
 
 
-def write(path: Path, *, context: str = "main", user: dict | None = None, cluster: dict | None = None, current: bool = True) -> Path:
+def write(
+    path: Path, *, context: str = "main", user: dict | None = None, cluster: dict | None = None, current: bool = True
+) -> Path:
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -136,14 +138,19 @@ def test_impersonation_and_what_cannot_be_honoured(tmp_path: Path) -> None:
         ({"as-groups": ["a", "b"]}, "more than one group"),
         ({"tokenFile": "gone"}, "token file"),
         ({"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1alpha1"}}, "exec apiVersion"),
-        ({"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Always"}}, "talk to a person"),
+        (
+            {"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Always"}},
+            "talk to a person",
+        ),
     ):
         with pytest.raises(InvalidInput) as caught:
             header(write(tmp_path / "b", user=user))
         assert says in str(caught.value) and "context main of" in str(caught.value)
 
 
-@pytest.mark.parametrize("user", [{"token": f"{TOKEN}\n{TOKEN[::-1]}"}, {"token": f"{TOKEN}\u200b"}, {"token": TOKEN, "as": "jan\u00e9"}])
+@pytest.mark.parametrize(
+    "user", [{"token": f"{TOKEN}\n{TOKEN[::-1]}"}, {"token": f"{TOKEN}\u200b"}, {"token": TOKEN, "as": "jan\u00e9"}]
+)
 def test_a_credential_that_no_header_can_carry_is_refused_without_being_shown(tmp_path: Path, user: dict[str, str]) -> None:
     """The library that refuses it shows it, and of a token of two lines only the first looks like one."""
     with pytest.raises(InvalidInput, match="context main of .*cannot be sent") as caught:
