@@ -65,7 +65,9 @@ class FolderHistory:
                     text = "\n" + text  # somebody crashed in the middle of a line
                 file.write(text.encode())
         except OSError as error:
-            raise InvalidInput(f"The price history {path} cannot be written: {error.strerror}.", remedy="Correct state_dir.") from error
+            raise InvalidInput(
+                f"The price history {path} cannot be written: {error.strerror}.", remedy="Correct state_dir."
+            ) from error
 
     def lines(self, since: datetime | None = None) -> t.Iterator[Line]:
         first = "" if since is None else f"{since:%Y-%m-%d}"

@@ -155,7 +155,9 @@ def many(count: int, seed: int) -> tuple[Offer, ...]:
     """Offers that do not compress well."""
     draw = random.Random(seed)
     return tuple(
-        dataclasses.replace(FULL, id=str(draw.getrandbits(64)), host_id=str(draw.getrandbits(64)), price_hour=Decimal(draw.getrandbits(60)))
+        dataclasses.replace(
+            FULL, id=str(draw.getrandbits(64)), host_id=str(draw.getrandbits(64)), price_hour=Decimal(draw.getrandbits(60))
+        )
         for _number in range(count)
     )
 
