@@ -15,7 +15,7 @@ from ..fleet.model import Lane
 from ..fleet.model.tunnel import Tunnel
 from . import rules, schema
 from .config import build
-from .documents import Document, machine_document
+from .documents import Document, at, machine_document
 from .images import image_problems
 from .secrets import ClusterSecrets
 from .spec import NodeSpec
@@ -101,13 +101,18 @@ def _judge(fault: schema.Fault, document: Document, talos: tuple[int, int], erro
     where = f"{document['kind']}: " if document.get("kind") else ""
     if not where and fault.path == "machine.network" and talos < (1, 12):
         return  # the documents that replace it do not exist yet
+    if not where and fault.path.startswith("machine.features.") and fault.path in _DEPRECATED:
+        value = at(document, fault.path)
+        if value is not None and not isinstance(value, bool):
+            errors.append(f"{fault.path} must be true or false; it is outdated: {_DEPRECATED[fault.path]}.")
+            return
     if not where and fault.path in _DEPRECATED:
         warnings.append(f"{fault.path} is outdated: {_DEPRECATED[fault.path]}.")
     elif fault.keyword == "kind" and document.get("kind") in _UNLISTED_KINDS:
         warnings.append(f"{document['kind']} is not in the published schema; it was not checked.")
     elif fault.path == "machine.acceptedCAs" or fault.path == "cluster.acceptedCAs":
         return  # a list in truth; the schema describes one entry of it
-    elif _LOG_ENDPOINT.fullmatch(fault.path) and fault.keyword == "type":
+    elif _LOG_ENDPOINT.fullmatch(fault.path) and re.search(r" and is text\.$", fault.text):
         return  # an address in truth; the schema describes what Talos makes of it
     elif not where and fault.path in _INSTEAD:
         errors.append(f"Talos has no field {fault.path}: {_INSTEAD[fault.path]}.")

@@ -438,3 +438,10 @@ def test_a_discovery_service_of_ones_own_is_taken():
 def test_an_image_of_a_registry_that_numbers_otherwise_tells_no_release():
     assert template_problems(WORKER, "registry.example.org/installer:2026.11") == []
     assert template_problems(WORKER, "registry.example.org/installer:v1.9.5") != []
+
+
+def test_an_outdated_feature_is_still_true_or_false():
+    template = "machine: {features: {rbac: 'on', stableHostname: null}}\ncluster: {}\n"
+    assert check(build(make(), template)).errors == (
+        "machine.features.rbac must be true or false; it is outdated: it is always on.",
+    )
