@@ -105,11 +105,12 @@ class Sandbox(Running):
         return sum(self.world()["calls"].values())
 
     def left(self) -> dict[str, int]:
-        """What of ours exists anywhere: all zero when everything was given back."""
-        totals = self.totals()
+        """What of ours exists anywhere: all zero when everything was given back. A key whose time is over is nothing that is left."""
+        world = self.world()
+        keys = sum(not one["expired"] for one in world["keys"])
         claims, tokens = self.claims(), self.tokens()
         nodes = [name for name in self.nodes() if name.startswith("tgp-")]
-        left = {"instances": totals["instances"], "devices": totals["devices"], "keys": totals["keys"]}
+        left = {"instances": world["totals"]["instances"], "devices": world["totals"]["devices"], "keys": keys}
         return {**left, "nodes": len(nodes), "claims": len(claims), "tokens": len(tokens)}
 
     # ---- levers
