@@ -21,7 +21,11 @@ hypothesis.settings.register_profile("search", deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "search")
 
 LEVELS = ("unit", "contract", "cluster", "e2e", "chaos")
-OTHER_NAMES = {"node_real": "node", "mesh_real": "mesh", "mutation": "mutation"}  # folders of the levels with whole programs of others
+OTHER_NAMES = {
+    "node_real": "node",
+    "mesh_real": "mesh",
+    "mutation": "mutation",
+}  # folders of the levels with whole programs of others
 
 
 def _level(nodeid: str) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-PYTHON_FILES = ["plugins", "sandbox", "tests"]
+PYTHON_FILES = ["plugins", "sandbox", "tests", "extensions"]
 
 
 def say(text: str) -> None:
@@ -32,7 +32,8 @@ def run(*command: str, **environment: str) -> int:
 
 
 def style() -> int:
-    return run(str(BIN / "ruff"), "check", "--quiet", *PYTHON_FILES)
+    ruff = str(BIN / "ruff")
+    return run(ruff, "check", "--quiet", *PYTHON_FILES) or run(ruff, "format", "--check", "--quiet", *PYTHON_FILES)
 
 
 def types() -> int:

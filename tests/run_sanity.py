@@ -45,7 +45,9 @@ PIP = "import ensurepip\nimport sys\n\nsys.argv[1:] = []\nensurepip.bootstrap()\
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="tgp-sanity-") as folder:  # outside of the checkout: ansible-test asks git what is there
+    with tempfile.TemporaryDirectory(
+        prefix="tgp-sanity-"
+    ) as folder:  # outside of the checkout: ansible-test asks git what is there
         tree = Path(folder) / "ansible_collections" / "tgp" / "gpu"
         _copy(tree)
         return _check(tree)
@@ -68,7 +70,9 @@ def _check(tree: Path) -> int:
         (cache / f"get_pip_{version}.py").write_text(PIP)
     environment = {**os.environ, "HOME": str(HOME)}
     tool = str(BIN / "ansible-test")
-    listed = subprocess.run([tool, "sanity", "--list-tests"], cwd=tree, capture_output=True, text=True, check=False, env=environment)
+    listed = subprocess.run(
+        [tool, "sanity", "--list-tests"], cwd=tree, capture_output=True, text=True, check=False, env=environment
+    )
     chosen = [name for name in TESTS if name in listed.stdout.split()]
     print(f"   ansible-core {importlib.metadata.version('ansible-core')}: {len(chosen)} sanity tests", flush=True)
     command = [tool, "sanity", "--python", f"{sys.version_info.major}.{sys.version_info.minor}", "--color", "no"]

@@ -78,7 +78,15 @@ from ..module_utils.observe.options import FLEET_SPEC
 from ..module_utils.redact import redact, register
 from ..module_utils.task import Task, secret_values
 
-_GROUPS = {"pool": "pool", "node_class": "class", "cloud": "cloud", "region": "region", "model": "gpu", "phase": "phase", "lane": "lane"}
+_GROUPS = {
+    "pool": "pool",
+    "node_class": "class",
+    "cloud": "cloud",
+    "region": "region",
+    "model": "gpu",
+    "phase": "phase",
+    "lane": "lane",
+}
 _OWN = {"plugin", "strict_sources", "pools", "strict", "compose", "groups", "keyed_groups", "use_extra_vars", "leading_separator"}
 
 

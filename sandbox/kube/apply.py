@@ -212,7 +212,7 @@ def apply(kind: str, live: Json | None, wanted: Json, manager: str, force: bool,
                 name = "." + ".".join(step[2:] if step.startswith("f:") else f"[{step[2:]}]" for step in path).replace(".[", "[")
                 causes.append(cause("FieldManagerConflict", f'conflict with "{other[0]}"{using}', name))
     if causes and not force:
-        told = ", ".join(f'{entry["message"]}: {entry["field"]}' for entry in causes)
+        told = ", ".join(f"{entry['message']}: {entry['field']}" for entry in causes)
         head = "Apply failed with 1 conflict: " if len(causes) == 1 else f"Apply failed with {len(causes)} conflicts: "
         raise Refusal(409, "Conflict", head + told, {"causes": causes})
     result = clone(_merge(kind, live, wanted, ()))

@@ -57,7 +57,11 @@ class Identity:
     @property
     def node(self) -> str | None:
         """The node's name if this is a kubelet."""
-        return self.user.removeprefix("system:node:") if "system:nodes" in self.groups and self.user.startswith("system:node:") else None
+        return (
+            self.user.removeprefix("system:node:")
+            if "system:nodes" in self.groups and self.user.startswith("system:node:")
+            else None
+        )
 
 
 def rules_of(rules: t.Iterable[t.Any]) -> tuple[Rule, ...]:

@@ -84,4 +84,9 @@ def openapi(registry: Registry, group_name: str, version_name: str) -> Json:
             "responses": {"200": {"description": "OK"}},
         }  # fmt: skip
         paths[f"{base}{middle}/{resource.plural}/{{name}}"] = {"patch": operation}
-    return {"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "emulator"}, "paths": paths, "components": {"schemas": {}}}
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "emulator"},
+        "paths": paths,
+        "components": {"schemas": {}},
+    }

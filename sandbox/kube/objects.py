@@ -128,7 +128,9 @@ class Objects:
 
     # ---- change ------------------------------------------------------------------------------------------------------
 
-    def replace(self, resource: Resource, namespace: str | None, name: str, body: t.Any, call: Call, sub: str = "") -> tuple[Item, bool]:
+    def replace(
+        self, resource: Resource, namespace: str | None, name: str, body: t.Any, call: Call, sub: str = ""
+    ) -> tuple[Item, bool]:
         """PUT. (item, created)."""
         new = clone(check_body(resource, body, namespace))
         with self.store.lock:
@@ -141,7 +143,9 @@ class Objects:
                 raise no_version(resource, name)
             return self.change(resource, namespace, name, lambda old: new, call, sub, patched=False), False
 
-    def apply(self, resource: Resource, namespace: str | None, name: str, body: t.Any, call: Call, force: bool, sub: str) -> tuple[Item, bool]:
+    def apply(
+        self, resource: Resource, namespace: str | None, name: str, body: t.Any, call: Call, force: bool, sub: str
+    ) -> tuple[Item, bool]:
         """Server-side apply. (item, created)."""
         if not isinstance(body, dict) or not body.get("kind") or not body.get("apiVersion"):
             raise bad_request("invalid object type: /, Kind=")

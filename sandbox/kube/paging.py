@@ -42,7 +42,9 @@ class Pages:
         self._last = 0
         self._lock = threading.Lock()
 
-    def page(self, what: str, select: t.Callable[[], tuple[int, list[Item]]], limit: int, token: str, count: bool) -> tuple[list[Item], Json]:
+    def page(
+        self, what: str, select: t.Callable[[], tuple[int, list[Item]]], limit: int, token: str, count: bool
+    ) -> tuple[list[Item], Json]:
         """Items and list metadata. ``what`` names the query, so that a token fits no other; ``select`` reads (revision, items)."""
         if token:
             number, at = self._parse(token, what)

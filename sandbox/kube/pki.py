@@ -47,7 +47,9 @@ class Authority:
         builder = builder.serial_number(x509.random_serial_number()).not_valid_before(start).not_valid_after(end)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
-        usage = dict.fromkeys(("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only"), False)
+        usage = dict.fromkeys(
+            ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only"), False
+        )
         builder = builder.add_extension(
             x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, decipher_only=False, **usage), critical=True
         )

@@ -22,12 +22,21 @@ _ATTRIBUTES: Message = {
     number: (name, "string")
     for number, name in enumerate(("namespace", "verb", "group", "version", "resource", "subresource", "name"), 1)
 }
-_REVIEW: Message = {1: ("resourceAttributes", _ATTRIBUTES), 2: ("nonResourceAttributes", {1: ("path", "string"), 2: ("verb", "string")})}
+_REVIEW: Message = {
+    1: ("resourceAttributes", _ATTRIBUTES),
+    2: ("nonResourceAttributes", {1: ("path", "string"), 2: ("verb", "string")}),
+}
 _KINDS: dict[str, Message] = {
     "Namespace": {1: ("metadata", _META)},
     "ServiceAccount": {1: ("metadata", _META)},
     "ConfigMap": {1: ("metadata", _META), 2: ("data", _TEXTS), 3: ("binaryData", _BLOBS), 4: ("immutable", "bool")},
-    "Secret": {1: ("metadata", _META), 2: ("data", _BLOBS), 3: ("type", "string"), 4: ("stringData", _TEXTS), 5: ("immutable", "bool")},
+    "Secret": {
+        1: ("metadata", _META),
+        2: ("data", _BLOBS),
+        3: ("type", "string"),
+        4: ("stringData", _TEXTS),
+        5: ("immutable", "bool"),
+    },
     "SelfSubjectAccessReview": {1: ("metadata", _META), 2: ("spec", _REVIEW)},
     "SelfSubjectReview": {1: ("metadata", _META)},
 }

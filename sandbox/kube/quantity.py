@@ -16,7 +16,7 @@ _FACTOR |= {f"{name}i": decimal.Decimal(1024) ** power for power, name in enumer
 
 
 def quantity(value: t.Any) -> decimal.Decimal:
-    """"500m", "2Gi", 4 as a number. ValueError if it is no quantity."""
+    """ "500m", "2Gi", 4 as a number. ValueError if it is no quantity."""
     found = _FORM.match(str(value))
     if found is None:
         raise ValueError(f"{value!r} is not a quantity")

@@ -49,7 +49,9 @@ def plain(resource: Resource, item: Item) -> bytes:
     return f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}",'.encode() + item.text()[1:]
 
 
-def collection(resource: Resource, items: list[Item], metadata: Json, form: Form, now: datetime, include: str = "Metadata") -> bytes:
+def collection(
+    resource: Resource, items: list[Item], metadata: Json, form: Form, now: datetime, include: str = "Metadata"
+) -> bytes:
     if form.table:
         return encode(table.table(resource, items, now, include, metadata))
     if form.metadata_only:

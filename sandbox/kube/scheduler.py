@@ -152,7 +152,9 @@ class Scheduler:
         for pod in pods:
             if (where := pod["spec"].get("nodeName")) in free and phase(pod) not in FINISHED:
                 _take(free[where], requests(pod))
-        waiting.sort(key=lambda pod: (-pod["spec"].get("priority", 0), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+        waiting.sort(
+            key=lambda pod: (-pod["spec"].get("priority", 0), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"])
+        )
         hopeless: dict[str, dict[str, int]] = {}
         return sum(self._place(pod, places, free, hopeless) for pod in waiting)
 

@@ -66,7 +66,9 @@ class KubeServer:
             paths[name] = os.path.join(self._folder, name)
             with open(os.open(paths[name], os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
-        self._server = wsgi.Server(("127.0.0.1", port), _dated(app or api.app, api.now), numthreads=threads, request_queue_size=512, timeout=60)
+        self._server = wsgi.Server(
+            ("127.0.0.1", port), _dated(app or api.app, api.now), numthreads=threads, request_queue_size=512, timeout=60
+        )
         self._server.gateway = _Gateway
         adapter = BuiltinSSLAdapter(paths["server.crt"], paths["server.key"], paths["ca.crt"])
         adapter.context.verify_mode = ssl.CERT_OPTIONAL  # kubelets come with a client certificate, others with a token

@@ -86,7 +86,9 @@ def conflict(resource: Resource, name: str, why: str) -> Refusal:
 def unmet(resource: Resource, name: str, why: str) -> Refusal:
     """The precondition of a deletion does not hold. Here the real server names the kind, not the resource."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
-    return Refusal(409, "Conflict", f'Operation cannot be fulfilled on {kind} "{name}": {why}', _details(resource, name, resource.kind))
+    return Refusal(
+        409, "Conflict", f'Operation cannot be fulfilled on {kind} "{name}": {why}', _details(resource, name, resource.kind)
+    )
 
 
 def modified(resource: Resource, name: str) -> Refusal:

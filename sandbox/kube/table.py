@@ -83,7 +83,14 @@ def _csr(csr: Json, now: datetime) -> list[t.Any]:
     spec, status, metadata = csr["spec"], csr.get("status") or {}, csr["metadata"]
     said = [condition["type"] for condition in status.get("conditions") or []]
     state = ",".join([*said, *(["Issued"] if status.get("certificate") else [])]) or "Pending"
-    return [metadata["name"], age(metadata.get("creationTimestamp"), now), spec["signerName"], spec.get("username", ""), "<none>", state]
+    return [
+        metadata["name"],
+        age(metadata.get("creationTimestamp"), now),
+        spec["signerName"],
+        spec.get("username", ""),
+        "<none>",
+        state,
+    ]
 
 
 def _namespace(space: Json, now: datetime) -> list[t.Any]:

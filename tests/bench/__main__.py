@@ -86,9 +86,7 @@ def _provision(folder: Path, count: int, *, rented: bool) -> list[tuple[str, str
         sandbox.close()
 
 
-def _report(
-    sandbox: Running, world: dict[str, t.Any], run: Timed, empty: Timed, count: int, rented: bool
-) -> list[tuple[str, str]]:
+def _report(sandbox: Running, world: dict[str, t.Any], run: Timed, empty: Timed, count: int, rented: bool) -> list[tuple[str, str]]:
     kind = "rented" if rented else "own"
     machines = [one for one in world["machines"] if one["steps"]]
     chains = [_seconds(one["created_or_started"], one["complete"]) for one in map(_story, machines)]

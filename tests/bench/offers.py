@@ -112,7 +112,9 @@ def _row(number: int) -> dict[str, t.Any]:
 def _parsing() -> list[Row]:
     text = json.dumps([_row(number) for number in range(OFFERS)])
     api, now = Api("vast", "http://vast.test"), datetime.now(timezone.utc)
-    best = min(_timed(lambda: [vast_records.to_offer(api, row, "bench", 64, now, bid=False) for row in json.loads(text)]) for _ in range(3))
+    best = min(
+        _timed(lambda: [vast_records.to_offer(api, row, "bench", 64, now, bid=False) for row in json.loads(text)]) for _ in range(3)
+    )
     api.close()
     return [(f"P9 {OFFERS} Vast offers, JSON ({len(text) // 1_000_000} MB) to records: seconds", f"{best:.2f}")]
 
@@ -125,7 +127,12 @@ def _timed(act: t.Callable[[], t.Any]) -> float:
 
 def _memory(folder: Path) -> list[Row]:
     entries = [
-        {"gpu": ("RTX 4090", "RTX 3090", "RTX 5090")[number % 3], "price": f"{0.2 + number / 10_000:.4f}", "stock": 1, "vm": number % 2 == 0}
+        {
+            "gpu": ("RTX 4090", "RTX 3090", "RTX 5090")[number % 3],
+            "price": f"{0.2 + number / 10_000:.4f}",
+            "stock": 1,
+            "vm": number % 2 == 0,
+        }
         for number in range(OFFERS)
     ]
     sandbox = _sandbox(folder, 2000.0, {"vast": {"offers": entries}})
@@ -134,7 +141,10 @@ def _memory(folder: Path) -> list[Row]:
     finally:
         sandbox.close()
     return [
-        (f"P9 offer_info over {found['offers']} offers of one cloud: MB of the whole process at its peak", f"{found['megabytes']:.0f}"),
+        (
+            f"P9 offer_info over {found['offers']} offers of one cloud: MB of the whole process at its peak",
+            f"{found['megabytes']:.0f}",
+        ),
         ("  of which before the call (Python, Ansible's and our modules)", f"{found['before']:.0f}"),
     ]
 
@@ -189,7 +199,9 @@ def _self(sandbox: Running, command: str, argument: str) -> str:
 def _call(name: str, **params: t.Any) -> dict[str, t.Any]:
     module = importlib.import_module(f"{_MODULES}.{name}")
     spec = module.SPEC["argument_spec"]
-    usual = {key: option.get("default", os.environ.get((option.get("fallback") or (0, [""]))[1][0])) for key, option in spec.items()}
+    usual = {
+        key: option.get("default", os.environ.get((option.get("fallback") or (0, [""]))[1][0])) for key, option in spec.items()
+    }
     return t.cast("dict[str, t.Any]", module.run(Task(params={**usual, **params})))
 
 
@@ -208,7 +220,11 @@ def _peak(params: dict[str, t.Any]) -> dict[str, t.Any]:
     importlib.import_module(f"{_MODULES}.offer_info")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     found = _call("offer_info", **params)
-    return {"offers": len(found["offers"]), "before": before, "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    return {
+        "offers": len(found["offers"]),
+        "before": before,
+        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
 
 
 def _launch(documents: str) -> dict[str, t.Any]:

@@ -183,7 +183,9 @@ def test_killed_at_every_write(
     assert all(made[name] >= number for name, number in least.items()), made
 
 
-@pytest.mark.parametrize("path", ["/tailnet/-/keys", "/instance-operations/launch"], ids=["before-the-create-call", "at-the-create-call"])
+@pytest.mark.parametrize(
+    "path", ["/tailnet/-/keys", "/instance-operations/launch"], ids=["before-the-create-call", "at-the-create-call"]
+)
 def test_a_worker_that_outlives_its_playbook_does_no_harm(start: t.Callable[..., Sandbox], path: str) -> None:
     """Only the playbook's main process is killed. Its worker goes on for a while, beside the next run, which must not rent twice."""
     sandbox = start(speed=100)

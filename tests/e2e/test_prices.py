@@ -61,7 +61,9 @@ def test_a_pool_says_why_not(sandbox: Sandbox) -> None:
 
 def test_a_cloud_with_a_wrong_key_is_a_row(sandbox: Sandbox) -> None:
     env = {"RUNPOD_API_KEY": "wrong-0123456789abcdef0123456789"}
-    result = sandbox.playbook("prices", documents=None, env=env, extra_vars={"refresh": True, "options": {"limit": 500}}).succeeded()
+    result = sandbox.playbook(
+        "prices", documents=None, env=env, extra_vars={"refresh": True, "options": {"limit": 500}}
+    ).succeeded()
     assert "NO ANSWER: runpod" in result.words and env["RUNPOD_API_KEY"] not in result.text
 
 

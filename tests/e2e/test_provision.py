@@ -121,7 +121,15 @@ def test_validate_finds_nothing_wrong_and_changes_nothing(story: Story) -> None:
 def test_the_inventory_shows_the_machines_in_groups(story: Story) -> None:
     name = rented(story.world)["name"]
     graph = story.sandbox.command("ansible-inventory", "-i", str(INVENTORY), "--graph").succeeded().out
-    for group in ("@gpu_nodes", "@cloud_lambda", "@cloud_webhook", "@pool_default_training", "@class_demo", "@phase_ready", "@lane_kubelet"):
+    for group in (
+        "@gpu_nodes",
+        "@cloud_lambda",
+        "@cloud_webhook",
+        "@pool_default_training",
+        "@class_demo",
+        "@phase_ready",
+        "@lane_kubelet",
+    ):
         assert f"{group}:" in graph, graph
     assert f"--{name}" in graph and "--rack-1" in graph
 

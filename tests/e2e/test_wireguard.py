@@ -78,7 +78,9 @@ def site(start: t.Callable[..., Sandbox], tmp_path_factory: pytest.TempPathFacto
 def test_S1_32_machines_join_through_the_hub_and_their_peers_go_with_them(site: Site) -> None:
     first = site.play("provision", nodes={"training": 4}).succeeded()
     claims = site.sandbox.claims()
-    assert {one["phase"] for one in claims.values()} == {"Ready"} and len(claims) == 4, first.text  # more than leave at once unexplained
+    assert {one["phase"] for one in claims.values()} == {"Ready"} and len(claims) == 4, (
+        first.text
+    )  # more than leave at once unexplained
     assert sorted(site.peers()) == sorted(claims)
     addresses = {name: one["peer"]["address"].partition("/")[0] for name, one in claims.items()}
     for name, node in site.sandbox.nodes().items():

@@ -49,7 +49,9 @@ def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> Non
     deadline = context.clock.now().timestamp() + _CONFIRM
     while (now := cloud.instance(instance_id)) is not None and not now.gone:
         if context.clock.now().timestamp() >= deadline:
-            raise TgpError(f"{name} does not yet say that {instance_id}, left behind by a refused create call, is gone.", cloud=name)
+            raise TgpError(
+                f"{name} does not yet say that {instance_id}, left behind by a refused create call, is gone.", cloud=name
+            )
         context.clock.sleep(_POLL)
     known = found or Instance(name, instance_id, claim.name, InstanceState.TERMINATED)
     book(context, claim, dataclasses.replace(known, created=known.created or attempt.time), REFUSED)

@@ -175,7 +175,9 @@ def _remembered(cache: t.Mapping[str, t.Any]) -> list[str]:
 def _why_no_lane(rejected: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     """Why a cloud's machines cannot become what the pool wants, once for each cloud."""
     clouds = sorted({one["cloud"] for one in rejected if one["reason"] == NO_LANE})
-    return [f"  {cloud}: {NO_LANE}, because {CAPABILITIES[cloud].lane_reason}" for cloud in clouds if CAPABILITIES[cloud].lane_reason]
+    return [
+        f"  {cloud}: {NO_LANE}, because {CAPABILITIES[cloud].lane_reason}" for cloud in clouds if CAPABILITIES[cloud].lane_reason
+    ]
 
 
 def _open_history(task: Task, place: str, kube: Kube | None) -> History | None:

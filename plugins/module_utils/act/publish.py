@@ -37,9 +37,7 @@ def withdraw_found(context: Context, place: str, uid: str) -> bool:
     pool = (found["metadata"].get("labels") or {}).get("tgp.io/nodepool", "")
     if pool:
         with context.money:
-            change_list(
-                context.kube, namespace, list_name(pool), ENDPOINTS, lambda text: with_endpoint(text, name, None), _EMPTY
-            )
+            change_list(context.kube, namespace, list_name(pool), ENDPOINTS, lambda text: with_endpoint(text, name, None), _EMPTY)
     return remove_service(context.kube, namespace, name)
 
 

@@ -21,7 +21,13 @@ def purchase_of(params: t.Mapping[str, t.Any], rows: t.Sequence[t.Mapping[str, t
     watts = params["power_watts"]
     cheapest = next((one for one in rows if one["price_hour"] is not None), None)
     if cheapest is None:
-        return {"purchase": {"hours": None, "rent_hour": None, "sentence": "Nothing can be rented, so there is nothing to compare with."}}
+        return {
+            "purchase": {
+                "hours": None,
+                "rent_hour": None,
+                "sentence": "Nothing can be rented, so there is nothing to compare with.",
+            }
+        }
     rent = Decimal(cheapest["price_hour"])
     hours = break_even_hours(price, rent, power, watts)
     thing = f"{cheapest['cloud']} {cheapest['id']} at {print_money(rent)} $/h"
@@ -29,5 +35,7 @@ def purchase_of(params: t.Mapping[str, t.Any], rows: t.Sequence[t.Mapping[str, t
         sentence = f"Buying never pays: power alone ({watts} W at {print_money(power)} $/kWh) costs as much as {thing}."
     else:
         days = Decimal(hours) / 24
-        sentence = f"Buying for {print_money(price)} $ pays after {hours} hours of use ({days:.0f} days without a pause) against {thing}."
+        sentence = (
+            f"Buying for {print_money(price)} $ pays after {hours} hours of use ({days:.0f} days without a pause) against {thing}."
+        )
     return {"purchase": {"hours": hours, "rent_hour": cheapest["price_hour"], "sentence": sentence}}

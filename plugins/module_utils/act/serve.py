@@ -78,7 +78,9 @@ class _Serve(Following):
                     self._pause()
         undecided = [name for name in self.order if self._waits[name].undecided]
         self.order = [name for name in self.order if name not in undecided]
-        later = [Joined(self.claims[name], "waiting", f"{self._waits[name].step}: {self._waits[name].message}") for name in undecided]
+        later = [
+            Joined(self.claims[name], "waiting", f"{self._waits[name].step}: {self._waits[name].message}") for name in undecided
+        ]
         return self.finish(self._waits) + later
 
     def _pause(self) -> None:
@@ -214,5 +216,10 @@ class _Serve(Following):
                 token_id="", mesh_key_id="",
             )  # fmt: skip
         self.context.progress.step(
-            name, "joined", "the service answers and is published", since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud
+            name,
+            "joined",
+            "the service answers and is published",
+            since=claim.launch_started,
+            price_hour=claim.price,
+            cloud=claim.cloud,
         )

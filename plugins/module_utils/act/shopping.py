@@ -78,7 +78,9 @@ class Shopping:
         return OfferQuery(
             models=wanted or of_pool.models,
             gpu_counts=() if params["gpu_count"] is None else (params["gpu_count"],),
-            min_gpu_memory_mib=None if self.memory is None else self.memory * 1000,  # cards show a little less than their nominal size
+            min_gpu_memory_mib=None
+            if self.memory is None
+            else self.memory * 1000,  # cards show a little less than their nominal size
             max_price_hour=self.limit,
             disk_gib=params["disk"] or of_pool.disk_gib,
             spot=params["spot"],
@@ -156,7 +158,9 @@ def _memory(text: str | None) -> int | None:
         return None
     found = _MEMORY.fullmatch(str(text))
     if found is None:
-        raise InvalidInput(f"min_gpu_memory {text!r} is no amount of memory.", remedy="Write GiB as a number, or 24GiB, or 24576MiB.")
+        raise InvalidInput(
+            f"min_gpu_memory {text!r} is no amount of memory.", remedy="Write GiB as a number, or 24GiB, or 24576MiB."
+        )
     return gib(int(found[1])) if found[2] else int(found[1])
 
 
@@ -176,7 +180,9 @@ def _clouds(task: Task, kube: Kube | None, wishes: Wishes) -> list[str]:
     named = [one for one in node_class.clouds if one.enabled and one.cloud in ENTRIES]
     asked = {canonical_cloud(name) or name for name in task.params["clouds"]}
     if unknown := sorted(asked - {one.cloud for one in named}):
-        raise InvalidInput(f"{node_class.name} does not rent from {', '.join(unknown)}.", remedy="Leave it out of clouds, or add a provider.")
+        raise InvalidInput(
+            f"{node_class.name} does not rent from {', '.join(unknown)}.", remedy="Leave it out of clouds, or add a provider."
+        )
     found = []
     for choice in named:
         if asked and choice.cloud not in asked:

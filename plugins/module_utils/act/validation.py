@@ -87,7 +87,10 @@ def _checks(context: Context) -> list[_Check]:
     classes = list(context.wishes.classes.values())
     checks: list[_Check] = [
         ("documents", lambda: _documents(context.wishes)),
-        ("cluster", lambda: f"{context.kube.source}, id {context.cluster_id}, version {context.kube.get('/version')['gitVersion']}"),
+        (
+            "cluster",
+            lambda: f"{context.kube.source}, id {context.cluster_id}, version {context.kube.get('/version')['gitVersion']}",
+        ),
         ("rights", lambda: check_rights(context)),
         ("clock", lambda: check_clock(context)),
         ("mesh", lambda: check_mesh(context, classes)),
@@ -124,9 +127,7 @@ def _named(wishes: Wishes) -> list[str]:
 def _unnamed(task: Task, wishes: Wishes) -> list[str]:
     """Clouds whose key is given by option or environment although no document speaks of them: a wrong key is found here, not later."""
     named = _named(wishes)
-    return [
-        name for name, entry in ENTRIES.items() if name not in named and entry.facts.rented and entry.is_configured(task)
-    ]
+    return [name for name, entry in ENTRIES.items() if name not in named and entry.facts.rented and entry.is_configured(task)]
 
 
 def _no_cloud() -> str:

@@ -112,12 +112,15 @@ class LambdaCloud(NothingBeside):
             raise errors.InvalidInput("lambda: the account has no SSH key, and no launch goes without.", remedy=_ADD_KEY)
         if self._wanted_key and self._wanted_key not in names:
             raise errors.InvalidInput(
-                f"lambda: the account has no SSH key {self._wanted_key}, but {', '.join(names)}.", remedy="Correct the setting sshKey."
+                f"lambda: the account has no SSH key {self._wanted_key}, but {', '.join(names)}.",
+                remedy="Correct the setting sshKey.",
             )
         warnings: tuple[str, ...] = ()
         if not self._wanted_key and len(names) > 1:
             warnings = (f"lambda: the account has {len(names)} SSH keys ({', '.join(names)}); launches need the setting sshKey.",)
-        return CloudCheck(f"lambda: the API key is accepted; the account has {count} instance{'' if count == 1 else 's'}.", warnings)
+        return CloudCheck(
+            f"lambda: the API key is accepted; the account has {count} instance{'' if count == 1 else 's'}.", warnings
+        )
 
     def _ssh_keys(self) -> list[str]:
         keys = self._data("/ssh-keys", list, "GET ssh-keys")

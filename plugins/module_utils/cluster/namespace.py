@@ -19,7 +19,11 @@ def ensure_namespace(kube: Kube, name: str = NAMESPACE) -> bool:
             return False
     except Forbidden:
         pass  # somebody who may only work inside it cannot read it; creating it tells
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "tgp.gpu"}}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "tgp.gpu"}},
+    }
     try:
         kube.create("/api/v1/namespaces", body)
     except Conflict:

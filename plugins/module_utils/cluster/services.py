@@ -39,7 +39,9 @@ def apply_service(kube: Kube, body: Json) -> bool:
         return True
     if _claim_of(found) != meta["labels"][OURS]:
         raise Conflict(
-            f"A Service {meta['namespace']}/{meta['name']} exists and is not ours.", remedy="Remove or rename it.", service="kubernetes"
+            f"A Service {meta['namespace']}/{meta['name']} exists and is not ours.",
+            remedy="Remove or rename it.",
+            service="kubernetes",
         )
     patch = _difference(found, body)
     if patch:
@@ -70,7 +72,9 @@ def _difference(found: Json, body: Json) -> Json:
 
 def services_of(kube: Kube, namespace: str, cluster_id: str) -> list[Published]:
     """All Services of ours in a namespace."""
-    found, _version = kube.collect(path_of(namespace, "services"), _published, {"labelSelector": f"{OURS},tgp.io/cluster={cluster_id}"})
+    found, _version = kube.collect(
+        path_of(namespace, "services"), _published, {"labelSelector": f"{OURS},tgp.io/cluster={cluster_id}"}
+    )
     return found
 
 
@@ -104,7 +108,10 @@ def change_list(kube: Kube, namespace: str, name: str, key: str, change: t.Calla
         try:
             if found is None:
                 meta = {"name": name, "namespace": namespace, "labels": MANAGED}
-                kube.create(path_of(namespace, "configmaps"), {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: after}})
+                kube.create(
+                    path_of(namespace, "configmaps"),
+                    {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: after}},
+                )
             elif after == empty:
                 kube.delete(path, uid=found["metadata"]["uid"], resource_version=found["metadata"]["resourceVersion"])
             else:

@@ -58,7 +58,9 @@ class Watch:
             message = str(thing.get("message") or "no text")
             if thing.get("code") == 410:
                 raise Expired(f"kubernetes: {what}: {message}", service="kubernetes", status=410)
-            raise ServerError(f"kubernetes: {what} was ended by the server: {message}", service="kubernetes", status=thing.get("code"))
+            raise ServerError(
+                f"kubernetes: {what} was ended by the server: {message}", service="kubernetes", status=thing.get("code")
+            )
         if kind not in _TYPES or not isinstance(thing.get("metadata"), dict):
             raise self._kube.api.bad_shape(what, f"an event of type {kind!r}")
         return str(kind), thing

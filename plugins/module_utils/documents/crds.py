@@ -44,7 +44,9 @@ def _definition(kind: str) -> dict[str, t.Any]:
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": [{"name": name, "type": "string", "jsonPath": path} for name, path in _COLUMNS[kind]],
+                    "additionalPrinterColumns": [
+                        {"name": name, "type": "string", "jsonPath": path} for name, path in _COLUMNS[kind]
+                    ],
                     "schema": {"openAPIV3Schema": _root(KINDS[kind])},
                 }
             ],

@@ -160,7 +160,12 @@ _SPENDING = _object(
         "period": {"enum": list(PERIODS)},
         "amount": _MONEY,
         "timeZone": _said(_TEXT, "whose days are counted, for example Europe/Berlin; UTC without it"),
-        "softPercent": {"type": "integer", "minimum": 1, "maximum": 100, "description": "from this share on people are told; 80 without it"},
+        "softPercent": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 100,
+            "description": "from this share on people are told; 80 without it",
+        },
         "action": _said({"enum": list(ACTIONS)}, "what is done when it is used up; stop_launch without it"),
     },
     ("period", "amount"),
@@ -175,7 +180,11 @@ _SERVICE = _object(
         "args": _list({"type": "string"}, description="more words after command"),
         "ports": _list(_PORT, 1, "ports of the container, reachable inside the tailnet"),
         "environment": _said(_STRINGS, "variables of the container"),
-        "environmentFrom": {"type": "object", "additionalProperties": _SECRET_REF, "description": "variables whose values stand in Secrets"},
+        "environmentFrom": {
+            "type": "object",
+            "additionalProperties": _SECRET_REF,
+            "description": "variables whose values stand in Secrets",
+        },
         "healthPath": _PATH,
         "healthPort": _said(_PORT, "where healthPath is asked; the first of ports without it"),
         "meshClient": _said({"enum": list(MESH_CLIENTS)}, "who brings the tailnet client"),
@@ -195,10 +204,16 @@ _BUDGET = _object(
     "how many nodes of the pool may be on their way out at once",
 )
 _IDLE_PROBE = _object(
-    {"url": _PATH, "command": _list(_TEXT, 1, "a program on the controller and its arguments")}, (), "how a service is asked whether it is idle"
+    {"url": _PATH, "command": _list(_TEXT, 1, "a program on the controller and its arguments")},
+    (),
+    "how a service is asked whether it is idle",
 )
 _CLOCK: Schema = {"type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$", "description": 'a local time of day like "08:00"'}
-_CLOCK_END: Schema = {"type": "string", "pattern": "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$", "description": 'a local time of day like "18:00"'}
+_CLOCK_END: Schema = {
+    "type": "string",
+    "pattern": "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$",
+    "description": 'a local time of day like "18:00"',
+}
 _WINDOW = _object(
     {
         "days": _list({"enum": list(DAYS)}, 1, "on which it begins; every day without it"),
@@ -258,7 +273,11 @@ NODE_CLASS = _document(
                     "spotDiscountMin": _said(_SHARE, "by how much interruptible machines must be cheaper than firm ones"),
                     "minReliability": _said(_SHARE, 'share of time a host is there, for example "95%"'),
                     "verified": _said(_YES_NO, "hosts that their marketplace has verified"),
-                    "minCuda": {"type": "string", "pattern": r"^\d+(\.\d+)?$", "description": 'a CUDA version in quotes, for example "12.8"'},
+                    "minCuda": {
+                        "type": "string",
+                        "pattern": r"^\d+(\.\d+)?$",
+                        "description": 'a CUDA version in quotes, for example "12.8"',
+                    },
                     "minBandwidth": _said(_POSITIVE, "Mbit/s towards the machine"),
                     "staticIp": _said(_YES_NO, "hosts whose address stays"),
                     "minPorts": _said(_POSITIVE, "ports of the host that can be reached from outside"),
@@ -309,8 +328,12 @@ NODE_POOL = _document(
                     "expireJitter": _said(_SHARE, "by up to so much of expireAfter a node goes earlier"),
                     "budgets": _list(_BUDGET),
                     "utilizationThreshold": _said(_SHARE, "below this share of its GPUs a node is used too little"),
-                    "replaceCheaperPercent": _said(_SHARE, "by so much an offer must be cheaper to replace a node that is used too little"),
-                    "driftPolicy": _said({"enum": list(DRIFT_POLICIES)}, "what becomes of machines made from an older class or pool"),
+                    "replaceCheaperPercent": _said(
+                        _SHARE, "by so much an offer must be cheaper to replace a node that is used too little"
+                    ),
+                    "driftPolicy": _said(
+                        {"enum": list(DRIFT_POLICIES)}, "what becomes of machines made from an older class or pool"
+                    ),
                     "minAge": _DURATION,
                     "idleMode": _said({"enum": list(IDLE_MODES)}, "which pods keep a node busy"),
                     "idleProbe": _IDLE_PROBE,

@@ -43,7 +43,9 @@ def lanes(values: t.Sequence[str], node_class: NodeClass | None, reader: Reader)
         check_clouds(found, node_class, path, reader)
         if Lane.SERVICE in found and node_class.mesh.backend != "tailscale":
             backend = node_class.mesh.backend
-            reader.fault(path, f"a service is reached through the tailnet, and class {node_class.name} has networking.backend {backend}.")
+            reader.fault(
+                path, f"a service is reached through the tailnet, and class {node_class.name} has networking.backend {backend}."
+            )
     return found
 
 
@@ -101,7 +103,8 @@ def _idle_probe(end: Spec, reader: Reader) -> IdleProbe | None:
         for name in _IDLE_ONLY:
             if name in end:
                 reader.fault(
-                    f"spec.disruption.{name}", "has no effect without idleProbe, which says when a service is idle. Give one, or remove this."
+                    f"spec.disruption.{name}",
+                    "has no effect without idleProbe, which says when a service is idle. Give one, or remove this.",
                 )
         return None
     probe: Spec = end["idleProbe"]

@@ -19,7 +19,9 @@ from .phases import BEFORE_READY, may_have_instance
 from .recovery import RETRY
 from .registration import failure_class, forsaken, overdue, timeout
 
-FORCED_AGAIN = frozenset({"Expired", "Budget", "Manual", "FailedJoin", "LaunchFailed", "InstanceGone", "PriceJump", "Orphan", "Unhealthy"})
+FORCED_AGAIN = frozenset(
+    {"Expired", "Budget", "Manual", "FailedJoin", "LaunchFailed", "InstanceGone", "PriceJump", "Orphan", "Unhealthy"}
+)
 
 
 def finish(draft: Draft) -> None:
@@ -152,7 +154,9 @@ def unhealthy(draft: Draft) -> None:
             what = what or gone
             if machine.state is InstanceState.UNKNOWN:  # unknown never deletes, and must not be billed in silence either
                 word = machine.raw_state or "nothing we know"
-                draft.problems.append(f"{claim.name}: {what}, and {claim.cloud} says of the machine: {word}. Look at it; nothing is deleted.")
+                draft.problems.append(
+                    f"{claim.name}: {what}, and {claim.cloud} says of the machine: {word}. Look at it; nothing is deleted."
+                )
                 continue
             sick.setdefault(claim.pool, []).append((one, f"{what}, since {print_time(since)}"))
     for pool in sorted(sick):

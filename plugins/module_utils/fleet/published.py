@@ -36,7 +36,9 @@ def list_name(pool: str) -> str:
 def service_object(claim: Claim, pool: Pool | None, device: Device, cluster_id: str) -> Json:
     """The Service of one machine. Where the mesh gives no full name (headscale), its address stands in the annotation."""
     own = dict(pool.labels) if pool else {}
-    labels = {key: value for key, value in marks.node_labels(claim, pool, cluster_id).items() if key.startswith("tgp.io/") or key in own}
+    labels = {
+        key: value for key, value in marks.node_labels(claim, pool, cluster_id).items() if key.startswith("tgp.io/") or key in own
+    }
     way = {TAILNET_FQDN: device.name} if "." in device.name else {TAILNET_IP: address_of(device)}
     return {
         "apiVersion": "v1",

@@ -112,7 +112,9 @@ def _models(pool: Pool, node_class: NodeClass) -> tuple[str, ...]:
     lists += [node_class.gpu_types] if node_class.gpu_types else []
     if not lists:
         return ()
-    return tuple(name for name in gpus.known() if all(any(requirements.is_model(wish, name, None) for wish in one) for one in lists))
+    return tuple(
+        name for name in gpus.known() if all(any(requirements.is_model(wish, name, None) for wish in one) for one in lists)
+    )
 
 
 def _counts(pool: Pool, node_class: NodeClass) -> tuple[int, ...]:

@@ -84,7 +84,9 @@ def described_pool(name: str, pools: t.Iterable[Pool]) -> Pool | None:
 def works(instance: Instance, node: Node | None, situation: Situation) -> bool:
     """Whether a machine without a claim works as a service of a described pool."""
     probe = situation.seen.probes.get(instance.name)
-    return node is None and probe is not None and probe.healthy is True and described_pool(instance.name, situation.pools) is not None
+    return (
+        node is None and probe is not None and probe.healthy is True and described_pool(instance.name, situation.pools) is not None
+    )
 
 
 def adopted(claim: Claim, situation: Situation) -> Claim:

@@ -17,7 +17,9 @@ def judge(claim: Claim, probe: Probe, pool: Pool, now: datetime) -> Idle:
     if pool.idle_probe is None:
         return Idle(None, claim.idle_since, False, False, "no idleProbe says when it is idle")
     if probe.idle is None:
-        return Idle(None, claim.idle_since, False, False, f"whether it is idle is unknown: {probe.idle_detail or 'it was not asked'}")
+        return Idle(
+            None, claim.idle_since, False, False, f"whether it is idle is unknown: {probe.idle_detail or 'it was not asked'}"
+        )
     if not probe.idle:
         return Idle(True, None, False, False, f"busy: {probe.idle_detail}".rstrip(": "))
     since = claim.idle_since or now

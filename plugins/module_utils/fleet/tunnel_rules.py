@@ -52,7 +52,10 @@ def hub_faults(tunnel: Tunnel) -> t.Iterator[Fault]:
         yield "hub_key", f"{KEY}."
     endpoint = endpoint_of(tunnel.endpoint)
     if endpoint is None:
-        yield "endpoint", f"{tunnel.endpoint!r} must be IP:port of the hub, like 203.0.113.10:51820: no node looks a name up for it."
+        yield (
+            "endpoint",
+            f"{tunnel.endpoint!r} must be IP:port of the hub, like 203.0.113.10:51820: no node looks a name up for it.",
+        )
     if not _NAME.fullmatch(tunnel.interface):
         yield (
             "interface",
@@ -78,7 +81,10 @@ def hub_faults(tunnel: Tunnel) -> t.Iterator[Fault]:
                 f"{hub} is not in the tunnel's network {network}; the length behind a node's address is that of the whole network.",
             )
         elif _is_end(network, hub):
-            yield "hub_address", f"{hub} names the network {network} itself or all of it; write the hub's own address, like 10.77.0.1."
+            yield (
+                "hub_address",
+                f"{hub} names the network {network} itself or all of it; write the hub's own address, like 10.77.0.1.",
+            )
         yield from _allowed(tunnel, network, hub, endpoint[0] if endpoint else None)
 
 
@@ -125,7 +131,10 @@ def _allowed(tunnel: Tunnel, network: t.Any, hub: t.Any, endpoint: t.Any) -> t.I
                 f"{text}: the tunnel's address is IPv{network.version}, so nothing of IPv{one.version} goes through it.",
             )
         if endpoint is not None and endpoint in one:
-            yield "allowed", f"{text} contains the hub's endpoint {endpoint}: the way to the hub would lead through the tunnel itself."
+            yield (
+                "allowed",
+                f"{text} contains the hub's endpoint {endpoint}: the way to the hub would lead through the tunnel itself.",
+            )
         reaches_hub = reaches_hub or hub in one
     if not reaches_hub:
         yield "allowed", f"has no network with the hub's address {hub}; name the tunnel's own network {network} there."

@@ -85,7 +85,9 @@ def _ledger(context: Context) -> Ledger | None:
 def _asked(context: Context) -> list[str]:
     """The clouds to look at. One that no document names and for which there is no credential is passed over in silence."""
     needed = {claim.cloud for claim in context.known_claims()}
-    return [name for name in context.cloud_names() if name in needed or not unused(context.task, context.kube, name, context.wishes)]
+    return [
+        name for name in context.cloud_names() if name in needed or not unused(context.task, context.kube, name, context.wishes)
+    ]
 
 
 def _look_at_cloud(context: Context, name: str, offers: bool, extras: bool) -> CloudView:

@@ -65,7 +65,9 @@ def settings_of(task: Task, **more: object) -> Settings:
     try:
         hourly = None if total in (None, "") else parse_money(total)
     except InvalidInput as error:
-        raise InvalidInput(f"max_hourly_total {total!r} is not an amount.", remedy='Write a decimal string, for example "12.50".') from error
+        raise InvalidInput(
+            f"max_hourly_total {total!r} is not an amount.", remedy='Write a decimal string, for example "12.50".'
+        ) from error
     most = params.get("max_remove_per_run")
     if most is not None and most < 0:
         raise InvalidInput(f"max_remove_per_run is {most}.", remedy="Give a whole number, 0 or more.")

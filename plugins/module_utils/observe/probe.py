@@ -42,7 +42,9 @@ class Prober:
         if not self._proxy:
             return "services are asked directly"
         root = "http://tgp-check.invalid"
-        api = Api("mesh_proxy", root, transport=self._transport(root), timeout=_PATIENCE, retry=Retry(tries=1), clock=self._task.clock)
+        api = Api(
+            "mesh_proxy", root, transport=self._transport(root), timeout=_PATIENCE, retry=Retry(tries=1), clock=self._task.clock
+        )
         try:
             api.call("GET", "/", ok=_ANY)
         except Unreachable as error:
@@ -80,7 +82,9 @@ class Prober:
             return None, "its mesh device has no address"
         host = f"[{address}]" if ":" in address else address
         root = f"http://{host}:{service.health_port}"
-        api = Api(device.hostname, root, transport=self._transport(root), timeout=_PATIENCE, retry=Retry(tries=1), clock=self._task.clock)
+        api = Api(
+            device.hostname, root, transport=self._transport(root), timeout=_PATIENCE, retry=Retry(tries=1), clock=self._task.clock
+        )
         try:
             return read(api.call("GET", path, ok=_ANY))
         except Unreachable as error:

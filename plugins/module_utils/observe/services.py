@@ -32,7 +32,12 @@ class Target(t.NamedTuple):
 
 
 def look_at_services(
-    context: Context, clouds: t.Mapping[str, CloudView], devices: t.Sequence[Device] | None, claims: t.Sequence[Claim], *, idle: bool
+    context: Context,
+    clouds: t.Mapping[str, CloudView],
+    devices: t.Sequence[Device] | None,
+    claims: t.Sequence[Claim],
+    *,
+    idle: bool,
 ) -> dict[str, Probe]:
     """What every service that is in the mesh answers, by machine name. ``idle``: also ask usable ones whether they are idle."""
     targets = [*_claimed(context, devices or (), claims), *_unclaimed(context, clouds, devices or (), claims)]

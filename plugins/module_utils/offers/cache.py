@@ -149,5 +149,9 @@ def guarded(warn: t.Callable[[str], None], what: str, act: t.Callable[[], t.Any]
     try:
         return act()
     except (ApiError, TgpError) as error:
-        warn(f"The offer cache could not be {what}, so the cloud is asked: {error}" if what == "read" else f"Offers were not kept: {error}")
+        warn(
+            f"The offer cache could not be {what}, so the cloud is asked: {error}"
+            if what == "read"
+            else f"Offers were not kept: {error}"
+        )
         return None

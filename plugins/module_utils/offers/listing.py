@@ -42,7 +42,15 @@ _TABLE = {
     "note": "note",
 }
 _RIGHT = ("place", "gpu_count", "memory", "price", "each", "free", "age")
-_REJECTED = {"cloud": "cloud", "id": "offer", "model": "model", "gpu_count": "GPUs", "price": "$/h", "where": "region", "reason": "why not"}
+_REJECTED = {
+    "cloud": "cloud",
+    "id": "offer",
+    "model": "model",
+    "gpu_count": "GPUs",
+    "price": "$/h",
+    "where": "region",
+    "reason": "why not",
+}
 _TREND = {
     "cloud": "cloud",
     "model": "model",
@@ -68,7 +76,9 @@ def gib(mib: int) -> int:
     return -(-mib // 1024)
 
 
-def table(rows: t.Sequence[t.Mapping[str, t.Any]], unanswered: t.Sequence[t.Mapping[str, str]], limit: int | None = None) -> list[str]:
+def table(
+    rows: t.Sequence[t.Mapping[str, t.Any]], unanswered: t.Sequence[t.Mapping[str, str]], limit: int | None = None
+) -> list[str]:
     """Lines for people. A cloud that did not answer has a row of its own, so that nobody takes its silence for "nothing to rent"."""
     shown = [_for_people(one) for one in (rows if limit is None else rows[:limit])]
     shown += [{"cloud": one["cloud"], "note": f"NO ANSWER: {_first_line(one['msg'])}"} for one in unanswered]
@@ -131,7 +141,11 @@ def rejections(rejected: t.Sequence[t.Mapping[str, t.Any]], reasons: t.Mapping[s
         {**one, "price": one["price_hour"] or "?", "where": _where(one["region"], one["cloud_region"])} for one in rejected[:limit]
     ]
     more = [f"  and {len(rejected) - limit} more"] if len(rejected) > limit else []
-    return [f"  {len(rejected)} offers are not for this pool: {counted}", *render(shown, _REJECTED, right=("gpu_count", "price")), *more]
+    return [
+        f"  {len(rejected)} offers are not for this pool: {counted}",
+        *render(shown, _REJECTED, right=("gpu_count", "price")),
+        *more,
+    ]
 
 
 def trend_row(trend: Trend) -> dict[str, t.Any]:

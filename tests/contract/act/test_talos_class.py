@@ -224,7 +224,9 @@ def test_a_card_without_a_driver_for_ubuntu_is_refused_before_anything_is_rented
 
 def test_extensions_that_the_release_does_not_have_are_refused_and_a_silent_factory_is_warned_of(rig: Rig) -> None:
     rig.demo_class["talosConfig"]["schematic"] = image("siderolabs/tailscale", "siderolabs/tailscales", *NVIDIA)
-    with pytest.raises(InvalidInput, match="siderolabs/tailscales is no official extension of Talos 1.13.9; it has siderolabs/tailscale"):
+    with pytest.raises(
+        InvalidInput, match="siderolabs/tailscales is no official extension of Talos 1.13.9; it has siderolabs/tailscale"
+    ):
         rig.run("plan", mode="provision")
     rig.demo_class["talosConfig"]["schematic"] = image("siderolabs/tailscale", *NVIDIA)
     assert rig.run("validate")["checks"] and not [text for text in rig.warnings if "was not found out" in text]

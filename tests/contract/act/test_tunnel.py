@@ -72,9 +72,7 @@ def test_S3_39_hubs_hear_of_a_machine_until_its_record_is_gone(tunnel: Rig) -> N
     assert peer["name"] == tunnel.machine().name
     done = tunnel.destroy(force=True)
     cluster = peer["name"].split("-")[1]
-    assert done["hubs"] == [
-        {"host": "hub-1", "interface": "wg-tgp", "cluster_id": cluster, "peers": [], "gone": [peer["name"]]}
-    ]
+    assert done["hubs"] == [{"host": "hub-1", "interface": "wg-tgp", "cluster_id": cluster, "peers": [], "gone": [peer["name"]]}]
     assert tunnel.plan("reap")["hubs"][0]["peers"] == []
     tunnel.advance(31 * 86400)
     assert tunnel.plan("reap", check=True)["hubs"][0]["gone"] == []

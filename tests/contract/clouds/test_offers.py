@@ -263,7 +263,9 @@ def test_L13_a_pool_gives_every_rejected_offer_its_first_reason(bazaar: Bazaar) 
 def test_settings_of_a_class_are_another_question(bazaar: Bazaar) -> None:
     """What Vast.ai has not verified is offered to who asks for it, whatever was remembered of another class's question."""
     bazaar.stands["vast"].world.offers.append(
-        vast_cloud.vast_offer({"id": 8100009, "gpu": "RTX 4090", "price": "0.11", "verification": "unverified", "vm": True, "stock": 1})
+        vast_cloud.vast_offer(
+            {"id": 8100009, "gpu": "RTX 4090", "price": "0.11", "verification": "unverified", "vm": True, "stock": 1}
+        )
     )
     usual, daring = documents(), documents()
     next(one for one in daring[0]["spec"]["providers"] if one["name"] == "vast")["settings"] = {"unverified": True}

@@ -90,11 +90,18 @@ class Cluster:
             node = self.must("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": taints or None}})
         return t.cast("dict[str, t.Any]", node)
 
-    def pod(self, name: str, node: str = "", *, phase: str = "Running", owner: str = "ReplicaSet", **more: t.Any) -> dict[str, t.Any]:
+    def pod(
+        self, name: str, node: str = "", *, phase: str = "Running", owner: str = "ReplicaSet", **more: t.Any
+    ) -> dict[str, t.Any]:
         """A pod bound to a node. ``owner`` is a kind, "" for a bare pod; grace 0 means that the API removes it at once."""
         owners = [{"apiVersion": "apps/v1", "kind": owner, "name": "x", "uid": "x", "controller": True}] if owner else []
         namespace = more.pop("namespace", "default")
-        meta = {"name": name, "labels": more.pop("labels", {}), "annotations": more.pop("annotations", {}), "ownerReferences": owners}
+        meta = {
+            "name": name,
+            "labels": more.pop("labels", {}),
+            "annotations": more.pop("annotations", {}),
+            "ownerReferences": owners,
+        }
         gpus = more.pop("gpus", 0)
         resources = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
         spec = {

@@ -41,7 +41,12 @@ def test_S3_35_a_service_leads_the_operator_to_the_machine(kube: Kube) -> None:
         "tailscale.com/tailnet-fqdn": f"{NAME}.tail1.ts.net", "tailscale.com/proxy-group": "egress"
     }  # fmt: skip
     labels = found["metadata"]["labels"]
-    assert (labels["tgp.io/nodepool"], labels["tgp.io/provider"], labels["team"], labels["tgp.io/claim"]) == ("llm", "runpod", "a", NAME)
+    assert (labels["tgp.io/nodepool"], labels["tgp.io/provider"], labels["team"], labels["tgp.io/claim"]) == (
+        "llm",
+        "runpod",
+        "a",
+        NAME,
+    )
     assert [(one["name"], one["port"]) for one in found["spec"]["ports"]] == [("port-8000", 8000), ("port-9000", 9000)]
 
 
@@ -53,7 +58,9 @@ def test_without_a_full_name_the_address_stands_there(kube: Kube) -> None:
 
 def test_I9_what_is_right_is_not_written_again(cluster: Cluster, kube: Kube) -> None:
     apply_service(kube, body())
-    kube.patch(PATH, {"spec": {"externalName": "ts-proxy.tailscale.svc.cluster.local"}, "metadata": {"annotations": {"others": "x"}}})
+    kube.patch(
+        PATH, {"spec": {"externalName": "ts-proxy.tailscale.svc.cluster.local"}, "metadata": {"annotations": {"others": "x"}}}
+    )
     before = cluster.writes()
     assert apply_service(kube, body()) is False
     assert cluster.writes() == before
@@ -95,7 +102,14 @@ def test_the_list_of_endpoints_is_written_only_when_it_changes(cluster: Cluster,
     line = published.endpoint(CLAIM, POOL, DEVICE)
     assert put(kube, NAME, line)
     assert json.loads(kube.get(LIST)["data"]["endpoints.json"]) == [
-        {"name": NAME, "fqdn": f"{NAME}.tail1.ts.net", "address": "100.64.0.7", "ports": [8000, 9000], "cloud": "runpod", "model": "A40"}
+        {
+            "name": NAME,
+            "fqdn": f"{NAME}.tail1.ts.net",
+            "address": "100.64.0.7",
+            "ports": [8000, 9000],
+            "cloud": "runpod",
+            "model": "A40",
+        }
     ]
     before = cluster.writes()
     assert put(kube, NAME, line) is False and put(kube, "other", None) is False

@@ -112,7 +112,9 @@ def test_a_token_is_looked_for_without_being_read(cluster: Cluster) -> None:
 )
 def test_only_a_refused_connection_says_that_nothing_listens(cluster: Cluster, status: int, text: str, closed: bool) -> None:
     body = {"kind": "Status", "message": text, "code": status}
-    cluster.faults.add({"kind": "status", "service": "kubernetes", "path": ":50000/proxy", "status": status, "body": body, "times": None})
+    cluster.faults.add(
+        {"kind": "status", "service": "kubernetes", "path": ":50000/proxy", "status": status, "body": body, "times": None}
+    )
     assert bool(refused(cluster.client(), "a")) is closed
 
 

@@ -82,7 +82,11 @@ def new_pod(kube: httpx.Client, space: str, name: str, labels: Json | None = Non
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "labels": labels or {}},
-        "spec": {"containers": [{"name": "main", "image": "registry.invalid/none:1"}], **({"nodeName": node} if node else {}), **spec},
+        "spec": {
+            "containers": [{"name": "main", "image": "registry.invalid/none:1"}],
+            **({"nodeName": node} if node else {}),
+            **spec,
+        },
     }
 
     def create() -> Json | None:
@@ -274,7 +278,9 @@ def probe_strategic_patch_merges_lists_by_key(kube: httpx.Client, space: str) ->
     assert {entry["type"]: entry["status"] for entry in body["status"]["conditions"]} == {"Ready": "True", "DiskPressure": "True"}
     taints = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoSchedule"}]}}
     ok(kube.patch(f"/api/v1/nodes/{name}", json=taints, headers=STRATEGIC))
-    replaced = ok(kube.patch(f"/api/v1/nodes/{name}", json={"spec": {"taints": [{"key": "c", "effect": "NoSchedule"}]}}, headers=STRATEGIC))
+    replaced = ok(
+        kube.patch(f"/api/v1/nodes/{name}", json={"spec": {"taints": [{"key": "c", "effect": "NoSchedule"}]}}, headers=STRATEGIC)
+    )
     keys = {taint["key"] for taint in replaced["spec"]["taints"]}
     assert "c" in keys and not keys & {"a", "b"}, "the list of taints is atomic"
     ok(kube.delete(f"/api/v1/nodes/{name}"))
@@ -591,7 +597,10 @@ def probe_eviction_of_unhealthy_pods(kube: httpx.Client, space: str) -> None:
 def _definition(space: str) -> Json:
     fields = {"size": {"type": "integer", "minimum": 1}, "mode": {"type": "string", "enum": ["a", "b"], "default": "a"}}
     spec = {"type": "object", "properties": fields, "required": ["size"]}
-    schema = {"type": "object", "properties": {"spec": spec, "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
+    schema = {
+        "type": "object",
+        "properties": {"spec": spec, "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}}
     group = f"{space}.example.test"
     names = {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}
@@ -613,7 +622,10 @@ def probe_custom_resources(kube: httpx.Client, space: str) -> None:
     widgets = f"/apis/{group}/v1/namespaces/{space}/widgets"
     head = {"apiVersion": f"{group}/v1", "kind": "Widget"}
     eventually(lambda: kube.get(widgets).status_code == 200)
-    made = ok(kube.post(widgets, json={**head, "metadata": {"name": "one"}, "spec": {"size": 2, "colour": "red"}, "status": {"x": 1}}), 201)
+    made = ok(
+        kube.post(widgets, json={**head, "metadata": {"name": "one"}, "spec": {"size": 2, "colour": "red"}, "status": {"x": 1}}),
+        201,
+    )
     assert made["spec"] == {"size": 2, "mode": "a"} and "status" not in made and made["metadata"]["generation"] == 1
     wrong = refused(kube.post(widgets, json={**head, "metadata": {"name": "two"}, "spec": {"size": "x"}}), 422, "Invalid")
     assert any(entry["field"] == "spec.size" for entry in wrong["details"]["causes"])
@@ -692,7 +704,9 @@ def probe_rights_are_checked(kube: httpx.Client, space: str) -> None:
     assert body["details"] == {"kind": "nodes"}
     body = refused(kube.get(maps(space, "one"), headers=headers), 403, "Forbidden")
     scope = f'in the namespace "{space}"'
-    assert body["message"] == f'configmaps "one" is forbidden: User "{user}" cannot get resource "configmaps" in API group "" {scope}'
+    assert (
+        body["message"] == f'configmaps "one" is forbidden: User "{user}" cannot get resource "configmaps" in API group "" {scope}'
+    )
     assert _review(kube) is not None and not _review(kube, headers, verb="list", resource="nodes")
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}]
@@ -720,7 +734,10 @@ def _bind(kube: httpx.Client, space: str, role: str, group: str) -> str:
 def kubelet_request(node: str) -> tuple[str, str]:
     """(key PEM, base64 certificate request) of a kubelet."""
     key = ec.generate_private_key(ec.SECP256R1())
-    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"), x509.NameAttribute(NameOID.COMMON_NAME, f"system:node:{node}")]
+    parts = [
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
+        x509.NameAttribute(NameOID.COMMON_NAME, f"system:node:{node}"),
+    ]
     request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(parts)).sign(key, hashes.SHA256())
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return pem.decode(), base64.b64encode(request.public_bytes(serialization.Encoding.PEM)).decode()
@@ -734,8 +751,17 @@ def bootstrap_kubelet(kube: httpx.Client, space: str, node: str) -> tuple[str, s
     headers = as_token(kube, new_bootstrap_token(kube, space, groups=group))
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     key, request = kubelet_request(node)
-    spec = {"request": request, "signerName": "kubernetes.io/kube-apiserver-client-kubelet", "usages": ["digital signature", "client auth"]}
-    body = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"generateName": "csr-"}, "spec": spec}
+    spec = {
+        "request": request,
+        "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+        "usages": ["digital signature", "client auth"],
+    }
+    body = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"generateName": "csr-"},
+        "spec": spec,
+    }
 
     def create() -> Json | None:
         response = kube.post(path, json=body, headers=headers)
@@ -758,7 +784,11 @@ def probe_request_without_right_stays_pending(kube: httpx.Client, space: str) ->
     headers = as_token(kube, new_bootstrap_token(kube, space, groups=group))
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     _key, request = kubelet_request(f"{space}-node")
-    spec = {"request": request, "signerName": "kubernetes.io/kube-apiserver-client-kubelet", "usages": ["digital signature", "client auth"]}
+    spec = {
+        "request": request,
+        "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+        "usages": ["digital signature", "client auth"],
+    }
     body = {"metadata": {"name": f"{space}-csr"}, "spec": spec}
     eventually(lambda: kube.post(path, json=body, headers=headers).status_code == 201)
     time.sleep(0.3)

@@ -179,7 +179,9 @@ def test_token_with_few_rights(api: KubeApi, kube: httpx.Client, space: str) -> 
     headers = probes.as_token(kube, token)
     ok(kube.get("/api/v1/nodes", headers=headers))
     body = refused(kube.delete("/api/v1/nodes/x", headers=headers), 403, "Forbidden")
-    assert body["message"] == 'nodes "x" is forbidden: User "jane" cannot delete resource "nodes" in API group "" at the cluster scope'
+    assert (
+        body["message"] == 'nodes "x" is forbidden: User "jane" cannot delete resource "nodes" in API group "" at the cluster scope'
+    )
     assert body["details"] == {"name": "x", "kind": "nodes"}
     refused(kube.get("/api/v1/nodes", params={"watch": "true"}, headers=headers), 403, "Forbidden")
     refused(kube.post(f"{probes.pods(space, 'none')}/eviction", json={}, headers=headers), 404, "NotFound")
@@ -206,7 +208,9 @@ def test_apply_of_lists_by_key(kube: httpx.Client) -> None:
     def put(manager: str, *types: str) -> list[str]:
         conditions = [{"type": kind, "status": "True"} for kind in types]
         body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"conditions": conditions}}
-        response = kube.patch("/api/v1/nodes/n/status", params={"fieldManager": manager}, content=json.dumps(body), headers=probes.APPLY)
+        response = kube.patch(
+            "/api/v1/nodes/n/status", params={"fieldManager": manager}, content=json.dumps(body), headers=probes.APPLY
+        )
         return [entry["type"] for entry in ok(response)["status"]["conditions"]]
 
     assert put("a", "A") == ["A"]

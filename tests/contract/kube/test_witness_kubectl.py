@@ -57,7 +57,12 @@ def ready_node(kube: httpx.Client, name: str, gpus: int = 0) -> None:
         "capacity": capacity,
         "conditions": [{"type": "Ready", "status": "True"}],
         "addresses": [{"type": "InternalIP", "address": "100.64.0.7"}],
-        "nodeInfo": {"kubeletVersion": "v1.36.3", "osImage": "Talos", "kernelVersion": "6.12", "containerRuntimeVersion": "containerd://2.1"},
+        "nodeInfo": {
+            "kubeletVersion": "v1.36.3",
+            "osImage": "Talos",
+            "kernelVersion": "6.12",
+            "containerRuntimeVersion": "containerd://2.1",
+        },
     }
     probes.ok(kube.patch(f"/api/v1/nodes/{name}/status", json={"status": status}, headers=probes.STRATEGIC))
 
@@ -65,10 +70,31 @@ def ready_node(kube: httpx.Client, name: str, gpus: int = 0) -> None:
 def test_get_nodes_wide(kubectl: Run, kube: httpx.Client) -> None:
     ready_node(kube, "gpu-1")
     header, row = kubectl("get", "nodes", "-o", "wide").splitlines()
-    names = ["NAME", "STATUS", "ROLES", "AGE", "VERSION", "INTERNAL-IP", "EXTERNAL-IP", "OS-IMAGE", "KERNEL-VERSION", "CONTAINER-RUNTIME"]
+    names = [
+        "NAME",
+        "STATUS",
+        "ROLES",
+        "AGE",
+        "VERSION",
+        "INTERNAL-IP",
+        "EXTERNAL-IP",
+        "OS-IMAGE",
+        "KERNEL-VERSION",
+        "CONTAINER-RUNTIME",
+    ]
     assert header.split() == names
     cells = row.split()
-    assert [*cells[:3], *cells[4:]] == ["gpu-1", "Ready", "<none>", "v1.36.3", "100.64.0.7", "<none>", "Talos", "6.12", "containerd://2.1"]
+    assert [*cells[:3], *cells[4:]] == [
+        "gpu-1",
+        "Ready",
+        "<none>",
+        "v1.36.3",
+        "100.64.0.7",
+        "<none>",
+        "Talos",
+        "6.12",
+        "containerd://2.1",
+    ]
     assert "gpu-1" in kubectl("describe", "node", "gpu-1")
     assert kubectl("auth", "can-i", "delete", "nodes").strip() == "yes"
     assert "v1.36.3" in kubectl("version")

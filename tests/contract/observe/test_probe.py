@@ -150,7 +150,13 @@ def test_L03_a_command_says_it_by_its_exit_code(code: int, idle: bool | None) ->
 
 def test_a_command_gets_name_address_and_ports_and_none_of_our_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNPOD_API_KEY", "rpa_0123456789abcdefghijklmnop")
-    wanted = {"TGP_NAME": HERE.hostname, "TGP_ADDRESS": "127.0.0.1", "TGP_PORT": "8000", "TGP_PORTS": "8000,9000", "TGP_MESH_PROXY": ""}
+    wanted = {
+        "TGP_NAME": HERE.hostname,
+        "TGP_ADDRESS": "127.0.0.1",
+        "TGP_PORT": "8000",
+        "TGP_PORTS": "8000,9000",
+        "TGP_MESH_PROXY": "",
+    }
     code = f"import os; raise SystemExit(not ({wanted!r}.items() <= os.environ.items() and 'RUNPOD_API_KEY' not in os.environ))"
     assert prober().idle(pool(8000, IdleProbe(command=(sys.executable, "-c", code))), HERE)[0] is True
 

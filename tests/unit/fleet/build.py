@@ -37,7 +37,9 @@ CLUSTER = "a1b2c3d4"
 DAY = datetime(2026, 8, 20, tzinfo=timezone.utc)
 CAPABILITIES = {
     "lambda": Capability("lambda", (Lane.KUBELET,), registration_timeout=1800, tags=True, created_time=True),
-    "vast": Capability("vast", (Lane.KUBELET, Lane.SERVICE), registration_timeout=1200, spot=True, created_time=True, bills_boot=False),
+    "vast": Capability(
+        "vast", (Lane.KUBELET, Lane.SERVICE), registration_timeout=1200, spot=True, created_time=True, bills_boot=False
+    ),
     "runpod": Capability(
         "runpod",
         (Lane.SERVICE,),

@@ -36,7 +36,9 @@ def test_L10_a_destroy_of_more_than_fifteen_minutes_is_told(mode: str, started: 
     assert told(found) == ([("destroy_pending", claim().name)] if loud else [])
     assert "destroy_pending" in found.judged
     if loud:
-        assert "423: locked" in found.notices[0].text and "minutes ago, still exists, and is billed $0.42/h" in found.notices[0].text
+        assert (
+            "423: locked" in found.notices[0].text and "minutes ago, still exists, and is billed $0.42/h" in found.notices[0].text
+        )
         assert found.notices[0].data["ids"] == "i-1"
 
 

@@ -125,7 +125,10 @@ def test_L14_what_is_unknown_and_what_is_left_behind_count_until_they_are_gone()
         phase=Phase.PROVISIONING,
         launch_started=at("11:00"),
         unknown_since=at("11:00:30"),
-        attempts=(Attempt(at("11:00"), "lambda/a", "refused", "capacity"), Attempt(at("11:00:30"), "lambda/b", "unknown", "unknown")),
+        attempts=(
+            Attempt(at("11:00"), "lambda/a", "refused", "capacity"),
+            Attempt(at("11:00:30"), "lambda/b", "unknown", "unknown"),
+        ),
     )
     offers = (offer("0.40", id="a"), offer("0.41", id="b"), offer("0.42", id="c"))
     during = decide(seen(at("11:09"), claims=(waiting,), offers=offers), wishes(p=1), "provision")

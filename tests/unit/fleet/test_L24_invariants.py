@@ -333,7 +333,9 @@ def test_I8_after_an_applied_reap_nothing_is_left_to_do(world: Observation, aske
 def test_I10_without_demand_everything_ends(world: Observation, asked: Wishes) -> None:
     """No pods, no wishes, no faults, time passes: nothing of ours is left, and nothing of others is touched."""
     machines = tuple(
-        dataclasses.replace(one, state=InstanceState.RUNNING) if one.state is InstanceState.UNKNOWN else one  # an odd word is a fault
+        dataclasses.replace(one, state=InstanceState.RUNNING)
+        if one.state is InstanceState.UNKNOWN
+        else one  # an odd word is a fault
         for one in world.clouds["lambda"].instances or ()
     )
     world = dataclasses.replace(world, clouds={"lambda": dataclasses.replace(world.clouds["lambda"], instances=machines)})

@@ -113,7 +113,9 @@ class Reference:
         _placed, left = self._pack(waits, self._free(usage, active))
         up: list[str] = []
         while left:
-            fitting = [name for name in self.names if name not in active and name not in up and self.world.sizes[name] >= left[0].gpus]
+            fitting = [
+                name for name in self.names if name not in active and name not in up and self.world.sizes[name] >= left[0].gpus
+            ]
             if not fitting:
                 left = left[1:]
                 continue
@@ -141,7 +143,10 @@ def ours(world: World) -> Calls:
     """What our plan does, without a grace time, with one machine down per run."""
     machines = tuple(Machine(name, size, "http://up", "http://down") for name, size in world.sizes.items())
     own = node_class(clouds=[CloudChoice("webhook", machines=machines)], mesh=MeshChoice("none"))
-    offers = {name: offer("0", id=name, cloud="webhook", gpu_count=size, model="", instance_type="own") for name, size in world.sizes.items()}
+    offers = {
+        name: offer("0", id=name, cloud="webhook", gpu_count=size, model="", instance_type="own")
+        for name, size in world.sizes.items()
+    }
     claims, nodes, instances = [], [], []
     for name, state in world.states.items():
         if state == "off":

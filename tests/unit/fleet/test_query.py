@@ -50,7 +50,9 @@ def test_L13_one_pool_is_asked_for_as_it_says() -> None:
 
 def test_L13_class_and_pool_narrow_together() -> None:
     wanted = pool(requirements=(needs("tgp.io/gpu-type", "In", "A100-SXM", "H100"),))
-    asked = query_of(wishes(wanted, classes=[node_class(gpu_types=("A100",), gpu_count=8, gpu_memory_mib=40960, spot_allowed=True)]))
+    asked = query_of(
+        wishes(wanted, classes=[node_class(gpu_types=("A100",), gpu_count=8, gpu_memory_mib=40960, spot_allowed=True)])
+    )
     assert (asked.models, asked.gpu_counts, asked.min_gpu_memory_mib, asked.spot) == (("A100-SXM",), (8,), 40960, None)
 
 
@@ -100,7 +102,9 @@ _rules = st.one_of(
     st.builds(lambda names: needs("tgp.io/gpu-type", "In", *names), st.lists(_models, min_size=1, max_size=2)),
     st.builds(lambda name: needs("tgp.io/gpu-type", "NotIn", name), _models),
     st.builds(lambda op, n: needs("tgp.io/gpu-count", op, str(n)), st.sampled_from(["In", "Gt", "Lt", "Gte"]), st.integers(1, 8)),
-    st.builds(lambda op, n: needs("tgp.io/gpu-memory", op, str(n * 8192)), st.sampled_from(["In", "Gt", "Gte"]), st.integers(1, 10)),
+    st.builds(
+        lambda op, n: needs("tgp.io/gpu-memory", op, str(n * 8192)), st.sampled_from(["In", "Gt", "Gte"]), st.integers(1, 10)
+    ),
     st.just(needs("tgp.io/spot", "In", "true")),
 )
 _prices = st.decimals("0.1", "9", places=2)

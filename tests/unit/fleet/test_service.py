@@ -245,7 +245,9 @@ def test_L03_without_an_idle_probe_only_age_ends_a_service() -> None:
 
 def test_I9_a_second_run_changes_nothing() -> None:
     assert [action.kind for action in decide(world(), wanted(), "provision").actions if action.kind != "report"] == []
-    assert [action.kind for action in decide(world(probe=IDLE, claims=(served(idle_since=NOON),)), wanted(**ASKED)).actions] == ["report"]
+    assert [action.kind for action in decide(world(probe=IDLE, claims=(served(idle_since=NOON),)), wanted(**ASKED)).actions] == [
+        "report"
+    ]
 
 
 def test_devices_of_other_machines_say_nothing() -> None:
@@ -273,7 +275,11 @@ def test_O16_a_service_object_without_machine_and_record_goes_in_the_second_run(
         {"services": (SERVICE,), "claims": (), "probe": ILL},
         {"services": (SERVICE,), "claims": (), "instances": None, "devices": ()},
         {"services": None, "claims": (), "instances": ()},
-        {"services": (Published("default", "tgp-ffffffff-p-00001", "u"), Published("default", "web", "v")), "claims": (), "instances": ()},
+        {
+            "services": (Published("default", "tgp-ffffffff-p-00001", "u"), Published("default", "web", "v")),
+            "claims": (),
+            "instances": (),
+        },
     ],
 )
 def test_O16_one_that_has_any_of_them_or_is_not_ours_stays(facts: dict[str, t.Any]) -> None:

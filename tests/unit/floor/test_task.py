@@ -32,7 +32,11 @@ def test_results_lose_every_secret_option_nested_ones_too() -> None:
 
 
 def test_of_a_mapping_those_values_are_secrets_that_are_long_enough_for_one() -> None:
-    spec = {"config": {"type": "raw", "no_log": True}, "key": {"type": "str", "no_log": True}, "empty": {"type": "str", "no_log": True}}
+    spec = {
+        "config": {"type": "raw", "no_log": True},
+        "key": {"type": "str", "no_log": True},
+        "empty": {"type": "str", "no_log": True},
+    }
     config = {"type": "worker", "sysctls": {"a": "1"}, "token": TOKEN, "list": ["x" * 15, "y" * 16]}
     assert secret_values(spec, {"config": config, "key": "short", "empty": "", "other": KEY}) == [TOKEN, "y" * 16, "short"]
     assert secret_values(spec, {"config": "a/path", "key": None}) == ["a/path"]
