@@ -136,10 +136,12 @@ class Story(Obstacles):
         device = self._machine.details.get("device")
         if not device or not self._all.tailnet.set_online(device, True):
             try:
-                device = self._join(intent.mesh).node_id
+                with self._world.lock:  # what has ended enters no tailnet, however late its thread has its turn
+                    if not self._lives():
+                        raise Over
+                    device = self._machine.details["device"] = self._join(intent.mesh).node_id
             except JoinRefused as refusal:
                 raise Refused("mesh", f"tailscale up: {refusal}") from refusal
-            self._machine.details["device"] = device
         if not self._lives():  # gone in the very moment it came
             self._all.tailnet.set_online(device, False)
             raise Over
