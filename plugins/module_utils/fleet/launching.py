@@ -11,7 +11,7 @@ import typing as t
 from decimal import Decimal
 
 from . import blocks as blocklist
-from . import limits, lost, overspent, service, tunnels
+from . import limits, lost, overspent, served, service, tunnels
 from .adoption import adopt
 from .capacity import of_offer, planned_gpus
 from .draft import Draft
@@ -215,7 +215,7 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> Market:
     live = _resume(draft, market)
     live.update(adopt(one.instance, one.node, situation).pool for one in orphans if one.case == "O2")
     for pool in situation.pools:
-        wanted, by_number = _wanted(pool, situation)
+        wanted, by_number = (0, False) if served.is_served(draft, pool) else _wanted(pool, situation)
         missing = wanted - live[pool.key]
         if missing < 0 and pool.key in situation.wishes.nodes:
             draft.warnings.append(f"{pool.key} has {live[pool.key]} machines, wanted are {wanted}; provision never removes any.")

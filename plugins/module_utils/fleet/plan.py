@@ -21,6 +21,7 @@ from . import (
     notices,
     orphans,
     overspent,
+    served,
     unclaimed_services,
     unclaimed_tokens,
     unsatisfied,
@@ -117,6 +118,7 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
     endings.prices(draft, destroy=True)
     endings.asked_for(draft)
     endings.expired(draft)
+    served.note(draft)  # before anything is rented in their place
     purses = overspent.purses_of(draft, unclaimed)
     overspent.tell(draft, purses)
     overspent.act(draft, purses)
@@ -130,6 +132,7 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
     voluntary.restore(draft)
     orphans.duplicates(draft)
     orphans.carry_over(draft)
+    served.settle(draft)
     if draft.situation.settings.mode == "autoscale":
         draft.join, draft.admit = autoscale.to_join(draft), autoscale.to_admit(draft)
     for cloud in draft.situation.unlisted:

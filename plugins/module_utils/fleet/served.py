@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requests that have been served (L-17): their machine went by its own idleTimeout or maxLifetime. Runs that a timer starts rent no other
+for them, or such a limit would bound nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from .draft import Draft
+from .durations import print_time
+from .model import Pool
+
+_CASE = "Served"
+_ENDS = ("Expired", "Empty")
+_BY_TIMER = ("autoscale", "everything")  # provision is somebody's own word
+
+
+def note(draft: Draft) -> None:
+    """Remember requests whose machine goes now by a limit of its own."""
+    for action in draft.decisions.values():
+        pool = draft.situation.pool_by_key.get(action.pool)
+        if action.kind == "destroy" and action.reason in _ENDS and pool is not None and pool.request:
+            draft.sighted(_key(pool.key))
+
+
+def is_served(draft: Draft, pool: Pool) -> bool:
+    """Whether this run rents no machine for the request."""
+    return pool.request and draft.situation.settings.mode in _BY_TIMER and _since(draft, pool.key) is not None
+
+
+def settle(draft: Draft) -> None:
+    """When all is decided: what goes now is remembered, what went is not forgotten while its document stands and nothing came in its place.
+    Runs for a timer tell why there is no machine. A reap that was given a part of the documents forgets nothing."""
+    note(draft)
+    goes = {action.pool for action in draft.decisions.values() if action.kind == "destroy"}
+    alive = {one.claim.pool for one in draft.undecided()} | {
+        action.pool for action in draft.decisions.values() if action.kind != "destroy"
+    }
+    for key, since in draft.situation.seen.findings.items():
+        case, _nothing, pool = (*key.split("|", 2), "", "")[:3]
+        stands = pool in draft.situation.pool_by_key or draft.situation.settings.mode not in _BY_TIMER
+        if case == _CASE and stands and pool not in alive - goes:
+            draft.findings.setdefault(key, since)
+    for one in draft.situation.pools:
+        if is_served(draft, one) and one.key not in alive | goes:
+            went = print_time(_since(draft, one.key) or draft.now)
+            draft.warnings.append(
+                f"GPURequest {one.name} has been served: its machine went by idleTimeout or maxLifetime, decided at {went}. "
+                f"Take the document out, or rent again with provision.yml -e pool={one.name}."
+            )
+
+
+def _since(draft: Draft, pool: str) -> datetime | None:
+    return draft.findings.get(_key(pool)) or draft.situation.seen.findings.get(_key(pool))
+
+
+def _key(pool: str) -> str:
+    return f"{_CASE}||{pool}"
