@@ -72,6 +72,33 @@ def complete(rig: Rig) -> None:
     rig.until(again, "GPUs are there")
 
 
+def test_L17_a_request_that_its_own_limit_ended_rents_no_other_until_somebody_asks(rig: Rig) -> None:
+    spec = {
+        "gpuType": "A10",
+        "provider": "lambda",
+        "maxHourlyPrice": "1.50",
+        "maxLifetime": "4h",
+        "tailscaleConfig": {"tags": ["tag:gpu"]},
+    }
+    node_class = next(one for one in rig.documents if one["kind"] == "GPUNodeClass")
+    spec["talosConfig"] = node_class["spec"]["talosConfig"]
+    rig.documents = [{"apiVersion": "tgp.io/v1", "kind": "GPURequest", "metadata": {"name": "once"}, "spec": spec}]
+    assert len(scale(rig)["launch"]) == 1
+    complete(rig)
+    rig.advance(4 * 3600)
+    over = scale(rig)
+    assert (len(over["destroy"]), over["launch"]) == (1, []) and rig.machines() == []
+    for _timer in range(2):
+        after = scale(rig)
+        assert (after["launch"], after["destroy"]) == ([], [])
+        assert any("GPURequest once has been served" in one for one in rig.warnings[-3:]), rig.warnings
+        rig.advance(600)
+    assert len(rig.ledger()) == 1
+    plan = rig.plan("provision", pools=["once"])
+    rig.unlock(plan["run_id"])
+    assert len(plan["launch"]) == 1
+
+
 def test_L17_pod_pending_machine_rented_pod_runs_machine_goes(rig: Rig) -> None:
     ask(rig, "train")
     first = scale(rig)
