@@ -14,7 +14,7 @@ from decimal import Decimal
 from . import bids, disks, requirements
 from . import blocks as blocklist
 from .model import Capability, CloudChoice, Lane, NodeClass, Offer, Pool, Requirement
-from .quality import good_enough
+from .quality import good_enough, outlasts
 from .regions import region_matches
 from .settings import Settings
 
@@ -238,7 +238,7 @@ class _Filters:
             ),
             lambda offer: wanted.spot_allowed or not offer.spot,
             lambda offer: True,
-            lambda offer: good_enough(offer, wanted.quality),
+            lambda offer: good_enough(offer, wanted.quality) and outlasts(offer, self.pool.expire_after),
             lambda offer: offer.available is None or offer.available > 0,
             lambda offer: blocklist.blocked(offer, self.blocks, self.now) is None,
             lambda offer: offer.price_hour is not None,

@@ -18,6 +18,12 @@ def good_enough(offer: Offer, wanted: Quality) -> bool:
     return wanted == NOTHING or not unmet(offer, wanted)
 
 
+def outlasts(offer: Offer, seconds: int | None) -> bool:
+    """Whether the host still offers it for so long; also when that is not told, or nobody knows how long the machine will be wanted."""
+    told = _number(offer.traits.get(DURATION))
+    return seconds is None or told is None or told >= seconds
+
+
 def unmet(offer: Offer, wanted: Quality) -> str:
     """The first wish that the offer does not meet, by its name in a document; empty when it meets all."""
     traits = offer.traits

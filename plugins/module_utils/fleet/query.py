@@ -68,7 +68,7 @@ def _union(one: OfferQuery, other: OfferQuery) -> OfferQuery:
         disk_gib=max(one.disk_gib, other.disk_gib),
         spot=one.spot if one.spot is other.spot else None,
         lanes=_both(one.lanes, other.lanes),
-        rent_seconds=_most(one.rent_seconds, other.rent_seconds),
+        rent_seconds=_least(one.rent_seconds, other.rent_seconds),
     )
 
 

@@ -282,6 +282,15 @@ def test_L13_quality_of_the_host(wish: str, known: t.Any, enough: t.Any, too_lit
     assert choose(host({}), made=node_class(quality=wanted)).rejected == {"lambda/g-0.42": "quality"}
 
 
+@pytest.mark.parametrize(
+    ("told", "expire_after", "taken"), [("7200", 7200, True), ("7199", 7200, False), ("60", None, True), ("", 7200, True)]
+)
+def test_L13_a_host_that_leaves_before_the_pool_would_let_go_is_not_taken(told: str, expire_after: int | None, taken: bool) -> None:
+    host = offer(traits={"duration": told} if told else {})
+    found = choose(host, wanted=pool(expire_after=expire_after))
+    assert (list(found.rejected.values()), bool(found.candidates)) == ([] if taken else ["quality"], taken)
+
+
 def test_L13_without_wishes_nothing_is_asked_of_a_host() -> None:
     assert choose(offer()).candidates and quality.unmet(offer(traits=HOST), Quality()) == ""
 

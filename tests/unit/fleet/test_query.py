@@ -75,6 +75,10 @@ def test_L13_two_pools_are_asked_for_at_once() -> None:
     assert asked.disk_gib == 100 and asked.spot is None and asked.rent_seconds is None
     only = query_of(wishes(small, large, classes=classes, small=1))
     assert only.models == ("RTX4090",) and only.rent_seconds == 3600
+    day = pool("day", node_class="l", expire_after=86400)
+    assert query_of(wishes(small, day, classes=classes)).rent_seconds == 3600, (
+        "select holds each pool's own time against the offers"
+    )
 
 
 def test_L13_a_pool_without_a_wish_takes_the_restriction_away() -> None:
