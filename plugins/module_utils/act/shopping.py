@@ -78,9 +78,8 @@ class Shopping:
         return OfferQuery(
             models=wanted or of_pool.models,
             gpu_counts=() if params["gpu_count"] is None else (params["gpu_count"],),
-            min_gpu_memory_mib=None
-            if self.memory is None
-            else self.memory * 1000,  # cards show a little less than their nominal size
+            # cards show a little less than their nominal size
+            min_gpu_memory_mib=None if self.memory is None else self.memory * 1000,
             max_price_hour=self.limit,
             disk_gib=params["disk"] or of_pool.disk_gib,
             spot=params["spot"],

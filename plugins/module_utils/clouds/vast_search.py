@@ -14,6 +14,7 @@ import typing as t
 from decimal import Decimal
 
 from ..fleet.model import Lane, Offer, OfferQuery
+from ..fleet.quality import outlasts
 from .vast_api import VastApi
 from .vast_names import least_cuda, spellings
 
@@ -86,7 +87,7 @@ def fits(offer: Offer, row: Row, query: OfferQuery, market: Market, *, bid: bool
         return False
     if query.lanes and not set(query.lanes) & set(offer.lanes):
         return False
-    if query.rent_seconds is not None and int(offer.traits.get("duration", query.rent_seconds)) < query.rent_seconds:
+    if not outlasts(offer, query.rent_seconds):
         return False
     return _number(row.get("disk_space"), query.disk_gib) >= query.disk_gib and _driver_fits(offer)
 

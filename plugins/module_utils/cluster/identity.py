@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import re
-
 from ..errors import InvalidInput
+from ..fleet.names import CLUSTER_ID
 from .kube import Kube
-
-_FORM = re.compile(r"[0-9a-f]{8}")
 
 
 def cluster_id(kube: Kube | None, option: str | None = None) -> str:
     """The option if it is set (8 lower-case hex digits), else the first 8 of the UID of namespace kube-system."""
     if option:
-        if not _FORM.fullmatch(option):
+        if not CLUSTER_ID.fullmatch(option):
             raise InvalidInput(f"cluster_id {option!r} is not 8 lower-case hexadecimal digits.", remedy="For example a1b2c3d4.")
         return option
     if kube is None:

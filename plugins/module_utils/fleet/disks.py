@@ -15,7 +15,7 @@ _EXACT = Decimal("0.000001")
 
 
 def wanted_gib(node_class: NodeClass) -> int:
-    """The disk that machines of the class get: what it asks for, and no less than is usual."""
+    """The disk that machines of the class get: what it asks for, and no less than system, driver and a few container images need."""
     return max(node_class.min_disk_gib or 0, OfferQuery().disk_gib)
 
 

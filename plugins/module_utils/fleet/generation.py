@@ -47,9 +47,8 @@ def _made_from(node_class: NodeClass, pool: Pool, lane: Lane) -> dict[str, t.Any
     made: dict[str, t.Any] = {
         "mesh": [mesh.backend, sorted(mesh.tags), mesh.ephemeral, mesh.accept_routes, sorted(mesh.advertise_routes)]
     }
-    if (
-        mesh.hub is not None
-    ):  # where else addresses come from and who keeps the hub's peers is nothing to the machines that are there
+    if mesh.hub is not None:
+        # where else addresses come from and who keeps the hub's peers is nothing to the machines that are there
         made["hub"] = _plain(dataclasses.replace(mesh.hub, addresses="", host=""))
     if lane is Lane.SERVICE:
         return {**made, "service": _plain(pool.service)}

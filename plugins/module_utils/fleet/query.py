@@ -13,12 +13,9 @@ import functools
 import typing as t
 from decimal import Decimal
 
-from . import gpus, requirements
+from . import disks, gpus, requirements
 from .model import NodeClass, Offer, OfferQuery, Pool, Requirement, Wishes
 from .offers import accepted_lanes
-
-DISK_GIB = OfferQuery().disk_gib
-"""The disk a price includes when nobody asks for more: system, driver and a few container images."""
 
 _T = t.TypeVar("_T")
 _COUNTS = range(1, 33)  # GPUs in one machine, to find out which of them number operators allow
@@ -52,7 +49,7 @@ def _one(pool: Pool, node_class: NodeClass) -> OfferQuery:
         gpu_counts=_counts(pool, node_class),
         min_gpu_memory_mib=_memory(pool, node_class),
         max_price_hour=pool.max_hourly_price,
-        disk_gib=max(node_class.min_disk_gib or 0, DISK_GIB),
+        disk_gib=disks.wanted_gib(node_class),
         spot=_spot(pool, node_class),
         lanes=accepted_lanes(pool),
         rent_seconds=pool.expire_after,
@@ -81,10 +78,7 @@ def _least(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else min(one, other)
 
 
-_Number = t.TypeVar("_Number", int, Decimal)
-
-
-def _most(one: _Number | None, other: _Number | None) -> _Number | None:
+def _most(one: Decimal | None, other: Decimal | None) -> Decimal | None:
     return None if one is None or other is None else max(one, other)
 
 

@@ -39,9 +39,9 @@ def settle(draft: Draft) -> None:
         action.pool for action in draft.decisions.values() if action.kind != "destroy"
     }
     for key, since in draft.situation.seen.findings.items():
-        case, _nothing, pool = (*key.split("|", 2), "", "")[:3]
+        pool = key.removeprefix(_key(""))
         stands = pool in draft.situation.pool_by_key or draft.situation.settings.mode not in _BY_TIMER
-        if case == _CASE and stands and pool not in alive - goes:
+        if key == _key(pool) and stands and pool not in alive - goes:
             draft.findings.setdefault(key, since)
     for one in draft.situation.pools:
         if is_served(draft, one) and one.key not in alive | goes:
