@@ -12,13 +12,13 @@ import typing as t
 from ..errors import InvalidInput
 from ..fleet.marks import EPHEMERAL
 from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass, Pool, Taint, Wishes
+from .document import Document
 from .faults import faults
 from .node_class import OWN_MACHINES, node_class
 from .node_pool import node_pool, request
 from .reading import Reader
 from .schemas import API_VERSION, KINDS
 
-Document = tuple[str, t.Mapping[str, t.Any]]
 GROUPS = "node-groups"
 _NO_TOLERATION_NEEDED = Taint(EPHEMERAL.key, EPHEMERAL.value, "PreferNoSchedule")  # pods of who brings no documents have none
 
@@ -37,30 +37,30 @@ def parse(
     machines: t.Sequence[Machine] = (),
     nodes: t.Mapping[str, int] | None = None,
 ) -> tuple[Wishes, list[str]]:
-    """Wishes and warnings of ``documents``, pairs of (source, mapping).
+    """Wishes and warnings of ``documents``.
 
     ``machines``: own machines given otherwise (node groups); classes with a webhook entry that lists none take them, and without any
     document they get a class and a pool of their own. ``nodes``: machines wanted per pool, by "namespace/name" or by an unambiguous name.
-    Raises InvalidInput whose ``problems`` are one sentence per fault: source, place, what is wrong, what to do.
+    Raises InvalidInput whose ``problems`` are one sentence per fault: document, place, what is wrong, what to do.
     """
     problems: list[str] = []
     warnings: list[str] = []
-    good = [(source, kind, document) for source, document in documents if (kind := _kind(source, document, problems))]
+    good = [(kind, document) for document in documents if (kind := _kind(document.place, document.mapping, problems))]
     classes: dict[str, NodeClass] = {}
-    for source, kind, document in good:
+    for kind, document in good:
         if kind == "GPUNodeClass":
-            found = node_class(document, Reader(source, problems, warnings), machines)
+            found = node_class(document.mapping, Reader(document.place, problems, warnings), machines)
             if found.name in classes:
-                problems.append(f"{source}: metadata.name: there are two classes named {found.name}. Rename one.")
+                problems.append(f"{document.place}: metadata.name: there are two classes named {found.name}. Rename one.")
             classes[found.name] = found
-    broken = {_name(document) for source, document in documents if document.get("kind") == "GPUNodeClass"} - set(classes)
+    broken = {_name(one.mapping) for one in documents if one.mapping.get("kind") == "GPUNodeClass"} - set(classes)
     pools: dict[str, Pool] = {}
-    for source, kind, document in good:
-        reader = Reader(source, problems, warnings)
+    for kind, document in good:
+        source, reader = document.place, Reader(document.place, problems, warnings)
         if kind == "GPUNodePool":
-            _add(pools, node_pool(document, reader, classes, broken, defaults.namespace), source, problems)
+            _add(pools, node_pool(document.mapping, reader, classes, broken, defaults.namespace), source, problems)
         elif kind == "GPURequest":
-            own_class, pool = request(document, reader, machines)
+            own_class, pool = request(document.mapping, reader, machines)
             if own_class.name in classes:
                 problems.append(f"{source}: metadata.name: a class named {own_class.name} exists. Rename the request or the class.")
             classes[own_class.name] = own_class

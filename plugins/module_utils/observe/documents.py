@@ -9,8 +9,10 @@ import glob
 import os
 import typing as t
 
+from ..clock import from_text
 from ..clouds.webhook_machines import groups_from_environment, usable_groups
 from ..cluster.kube import Kube
+from ..documents.document import Document, Origin
 from ..documents.parse import parse
 from ..errors import InvalidInput, NotFound
 from ..fleet.model import Machine, Wishes
@@ -22,7 +24,6 @@ if t.TYPE_CHECKING:
 else:
     yaml = lazy("yaml", "pyyaml")
 
-Document = tuple[str, t.Mapping[str, t.Any]]
 _KINDS = {"gpunodeclasses": "GPUNodeClass", "gpunodepools": "GPUNodePool", "gpurequests": "GPURequest"}
 
 
@@ -44,7 +45,7 @@ def load(task: Task, kube: Kube | None) -> Wishes:
 
 
 def _inline(entry: t.Mapping[str, t.Any]) -> list[Document]:
-    return [("inline document", entry)]
+    return [Document("inline document", entry)]
 
 
 def _from_path(path: str) -> list[Document]:
@@ -56,10 +57,11 @@ def _from_path(path: str) -> list[Document]:
         files = [full] if os.path.isfile(full) else sorted(glob.glob(full))
     if not files:
         raise InvalidInput(f"No document file at {path}.", remedy="Give the path of a YAML file or of a folder with YAML files.")
-    return [document for file in files for document in _read(file)]
+    source = f"file:{os.path.abspath(full)}"
+    return [document for file in files for document in _read(file, source)]
 
 
-def _read(path: str) -> t.Iterator[Document]:
+def _read(path: str, source: str) -> t.Iterator[Document]:
     try:
         with open(path, encoding="utf-8") as file:
             for number, document in enumerate(yaml.safe_load_all(file), start=1):
@@ -67,7 +69,7 @@ def _read(path: str) -> t.Iterator[Document]:
                     continue
                 if not isinstance(document, dict):
                     raise InvalidInput(f"{path}: document {number} is not a mapping but a {type(document).__name__}.")
-                yield f"{path}#{number}", document
+                yield Document(f"{path}#{number}", document, source=source)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}.") from error
     except yaml.YAMLError as error:
@@ -82,14 +84,22 @@ def _from_cluster(kube: Kube) -> t.Iterator[Document]:
                 meta = item["metadata"]
                 kept = {key: meta[key] for key in ("name", "namespace", "labels", "annotations") if key in meta}
                 document = {"apiVersion": "tgp.io/v1", "kind": kind, "metadata": kept, "spec": item.get("spec", {})}
-                yield f"{kind} {meta.get('namespace', '')}/{meta['name']} of the cluster", document
+                deletion = from_text(meta["deletionTimestamp"]) if meta.get("deletionTimestamp") else None
+                yield Document(
+                    f"{kind} {meta.get('namespace', '')}/{meta['name']} of the cluster",
+                    document,
+                    Origin.CLUSTER if kind == "GPUNodeClass" else Origin.NAMESPACE,
+                    f"cluster:{plural}",
+                    str(meta.get("uid", "")),
+                    deletion,
+                )
         except NotFound:
             continue
 
 
 def _split(found: list[Document]) -> tuple[list[Document], list[Document]]:
     """Documents proper, and Helm values with ``nodeGroups``."""
-    values = [one for one in found if "nodeGroups" in one[1] and "kind" not in one[1]]
+    values = [one for one in found if "nodeGroups" in one.mapping and "kind" not in one.mapping]
     return [one for one in found if one not in values], values
 
 
@@ -98,8 +108,8 @@ def _node_groups(values: list[Document], documents: list[Document]) -> tuple[tup
     machines and lists none."""
     machines: list[Machine] = []
     warnings: list[str] = []
-    for _source, value in values:
-        usable, left_out = usable_groups(value)
+    for value in values:
+        usable, left_out = usable_groups(value.mapping)
         machines.extend(usable)
         warnings.extend(left_out)
     if not machines and _asks_for_groups(documents) and any(name.endswith("_GPU_COUNT") for name in os.environ):
@@ -109,7 +119,7 @@ def _node_groups(values: list[Document], documents: list[Document]) -> tuple[tup
 
 
 def _asks_for_groups(documents: list[Document]) -> bool:
-    specs = (document.get("spec") for _source, document in documents)  # of any form yet: what is wrong with it is told later
+    specs = (document.mapping.get("spec") for document in documents)  # of any form yet: what is wrong with it is told later
     listed = (spec.get("providers") for spec in specs if isinstance(spec, dict))
     providers = [one for entries in listed if isinstance(entries, list) for one in entries if isinstance(one, dict)]
     return any(one.get("name") == "webhook" and not one.get("machines") and not one.get("nodeGroups") for one in providers)

@@ -16,6 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_machines im
     groups_from_values,
     usable_groups,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 
@@ -157,7 +158,7 @@ def test_S2_12_the_shipped_samples_describe_the_same_machines_and_go_with_the_sh
     lines = (folder / "env").read_text().splitlines()
     of_variables, more = groups_from_environment(dict(line.split("=", 1) for line in lines))
     assert of_values == of_variables and len(of_values) == 2 and not warnings and not more
-    documents = [("pools.yml", one) for one in yaml.safe_load_all((folder / "pools.yml").read_text())]
+    documents = [Document("pools.yml", one) for one in yaml.safe_load_all((folder / "pools.yml").read_text())]
     wishes, complaints = parse(documents, machines=of_values)
     (pool,) = wishes.pools
     assert (pool.idle_mode, pool.consolidate_after, len(pool.disruption_budgets)) == ("gpu", 600, 1) and not complaints

@@ -12,6 +12,7 @@ from decimal import Decimal
 
 import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.marks import taints
@@ -53,12 +54,12 @@ def with_(base: Json, path: str, value: t.Any) -> Json:
 
 def problems(*documents: Json, **more: t.Any) -> tuple[str, ...]:
     with pytest.raises(InvalidInput) as caught:
-        parse([(f"file-{place}.yaml", one) for place, one in enumerate(documents, 1)], **more)
+        parse([Document(f"file-{place}.yaml", one) for place, one in enumerate(documents, 1)], **more)
     return caught.value.problems
 
 
 def test_S0_13_the_samples_of_the_seed_are_read_as_they_stand() -> None:
-    documents = [(path.name, yaml.safe_load(path.read_text())) for path in sorted(SEEDS.glob("s0-*.yaml"))]
+    documents = [Document(path.name, yaml.safe_load(path.read_text())) for path in sorted(SEEDS.glob("s0-*.yaml"))]
     wishes, warnings = parse(documents)
     made, pool = wishes.classes["standard-gpu-class"], wishes.pools[0]
     assert [(one.cloud, one.priority, one.enabled) for one in made.clouds] == [("runpod", 1, True), ("lambda", 2, True)]
@@ -164,7 +165,7 @@ def test_faults_name_source_place_and_remedy(kind: str, path: str, value: t.Any,
     wrong = with_(BASES[kind], path, value)
     documents = [CLASS, wrong] if kind != "GPUNodeClass" else [wrong]
     if not words:
-        parse([("x", one) for one in documents])
+        parse([Document("x", one) for one in documents])
         return
     found = problems(*documents)
     assert any(words in one for one in found), found
@@ -200,7 +201,7 @@ def test_S0_35_requirements_are_checked(entry: Json, words: str) -> None:
 @pytest.mark.parametrize(("value", "told"), [("24", True), ("1023", True), ("1024", False), ("0", False), ("24576", False)])
 def test_S0_35_gib_where_mib_are_meant_are_warned_about(value: str, told: bool) -> None:
     entry = {"key": "tgp.io/gpu-memory", "operator": "Gte", "values": [value]}
-    _wishes, warnings = parse([("a", CLASS), ("b", with_(POOL, REQUIREMENTS, [entry]))])
+    _wishes, warnings = parse([Document("a", CLASS), Document("b", with_(POOL, REQUIREMENTS, [entry]))])
     assert any("are MiB, and no GPU has so few" in one for one in warnings) is told
 
 
@@ -232,7 +233,7 @@ def test_S0_35_gib_where_mib_are_meant_are_warned_about(value: str, told: bool) 
 def test_L19_marks_that_no_node_can_carry_are_refused_before_one_is_rented(template: Json, words: str) -> None:
     wrong = with_(POOL, "spec.template", template)
     if not words:
-        parse([("x", CLASS), ("y", wrong)])
+        parse([Document("x", CLASS), Document("y", wrong)])
         return
     assert any(words in one for one in problems(CLASS, wrong))
 
@@ -243,7 +244,7 @@ def test_S0_20_S0_30_other_spellings_are_understood() -> None:
         {"key": "tgp.io/gpu-type", "operator": "In", "values": ["NVIDIA GeForce RTX 4090"]},
         {"key": "tgp.io/reliability", "operator": "Gte", "values": ["0.98"]},
     ]
-    wishes, _warnings = parse([("a", CLASS), ("b", with_(POOL, REQUIREMENTS, entries))])
+    wishes, _warnings = parse([Document("a", CLASS), Document("b", with_(POOL, REQUIREMENTS, entries))])
     assert [one.values for one in wishes.pools[0].requirements] == [("lambda",), ("RTX4090",), ("0.98",)]
 
 
@@ -287,18 +288,18 @@ def test_names_are_unique() -> None:
     assert "two classes named base" in problems(CLASS, CLASS)[0]
     assert "two pools named default/training" in problems(CLASS, POOL, POOL)[0]
     elsewhere = with_(POOL, "metadata.namespace", "research")
-    assert [one.key for one in parse([("a", CLASS), ("b", POOL), ("c", elsewhere)])[0].pools] == [
+    assert [one.key for one in parse([Document("a", CLASS), Document("b", POOL), Document("c", elsewhere)])[0].pools] == [
         "default/training",
         "research/training",
     ]
 
 
 def test_L16_missing_limits_and_a_price_beyond_them_are_warned_about() -> None:
-    _wishes, warnings = parse([("a", with_(CLASS, "spec.limits", {})), ("b", POOL)])
+    _wishes, warnings = parse([Document("a", with_(CLASS, "spec.limits", {})), Document("b", POOL)])
     assert [one.split(": ")[1] for one in warnings] == ["spec.limits.maxNodes", "spec.limits.maxHourlyCost"]
-    _wishes, warnings = parse([("a", CLASS), ("b", with_(POOL, "spec.maxHourlyPrice", "9.01"))])
+    _wishes, warnings = parse([Document("a", CLASS), Document("b", with_(POOL, "spec.maxHourlyPrice", "9.01"))])
     assert len(warnings) == 1 and "above the class's maxHourlyCost" in warnings[0]
-    _wishes, warnings = parse([("a", CLASS), ("b", POOL)])
+    _wishes, warnings = parse([Document("a", CLASS), Document("b", POOL)])
     assert warnings == []
 
 
@@ -310,7 +311,7 @@ def test_floor_above_the_limit_is_refused() -> None:
 def test_the_floor_of_a_window_above_the_limit_is_refused() -> None:
     limited = with_(POOL, "spec.limits", {"maxNodes": 2})
     window = {"from": "08:00", "to": "18:00"}
-    parse([("a", CLASS), ("b", with_(limited, "spec.calendar", {"windows": [{**window, "minNodes": 2}]}))])
+    parse([Document("a", CLASS), Document("b", with_(limited, "spec.calendar", {"windows": [{**window, "minNodes": 2}]}))])
     found = problems(CLASS, with_(limited, "spec.calendar", {"windows": [window, {**window, "minNodes": 3}]}))
     assert any("spec.calendar.windows[1].minNodes: 3 is above limits.maxNodes 2." in one for one in found)
 
@@ -321,12 +322,12 @@ def test_objects_exported_from_a_cluster_are_read() -> None:
         uid="1", resourceVersion="2", generation=3, creationTimestamp="2026-08-20T00:00:00Z", managedFields=[]
     )
     exported["status"] = {"phase": "Ready"}
-    assert parse([("a", CLASS), ("b", exported)])[0].pools[0].name == "training"
+    assert parse([Document("a", CLASS), Document("b", exported)])[0].pools[0].name == "training"
 
 
 def test_fingerprints_follow_what_a_machine_is_made_of() -> None:
     def made(base: Json, pool: Json = POOL) -> tuple[str, str]:
-        wishes, _warnings = parse([("a", base), ("b", pool)])
+        wishes, _warnings = parse([Document("a", base), Document("b", pool)])
         return wishes.classes["base"].generation, wishes.pools[0].generation
 
     same = made(CLASS)
@@ -339,7 +340,7 @@ def test_fingerprints_follow_what_a_machine_is_made_of() -> None:
 
 
 def test_numbers_wanted_name_pools() -> None:
-    documents = [("a", CLASS), ("b", POOL), ("c", REQUEST)]
+    documents = [Document("a", CLASS), Document("b", POOL), Document("c", REQUEST)]
     assert parse(documents, nodes={"training": 3})[0].nodes == {"default/training": 3}
     assert parse(documents, nodes={"default/training": 0})[0].nodes == {"default/training": 0}
     for nodes, words in (
@@ -369,7 +370,10 @@ def test_S2_12_node_groups_alone_make_a_class_and_a_pool() -> None:
 
 def test_S2_12_node_groups_go_to_the_class_that_asks() -> None:
     asking = with_(CLASS, "spec.providers", [{"name": "webhook"}])
-    assert parse([("a", asking)], machines=[own("gpu-worker-1")])[0].classes["base"].clouds[0].machines[0].name == "gpu-worker-1"
+    assert (
+        parse([Document("a", asking)], machines=[own("gpu-worker-1")])[0].classes["base"].clouds[0].machines[0].name
+        == "gpu-worker-1"
+    )
     assert "no GPUNodeClass takes gpu-worker-1" in problems(CLASS, machines=[own("gpu-worker-1")])[0]
     two = with_(asking, "metadata.name", "second")
     assert "the classes base and second both have it" in problems(asking, two, machines=[own("gpu-worker-1")])[0]

@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
@@ -231,8 +232,8 @@ OTHER: dict[str, Json] = {
 }
 
 
-def document(kind: str, spec: Json, name: str = "base") -> tuple[str, Json]:
-    return f"{kind}.yml", {"apiVersion": "tgp.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+def document(kind: str, spec: Json, name: str = "base") -> Document:
+    return Document(f"{kind}.yml", {"apiVersion": "tgp.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 
 
 def read(kind: str, spec: Json, folder: Path) -> Wishes:
@@ -241,7 +242,7 @@ def read(kind: str, spec: Json, folder: Path) -> Wishes:
     if kind == "GPUNodePool":
         documents += [document("GPUNodeClass", {"providers": [{"name": "lambda"}]}, name) for name in ("base", "second")]
         documents += [document("GPUNodeClass", {"providers": [{"name": "runpod"}]}, "containers")]
-    wishes, _warnings = parse([(str(folder / source), one) for source, one in documents])
+    wishes, _warnings = parse([dataclasses.replace(one, place=str(folder / one.place)) for one in documents])
     classes = {name: dataclasses.replace(one, generation="") for name, one in wishes.classes.items()}
     return Wishes(classes, tuple(dataclasses.replace(one, generation="") for one in wishes.pools), wishes.nodes)
 

@@ -14,6 +14,7 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.pods import effective_requests
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import capacity, drain, packing
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.demand import demand
@@ -54,7 +55,7 @@ def test_D11_a_credential_is_found_by_name_and_key_alone() -> None:
         "metadata": {"name": "c"},
         "spec": {"providers": [{"name": "lambda", "credentialsRef": {"name": "keys", "key": "lambda"}}]},
     }
-    found, _warnings = parse([("a", document)])
+    found, _warnings = parse([Document("a", document)])
     credentials = found.classes["c"].clouds[0].credentials
     assert credentials is not None and (credentials.namespace, credentials.name, credentials.key) == (
         "tgp-system",

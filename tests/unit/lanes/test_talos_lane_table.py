@@ -12,6 +12,7 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import ENTRIES
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
@@ -78,7 +79,7 @@ def test_what_documents_say_of_takeover_is_told() -> None:
         "spec": {"nodeClassRef": {"name": "any"}, "template": {"spec": {"lanes": ["takeover"]}}},
     }
     with pytest.raises(InvalidInput) as caught:
-        parse([("class.yml", node_class), ("pool.yml", pool)])
+        parse([Document("class.yml", node_class), Document("pool.yml", pool)])
     said = next(line for line in str(caught.value).splitlines() if "spec.template.spec.lanes" in line)
     assert said.rpartition("pool.yml: ")[2].rstrip(".") in TEXT
 

@@ -9,6 +9,7 @@ import pathlib
 
 import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
@@ -26,7 +27,7 @@ SEEDS = [ROOT / "tests" / "fixtures" / "seeds" / name for name in ("s0-nodeclass
 
 
 def _wishes(*paths):
-    found = [(str(path), one) for path in paths for one in yaml.safe_load_all(path.read_text())]
+    found = [Document(str(path), one) for path in paths for one in yaml.safe_load_all(path.read_text())]
     return parse(found)[0]
 
 
