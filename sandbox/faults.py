@@ -185,7 +185,7 @@ class FaultyApp:
             return self._pass(method, path, environ, start_response)
         match fault.kind:
             case "status":
-                return _answer(fault, fault.status).send(start_response)
+                return self._refuse(fault, path).send(start_response)
             case "body":
                 return _answer(fault, 200).send(start_response)
             case "lost_before":
@@ -203,7 +203,7 @@ class FaultyApp:
         real = self._collect(environ)
         match fault.kind:
             case "status_after":
-                return _answer(fault, fault.status).send(start_response)
+                return self._refuse(fault, path).send(start_response)
             case "truncate":
                 real.body = real.body[: len(real.body) // 2]
                 return real.send(start_response)
@@ -242,12 +242,42 @@ class FaultyApp:
                 result.close()
         return _Answer(head[0], head[1], body)
 
+    def _refuse(self, fault: Fault, path: str) -> _Answer:
+        """The answer of ``fault``. Without a body of its own the API server's is a Status object, as a real one sends it."""
+        if self.service == "kubernetes" and fault.body is None and fault.status >= 400:
+            return _answer(dataclasses.replace(fault, body=_status(fault.status, path)), fault.status)
+        return _answer(fault, fault.status)
+
     def _sleep(self, seconds: float) -> None:
         if self._clock is not None:
             try:
                 self._clock.sleep(seconds)
             except ClockClosed as end:
                 raise LostConnection("the world has ended") from end
+
+
+_REFUSALS = {
+    403: ("Forbidden", 'admission webhook "policy.example.com" denied the request: {kind} "{name}" must not be changed'),
+    409: (
+        "Conflict",
+        'Operation cannot be fulfilled on {kind} "{name}": the object has been modified; please apply your changes to the latest '
+        "version and try again",
+    ),
+    422: ("Invalid", '{kind} "{name}" is invalid: data: Forbidden: field is immutable when `immutable` is set'),
+    500: ("InternalError", "Internal error occurred: failed calling webhook: context deadline exceeded"),
+    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
+}
+
+
+def _status(code: int, path: str) -> dict[str, t.Any]:
+    """The Status object that an API server sends with ``code`` for an object or collection at ``path``."""
+    parts = path.partition("?")[0].strip("/").split("/")
+    below = parts[parts.index("namespaces") + 2 :] if "namespaces" in parts[:-2] else parts[2 if parts[0] == "api" else 3 :]
+    kind, name = (*below, "", "")[:2]
+    reason, words = _REFUSALS.get(code, ("", "the server rejected the request"))
+    body: dict[str, t.Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    body["message"] = words.format(kind=kind, name=name)
+    return {**body, "reason": reason, "details": {"name": name, "kind": kind}, "code": code}
 
 
 def _answer(fault: Fault, status: int) -> _Answer:

@@ -269,6 +269,43 @@ class Rig:
         assert status < 300, (status, answer)
         return answer
 
+    def refuse_claim(self, name: str, status: int = 409) -> t.Any:
+        """No write to this claim succeeds any more: 409 (a controller keeps changing it), 422 (immutable), 403 (admission), 5xx."""
+        return self.fault("status", "kubernetes", "PUT", f"configmaps/tgp-claim-{name}$", status=status, times=None)
+
+    def make_immutable(self, name: str) -> None:
+        """The claim's ConfigMap becomes immutable: the API server answers each change of it with 422."""
+        self.kube("PATCH", f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{name}", {"immutable": True})
+
+    def damage(self, name: str, text: str | None = None) -> str:
+        """Half of the claim's record is lost (or it becomes ``text``); returns what it was."""
+        path = f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{name}"
+        whole = str(self.kube("GET", path)["data"]["claim.json"])
+        self.kube("PATCH", path, {"data": {"claim.json": whole[: len(whole) // 2] if text is None else text}})
+        return whole
+
+    def lock_elsewhere(self, holder: str = "other-host/4711/other-run") -> None:
+        """Another host holds the run lock of this cluster; it renews for as long as nobody calls :meth:`unlock_elsewhere`."""
+        path = "/apis/coordination.k8s.io/v1/namespaces/tgp-system/leases"
+        with contextlib.suppress(AssertionError):
+            self.kube("POST", "/api/v1/namespaces", {"metadata": {"name": "tgp-system"}})
+        now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": 86400, "acquireTime": now, "renewTime": now}
+        name = f"tgp-{self.cluster_id}"
+        with contextlib.suppress(AssertionError):
+            self.kube("DELETE", f"{path}/{name}")
+        self.kube("POST", path, {"metadata": {"name": name}, "spec": spec})
+
+    def unlock_elsewhere(self) -> None:
+        """The other host ends its run."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/tgp-system/leases/tgp-{self.cluster_id}"
+        self.kube("PATCH", path, {"spec": {"holderIdentity": ""}})
+
+    @property
+    def cluster_id(self) -> str:
+        """The first eight digits of the UID of namespace kube-system."""
+        return str(self.kube("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"]).replace("-", "")[:8]
+
     def pod(self, node: str, name: str = "job", *, budget: bool = False, owner: str = "ReplicaSet") -> None:
         """A running pod on a node; with ``budget`` a PodDisruptionBudget that never lets it go."""
         owners = [{"apiVersion": "apps/v1", "kind": owner, "name": "x", "uid": "x", "controller": True}] if owner else []
@@ -307,9 +344,12 @@ class Rig:
         return answer["items"] if status == 200 else []
 
     def claims(self) -> dict[str, dict[str, t.Any]]:
-        """Claims by name, as recorded."""
-        records = [json.loads(one["data"]["claim.json"]) for one in self.configmaps("tgp.io/claim")]
-        return {one["name"]: one for one in records}
+        """Claims by name, as recorded; damaged ones are left out."""
+        found: dict[str, dict[str, t.Any]] = {}
+        for one in self.configmaps("tgp.io/claim"):
+            with contextlib.suppress(ValueError):
+                found[one["metadata"]["name"].removeprefix("tgp-claim-")] = json.loads(one["data"]["claim.json"])
+        return found
 
     def claim(self) -> dict[str, t.Any]:
         (only,) = self.claims().values()

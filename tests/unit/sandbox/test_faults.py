@@ -206,3 +206,26 @@ def test_machines_of_the_world_meet_no_faults_and_are_not_counted(clock: SimCloc
 )
 def test_what_counts_as_a_write(method: str, path: str, query: str, write: bool) -> None:
     assert is_write(method, path, query) is write
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        (403, "Forbidden", 'admission webhook "policy.example.com" denied the request'),
+        (409, "Conflict", 'Operation cannot be fulfilled on configmaps "tgp-claim-x": the object has been modified'),
+        (422, "Invalid", "field is immutable when `immutable` is set"),
+        (500, "InternalError", "failed calling webhook"),
+        (418, "", "rejected the request"),
+    ],
+)
+def test_an_error_of_the_api_server_without_a_body_is_a_status_object(
+    status: int, reason: str, words: str, clock: SimClock
+) -> None:
+    faults = Faults([{"kind": "status", "service": "kubernetes", "status": status, "times": None}])
+    app = FaultyApp(Counter().app, faults, "kubernetes", clock)
+    with httpx.Client(transport=httpx.WSGITransport(app=app), base_url="https://kube.test") as client:
+        answer = client.put("/api/v1/namespaces/tgp-system/configmaps/tgp-claim-x", json={})
+    body = answer.json()
+    assert (answer.status_code, body["kind"], body["code"], body["reason"]) == (status, "Status", status, reason)
+    assert words in body["message"]
+    assert body["details"] == {"kind": "configmaps", "name": "tgp-claim-x"}
