@@ -13,8 +13,12 @@ description:
   - Groups are made for pool, class, cloud, region, GPU model, phase and lane, prefixed C(pool_), C(class_), C(cloud_), C(region_),
     C(gpu_), C(phase_) and C(lane_), all below C(gpu_nodes).
   - "Variables are C(tgp_name), C(tgp_pool), C(tgp_cloud), C(tgp_phase), C(tgp_ip), C(tgp_mesh_addresses) and so on, what M(tgp.gpu.fleet_info)
-    returns of a machine. C(ansible_connection) is V(local): tasks for these hosts run where Ansible runs and with its Python, since most
-    machines take no login. Set it, C(ansible_host) and C(ansible_python_interpreter) by O(compose) for those that do."
+    returns of a machine."
+  - C(ansible_host) is the address of the machine in the mesh. A machine that is not in the mesh gets C(<name>.invalid), a name that never
+    resolves, so that a task fails as unreachable instead of running somewhere else.
+  - Machines of lane V(kubelet) run Ubuntu and get C(ansible_connection) V(ssh), with the login of their cloud's images as C(ansible_user)
+    (C(ubuntu) on Lambda, C(paperspace) on Paperspace, C(root) on Vast). All other machines get no connection, so that Ansible's default
+    applies; they take no login, and a task for them fails as unreachable. O(compose) overrides each of these variables.
   - Any option of the fleet modules may stand in the file (documents, kubeconfig, credentials ...), with the same meaning and the same
     environment variables.
   - The file name has to end in C(tgp.yml) or C(tgp.yaml).
@@ -37,6 +41,15 @@ options:
     type: list
     elements: str
     default: []
+  connection:
+    description:
+      - V(auto) sets variables by which tasks reach the machines themselves, or fail.
+      - V(local) sets C(ansible_connection=local) for every host. Tasks for these hosts then run on the controller, once for each machine.
+        It is for plays that only use the variables of the hosts. It has no environment variable, and is no default since 0.2.0.
+    type: str
+    choices: [auto, local]
+    default: auto
+    version_added: 0.2.0
   strict_sources:
     description:
       - Fail when something cannot be read (a cloud, the mesh, a line of the ledger). Otherwise its part of the variables is missing, with a
@@ -58,11 +71,10 @@ cache_connection: ~/.cache/tgp
 keyed_groups:
   - key: tgp_phase
     prefix: state
-# tasks reach machines of lane kubelet, which run Ubuntu, through the tailnet; for all others they run on the controller
+# machines of lane kubelet by their public address instead of the one in the mesh, with a login of your own
 compose:
-  ansible_connection: "'ssh' if tgp_lane == 'kubelet' else 'local'"
-  ansible_host: tgp_mesh_addresses | first | default(tgp_ip)
-  ansible_python_interpreter: "'/usr/bin/python3' if tgp_lane == 'kubelet' else ansible_python_interpreter"
+  ansible_host: tgp_ip | default(ansible_host, true)
+  ansible_user: "'ops'"
 """
 
 import sys
@@ -73,7 +85,9 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
 from ..module_utils.act.overview import Seen, look
+from ..module_utils.clouds.registry import CAPABILITIES
 from ..module_utils.errors import TgpError
+from ..module_utils.fleet.model import Lane
 from ..module_utils.observe.options import FLEET_SPEC
 from ..module_utils.redact import redact, register
 from ..module_utils.task import Task, secret_values
@@ -87,7 +101,18 @@ _GROUPS = {
     "phase": "phase",
     "lane": "lane",
 }
-_OWN = {"plugin", "strict_sources", "pools", "strict", "compose", "groups", "keyed_groups", "use_extra_vars", "leading_separator"}
+_OWN = {
+    "plugin",
+    "connection",
+    "strict_sources",
+    "pools",
+    "strict",
+    "compose",
+    "groups",
+    "keyed_groups",
+    "use_extra_vars",
+    "leading_separator",
+}
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -144,8 +169,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for machine in machines:
             name = machine["name"]
             self.inventory.add_host(name, group="gpu_nodes")
-            self.inventory.set_variable(name, "ansible_connection", "local")
-            self.inventory.set_variable(name, "ansible_python_interpreter", sys.executable)
+            for key, value in self._way(machine).items():
+                self.inventory.set_variable(name, key, value)
             for key, value in machine.items():
                 self.inventory.set_variable(name, f"tgp_{key}", value)
             for key, prefix in _GROUPS.items():
@@ -157,3 +182,16 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
             self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
             self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict=strict)
+
+    def _way(self, machine: dict[str, t.Any]) -> dict[str, str]:
+        """The variables by which tasks reach a machine: itself or nothing, never the controller unless the file asks for it."""
+        if self.get_option("connection") == "local":
+            return {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        addresses = sorted(machine["mesh_addresses"], key=lambda address: ":" in address)
+        way = {"ansible_host": addresses[0] if addresses else f"{machine['name']}.invalid"}
+        if machine["lane"] == Lane.KUBELET.value:
+            way["ansible_connection"] = "ssh"
+            facts = CAPABILITIES.get(machine["cloud"])
+            if facts is not None and facts.login:
+                way["ansible_user"] = facts.login
+        return way

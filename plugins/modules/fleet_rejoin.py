@@ -69,6 +69,10 @@ address:
   description: Its public address, empty when its cloud tells none.
   type: str
   returned: always
+login:
+  description: The user whom the Ubuntu images of its cloud let in over SSH, empty when that is unknown (own machines).
+  type: str
+  returned: always
 deadline:
   description: When the machine counts as failed unless it is a node by then.
   type: str

@@ -148,8 +148,8 @@ def test_the_inventory_has_what_a_playbook_needs(story: Story) -> None:
     assert host["tgp_instance_id"] == machine["id"]
     assert host["tgp_price_hour"] == "0.69"
     assert host["tgp_node_ready"] is True
-    assert host["ansible_connection"] == "local"
-    assert host["tgp_mesh_addresses"]
+    assert (host["ansible_connection"], host["ansible_user"]) == ("ssh", "ubuntu")
+    assert host["ansible_host"] in host["tgp_mesh_addresses"]
 
 
 def test_a_cached_inventory_costs_no_call(story: Story, tmp_path: Path) -> None:

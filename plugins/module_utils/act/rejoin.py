@@ -118,12 +118,14 @@ def _written(context: Context, claim: Claim, dest: str) -> Claim:
 
 def _result(context: Context, claim: Claim) -> dict[str, t.Any]:
     instance = next((one for one in context.instances(claim.cloud) or () if one.id == claim.instance_id), None)
-    end = deadline(claim, context.pool_of(claim), CAPABILITIES.get(claim.cloud))
+    facts = CAPABILITIES.get(claim.cloud)
+    end = deadline(claim, context.pool_of(claim), facts)
     return {
         "changed": True,
         "name": claim.name,
         "cloud": claim.cloud,
         "address": (instance.ip if instance else "") or claim.ip,
+        "login": facts.login if facts else "",
         "deadline": to_text(end) if end else "",
         "hubs": hubs_of(context),
     }

@@ -50,6 +50,7 @@ FACTS = Capability(
     },
     credential_env=("LAMBDA_API_KEY", "LAMBDA_LABS_API_KEY"),
     lane_reason="its machines boot stock Ubuntu; no image, ISO or network boot of one's own",
+    login="ubuntu",
 )
 SETTINGS: dict[str, dict[str, t.Any]] = {
     "sshKey": {"type": "string", "minLength": 1, "description": "name of an SSH key of the account"},

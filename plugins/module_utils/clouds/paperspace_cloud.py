@@ -62,6 +62,7 @@ FACTS = Capability(
     },
     credential_env=("PAPERSPACE_API_KEY",),
     lane_reason="its machines boot stock templates and run a startup script; no image or network boot of one's own",
+    login="paperspace",
 )
 _CREATE_TIMEOUT = 120.0
 _STOP_POLL, _STOP_POLLS = 5.0, 36

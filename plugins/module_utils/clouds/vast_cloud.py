@@ -60,6 +60,7 @@ FACTS = Capability(
     },
     credential_env=("VAST_API_KEY",),
     lane_reason="only its KVM machines (vms_enabled) can become nodes; everything else is an unprivileged container",
+    login="root",
 )
 SETTINGS: dict[str, dict[str, t.Any]] = {
     "vmImage": {

@@ -34,6 +34,7 @@ def test_new_secrets_are_written_for_the_owner_alone_and_the_old_ones_are_worthl
     done = rig.run("rejoin", name=name, dest=str(dest), lock_wait=0)
     after = rig.claim()
     assert (done["name"], done["cloud"], done["changed"]) == (name, "lambda", True) and done["deadline"]
+    assert done["login"] == "ubuntu"
     assert stat.S_IMODE(dest.stat().st_mode) == 0o600
     intent = payload.read(dest.read_text(), "ubuntu")
     assert intent is not None and intent.mesh is not None

@@ -31,9 +31,7 @@ cache_plugin: ansible.builtin.jsonfile
 cache_connection: {folder}/cache
 compose:
   cost_per_day: tgp_price_hour | float * 24
-  ansible_connection: "'ssh' if tgp_lane == 'kubelet' else 'local'"
-  ansible_host: tgp_mesh_addresses | first | default(tgp_ip)
-  ansible_python_interpreter: "'/usr/bin/python3' if tgp_lane == 'kubelet' else ansible_python_interpreter"
+{more}
 keyed_groups:
   - key: tgp_phase
     prefix: state
@@ -63,9 +61,11 @@ Listed = t.Callable[..., dict[str, tuple[dict[str, t.Any], list[str]]]]
 def listed(tmp_path: Path) -> Listed:
     """``listed(machines, unknown=...)``: the hosts of a file, each time in a process of its own, when a look shows these."""
     file = tmp_path / "gpu.tgp.yml"
-    file.write_text(FILE.format(folder=tmp_path))
 
-    def parse(*machines: dict[str, t.Any], unknown: t.Sequence[str] = ()) -> dict[str, tuple[dict[str, t.Any], list[str]]]:
+    def parse(
+        *machines: dict[str, t.Any], unknown: t.Sequence[str] = (), composed: str = "", more: str = ""
+    ) -> dict[str, tuple[dict[str, t.Any], list[str]]]:
+        file.write_text(FILE.format(folder=tmp_path, more=f"  {composed}") + more)
         done = subprocess.run(
             [sys.executable, "-c", PARSE, str(file), json.dumps([machines, unknown])],
             env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
@@ -83,15 +83,45 @@ def listed(tmp_path: Path) -> Listed:
 def test_what_a_file_composes_and_groups(listed: Listed) -> None:
     found, groups = listed(MACHINE)[MACHINE["name"]]
     assert found["cost_per_day"] == pytest.approx(16.56)
-    assert (found["ansible_connection"], found["ansible_host"]) == ("ssh", "100.64.0.7")
-    assert found["ansible_python_interpreter"] == "/usr/bin/python3"
     assert {"gpu_nodes", "pool_default_training", "cloud_lambda", "phase_ready", "state_Ready", "cheap"} <= set(groups)
 
 
-def test_tasks_for_machines_run_here_unless_the_file_says_otherwise(listed: Listed) -> None:
-    found, _groups = listed({**MACHINE, "lane": "talos", "mesh_addresses": []})[MACHINE["name"]]
-    assert (found["ansible_connection"], found["ansible_host"]) == ("local", "198.51.100.7")
-    assert found["ansible_python_interpreter"] == sys.executable
+WAY = ("ansible_connection", "ansible_host", "ansible_user", "ansible_python_interpreter")
+
+
+def way(found: dict[str, t.Any]) -> tuple[str, ...]:
+    return tuple(found.get(name, "") for name in WAY)
+
+
+@pytest.mark.parametrize(
+    ("cloud", "login"), [("lambda", "ubuntu"), ("paperspace", "paperspace"), ("vast", "root"), ("webhook", "")]
+)
+def test_ubuntu_machines_are_reached_by_ssh_through_the_mesh(listed: Listed, cloud: str, login: str) -> None:
+    found, _groups = listed({**MACHINE, "cloud": cloud, "mesh_addresses": ["fd7a::7", "100.64.0.7"]})[MACHINE["name"]]
+    assert way(found) == ("ssh", "100.64.0.7", login, "")
+
+
+@pytest.mark.parametrize("lane", ["talos", "service", ""])
+def test_other_machines_get_no_connection(listed: Listed, lane: str) -> None:
+    found, _groups = listed({**MACHINE, "lane": lane})[MACHINE["name"]]
+    assert way(found) == ("", "100.64.0.7", "", "")
+
+
+@pytest.mark.parametrize("lane", ["talos", "kubelet", "service", ""])
+def test_a_machine_outside_the_mesh_gets_a_name_that_never_resolves(listed: Listed, lane: str) -> None:
+    """A public address, which others may hold by now, and the controller are both wrong."""
+    found, _groups = listed({**MACHINE, "lane": lane, "mesh_addresses": []})[MACHINE["name"]]
+    assert found["ansible_host"] == f"{MACHINE['name']}.invalid" and found.get("ansible_connection") != "local"
+
+
+def test_tasks_run_on_the_controller_only_if_the_file_asks_for_it(listed: Listed) -> None:
+    found, _groups = listed(MACHINE, more="connection: local\n")[MACHINE["name"]]
+    assert way(found) == ("local", "", "", sys.executable)
+
+
+def test_a_file_composes_another_way(listed: Listed) -> None:
+    found, _groups = listed(MACHINE, composed="ansible_host: tgp_ip | default(ansible_host, true)")[MACHINE["name"]]
+    assert found["ansible_host"] == "198.51.100.7"
 
 
 def test_what_was_seen_whole_is_remembered(listed: Listed) -> None:

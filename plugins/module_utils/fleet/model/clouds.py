@@ -62,7 +62,7 @@ class Capability:
     ``billing_granularity``: seconds; a started unit is billed whole. ``billed_until_gone`` False: its documentation says that the bill
     ends with the accepted destroy call, not with the machine's last breath. ``bills_boot`` False: until a machine runs only its disk is
     billed. ``states``: every word its API has for a machine's state. ``lane_reason``: why its machines serve no other lane, a sentence
-    for people.
+    for people. ``login``: the user whom its Ubuntu images let in over SSH.
     """
 
     cloud: str
@@ -83,6 +83,7 @@ class Capability:
     credential_env: tuple[str, ...] = ()
     rented: bool = True
     lane_reason: str = ""
+    login: str = ""
 
     @property
     def terminal(self) -> frozenset[str]:
