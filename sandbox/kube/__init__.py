@@ -32,7 +32,7 @@ KNOWN_GAPS: tuple[str, ...] = (
     "A list with resourceVersion always shows the newest state; resourceVersionMatch is ignored.",
     "Expired continue tokens bring no token to go on with.",
     "Taints of a node's conditions, token cleaning and taint eviction act within a fraction of a second.",
-    "The scheduler does not score, preempt, spread or know volumes, pod affinity, topology and ports.",
+    "The scheduler does not score or preempt, allocates no resource claim, and knows neither volumes nor ports.",
     "A PDB knows the replicas of Deployments, ReplicaSets and StatefulSets only, and an eviction refused for its precondition costs no budget.",
     "Services get no cluster IP, events are not expired, and resource quotas and limit ranges do not exist.",
     "The OpenAPI documents name the PATCH parameters of each kind and carry no schemas: kubectl explain shows nothing.",

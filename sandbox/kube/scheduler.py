@@ -11,6 +11,7 @@ import json
 import typing as t
 
 from .meta import timestamp
+from .neighbours import Neighbours
 from .nodes import UNSCHEDULABLE, ready
 from .objects import Call
 from .pods import FINISHED, Pods, phase, set_condition
@@ -116,6 +117,8 @@ class Place:
             return "node(s) were not ready"
         if not selects(pod, self.node):
             return "node(s) didn't match Pod's node affinity/selector"
+        if pod["spec"].get("resourceClaims"):  # no driver publishes devices here: a pod with claims runs where a test binds it
+            return "cannot allocate all claims"
         for name, amount in need.items():
             if amount > 0 and amount > free.get(name, _NOTHING):
                 return "Too many pods" if name == "pods" else f"Insufficient {name}"
@@ -126,7 +129,15 @@ def _likeness(pod: Json, need: Amounts) -> str:
     """Pods of the same likeness fit the same nodes."""
     spec = pod["spec"]
     asked = sorted((name, str(amount)) for name, amount in need.items())
-    return json.dumps([asked, spec.get("nodeSelector"), _affinity(pod), spec.get("tolerations")], sort_keys=True)
+    around = [
+        spec.get("affinity"),
+        spec.get("topologySpreadConstraints"),
+        pod["metadata"].get("labels"),
+        bool(spec.get("resourceClaims")),
+    ]
+    return json.dumps(
+        [asked, spec.get("nodeSelector"), around, spec.get("tolerations"), pod["metadata"]["namespace"]], sort_keys=True
+    )
 
 
 class Scheduler:
@@ -156,7 +167,8 @@ class Scheduler:
             key=lambda pod: (-pod["spec"].get("priority", 0), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"])
         )
         hopeless: dict[str, dict[str, int]] = {}
-        return sum(self._place(pod, places, free, hopeless) for pod in waiting)
+        around = Neighbours((pod for pod in pods if phase(pod) not in FINISHED), {place.name: place.labels for place in places})
+        return sum(self._place(pod, places, free, around, hopeless) for pod in waiting)
 
     @staticmethod
     def _waits(pod: Json) -> bool:
@@ -165,7 +177,9 @@ class Scheduler:
             return False
         return phase(pod) == "Pending" and "deletionTimestamp" not in pod["metadata"]
 
-    def _place(self, pod: Json, places: list[Place], free: dict[str, Amounts], hopeless: dict[str, dict[str, int]]) -> bool:
+    def _place(
+        self, pod: Json, places: list[Place], free: dict[str, Amounts], around: Neighbours, hopeless: dict[str, dict[str, int]]
+    ) -> bool:
         need = requests(pod)
         likeness = _likeness(pod, need)
         if likeness in hopeless:  # room only shrinks while pods are placed
@@ -174,7 +188,7 @@ class Scheduler:
         why: dict[str, int] = {}
         best: tuple[decimal.Decimal, str] | None = None
         for place in places:
-            reason = place.obstacle(pod, need, free[place.name])
+            reason = place.obstacle(pod, need, free[place.name]) or around.obstacle(pod, place.name)
             if reason is not None:
                 why[reason] = why.get(reason, 0) + 1
                 continue
@@ -192,6 +206,7 @@ class Scheduler:
         except Refusal:  # deleted or bound meanwhile
             return False
         _take(free[best[1]], need)
+        around.add(pod, best[1])
         return True
 
     def _explain(self, pod: Json, total: int, why: dict[str, int]) -> None:

@@ -20,9 +20,11 @@ _toleration = functools.lru_cache(maxsize=1024)(Toleration)
 
 
 def placement_of(spec: Raw, namespace: str) -> Placement:
-    """The placement of a pod's ``spec``. What is only preferred, and topology spread, is left out: nothing here follows it."""
+    """The placement of a pod's ``spec``. What is only preferred is left out: nothing here follows it."""
     affinity = spec.get("affinity") or _NOTHING
     alone, unsupported = _others(affinity, namespace) if affinity else ((), "")
+    spread = spec.get("topologySpreadConstraints")
+    volumes = spec.get("volumes")
     selector = spec.get("nodeSelector")
     tolerations = spec.get("tolerations")
     return _one_of(
@@ -34,6 +36,9 @@ def placement_of(spec: Raw, namespace: str) -> Placement:
         bool(spec.get("resourceClaims")),
         int(spec.get("priority") or 0),
         spec.get("schedulerName") or DEFAULT_SCHEDULER,
+        any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spread) if spread else False,
+        any("persistentVolumeClaim" in one or "ephemeral" in one for one in volumes) if volumes else False,
+        _avoids(affinity, namespace) if affinity else (),
     )
 
 
@@ -68,11 +73,24 @@ def _others(affinity: Raw, namespace: str) -> tuple[tuple[Others, ...], str]:
         )
         if beyond:
             return (), f"podAntiAffinity with {beyond}"
-        selector = term.get("labelSelector")
-        if selector is None:
-            continue  # a selector that is missing matches no pod
-        labels = tuple(Expression(key, "In", (value,)) for key, value in sorted((selector.get("matchLabels") or {}).items()))
-        alone.append(
-            Others(tuple(sorted(term.get("namespaces") or (namespace,))), labels + _expressions(selector.get("matchExpressions")))
-        )
+        if term.get("labelSelector") is not None:  # a selector that is missing matches no pod
+            alone.append(_meant(term, tuple(sorted(term.get("namespaces") or (namespace,)))))
     return tuple(alone), ""
+
+
+def _avoids(affinity: Raw, namespace: str) -> tuple[Others, ...]:
+    """Pods it keeps away from over a zone, a region or the like, and those of rules that are not followed to the letter: of these
+    rather too many are meant than too few."""
+    found = []
+    for term in (affinity.get("podAntiAffinity") or _NOTHING).get(_REQUIRED) or ():
+        vague = any(term.get(key) is not None for key in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"))
+        if term.get("labelSelector") is not None and (vague or term.get("topologyKey") != _HOSTNAME):
+            everywhere = term.get("namespaceSelector") is not None
+            found.append(_meant(term, () if everywhere else tuple(sorted(term.get("namespaces") or (namespace,)))))
+    return tuple(found)
+
+
+def _meant(term: Raw, namespaces: tuple[str, ...]) -> Others:
+    selector = term["labelSelector"]
+    labels = tuple(Expression(key, "In", (value,)) for key, value in sorted((selector.get("matchLabels") or {}).items()))
+    return Others(namespaces, labels + _expressions(selector.get("matchExpressions")))

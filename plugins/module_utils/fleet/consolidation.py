@@ -30,23 +30,24 @@ POLICY = "WhenUnderutilized"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Use:
-    """How many of a node's GPUs its pods ask for, of how many."""
+    """How many of a node's GPUs its pods ask for, of how many. ``claims``: pods hold devices by resource claims besides."""
 
     used: int
     total: int
+    claims: bool = False
 
     def below(self, threshold: Decimal) -> bool:
         """Strictly below the share ``threshold``."""
         return self.used < threshold * self.total
 
     def __str__(self) -> str:
-        return f"{self.used} of {self.total} GPUs are used"
+        return f"{self.used} of {self.total} GPUs are used" + (" beside those of resource claims" if self.claims else "")
 
 
 def use(node: Node, pods: t.Iterable[Pod]) -> Use:
     """The use of a node by the unfinished pods on it."""
     bound = [pod for pod in pods if pod.node == node.name and pod.phase not in ("Succeeded", "Failed")]
-    return Use(sum(gpus(pod) for pod in bound), shown(node.allocatable))
+    return Use(sum(gpus(pod) for pod in bound), shown(node.allocatable), any(pod.placement.claims for pod in bound))
 
 
 def judge(draft: Draft) -> None:
@@ -70,7 +71,9 @@ class _Places:
         self._nodes: dict[str, Settled] = {}
         self._moved: dict[str, list[Pod]] = {}
         for name, one in draft.settled.items():
-            if name not in draft.decisions and one.claim.phase is Phase.READY and one.node is not None and not blocking(one.node):
+            if name in draft.decisions or one.claim.phase is not Phase.READY or one.node is None or blocking(one.node):
+                continue
+            if not use(one.node, draft.situation.pods(one.node) or ()).claims:  # how much is free beside claims is not known
                 self._nodes[one.node.name] = one
         self._bins = {name: self._bin(name) for name in sorted(self._nodes)}
         self._free = {name: _free_gpus(place) for name, place in self._bins.items()}

@@ -58,6 +58,9 @@ MODES: t.Mapping[str, Mode] = {
 }
 
 
+MOVES = frozenset({"Underutilized", "Drifted"})  # reasons that need another place for the pods
+
+
 def mode_of(reason: str, *, force: bool = False) -> Mode:
     """How ``reason`` drains; ``force`` turns Manual into FORCEFUL. InvalidInput for a reason nobody knows."""
     if reason not in MODES:
@@ -99,16 +102,19 @@ class Verdict:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
     """What may be lost: ``local_data`` in emptyDir volumes, ``unmanaged`` pods that nobody makes anew (always, for reasons that are
-    not voluntary). From ``holds_end`` on pods that must not be disrupted are pods like others."""
+    not voluntary), the place of ``unmovable`` pods, of which it is not known where else they could run. From ``holds_end`` on pods that
+    must not be disrupted are pods like others."""
 
     local_data: bool = True
     unmanaged: bool = False
     holds_end: datetime | None = None
+    unmovable: bool = True
 
 
 def rules_of(reason: str, holds_end: datetime | None = None) -> Rules:
-    """The rules for a reason. A node that is merely used too little costs nobody his local data."""
-    return Rules(local_data=reason != "Underutilized", holds_end=holds_end)
+    """The rules for a reason. A node that is merely used too little costs nobody his local data, and a pod that may fit nowhere else
+    stays where it is. What an idle node still holds is no work, so it goes."""
+    return Rules(local_data=reason != "Underutilized", holds_end=holds_end, unmovable=reason not in MOVES)
 
 
 def classify(pods: t.Iterable[Pod], mode: Mode, now: datetime, rules: Rules = Rules()) -> list[Verdict]:
@@ -131,6 +137,8 @@ def _verdict(pod: Pod, mode: Mode, now: datetime, rules: Rules) -> Verdict:
     held = rules.holds_end is None or now < rules.holds_end
     if held and (hold := pod_hold(pod, now).why):
         return Verdict(pod, Do.BLOCK if mode is Mode.VOLUNTARY else Do.WAIT, f"hold: {hold}", critical)
+    if mode is Mode.VOLUNTARY and not rules.unmovable and (why := pod.placement.unmovable):
+        return Verdict(pod, Do.BLOCK, f"{why}: where else it could run is not known", critical)
     if mode is Mode.VOLUNTARY and not pod.owner_kind and not (rules.unmanaged or safe):
         return Verdict(pod, Do.BLOCK, "unmanaged", critical)
     if mode is not Mode.FORCEFUL and pod.empty_dir and not (rules.local_data or safe):

@@ -42,8 +42,9 @@ class Idle:
 
 
 def requests_gpu(pod: Pod, settings: Settings) -> bool:
-    """Whether the pod's effective requests name a GPU, whole or shared."""
-    return any(
+    """Whether the pod's effective requests name a GPU, whole or shared. Which devices a resource claim stands for is not known here:
+    it may well be a GPU."""
+    return pod.placement.claims or any(
         amount > 0 and (name in settings.gpu_resources or name.startswith(SHARED_GPU_PREFIXES))
         for name, amount in pod.requests.items()
     )

@@ -173,6 +173,13 @@ class Situation:
         return None if self.seen.pods is None else self.pods_by_node.get(node.name, ())
 
     @functools.cached_property
+    def avoiding(self) -> tuple[Pod, ...]:
+        """Pods that stand somewhere and keep others away from more than their own node."""
+        return tuple(
+            pod for pod in self.seen.pods or () if pod.placement.avoids and pod.node and pod.phase not in ("Succeeded", "Failed")
+        )
+
+    @functools.cached_property
     def _devices_by_hostname(self) -> dict[str, list[Device]]:
         found: dict[str, list[Device]] = collections.defaultdict(list)
         for device in self.devices or ():

@@ -61,8 +61,16 @@ def keep_apart(pod: Pod, other: Pod) -> bool:
     return _meant(pod.placement.alone, other) or _meant(other.placement.alone, pod)
 
 
-def _meant(alone: tuple[Others, ...], pod: Pod) -> bool:
-    return any(pod.namespace in one.namespaces and all(holds(each, pod.labels) for each in one.labels) for one in alone)
+def avoided(pod: Pod, others: t.Iterable[Pod]) -> bool:
+    """Whether some other pod keeps this one out of its zone (or the like): then its next place is not for us to say."""
+    return any(other.uid != pod.uid and _meant(other.placement.avoids, pod) for other in others)
+
+
+def _meant(those: tuple[Others, ...], pod: Pod) -> bool:
+    return any(
+        (not one.namespaces or pod.namespace in one.namespaces) and all(holds(each, pod.labels) for each in one.labels)
+        for one in those
+    )
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:

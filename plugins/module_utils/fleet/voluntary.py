@@ -11,11 +11,12 @@ import typing as t
 from . import disruption_budgets, guard, service
 from .disruption_budgets import Count, Room
 from .draft import Draft
-from .drain import STARTED, Do, Mode, Verdict, backoff_after_block, classify, is_voluntary, rules_of
+from .drain import MOVES, STARTED, Do, Mode, Verdict, backoff_after_block, classify, is_voluntary, rules_of
 from .durations import print_duration, print_time
 from .facts import Settled
 from .holds import node_hold
 from .model import Action, Claim, Phase, Pool
+from .suits import avoided
 
 FREE = Room(None)
 _WITH_NODE = (Phase.JOINING, Phase.READY, Phase.TERMINATING)
@@ -50,7 +51,14 @@ def verdicts(draft: Draft, one: Settled, reason: str) -> list[Verdict]:
     """What a drain for ``reason`` would do with each pod of the node; empty also when pods could not be read."""
     pods = draft.situation.pods(one.node) if one.node is not None else None
     here = [pod for pod in pods or () if one.node is not None and pod.node == one.node.name]
-    return classify(here, Mode.VOLUNTARY, draft.now, rules_of(reason))
+    found = classify(here, Mode.VOLUNTARY, draft.now, rules_of(reason))
+    keepers = draft.situation.avoiding if reason in MOVES else ()
+    return [_avoided(verdict) if verdict.do is Do.EVICT and avoided(verdict.pod, keepers) else verdict for verdict in found]
+
+
+def _avoided(verdict: Verdict) -> Verdict:
+    why = "required pod anti-affinity of another pod: where else it could run is not known"
+    return dataclasses.replace(verdict, do=Do.BLOCK, why=why)
 
 
 def against(draft: Draft, pool: Pool, one: Settled, reason: str) -> str:

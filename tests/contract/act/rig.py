@@ -306,10 +306,10 @@ class Rig:
         """The first eight digits of the UID of namespace kube-system."""
         return str(self.kube("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"]).replace("-", "")[:8]
 
-    def pod(self, node: str, name: str = "job", *, budget: bool = False, owner: str = "ReplicaSet") -> None:
-        """A running pod on a node; with ``budget`` a PodDisruptionBudget that never lets it go."""
+    def pod(self, node: str, name: str = "job", *, budget: bool = False, owner: str = "ReplicaSet", **more: t.Any) -> None:
+        """A running pod on a node; with ``budget`` a PodDisruptionBudget that never lets it go. ``more``: further fields of its spec."""
         owners = [{"apiVersion": "apps/v1", "kind": owner, "name": "x", "uid": "x", "controller": True}] if owner else []
-        spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}]}
+        spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}], **more}
         meta = {"name": name, "labels": {"app": name}, "ownerReferences": owners}
         self.kube("POST", "/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
         self.until(lambda: self.kube("GET", f"/api/v1/namespaces/default/pods/{name}")["status"].get("phase") == "Running", "runs")

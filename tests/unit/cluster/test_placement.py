@@ -85,7 +85,34 @@ def test_anti_affinity_on_the_host() -> None:
     ],
 )
 def test_rules_that_cannot_be_followed(kind: str, term: dict[str, t.Any], words: str) -> None:
-    assert affinity(kind, term).unsupported == words
+    found = affinity(kind, term)
+    assert found.unsupported == found.unmovable == words
+
+
+def test_whom_a_pod_keeps_out_of_its_zone() -> None:
+    red = {"labelSelector": {"matchLabels": {"app": "red"}}}
+    meant = Expression("app", "In", ("red",))
+    zone, host = {"topologyKey": "topology.kubernetes.io/zone", **red}, {"topologyKey": HOST, **red}
+    assert affinity("podAntiAffinity", zone).avoids == (Others(("ns",), (meant,)),)
+    assert affinity("podAntiAffinity", {**zone, "namespaceSelector": {}}).avoids == (Others((), (meant,)),)
+    assert affinity("podAntiAffinity", {**host, "matchLabelKeys": ["x"]}).avoids == (Others(("ns",), (meant,)),)
+    assert affinity("podAntiAffinity", host).avoids == () and affinity("podAffinity", zone).avoids == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"resourceClaims": [{"name": "gpu"}]}, "resource claims"),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, "hard topology spread"),
+        ({"topologySpreadConstraints": [{}]}, "hard topology spread"),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, ""),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "persistent volume"),
+        ({"volumes": [{"name": "v", "ephemeral": {}}]}, "persistent volume"),
+        ({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "configMap": {}}]}, ""),
+    ],
+)
+def test_what_may_fit_on_no_other_node(spec: dict[str, t.Any], why: str) -> None:
+    assert placement_of(spec, "ns").unmovable == why
 
 
 def test_a_waiting_pod_keeps_all_its_requests_and_the_schedulers_words() -> None:

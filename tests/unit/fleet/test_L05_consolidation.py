@@ -18,8 +18,10 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     CloudView,
     Deletion,
     DisruptionBudget,
+    Expression,
     Node,
     Offer,
+    Others,
     Phase,
     Placement,
     Plan,
@@ -359,3 +361,39 @@ def test_L05_a_needless_node_that_also_drifted_is_not_said_to_stay() -> None:
     found = planned((older, TWO[1]), HALF_FULL)
     assert going(found) == [A] and not [one for one in of(found, "report") if one.name == A]
     assert any("it stays" in one.detail for one in of(planned((older, TWO[1]), (work(A, 2), *HALF_FULL[1:])), "report"))
+
+
+# ---- pods of which nobody knows where else they fit
+
+PINS = {
+    "resource claims": Placement(claims=True),
+    "required podAffinity": Placement(unsupported="required podAffinity"),
+    "hard topology spread": Placement(spread=True),
+    "persistent volume": Placement(volumes=True),
+}
+
+
+@pytest.mark.parametrize("why", PINS)
+def test_L05_a_pod_that_may_fit_nowhere_else_stays_where_it_is(why: str) -> None:
+    fixed = work(A, 1, placement=dataclasses.replace(PINS[why], tolerations=(Toleration(operator="Exists"),)))
+    found = planned(TWO, (fixed, *HALF_FULL[1:]))
+    assert not going(found) and f"default/job-a-0 ({why}: where else it could run is not known)" in told(found)
+
+
+def test_L05_two_full_nodes_of_resource_claims_both_stay() -> None:
+    """Their pods ask for no GPU by name: 0 of 4 says nothing about what is free."""
+    pods = [work(where, 0, requests={}, placement=Placement(claims=True)) for where in (A, B)]
+    found = planned(TWO, pods)
+    assert not going(found) and told(found).startswith("0 of 4 GPUs are used beside those of resource claims; ")
+
+
+def test_L05_what_is_free_beside_resource_claims_is_no_place() -> None:
+    found = planned(TWO, (work(A, 1), work(B, 0, placement=Placement(claims=True, tolerations=(Toleration(operator="Exists"),)))))
+    assert going(found) == [] and told(found) == "1 of 4 GPUs are used; its pods do not fit on other nodes"
+
+
+def test_L05_a_pod_that_another_one_keeps_out_of_its_zone_stays() -> None:
+    keeper = work(C, 0, placement=Placement(avoids=(Others(("default",), (Expression("app", "In", ("red",)),)),)))
+    red = work(A, 1, labels={"app": "red"})
+    assert "pod anti-affinity of another pod" in told(planned(TWO, (red, *HALF_FULL[1:], keeper)))
+    assert going(planned(TWO, (work(A, 1, labels={"app": "blue"}), *HALF_FULL[1:], keeper))) == [A]

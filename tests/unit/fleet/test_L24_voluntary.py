@@ -21,6 +21,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     DisruptionBudget,
     Observation,
     Phase,
+    Placement,
     Plan,
     Pool,
     Wishes,
@@ -39,6 +40,9 @@ THEN = node_class()
 REASONS = ("Empty", "Drifted", "Underutilized")
 _mostly_old = st.sampled_from([NOON - timedelta(minutes=30)] * 20 + [NOON - timedelta(minutes=5)])
 _rarely = st.sampled_from([False] * 7 + [True])
+_placements = st.sampled_from(
+    [Placement()] * 9 + [Placement(claims=True), Placement(unsupported="required podAffinity"), Placement(spread=True)]
+)
 _marks = st.sampled_from([{}, {}, {}, {}, {}, {"tgp.io/do-not-disrupt": "true"}, {"tgp.io/idle-since": "2026-08-20T11:20:00Z"}])
 
 
@@ -70,6 +74,7 @@ def worlds(draw: t.Any) -> Observation:
             annotations={"tgp.io/do-not-disrupt": "true"} if draw(_rarely) else {},
             owner_kind="" if draw(_rarely) else "Job",
             empty_dir=draw(_rarely),
+            placement=draw(_placements),
             started=draw(_mostly_old),
         )
         for place in range(draw(st.integers(0, 6)))
@@ -199,3 +204,15 @@ def test_L22_one_decision_per_claim_and_nothing_said_for_keeping_what_goes(world
     assert len(set(names)) == len(names)
     going = {one.name for one in of(found, "destroy") if one.reason in REASONS}
     assert not going & {one.name for one in of(found, "report") if one.reason in ("Kept", *REASONS)}
+
+
+@settings(deadline=None)
+@given(worlds(), wanted(), st.sampled_from(["workload", "gpu", "all"]))
+def test_I17_nothing_that_can_wait_ends_under_a_claim_or_moves_what_may_fit_nowhere(
+    world: Observation, asked: Wishes, idle_mode: str
+) -> None:
+    asked = dataclasses.replace(asked, pools=tuple(dataclasses.replace(one, idle_mode=idle_mode) for one in asked.pools))
+    for action in of(decide(world, asked, allow_mass_delete=True), "destroy"):
+        here = [one for one in world.pods or () if one.node == action.name]
+        assert action.reason != "Empty" or not any(one.placement.claims for one in here)
+        assert action.reason not in ("Drifted", "Underutilized") or not any(one.placement.unmovable for one in here)

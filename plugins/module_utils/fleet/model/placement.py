@@ -39,7 +39,7 @@ class Toleration:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Others:
-    """Pods that one does not share a node with: those of ``namespaces`` whose labels meet all conditions."""
+    """Pods that one keeps away from: those of ``namespaces`` (empty = of any) whose labels meet all conditions."""
 
     namespaces: tuple[str, ...]
     labels: tuple[Expression, ...] = ()
@@ -50,7 +50,9 @@ class Placement:
     """What a pod says about its place. ``selector`` are label and value; of ``terms`` one has to hold (empty = no affinity).
 
     ``alone``: no pod of these on the same node. ``unsupported`` names a required rule that nothing here can follow, empty without.
-    ``claims``: it asks for devices by resource claims. ``scheduler`` places it.
+    ``claims``: it asks for devices by resource claims. ``scheduler`` places it. ``spread``: a topology spread that has to hold.
+    ``volumes``: it uses persistent volumes, which may be reachable from some nodes only. ``avoids``: pods that it keeps away from over
+    more than one node (part of what ``unsupported`` names).
     """
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -61,3 +63,15 @@ class Placement:
     claims: bool = False
     priority: int = 0
     scheduler: str = DEFAULT_SCHEDULER
+    spread: bool = False
+    volumes: bool = False
+    avoids: tuple[Others, ...] = ()
+
+    @property
+    def unmovable(self) -> str:
+        """Why nobody here can say on which other node the pod could run; empty when the rules of this collection can."""
+        if self.claims:
+            return "resource claims"
+        if self.unsupported:
+            return self.unsupported
+        return "hard topology spread" if self.spread else "persistent volume" if self.volumes else ""
