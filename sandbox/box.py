@@ -23,6 +23,7 @@ from .cluster import Cluster
 from .faults import Faults, FaultyApp
 from .hub import Hub
 from .kube import KubeApi
+from .kube.server import dated
 from .kubelets import Kubelets
 from .machine import Machines
 from .node_ports import NodePorts
@@ -107,7 +108,8 @@ class Box:
         self.scenario.furnish(self.world)
 
     def _wrap(self, app: App, service: str) -> App:
-        return CountingApp(FaultyApp(app, self.faults, service, self.world.clock), self.world, service)
+        counted = CountingApp(FaultyApp(app, self.faults, service, self.world.clock), self.world, service)
+        return dated(counted, self.world.clock.now)
 
     def _in_process(self, kube: KubeApi) -> Cluster:
         return Cluster(IN_PROCESS, kube.authority.pem, app=kube.app, token=kube.admin_token)

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import typing as t
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 FASTEST = 10_000.0
 """Seconds of the world per second."""
@@ -31,6 +31,7 @@ class SimClock:
         if not 0 < speed < float("inf"):
             raise ValueError("speed must be a number above zero")
         self._path = path
+        self._hosts: dict[str, float] = {}  # clock files of hosts whose clocks are wrong, to the seconds they are ahead
         real = time.time()
         # real moment, moment of the world, speed since then: one thing, as it is read without the lock
         self._base = (real, real if start is None else start, speed)
@@ -39,12 +40,18 @@ class SimClock:
         self._publish()
 
     def _publish(self) -> None:
-        if self._path is None:
-            return
-        temporary = f"{self._path}.new"
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(dict(zip(("real", "world", "speed"), self._base, strict=True)), file)
-        os.replace(temporary, self._path)
+        real, world, speed = self._base
+        for path, ahead in {**({self._path: 0.0} if self._path else {}), **self._hosts}.items():
+            temporary = f"{path}.new"
+            with open(temporary, "w", encoding="utf-8") as file:
+                json.dump({"real": real, "world": world + ahead, "speed": speed}, file)
+            os.replace(temporary, path)
+
+    def add_host(self, path: str, ahead: float) -> None:
+        """Write to ``path`` what ``TGP_CLOCK_FILE`` names on a host whose clock is ``ahead`` seconds before the world's (negative: behind)."""
+        with self._changed:
+            self._hosts[path] = ahead
+            self._publish()
 
     @property
     def speed(self) -> float:
@@ -113,3 +120,20 @@ class SimClock:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+
+class HostClock:
+    """The clock of a host that is ``ahead`` seconds before the world's (negative: behind). It may be set anew at any moment."""
+
+    def __init__(self, world: SimClock, ahead: float = 0.0) -> None:
+        self.world, self.ahead = world, ahead
+
+    @property
+    def speed(self) -> float:
+        return self.world.speed
+
+    def now(self) -> datetime:
+        return self.world.now() + timedelta(seconds=self.ahead)
+
+    def sleep(self, seconds: float) -> None:
+        self.world.sleep(seconds)

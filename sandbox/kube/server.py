@@ -43,12 +43,14 @@ class _Gateway(wsgi.Gateway_10):
         return environ
 
 
-def _dated(app: App, now: t.Callable[[], datetime]) -> App:
+def dated(app: App, now: t.Callable[[], datetime]) -> App:
     """Answers tell the time of the world they come from, as clients compare it with their own."""
 
     def call(environ: t.Any, start_response: t.Any) -> t.Any:
         def begin(status: str, headers: list[tuple[str, str]], *more: t.Any) -> t.Any:
-            return start_response(status, [*headers, ("Date", email.utils.format_datetime(now(), usegmt=True))], *more)
+            if not any(name.lower() == "date" for name, _value in headers):
+                headers = [*headers, ("Date", email.utils.format_datetime(now(), usegmt=True))]
+            return start_response(status, headers, *more)
 
         return app(environ, begin)
 
@@ -67,7 +69,7 @@ class KubeServer:
             with open(os.open(paths[name], os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
         self._server = wsgi.Server(
-            ("127.0.0.1", port), _dated(app or api.app, api.now), numthreads=threads, request_queue_size=512, timeout=60
+            ("127.0.0.1", port), dated(app or api.app, api.now), numthreads=threads, request_queue_size=512, timeout=60
         )
         self._server.gateway = _Gateway
         adapter = BuiltinSSLAdapter(paths["server.crt"], paths["server.key"], paths["ca.crt"])

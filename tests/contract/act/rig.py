@@ -25,7 +25,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
 from sandbox.behaviour import Behaviour
 from sandbox.box import IN_PROCESS, Box
-from sandbox.clock import SimClock
+from sandbox.clock import HostClock, SimClock
 from sandbox.scenario import parse
 from sandbox.world import Machine
 from tests.fixtures.demo import demo_documents
@@ -120,6 +120,7 @@ class Rig:
         self.watcher: t.Callable[[httpx.Request], None] = lambda _request: None
         self.call: t.Callable[[t.Any, Task], dict[str, t.Any]] = lambda code, task: code.run(task)
         self.receivers: dict[str, t.Any] = {}  # root URL → WSGI app
+        self.host = HostClock(self.clock)  # of the host that runs the modules; `host.ahead` seconds set it wrong
 
     def close(self) -> None:
         self.box.stop()
@@ -165,7 +166,7 @@ class Rig:
             diff_mode=check,
             progress=self.lines.append,
             warn=self.warnings.append,
-            clock=self.clock,
+            clock=self.host,
             transport=self._transport,
         )
         try:

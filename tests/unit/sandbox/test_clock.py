@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import threading
 import time
 
+import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.clock import FileClock
 
-from sandbox.clock import ClockClosed, SimClock
+from sandbox.box import Box
+from sandbox.clock import ClockClosed, HostClock, SimClock
 
 
 def test_sleep_is_as_much_shorter_as_the_clock_is_faster() -> None:
@@ -98,3 +101,23 @@ def test_a_clock_that_cannot_go_on_stays_as_it_was() -> None:
     assert clock.speed == 1 and clock.seconds() - before < 600
     clock.run_at(10_000)
     assert clock.speed == 10_000 and clock.now()
+
+
+def test_a_host_may_have_a_clock_of_its_own(tmp_path: pathlib.Path) -> None:
+    clock = SimClock(10, str(tmp_path / "world.json"), start=1_000_000)
+    clock.add_host(str(tmp_path / "host.json"), 7200)
+    clock.advance(60)
+    world, host = (json.loads((tmp_path / name).read_text()) for name in ("world.json", "host.json"))
+    assert host["world"] - world["world"] == 7200 and host["speed"] == 10
+    ahead = HostClock(clock, -300)
+    assert -301 < (ahead.now() - clock.now()).total_seconds() < -299 and ahead.speed == 10
+    ahead.ahead = 0
+    assert abs((ahead.now() - clock.now()).total_seconds()) < 1
+
+
+def test_every_service_tells_the_time_of_the_world() -> None:
+    with Box(clock=SimClock(1, start=1_000_000)) as box:
+        for name, app in box.apps.items():
+            if name != "mesh_proxy":
+                answer = httpx.Client(transport=httpx.WSGITransport(app=app), base_url="https://x").get("/")
+                assert answer.headers["date"].startswith("Mon, 12 Jan 1970 13:46:4"), name
