@@ -14,6 +14,7 @@ from .world import Machine
 
 KINDS: dict[str, str] = {
     "never_boots": "the cloud says booting for ever",
+    "pull_fails": "the image of its container cannot be pulled: the system log says so every half minute, the state stays that of a pull",
     "boot_error": "the machine comes up broken: its cloud calls it unhealthy, an own machine switches itself off",
     "dies": "it loses power `seconds` after its boot began: the cloud shows it as unhealthy and bills on",
     "crash": "its system hangs `seconds` after its boot began: kubelet and mesh client fall silent, the cloud notices nothing",

@@ -32,6 +32,8 @@ CONTAINER = "container"
 _ALLOCATION, _PULL, _START = 0.1, 0.8, 0.1  # shares of the boot
 _AGAIN = 10.0
 _LONGEST = 60.0
+_TRIES_EVERY = 30.0
+_DENIED = "repository does not exist or may require 'docker login'"
 _LINES = 1000
 _FOR_EVER = 10 * 365 * 86400.0
 _TOLD = 3  # restarts that are told step by step
@@ -73,6 +75,8 @@ class Container(Life):
         if "never_boots" in self._parts:
             self._say("system", f"pulling {image}: waiting")
             self._pause(_FOR_EVER, stretched=False)
+        if "pull_fails" in self._parts:
+            self._fail_to_pull(image)
         if not here:
             self._say("system", f"pulling {image}")
             self._pause(boot * _PULL)
@@ -92,6 +96,15 @@ class Container(Life):
         self._phase("failed" if broken else "running")
         self._note("up", "failed to create the container" if broken else "the container is up", failed=broken)
         return not broken
+
+    def _fail_to_pull(self, image: str) -> None:
+        """The registry refuses the image, again and again; the platform tries for ever."""
+        name = image.partition(":")[0]
+        while True:
+            self._say("system", f"pulling {image}")
+            self._say("system", f"error pulling image: Error response from daemon: pull access denied for {name}, {_DENIED}")
+            self._pause(max(_TRIES_EVERY, 0.1 * self._world.clock.speed), stretched=False)
+            self._due = self._world.clock.seconds()
 
     def _loop(self) -> None:
         details, pause = self._machine.details, _AGAIN

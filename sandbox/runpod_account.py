@@ -13,6 +13,7 @@ from decimal import Decimal
 
 from .world import World
 
+RECORDED, DOCUMENTED = "recorded", "documented"
 WINDOWS = (("minute", 60, 60), ("hour", 3000, 3600), ("day", 50000, 86400))
 NO_CAPACITY = "There are no longer any instances available with the requested specifications. Please refresh and try again."
 NONE_AVAILABLE = "no instances available"
@@ -85,12 +86,15 @@ class Windows:
 
 @dataclasses.dataclass
 class Account:
-    """``page_size`` None: lists come whole and without a ``pagination`` object, as the published document has them; a number: in pages of
-    that many. ``shy_seconds``: how long a new pod is not found by its id. ``balance`` dollars (None: no end), ``spend_limit`` dollars per
-    hour of all pods. ``forbidden``: GPU ids and data centres this account may not use. ``ports_after``: seconds from the start of a
-    container until its public ports show.
+    """``boot_states``: the words for a pod whose image is pulled, "recorded" (RUNNING without a runtime, as recorded on the real service) or
+    "documented" (PROVISIONING, then STARTING). ``list_after``: seconds until a new pod is listed. ``page_size`` None: lists come whole and
+    without a ``pagination`` object, as the published document has them; a number: in pages of that many. ``shy_seconds``: how long a new pod
+    is not found by its id. ``balance`` dollars (None: no end), ``spend_limit`` dollars per hour of all pods. ``forbidden``: GPU ids and data
+    centres this account may not use. ``ports_after``: seconds from the start of a container until its public ports show.
     """
 
+    boot_states: str = RECORDED
+    list_after: float = 0.0
     page_size: int | None = None
     shy_seconds: float = 0.0
     balance: Decimal | None = None

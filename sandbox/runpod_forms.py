@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime, timezone
 
-from .runpod_account import Account
+from .runpod_account import RECORDED, Account
 from .world import Machine, World
 
 ACTIONS = {
@@ -20,20 +20,22 @@ ACTIONS = {
 }
 
 
-def status(machine: Machine) -> str:
-    """RunPod's word for the state of a pod that its list shows."""
+def status(account: Account, machine: Machine) -> str:
+    """RunPod's word for the state of a pod that its list shows. As recorded on the real service, a pod is RUNNING from its creation on."""
     if machine.state == "active":
         return "RUNNING"
     if machine.state == "stopped":
         return "EXITED"
     if machine.state == "unhealthy":
         return "ERROR"
+    if account.boot_states == RECORDED:
+        return "RUNNING"
     return "PROVISIONING" if machine.details.get("phase", "allocating") == "allocating" else "STARTING"
 
 
 def pod(world: World, account: Account, machine: Machine) -> dict[str, t.Any]:
     """One pod; every key is there."""
-    facts, word = machine.details, status(machine)
+    facts, word = machine.details, status(account, machine)
     runtime = _runtime(world, account, machine) if word == "RUNNING" else None
     form: dict[str, t.Any] = {
         "id": machine.id,
@@ -57,7 +59,7 @@ def pod(world: World, account: Account, machine: Machine) -> dict[str, t.Any]:
         "globalNetworking": _network(machine),
         "runtime": runtime,
         "createdAt": moment(machine.created),
-        "startedAt": moment(datetime.fromtimestamp(facts["started"], timezone.utc)) if runtime else None,
+        "startedAt": _started(account, machine, word),
     }
     if facts["cpu"]:
         form["cpu"] = facts["cpu"]
@@ -66,12 +68,20 @@ def pod(world: World, account: Account, machine: Machine) -> dict[str, t.Any]:
     return form
 
 
+def _started(account: Account, machine: Machine, word: str) -> str | None:
+    """When its container began to run; as recorded, the moment of renting until then."""
+    started = machine.details.get("started")
+    if word == "RUNNING" and started is not None:
+        return moment(datetime.fromtimestamp(started, timezone.utc))
+    return moment(machine.created) if word == "RUNNING" and account.boot_states == RECORDED else None
+
+
 def moment(when: datetime) -> str:
     return when.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _runtime(world: World, account: Account, machine: Machine) -> dict[str, t.Any] | None:
-    """What runs; null while nothing does, as between two rounds of a crash loop. Public ports come later."""
+    """What runs; null while nothing does, as while the image is pulled or between two rounds of a crash loop. Public ports come later."""
     facts = machine.details
     started = facts.get("started")
     if started is None:

@@ -40,7 +40,8 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
         if flask.request.args.get("includeClusterPods", "false") not in ("true", "false"):
             raise invalid("query.includeClusterPods: should be true or false")
         with world.lock:
-            found, pagination = _page(account, pods(world))
+            since = world.clock.seconds() - account.list_after
+            found, pagination = _page(account, [one for one in pods(world) if one.created.timestamp() <= since])
             return flask.jsonify({"pods": [form(machine) for machine in found], **pagination})
 
     @service.post("/v2/pods")
@@ -74,7 +75,7 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
         action = bodies.body(bodies.ACT)["action"]
         with world.lock:
             machine = find(identity)
-            word = status(machine)
+            word = status(account, machine)
             if action not in ACTIONS[word]:
                 raise Problem(409, f"pod cannot {action} while it is {word}")
             if action in ("stop", "restart") and machine.details["locked"]:

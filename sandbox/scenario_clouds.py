@@ -12,6 +12,7 @@ from decimal import Decimal
 from .paperspace_account import Account as PaperspaceAccount
 from .paperspace_account import Switches as PaperspaceSwitches
 from .paperspace_cloud import paperspace_offer
+from .runpod_account import DOCUMENTED, RECORDED
 from .runpod_account import Account as RunpodAccount
 from .runpod_cloud import runpod_offer
 from .scenario_reader import Reader, ScenarioError
@@ -47,12 +48,16 @@ def _turn_paperspace(world: World | None, chosen: Switches) -> None:
 def _turn_runpod(world: World | None, chosen: Switches) -> None:
     if chosen.get("page_size") == 0:
         raise ValueError("page_size: should be above zero")
+    if chosen.get("boot_states", RECORDED) not in (RECORDED, DOCUMENTED):
+        raise ValueError(f"boot_states: should be {RECORDED} or {DOCUMENTED}")
     account = RunpodAccount.of(world) if world else RunpodAccount()
     for name, value in chosen.items():
         setattr(account, name, tuple(value) if name == "forbidden" else value)
 
 
 _RUNPOD = {
+    "boot_states": RECORDED,
+    "list_after": 0.0,
     "page_size": 1,
     "shy_seconds": 0.0,
     "balance": Decimal(0),

@@ -90,8 +90,8 @@ options:
     default: true
   wait_timeout:
     description:
-      - Seconds to wait. Most of the time goes into the pull of the image.
-      - A pod that is late stays, and is returned with the failure.
+      - Seconds to wait. Most of the time goes into the pull of the image, during which RunPod already calls the pod running.
+      - A pod that is late stays, and is returned with the failure. When its log says that the image cannot be pulled, the failure says so, too.
     type: int
     default: 1200
 extends_documentation_fragment:
@@ -170,12 +170,14 @@ ports:
   sample: {"22": "203.0.113.20:10341"}
 """
 
+from ..module_utils.clouds.base import Cloud
 from ..module_utils.clouds.by_name import ByName
 from ..module_utils.clouds.registry import connect
 from ..module_utils.clouds.runpod_cloud import ENTRY
 from ..module_utils.clouds.runpod_records import Kind, gpu_of
 from ..module_utils.errors import InvalidInput, LaunchRefused
 from ..module_utils.fleet import gpus
+from ..module_utils.fleet.diagnosis_boot import pull_error
 from ..module_utils.fleet.model import CloudChoice, Container, Instance, InstanceState, LaunchRequest, Offer, OfferQuery
 from ..module_utils.fleet.money import parse_money
 from ..module_utils.fleet.regions import region_matches, standard_region
@@ -215,7 +217,7 @@ def run(task: Task) -> dict[str, object]:
     cloud = connect("runpod", task, choice=CloudChoice("runpod", settings=_settings(task)))
     try:
         timeout = float(params["wait_timeout"]) if params["wait"] else None
-        named = ByName(task, cloud, params["name"], timeout, ready=lambda pod: _reachable(task, pod))
+        named = ByName(task, cloud, params["name"], timeout, lambda pod: _reachable(task, pod), lambda pod: _pull_error(cloud, pod))
         if params["state"] == "absent":
             return {**named.absent(unmarked=params["include_unmarked"]), "ports": {}}
         _check_ports(params["ports"])
@@ -309,6 +311,11 @@ def _differs(task: Task, found: Instance) -> str:
     if region and found.region and not region_matches(region, standard_region(found.region, ENTRY.regions), found.region):
         return f"is in {found.region}, not in {region}"
     return ""
+
+
+def _pull_error(cloud: Cloud, pod: Instance) -> str:
+    """What the platform says of an image that it cannot pull; the state alone is the same for a pull that takes long."""
+    return pull_error((cloud.console(pod.id) or "").splitlines())
 
 
 def _reachable(task: Task, pod: Instance) -> bool:

@@ -24,6 +24,7 @@ from .results import instance_result
 _LOOK_UPS = 3
 _LOOK_UP_PAUSE = 10.0
 _POLL = 10.0
+_LOG_EVERY = 60.0
 _PRICE_TOLERANCE = Decimal("1.05")
 _ENDING = (InstanceState.TERMINATING, InstanceState.TERMINATED)
 _NEVER = datetime.max.replace(tzinfo=timezone.utc)
@@ -38,13 +39,15 @@ def has_address(instance: Instance) -> bool:
 
 @dataclasses.dataclass
 class ByName:
-    """The machines named ``name`` of ``cloud``. ``wait_timeout`` in seconds, None = do not wait. ``ready``: what is waited for."""
+    """The machines named ``name`` of ``cloud``. ``wait_timeout`` in seconds, None = do not wait. ``ready``: what is waited for. ``told``: what
+    a pending machine's own log says is wrong, empty = nothing; it is read once a minute and ends no wait."""
 
     task: Task
     cloud: Cloud
     name: str
     wait_timeout: float | None
     ready: t.Callable[[Instance], bool] = has_address
+    told: t.Callable[[Instance], str] = lambda _instance: ""
 
     # ---- present
 
@@ -145,15 +148,28 @@ class ByName:
         if self.wait_timeout is None or self.task.check_mode:
             return instance
         started, last = self.task.clock.now(), instance
+        asked, trouble = started, ""
         while True:
             if self.ready(last):
                 return last
+            if (now := self.task.clock.now()) >= asked and last.state is InstanceState.PENDING:
+                asked, before = now + timedelta(seconds=_LOG_EVERY), trouble
+                trouble = self._told(last)
+                if trouble and trouble != before:
+                    self.task.progress(f"{self.name}: {trouble}")
             stuck = last.state is InstanceState.STOPPED and last.problem  # without a problem it may be on its way up
             if last.interrupted or stuck or last.state in (InstanceState.FAILED, *_ENDING):
                 why = f"{last.raw_state} {last.problem}".strip()
                 raise _with_result(errors.TgpError(f"{self.name} ended while it was awaited: {why}."), last)
-            self._pause(started, f"run and have an address (last state: {last.raw_state})", last)
+            end = f". Its log says: {trouble}" if trouble else "."
+            self._pause(started, f"run and have an address (last state: {last.raw_state})", last, end)
             last = self.cloud.instance(instance.id) or dataclasses.replace(last, state=InstanceState.TERMINATED, raw_state="gone")
+
+    def _told(self, instance: Instance) -> str:
+        try:
+            return self.told(instance)
+        except errors.ApiError as error:
+            return f"the log could not be read: {error}"
 
     # ---- absent
 
@@ -199,10 +215,10 @@ class ByName:
             self.task.progress(f"{self.name}: destroying {one.cloud} {one.id}")
             self.cloud.terminate(one.id)
 
-    def _pause(self, started: datetime, goal: str, last: Instance) -> None:
+    def _pause(self, started: datetime, goal: str, last: Instance, end: str = ".") -> None:
         passed = (self.task.clock.now() - started).total_seconds()
         if passed >= (self.wait_timeout or 0):
-            raise _with_result(errors.TimedOut(f"{self.name} ({last.id}) did not {goal} within {self.wait_timeout:g} s."), last)
+            raise _with_result(errors.TimedOut(f"{self.name} ({last.id}) did not {goal} within {self.wait_timeout:g} s{end}"), last)
         self.task.clock.sleep(min(_POLL, (self.wait_timeout or 0) - passed))
 
     def _result(self, before: list[Instance], after: list[Instance], *, changed: bool) -> dict[str, t.Any]:

@@ -110,8 +110,7 @@ class RunpodCloud(NothingBeside):
 
     def instances(self) -> list[Instance]:
         """One that two pages show, because others came or went meanwhile, is one pod and not its own duplicate."""
-        now = self._clock.now()
-        found = (to_instance(self._api, one, "GET /pods", FACTS, now) for one in self._calls.pages("/pods", "pods"))
+        found = (to_instance(self._api, one, "GET /pods", FACTS) for one in self._calls.pages("/pods", "pods"))
         return list({one.id: one for one in found}.values())
 
     def instance(self, instance_id: str) -> Instance | None:
@@ -129,7 +128,7 @@ class RunpodCloud(NothingBeside):
             if is_problem(error):
                 return None
             raise
-        return to_instance(self._api, entry, "GET /pods/{id}", FACTS, self._clock.now())
+        return to_instance(self._api, entry, "GET /pods/{id}", FACTS)
 
     def _in_list(self, instance_id: str) -> Instance | None:
         return next((one for one in self.instances() if one.id == instance_id), None)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 import re
 import typing as t
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 
 from .. import redact
 from ..clock import from_text
 from ..fleet import gpus
-from ..fleet.model import Capability, Instance, Offer
+from ..fleet.model import Capability, Instance, InstanceState, Offer
 from ..fleet.regions import standard_region
 from ..http import Api
 
@@ -24,7 +24,6 @@ STAMP = "TGP_NODE"  # names the pod in its own environment; without it nothing i
 _MARKS = ("cluster", "pool", "nonce", "created")
 _TAG = "TGP_TAG_"
 _KIND = re.compile(r"(?P<gpu>.+) x(?P<number>\d+) (?P<tier>secure|community)")
-_COMES_UP_WITHIN = timedelta(minutes=5)
 _PROBLEMS = {
     "ERROR": "RunPod calls it broken; its log may say why",
     "EXITED": "it stands still: its program ended, somebody stopped it, or the balance is used up",
@@ -134,7 +133,7 @@ def gpu_of(gpu: str, name: str = "", gigabytes: t.Any = None) -> tuple[str, int 
     return model, near[0] if near else told
 
 
-def to_instance(api: Api, entry: t.Any, what: str, facts: Capability, now: datetime) -> Instance:
+def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instance:
     """One pod. ``id`` and ``status`` must be there, all else may be null."""
     api.expect(entry, dict, what, "a pod")
     identity = api.expect(entry.get("id") or None, str, what, "id of a pod")
@@ -148,11 +147,12 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability, now: datet
     name, running = str(entry.get("name") or ""), status == "RUNNING"
     cost = entry.get("cost")
     address, ports = _ports(identity, entry) if running else ("", {})
+    pulling = running and entry.get("runtime") is None  # said from the moment of creation, and between two rounds of a crash loop
     return Instance(
         cloud="runpod",
         id=identity,
         name=name,
-        state=facts.read_state(status),
+        state=InstanceState.PENDING if pulling else facts.read_state(status),
         raw_state=status,
         created=_moment(entry.get("createdAt")),
         price_hour=_price(cost),
@@ -163,7 +163,7 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability, now: datet
         model=gpu_of(kind.gpu)[0] if kind else "",
         gpu_count=kind.number if kind else None,
         marks=marks_of(environment, name),
-        problem=_PROBLEMS.get(status, "") or _silent(entry, running, now),
+        problem=_PROBLEMS.get(status, ""),
         spot=False,
         ports=ports,
     )
@@ -191,16 +191,6 @@ def marks_of(environment: t.Mapping[str, t.Any], name: str) -> dict[str, str]:
     marks = {word: str(environment[key]) for word in _MARKS if (key := f"TGP_{word.upper()}") in environment}
     tags = {key.removeprefix(_TAG).lower(): str(value) for key, value in environment.items() if key.startswith(_TAG)}
     return {**tags, **marks, "node": name}
-
-
-def _silent(entry: dict[str, t.Any], running: bool, now: datetime) -> str:
-    """RUNNING is said by the platform; a container that really runs has a runtime after a while."""
-    started = _moment(entry.get("startedAt")) or _moment(entry.get("createdAt"))
-    if not running or entry.get("runtime") is not None or started is None or now - started < _COMES_UP_WITHIN:
-        return ""
-    return (
-        "its container does not come up: the disk may be too small for the image, or the image needs a newer CUDA than the host has"
-    )
 
 
 def _ports(identity: str, entry: dict[str, t.Any]) -> tuple[str, dict[str, str]]:

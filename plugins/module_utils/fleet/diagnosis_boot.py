@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import re
+import typing as t
+
 from .diagnosis_facts import Findings
 from .diagnosis_verdict import Verdict, quoted
 from .model import InstanceState
@@ -18,6 +21,12 @@ _CAPACITY = (
     "resources_unavailable",
 )
 _OVER = (InstanceState.TERMINATED, InstanceState.TERMINATING, InstanceState.FAILED, InstanceState.STOPPED)
+_PULL = (
+    r"(?i)pull access denied|error pulling image|failed to (pull|resolve|copy)|manifest( for \S+)? (unknown|not found)|toomanyrequests|"
+    r"(unauthorized|authentication required).*(pull|image|registry)|(pull|image|registry).*(unauthorized|authentication required)|"
+    r"no space left on device"
+)
+_RAN = r"(?i)\bstart container|container exited"  # of a container that starts again and again, as well
 _DISK = r"(?i)GiB free on the root disk|no space left on device|not enough disk space|disk is too small|insufficient disk"
 _NOT_VALID_NOW = r"(?i)not yet valid|certificate has expired|certificate is expired|expired or is not yet"
 _UNSYNCHRONISED = r"(?i)clock is not synchroni[sz]ed|waiting for time sync|time (is )?not (in )?sync"
@@ -82,13 +91,30 @@ def _broken(findings: Findings) -> Verdict | None:
 
 def _never_booted(findings: Findings) -> Verdict | None:
     one = findings.instance
-    if one is None or one.state is not InstanceState.PENDING:
+    if one is None or one.state is not InstanceState.PENDING or findings.says(_RAN):
         return None
     return Verdict(
         "never_booted",
         f"{findings.cloud} never said that the machine runs.",
         "Rent again elsewhere; if machines of this type are always slow to boot, raise registrationTimeout of the pool.",
         (f"{findings.cloud} calls it {one.raw_state or one.state.value} {one.problem}".rstrip(), quoted(_last(findings))),
+    )
+
+
+def pull_error(lines: t.Sequence[str]) -> str:
+    """The last line of a log that says why an image could not be pulled; empty without."""
+    return next((line.strip() for line in reversed(lines) if re.search(_PULL, line)), "")
+
+
+def _not_pulled(findings: Findings) -> Verdict | None:
+    one, line = findings.instance, pull_error(findings.console or ())
+    if one is None or one.state is not InstanceState.PENDING or not line or findings.says(_RAN):
+        return None
+    return Verdict(
+        "image_not_pulled",
+        f"{findings.cloud} could not pull the container's image.",
+        "Correct the image's name and tag, give the class a registry credential for a private image, or ask for a larger disk.",
+        (quoted(line), f"{findings.cloud} calls it {one.raw_state or one.state.value}"),
     )
 
 
@@ -218,6 +244,6 @@ def _unhealthy(findings: Findings) -> Verdict | None:
     )
 
 
-GONE = (_lost_capacity, _gone, _broken, _never_booted)
+GONE = (_lost_capacity, _gone, _broken, _not_pulled, _never_booted)
 BOOTSTRAP = (_disk, _clock, _label, _repository_key, _kubelet_package, _gpus_of_the_machine, _tunnel)
 CONTAINER = (_container, _unhealthy)

@@ -400,7 +400,7 @@ def test_an_old_pod_that_is_listed_and_cannot_be_ended_is_an_error(runpod_stand:
 @pytest.mark.parametrize(
     ("state", "word", "ours", "told"),
     [
-        ("booting", "PROVISIONING", InstanceState.PENDING, False),
+        ("booting", "RUNNING", InstanceState.PENDING, False),
         ("active", "RUNNING", InstanceState.RUNNING, False),
         ("stopped", "EXITED", InstanceState.STOPPED, True),
         ("unhealthy", "ERROR", InstanceState.FAILED, True),
@@ -411,20 +411,27 @@ def test_states(runpod_stand: RunpodStand, state: str, word: str, ours: Instance
         shelf.boot_seconds = 100_000.0
     cloud = runpod_stand.cloud()
     made = cloud.launch(runpod_stand.request())
-    runpod_stand.world.machines[made].state = state
+    machine = runpod_stand.world.machines[made]
+    machine.state, machine.details["started"] = state, runpod_stand.world.clock.seconds() if state == "active" else None
     (seen,) = cloud.instances()
     assert (seen.raw_state, seen.state, bool(seen.problem), seen.gone) == (word, ours, told, False)
     assert seen.price_hour == (None if word == "EXITED" else Decimal("0.59"))
 
 
-def test_running_without_a_container_is_a_problem_after_a_while(runpod_stand: RunpodStand) -> None:
+@pytest.mark.parametrize("words", ["recorded", "documented"])
+def test_a_pod_whose_image_is_pulled_is_pending_however_long_it_takes(runpod_stand: RunpodStand, words: str) -> None:
+    runpod_stand.account.boot_states = words
+    for shelf in runpod_stand.world.offers:
+        shelf.boot_seconds = 5_000_000.0
     cloud = runpod_stand.cloud()
     made = cloud.launch(runpod_stand.request())
-    runpod_stand.wait_for(cloud, made, {InstanceState.RUNNING})
-    runpod_stand.world.machines[made].details["started"] = None
-    runpod_stand.world.clock.advance(600)
+    runpod_stand.world.clock.advance(3600)
     (seen,) = cloud.instances()
-    assert seen.state is InstanceState.RUNNING and "disk" in seen.problem and "CUDA" in seen.problem
+    assert (seen.state, seen.problem) == (InstanceState.PENDING, "")
+    assert seen.raw_state == ("RUNNING" if words == "recorded" else "PROVISIONING")
+    runpod_stand.up(runpod_stand.world.machines[made])
+    (seen,) = cloud.instances()
+    assert (seen.raw_state, seen.state) == ("RUNNING", InstanceState.RUNNING)
 
 
 def test_ports_come_after_the_pod_runs(runpod_stand: RunpodStand) -> None:

@@ -111,7 +111,7 @@ def test_L16_a_pod_that_stands_still_is_booked_at_the_price_it_ran_at(word: str)
     api, hours = Api("runpod", "http://runpod.test"), timedelta(hours=10)
     ours = claim(cloud="runpod", launch_started=NOON, instance_id="p1", ids_seen=("p1",), price_paid=None)
     for status, cost in (("RUNNING", 0.59), (word, 0)):
-        pod = to_instance(api, {"id": "p1", "status": status, "cost": cost}, "GET /pods", FACTS, NOON + hours)
+        pod = to_instance(api, {"id": "p1", "status": status, "cost": cost}, "GET /pods", FACTS)
         ours = noted(ours, pod, FACTS, NOON + hours)
     assert ours.price_paid == Decimal("0.59") and claim_cost(ours, NOON + hours) == Decimal("5.90")
 

@@ -216,6 +216,7 @@ CASES: list[tuple[str, str, Findings]] = [
     ("labels", "labels_missing", seen(HAS_NODE, node=node(allocatable={"nvidia.com/gpu": 1}), wished_labels={"tgp.io/x": "y"},
                                       message="kubernetes: not allowed to set label")),
     ("never boots", "never_booted", seen(RUNS, instance=machine(InstanceState.PENDING, "booting"))),
+    ("no image", "image_not_pulled", seen(RUNS, "error pulling image: not found", instance=machine(InstanceState.PENDING, "RUNNING"))),
     ("broken", "machine_broken", seen(RUNS, instance=machine(InstanceState.UNKNOWN, "unhealthy", "no heartbeat"), hopeless="unhealthy")),
     ("mesh unreachable", "mesh_unreachable", seen(RUNS, 'control: LoginHot -> fetch control key: Get "https://x": i/o timeout')),
     ("revoked key", "revoked_key", seen(RUNS, "tailscale up: invalid key: API key does not exist", key=None)),
