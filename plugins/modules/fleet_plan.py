@@ -22,7 +22,8 @@ options:
       - V(provision) brings pools up to the wanted number of machines.
       - V(reap) gives back what is idle, expired, broken or forgotten.
       - V(everything) is both in one; a pool that gets a machine gives none of the same shape back.
-      - V(autoscale) is V(reap), and rents what C(minNodes), GPURequests and pods that wait for GPUs ask for; it takes no O(pools) or O(nodes).
+      - V(autoscale) is V(reap), and rents what C(minNodes), C(replicas), GPURequests and pods that wait for GPUs ask for; it takes no
+        O(pools) or O(nodes).
       - V(destroy) gives back what O(names), O(pools) or O(all) say.
     type: str
     choices: [provision, reap, everything, autoscale, destroy]
@@ -38,7 +39,9 @@ options:
   nodes:
     description:
       - How many machines each pool shall have, those that exist included. A number for every chosen pool, or a mapping of pools to numbers.
-      - Without it every pool gets its C(minNodes), at least one; a pool that a mapping does not name gets its C(minNodes).
+      - Without it every pool gets its C(replicas) or C(minNodes), and so does a pool that a mapping does not name.
+      - In mode V(provision), without O(save_to) and without any number, a pool that has neither gets one machine, and the output says so.
+      - A number that differs from the C(replicas) of a pool is refused.
       - For V(provision) and V(everything).
     type: raw
   names:

@@ -127,7 +127,7 @@ class Bench:
             run.kill()
 
     def make_plan(self, way: str) -> None:
-        only = {"pool": self.stage.pools["lambda"]} if way == "up" else {}
+        only: dict[str, t.Any] = {"pool": self.stage.pools["lambda"], "nodes": 1} if way == "up" else {}
         self.run("plan", mode=MODES[way], accept_problems=True, **only).succeeded()
 
     def recorded(self, playbook: str) -> list[Write]:

@@ -73,8 +73,8 @@ def _no_class(node_class: dict[str, t.Any], pool: dict[str, t.Any]) -> None:
     pool["spec"]["nodeClassRef"]["name"] = "damo"
 
 
-def _later(node_class: dict[str, t.Any], pool: dict[str, t.Any]) -> None:
-    pool["spec"]["replicas"] = 4
+def _two_numbers(node_class: dict[str, t.Any], pool: dict[str, t.Any]) -> None:
+    pool["spec"] |= {"replicas": 4, "minNodes": 1}
 
 
 def _two_faults(node_class: dict[str, t.Any], pool: dict[str, t.Any]) -> None:
@@ -108,7 +108,7 @@ WRONG_DOCUMENTS: dict[str, tuple[t.Callable[..., None], tuple[str, ...]]] = {
     "negative price": (_negative_price, ("spec.maxHourlyPrice", "-1")),
     "price that is no number": (_no_price, ("spec.maxHourlyPrice", "cheap")),
     "class that is not there": (_no_class, ("spec.nodeClassRef.name", "damo", "demo")),
-    "field of a later version": (_later, ("spec.replicas",)),
+    "an exact number and a floor": (_two_numbers, ("spec.replicas", "minNodes")),
     "own machines without machines": (_no_own_machines, ("spec.providers[1]", "no machines are listed", "_GPU_COUNT")),
     "unknown cloud": (_no_such_cloud, ("spec.providers[0].name", "lambada")),
     "template file that is missing": (_no_file, ("machineConfigTemplateFile", "/nowhere/worker.yaml")),

@@ -201,21 +201,30 @@ def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wi
             remedy=f"Known pools: {', '.join(sorted(pool.key for pool in wishes.pools)) or 'none'}.",
         )
     pools = [pool for pool in wishes.pools if not asked or pool.key in asked or pool.name in asked]
-    wanted = {pool.key: _number(task.params.get("nodes"), pool, now) for pool in pools}
+    default = 1 if settings.mode == "provision" and not task.params.get("save_to") else 0
+    wanted = {pool.key: _number(numbers, pool, now, default) for pool in pools}
+    by_default = [pool.key for pool in pools if default and _is_unasked(numbers, pool) and wanted[pool.key] == default]
+    if by_default:
+        task.progress(f"  {', '.join(by_default)}: {default} (default of provision; give nodes=… for another number)")
     return dataclasses.replace(wishes, nodes=wanted)
 
 
-def _number(nodes: t.Any, pool: Pool, now: datetime) -> int:
-    """How many machines a pool shall have: the user's number, else its minNodes, and where no number is given for any pool at least one;
-    a request is always one machine."""
-    least = 0 if isinstance(nodes, dict) else 1
+def _is_unasked(nodes: t.Any, pool: Pool) -> bool:
+    """Whether neither the run nor the document says how many machines the pool shall have (L-29)."""
+    return nodes in (None, "") and not pool.request and pool.replicas is None and not pool.min_nodes
+
+
+def _number(nodes: t.Any, pool: Pool, now: datetime, default: int) -> int:
+    """How many machines a pool shall have: the run's number, else its replicas or minNodes. ``default``: what a run without any number
+    means by a pool that has neither. A request is always one machine."""
+    unasked = _is_unasked(nodes, pool)
     if isinstance(nodes, dict):
         nodes = nodes.get(pool.key, nodes.get(pool.name))
     if pool.request:
         return 1
     if nodes is None or nodes == "":
         open_now = hours(pool, now)
-        return 0 if open_now.closed else max(open_now.min_nodes, least)
+        return 0 if open_now.closed else max(open_now.min_nodes, default if unasked else 0)
     try:
         number = int(nodes)
     except (TypeError, ValueError):
@@ -223,6 +232,11 @@ def _number(nodes: t.Any, pool: Pool, now: datetime) -> int:
     if number < 0 or isinstance(nodes, (bool, float)):
         raise InvalidInput(
             f"nodes for {pool.key} is {nodes!r}.", remedy="Give a whole number, 0 or more, or a mapping of pools to numbers."
+        )
+    if pool.replicas is not None and number != pool.replicas:
+        raise InvalidInput(
+            f"nodes for {pool.key} is {number}, and its spec.replicas says exactly {pool.replicas}.",
+            remedy="Change spec.replicas, or leave the pool out of nodes and name the others with pool=.",
         )
     return number
 

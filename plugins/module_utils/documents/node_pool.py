@@ -45,6 +45,7 @@ def node_pool(
         reader.warn("spec.maxHourlyPrice", f"{price} is above the class's maxHourlyCost {cost}; no machine can cost that much.")
     if "maxNodes" in limits and limits["maxNodes"] < spec.get("minNodes", 0):
         reader.fault("spec.minNodes", f"{spec['minNodes']} is above limits.maxNodes {limits['maxNodes']}.")
+    _check_replicas(spec, reader)
     check_marks(template, reader)
     accepted = lanes(inner.get("lanes", ()), classes.get(name), reader)
     serves, probe = service(spec, accepted, reader)
@@ -63,6 +64,7 @@ def node_pool(
         budget=budget(spec, reader),
         resources=reader.gpu_limits(limits),
         min_nodes=spec.get("minNodes", 0),
+        replicas=spec.get("replicas"),
         weight=spec.get("weight", 0),
         termination_grace=reader.duration(spec.get("terminationGracePeriod"), "spec.terminationGracePeriod", 600),
         drain_timeout=reader.duration(spec.get("drainTimeout"), "spec.drainTimeout", 600),
@@ -80,6 +82,22 @@ def node_pool(
         **scaling(spec, reader),
         **disruption(spec.get("disruption", {}), reader, services=serves is not None),
     )
+
+
+def _check_replicas(spec: Spec, reader: Reader) -> None:
+    """``replicas`` is the number of machines, so no other field may give a floor, and no limit may be below it."""
+    if "replicas" not in spec:
+        return
+    number, most = spec["replicas"], spec.get("limits", {}).get("maxNodes")
+    if "minNodes" in spec:
+        reader.fault("spec.replicas", "is an exact number and minNodes a floor. Use one of them.")
+    for place, window in enumerate(spec.get("calendar", {}).get("windows", ())):
+        if "minNodes" in window:
+            reader.fault(
+                f"spec.calendar.windows[{place}].minNodes", "is a floor, and spec.replicas an exact number. Use one of them."
+            )
+    if most is not None and most < number:
+        reader.fault("spec.replicas", f"{number} is above limits.maxNodes {most}.")
 
 
 def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) -> tuple[NodeClass, Pool]:

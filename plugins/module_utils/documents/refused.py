@@ -8,14 +8,11 @@
 
 from __future__ import annotations
 
-_HOW_MANY = (
-    "how many machines is no field: minNodes is the floor, provision.yml -e nodes= asks for more, autoscale.yml follows the pods"
-)
 REFUSED: dict[str, str] = {
     "spec.calendar": "hours are those of a pool; write spec.calendar in each GPUNodePool",
     "spec.schedule": "write the hours of a pool as spec.calendar, and when its nodes may go as schedule in spec.disruption.budgets",
-    "spec.nodes": _HOW_MANY,
-    "spec.replicas": _HOW_MANY,
+    "spec.nodes": "write spec.replicas for an exact number or spec.minNodes for a floor in a GPUNodePool; provision.yml "
+    "-e nodes= asks for more, autoscale.yml follows the pods",
     "spec.service": "what a container runs stands in template.spec.service of a GPUNodePool that accepts lane service; a request is a node",
     "spec.networking.tailscale": "write it as spec.tailscaleConfig",
     "spec.networking.wireguard": "write it as spec.wireguardConfig",

@@ -317,6 +317,7 @@ NODE_POOL = _document(
             "budget": _SPENDING,
             "weight": _COUNT,
             "minNodes": _COUNT,
+            "replicas": _said(_COUNT, "exactly so many machines, whatever pods wait; not together with minNodes"),
             "calendar": _CALENDAR,
             "unhealthyTimeout": _said(_DURATION, "for how long a node may be ill before it goes"),
             "limits": _object({"maxNodes": _COUNT, "resources": _GPU_COUNTS}),

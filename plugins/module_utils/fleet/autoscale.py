@@ -26,7 +26,7 @@ from .registration import not_initialized
 
 
 def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
-    """Launch for minNodes, GPURequests and waiting pods, under one set of limits. A machine that a pod is counted on is noted in
+    """Launch for minNodes, replicas, GPURequests and waiting pods, under one set of limits. A machine that a pod is counted on is noted in
     ``draft.counted_on``: it does not go for being idle."""
     situation = draft.situation
     if situation.seen.pods is None:
@@ -124,6 +124,9 @@ def _drop_unwanted(draft: Draft, asked: Demand, bars: unsatisfied.Bars) -> None:
     again: dict[str, list[Claim]] = {}
     living: collections.Counter[str] = collections.Counter()
     for one in draft.undecided():
+        pool = draft.situation.pool(one.claim)
+        if pool is not None and pool.replicas is not None:
+            continue  # its number is exact, whatever waits
         if one.claim.phase in BEFORE_READY and one.claim.deletion is None and one.recovery.what in RETRY:
             again.setdefault(one.claim.pool, []).append(one.claim)
         elif one.claim.phase in LIVE:
@@ -142,6 +145,11 @@ def _drop_unwanted(draft: Draft, asked: Demand, bars: unsatisfied.Bars) -> None:
                 draft.destroy(claim, "LaunchFailed", "nobody waits for it any more, and nothing was rented")
             else:
                 draft.meant_for[claim.name] = tuple(needed[claim.name])
+
+
+def _exact(pool: Pool) -> str:
+    """Why nothing is rented there for pods, whatever they ask for; empty = nothing."""
+    return "" if pool.replicas is None else f"its replicas is {pool.replicas}, an exact number that does not follow pods"
 
 
 def _add(bars: unsatisfied.Bars, more: t.Mapping[str, t.Mapping[str, str]]) -> None:
@@ -192,7 +200,7 @@ class _Buyer:
             against=lambda offer: self.market.against(offer, pool, node_class),
             taken=lambda offer, pods: self._take(pool, node_class, offer, pods, lambda one: offer_key(one) in by_key, room),
             rented=lambda offer: situation.rented(offer.cloud),
-            closed=launching.refuse_to_launch(self.draft, pool, node_class),
+            closed=launching.refuse_to_launch(self.draft, pool, node_class) or _exact(pool),
             why_none=self.market.why_none(pool, node_class) if not offers else "",
             most=None if bound is None else max(0, bound - launched),
             fewest=pool.pack == "fewest",

@@ -21,7 +21,6 @@ from .drain import Do
 from .durations import latest, print_duration
 from .facts import Settled
 from .model import Claim, Node, Phase, Pod, Pool
-from .office_hours import hours
 from .packing import Bin, fit, gpus, is_gpu, shown
 
 REASON = "Underutilized"
@@ -119,7 +118,7 @@ class _Pool:
     def __init__(self, draft: Draft, pool: Pool, places: _Places, waiting: str) -> None:
         self.draft, self.pool, self.places, self.waiting = draft, pool, places, waiting
         self.grows = idleness.growth(draft, pool)
-        self.floor = hours(pool, draft.now).min_nodes
+        self.floor = pool.min_nodes
 
     def judge(self) -> None:
         draft, pool = self.draft, self.pool
@@ -137,7 +136,7 @@ class _Pool:
                 continue
             why = self._against(draft.settled[one.claim.name], since)
             if not why and min(len(wanted), most) >= spare:
-                why = f"kept for minNodes {self.floor}"
+                why = f"kept for {draft.situation.floor_words(pool)}"
             detail = str(found)
             if not why and len(wanted) < most:  # no more is looked at than may go: each look costs, and takes places
                 detail, why = self._elsewhere(one, found, moving)

@@ -36,8 +36,14 @@ def finish(draft: Draft) -> None:
             draft.destroy(claim, "LaunchFailed", f"{what}: {last}" if last else what)
         elif claim.deletion is not None and claim.deletion.reason in FORCED_AGAIN:
             draft.destroy(claim, claim.deletion.reason, "goes on")
-        elif one.recovery.what in RETRY and draft.situation.settings.mode != "autoscale":
+        elif one.recovery.what in RETRY and not _is_decided_anew(draft, one):
             draft.destroy(claim, "LaunchFailed", f"an interrupted launch that rented nothing: {one.recovery.why}")
+
+
+def _is_decided_anew(draft: Draft, one: Settled) -> bool:
+    """Whether this run's launches go on with it, or drop it."""
+    mode = draft.situation.settings.mode
+    return mode == "autoscale" or (mode == "everything" and draft.situation.pool(one.claim) is not None)
 
 
 def lost(draft: Draft) -> None:

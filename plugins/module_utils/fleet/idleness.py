@@ -54,6 +54,8 @@ def _verdict(draft: Draft, one: Settled, pool: Pool) -> idle.Idle | None:
 
 def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
     pool = overspent.hurried(draft, pool)
+    if pool.replicas is not None:  # an exact number: what is above it ends as soon as it has no work
+        pool = dataclasses.replace(pool, consolidate_after=0, min_age=0, consolidation_policy="WhenIdle")
     growing = growth(draft, pool)
     candidates: list[removal.Candidate] = []
     for one in usable:
@@ -74,9 +76,10 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
     since = {one.claim.name: one.idle_since for one in candidates}
     for claim in chosen.go:
         idle_for = print_duration((draft.now - since[claim.name]).total_seconds())
-        draft.destroy(claim, "Empty", "; ".join(filter(None, (f"idle for {idle_for}", draft.hurried.get(pool.key)))))
+        more = draft.hurried.get(pool.key) or (f"above replicas {pool.replicas}" if pool.replicas is not None else "")
+        draft.destroy(claim, "Empty", "; ".join(filter(None, (f"idle for {idle_for}", more))))
     for claim in chosen.kept:
-        _keep(draft, claim, f"idle, kept for minNodes {pool.min_nodes}")
+        _keep(draft, claim, f"idle, kept for {draft.situation.floor_words(pool)}")
     held = room.nodes is not None and len(chosen.go) >= room.nodes
     for claim in chosen.later:
         _keep(

@@ -24,10 +24,9 @@ from .offers import Selection, lane_of, lanes_refused, no_lane, offer_key, selec
 from .office_hours import hours
 from .orphans import Orphan
 from .packing import fit
-from .phases import LIVE
+from .phases import BEFORE_READY, LIVE
 from .recovery import RETRY
 from .registration import overdue
-from .situation import Situation
 
 _TOO_SMALL = "no machine that is large enough"
 
@@ -212,12 +211,13 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> Market:
         draft.problems.append("The cluster's Nodes could not be read: nothing is launched.")
     market = Market(draft, orphans)
     overspent.tell(draft, market.purses)
+    _drop_surplus(draft)
     live = _resume(draft, market)
     live.update(adopt(one.instance, one.node, situation).pool for one in orphans if one.case == "O2")
     for pool in situation.pools:
-        wanted, by_number = (0, False) if served.is_served(draft, pool) else _wanted(pool, situation)
+        wanted, by_number = _wants(draft, pool)
         missing = wanted - live[pool.key]
-        if missing < 0 and pool.key in situation.wishes.nodes:
+        if missing < 0 and pool.key in situation.wishes.nodes and situation.settings.mode == "provision":
             draft.warnings.append(f"{pool.key} has {live[pool.key]} machines, wanted are {wanted}; provision never removes any.")
         bound = situation.settings.max_launch_per_run
         if missing > 0:
@@ -226,16 +226,40 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> Market:
     return market
 
 
-def _wanted(pool: Pool, situation: Situation) -> tuple[int, bool]:
+def _wants(draft: Draft, pool: Pool) -> tuple[int, bool]:
     """How many machines a pool wants, and whether a person asked for that number. Who names pools wants nothing of the others."""
+    situation = draft.situation
+    if served.is_served(draft, pool):
+        return 0, False
     asked = situation.wishes.nodes.get(pool.key)
     if asked is None and situation.wishes.nodes:
         return 0, False
     if pool.request:
         return 1, True
+    if pool.replicas is not None:
+        return pool.replicas, True
     if asked is not None and asked >= pool.min_nodes:
         return asked, True
     return pool.min_nodes, False
+
+
+def _drop_surplus(draft: Draft) -> None:
+    """Launches of earlier runs that certainly made nothing are made anew only as far as the pool wants machines: none above ``replicas``,
+    and in mode everything none that no document and no number of this run asks for (L-29)."""
+    situation = draft.situation
+    again: dict[str, list[Claim]] = {}
+    living: collections.Counter[str] = collections.Counter()
+    for one in draft.undecided():
+        if one.claim.phase in BEFORE_READY and one.claim.deletion is None and one.recovery.what in RETRY:
+            again.setdefault(one.claim.pool, []).append(one.claim)
+        elif one.claim.phase in LIVE:
+            living[one.claim.pool] += 1
+    for pool in situation.pools:
+        if pool.replicas is None and situation.settings.mode != "everything":
+            continue
+        wanted, _by_number = _wants(draft, pool)
+        for claim in again.get(pool.key, [])[max(0, wanted - living[pool.key]) :]:
+            draft.destroy(claim, "LaunchFailed", f"nothing was rented, and {pool.key} wants {wanted} machines")
 
 
 def _resume(draft: Draft, market: Market) -> collections.Counter[str]:

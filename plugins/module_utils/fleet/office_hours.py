@@ -17,8 +17,8 @@ _AROUND = range(-8, 9)  # days to look at on both sides: a window comes again af
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hours:
-    """``min_nodes``: the floor now. ``closed``: why nothing is launched now, empty while open. ``stop``: since when machines that are
-    still there should be gone, None = they may finish."""
+    """``min_nodes``: the floor now (the number of ``replicas`` where the pool has it). ``closed``: why nothing is launched now, empty
+    while open. ``stop``: since when machines that are still there should be gone, None = they may finish."""
 
     min_nodes: int
     closed: str = ""
@@ -36,12 +36,13 @@ class _Span:
 def hours(pool: Pool, now: datetime) -> Hours:
     """The pool's hours at ``now``; a pool without a calendar is always open. Moments count as reached when they are there: at 18:00:00 a
     window that ends at 18:00 is over."""
+    floor = pool.min_nodes if pool.replicas is None else pool.replicas
     if pool.calendar is None:
-        return Hours(pool.min_nodes)
+        return Hours(floor)
     spans = list(_spans(pool.calendar, now))
     inside = [one.window for one in spans if one.start <= now < one.end]
     if inside:
-        return Hours(max(pool.min_nodes if one.min_nodes is None else one.min_nodes for one in inside))
+        return Hours(max(floor if one.min_nodes is None else one.min_nodes for one in inside))
     opens = min((one.start for one in spans if one.start > now), default=None)
     ended = max((one.end for one in spans if one.end <= now), default=None)
     stop = min((one.stop for one in spans if one.end == ended and one.stop is not None), default=None)  # two may end together
@@ -78,5 +79,8 @@ def _moment(day: date, clock: time, place: tzinfo) -> datetime:
 
 
 def floor_of_now(pool: Pool, now: datetime) -> Pool:
-    """The pool with ``min_nodes`` as its calendar says at ``now``."""
-    return pool if pool.calendar is None else dataclasses.replace(pool, min_nodes=hours(pool, now).min_nodes)
+    """The pool with ``min_nodes`` as its calendar and its ``replicas`` say at ``now``; outside its calendar ``replicas`` is 0, too."""
+    if pool.calendar is None and pool.replicas is None:
+        return pool
+    floor = hours(pool, now).min_nodes
+    return dataclasses.replace(pool, min_nodes=floor, replicas=None if pool.replicas is None else floor)

@@ -132,4 +132,4 @@ def hurried(draft: Draft, pool: Pool) -> Pool:
     """The pool as idleness shall judge it: with its budget used up, what is idle goes at once, down to no machine at all."""
     if pool.key not in draft.hurried:
         return pool
-    return dataclasses.replace(pool, consolidate_after=0, min_age=0, min_nodes=0, consolidation_policy="WhenIdle")
+    return dataclasses.replace(pool, consolidate_after=0, min_age=0, min_nodes=0, replicas=None, consolidation_policy="WhenIdle")

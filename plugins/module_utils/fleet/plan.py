@@ -50,8 +50,6 @@ def plan(
     unclaimed = orphans.machines(draft.situation)
     if settings.mode == "provision":
         _provision(draft, unclaimed, run_id)
-    elif settings.mode == "everything":
-        _everything(draft, unclaimed, run_id)
     elif settings.mode == "destroy":
         _destroy(draft, unclaimed)
     else:
@@ -75,14 +73,6 @@ def _provision(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> No
     launching.launch(draft, unclaimed, run_id)
 
 
-def _everything(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
-    """Launch what is missing and give back what may go. What is launched was counted with everything that goes still alive."""
-    if draft.situation.nodes is not None:
-        lost.spot_lost(draft)
-        launching.launch(draft, unclaimed, run_id)
-    _reap(draft, unclaimed, run_id)
-
-
 def _destroy(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
     """Take down what was asked for, and nothing else."""
     draft.findings.update(draft.situation.seen.findings)
@@ -94,8 +84,9 @@ def _destroy(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
 
 
 def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
-    """Give back what is lost, broken, expired, asked for or idle, and clear away what nobody knows (L-22 steps 6 to 10). In mode
-    autoscale what pods ask for is decided before what is idle: a node that a pod will run on is not."""
+    """Give back what is lost, broken, expired, asked for or idle, and clear away what nobody knows (L-22 steps 6 to 10). The modes
+    everything and autoscale launch after what has to go and before what is idle: what is lost is replaced in the same plan, under limits
+    that count it as still alive, and a node that a pod will run on does not go."""
     if _blind(draft):
         draft.findings.update(draft.situation.seen.findings)
         return
@@ -126,6 +117,8 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
         autoscale.scale_up(draft, unclaimed, run_id)
     else:
         unsatisfied.keep(draft)
+        if draft.situation.settings.mode == "everything":
+            launching.launch(draft, unclaimed, run_id)
     idleness.judge(draft)
     drifted.judge(draft)
     consolidation.judge(draft)

@@ -30,8 +30,8 @@ class Settings:
     """The numbers and switches of one run. Durations in seconds.
 
     ``mode``: provision (launch what is missing), reap (take down what is idle, expired, lost, orphaned or broken), everything (provision
-    and reap in one), autoscale (reap, and launch for minNodes, requests and waiting pods), destroy (take down what ``destroy`` names),
-    status (decide nothing, report). ``strategy`` None = the class's.
+    and reap in one), autoscale (reap, and launch for minNodes, replicas, requests and waiting pods), destroy (take down what ``destroy``
+    names), status (decide nothing, report). ``strategy`` None = the class's.
     ``max_launch_per_run`` bounds, per pool, launches that nobody asked for by number (minNodes); an explicit number of nodes is bounded by
     the limits alone.
     ``max_remove_per_run`` bounds, per pool and reason, removals that can wait; None = no bound for

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import typing as t
 from datetime import datetime, timedelta
@@ -26,7 +27,7 @@ from .model import (
     Wishes,
 )
 from .names import Verdict, label_value, verdict
-from .office_hours import floor_of_now
+from .office_hours import floor_of_now, hours
 from .phases import LIVE
 from .recovery import Instances
 from .registration import INSTANCE_ID
@@ -45,7 +46,8 @@ class Situation:
         self.settings = settings
         self.capabilities = capabilities
         self.claims: tuple[Claim, ...] = tuple(sorted(seen.claims or (), key=lambda claim: claim.name))
-        pools = (floor_of_now(pool, seen.now) for pool in wishes.pools)
+        self._asked: set[str] = set()  # pools whose floor is a number of this run
+        pools = (self._floored(floor_of_now(pool, seen.now)) for pool in wishes.pools)
         self.pools: tuple[Pool, ...] = tuple(sorted(pools, key=lambda pool: (-pool.weight, pool.key)))
         self.pool_by_key = {pool.key: pool for pool in self.pools}
         self.nodes: tuple[Node, ...] | None = None if seen.nodes is None else tuple(sorted(seen.nodes, key=lambda node: node.name))
@@ -54,6 +56,20 @@ class Situation:
         )
 
     # ---- documents
+
+    def _floored(self, pool: Pool) -> Pool:
+        """In mode everything a number that the run was given is a floor, too: one plan must not end what it wants (L-29)."""
+        asked = self.wishes.nodes.get(pool.key, 0) if self.settings.mode == "everything" and not pool.request else 0
+        if asked <= pool.min_nodes or pool.replicas is not None or hours(pool, self.now).closed:
+            return pool
+        self._asked.add(pool.key)
+        return dataclasses.replace(pool, min_nodes=asked)
+
+    def floor_words(self, pool: Pool) -> str:
+        """What says how many machines of the pool stay although they are idle, and how many."""
+        if pool.replicas is not None:
+            return f"replicas {pool.replicas}"
+        return f"{'nodes' if pool.key in self._asked else 'minNodes'} {pool.min_nodes}"
 
     def pool(self, claim: Claim) -> Pool | None:
         return self.pool_by_key.get(claim.pool)

@@ -206,7 +206,7 @@ def test_L22_an_own_machine_is_not_switched_on_again_by_an_old_plan(rig: Rig, fi
 
 def test_L22_worked_numbers_busy_is_refused_and_a_price_of_three_per_cent_more_is_paid(rig: Rig, file: Path) -> None:
     busy = idle_machine(rig)
-    planned = save(rig, file, nodes={"training": 1, "own": 1})
+    planned = save(rig, file, nodes={"training": 0, "own": 1})
     assert (planned["destroy"], planned["launch"]) == ([busy], ["rack-1"])
     rig.pod(busy)
     found = apply(rig, file)

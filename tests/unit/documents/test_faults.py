@@ -257,10 +257,9 @@ def test_S0_20_S0_30_other_spellings_are_understood() -> None:
         ("GPUNodeClass", "spec.talosConfig.wireGuardConfig", "each node gets a key and an address of its own"),
         ("GPUNodeClass", "spec.limits.budget", "write it as spec.budget"),
         ("GPUNodePool", "spec.schedule", "write the hours of a pool as spec.calendar"),
-        ("GPUNodePool", "spec.nodes", "minNodes is the floor"),
-        ("GPUNodePool", "spec.replicas", "provision.yml -e nodes= asks for more"),
+        ("GPUNodePool", "spec.nodes", "spec.replicas for an exact number or spec.minNodes for a floor"),
         ("GPURequest", "spec.service", "template.spec.service of a GPUNodePool"),
-        ("GPURequest", "spec.nodes", "minNodes is the floor"),
+        ("GPURequest", "spec.nodes", "in a GPUNodePool"),
     ],
 )
 def test_D06_what_has_another_name_or_place_here_is_told_so(kind: str, path: str, words: str) -> None:

@@ -252,7 +252,7 @@ def applied(world: Observation, found: Plan) -> Observation:
             claims.pop(action.name, None)
             nodes.pop(action.name, None)
             devices = {key: one for key, one in devices.items() if one.hostname != action.name}
-        elif action.kind == "annotate":
+        elif action.kind == "annotate" and action.target in nodes:
             old = nodes[action.target]
             notes = {key: value for key, value in old.annotations.items() if key != "tgp.io/idle-since"}
             nodes[action.target] = dataclasses.replace(

@@ -191,7 +191,8 @@ class DisruptionBudget:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pool:
-    """GPUNodePool, or a GPURequest as a pool of one node (``request`` True). ``nodes`` = machines wanted by provision.
+    """GPUNodePool, or a GPURequest as a pool of one node (``request`` True). ``replicas``: the exact number of its machines, whatever pods
+    wait; None = ``min_nodes`` is the floor.
 
     ``pack``: which offer is taken for waiting pods, "price" (the cheapest per GPU they use) or "fewest" (the one that holds most of
     them). ``schedulers``: whose pods count beside the default scheduler's. ``scale_up_delay``: seconds a pod has to wait first.
@@ -238,6 +239,7 @@ class Pool:
     scale_up_delay: int = 0
     slices: int = 1
     slices_renamed: bool = False
+    replicas: int | None = None
 
     @property
     def key(self) -> str:
@@ -246,7 +248,8 @@ class Pool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wishes:
-    """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted now (None: as they are)."""
+    """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted in this run; pools that are not in it
+    want none if any is, else what their documents say."""
 
     classes: t.Mapping[str, NodeClass]
     pools: tuple[Pool, ...]
