@@ -17,7 +17,7 @@ import typing as t
 import httpx
 import yaml
 
-from . import image_factory, lambda_cloud, mesh_proxy, paperspace_cloud, runpod_cloud, tailscale, vast_cloud, webhook
+from . import device_plugin, image_factory, lambda_cloud, mesh_proxy, paperspace_cloud, runpod_cloud, tailscale, vast_cloud, webhook
 from .clock import SimClock
 from .cluster import Cluster
 from .faults import Faults, FaultyApp
@@ -134,6 +134,8 @@ class Box:
     def start(self) -> Box:
         if self.kube is not None:
             self.kube.start()
+            if self.scenario.device_plugin:
+                device_plugin.install(self.cluster.admin())
         if self.kubelets is not None:
             self.kubelets.start()
         for machine in list(self.world.machines.values()):

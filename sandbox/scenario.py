@@ -17,6 +17,7 @@
 ``behaviours``  list of {kind, cloud, type, region, name, skip, times, seconds, factor, gpus}: see behaviour.py.
 ``faults``      list of rules, see faults.py.
 ``rate_limits`` false lets clients call as fast as they like.
+``device_plugin`` false leaves NVIDIA's device plugin out of the sandbox's own cluster, as a new cluster is: no node shows GPUs then.
 Unknown keys and impossible values are refused with their path.
 """
 
@@ -64,6 +65,7 @@ class Scenario:
     hub_config: str = ""
     hub_key: str = ""
     switches: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
+    device_plugin: bool = True
 
     def furnish(self, world: World) -> None:
         """Put offers and own machines into an empty world."""
@@ -101,6 +103,7 @@ def parse(content: t.Any, name: str = "scenario") -> Scenario:
     top = Reader(content, name)
     scenario = Scenario(name=name)
     scenario.rate_limits = top.flag("rate_limits", True)
+    scenario.device_plugin = top.flag("device_plugin", True)
     seconds = top.section("timings")
     scenario.timings.update(timings(seconds))
     seconds.done()

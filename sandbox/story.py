@@ -15,7 +15,7 @@ import ipaddress
 import math
 import typing as t
 
-from . import kubelet, payload
+from . import device_plugin, kubelet, payload
 from .cluster import Client, Cluster, KubeError
 from .hub import KEEPALIVE, Tunnel
 from .life import MESH_TIMEOUT, Over
@@ -283,9 +283,26 @@ class Story(Obstacles):
         self._pause(self._seconds("gpu"))
         gpus = self._parts["gpu_missing"].gpus if "gpu_missing" in self._parts else self._machine.offer.gpu_count
         if self._machine.offer.gpu_count:
+            self._device_plugin(intent)
             kubelet.offer_gpus(client, intent.node_name, gpus)
             self._note("gpu", f"{kubelet.GPU}: {gpus}")
         self._note("done", "")
+
+    def _device_plugin(self, intent: Intent) -> None:
+        """Until a device plugin runs on the Node it shows no GPUs; a kubelet waits for it for ever."""
+        cluster, said = t.cast(Cluster, self._all.cluster), False
+        while True:
+            try:
+                if device_plugin.runs_on(cluster.admin(), intent.node_name):
+                    return
+            except KubeError as error:
+                if error.status == 404:  # the Node was deleted; what is not a node shows nothing
+                    return
+            if not said:
+                self._note("gpu", "no DaemonSet of a device plugin selects this node and tolerates its taints", failed=True)
+                said = True
+            self._due = self._world.clock.seconds()
+            self._pause(max(5.0, 0.1 * self._world.clock.speed), stretched=False)
 
 
 def _within(address: str, subnets: t.Sequence[str]) -> bool:

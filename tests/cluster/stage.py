@@ -13,6 +13,7 @@ import typing as t
 import httpx
 import yaml
 
+from sandbox import device_plugin
 from tests.e2e.box import ROOT, Sandbox
 
 from .plane import Plane
@@ -64,6 +65,10 @@ class Stage(Sandbox):
         scenario = folder / "scenario.yaml"
         scenario.write_text(yaml.safe_dump(self._scenario()))
         self._tokens_before: set[str] = set()
+        body = device_plugin.manifest()
+        answer = plane.http.post(f"/apis/apps/v1/namespaces/{body['metadata']['namespace']}/daemonsets", json=body)
+        if answer.status_code != httpx.codes.CONFLICT:  # another stage on this plane
+            answer.raise_for_status()
         super().__init__(folder, speed=speed, behind=behind, scenario=scenario, kubeconfig=plane.kubeconfig)
         self._tokens_before = set(self.tokens())
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Taint
 
+from sandbox import device_plugin
 from sandbox.box import Box
 from sandbox.clock import SimClock
 from sandbox.cluster import Cluster
@@ -51,6 +52,7 @@ class ForeignHand(Hand):
 
 def start(plane: Plane) -> tuple[Box, ForeignHand]:
     box = Box(parse(QUICK), clock=SimClock(1.0), cluster=Cluster.of_kubeconfig(str(plane.kubeconfig)))
+    device_plugin.install(box.cluster.admin())
     return box.start(), ForeignHand(box)
 
 

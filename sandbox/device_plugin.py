@@ -1,0 +1,93 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node shows GPUs only while a device plugin runs on it: a DaemonSet that selects the node by its labels and tolerates its taints."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import yaml
+
+from .cluster import Client, KubeError
+
+MANIFEST = pathlib.Path(__file__).parent / "device_plugin.yml"
+PATH = "/apis/apps/v1/daemonsets"
+_IMAGES = ("k8s-device-plugin", "gpu-operator")
+#: taints that the DaemonSet controller lets every pod of a DaemonSet tolerate
+_ALWAYS = ("not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
+
+Json = dict[str, t.Any]
+
+
+def manifest() -> Json:
+    """NVIDIA's device plugin as one installs it."""
+    return t.cast(Json, yaml.safe_load(MANIFEST.read_text(encoding="utf-8")))
+
+
+def install(client: Client) -> None:
+    """What ``kubectl apply -f sandbox/device_plugin.yml`` does in a new cluster."""
+    body = manifest()
+    try:
+        client.call("POST", f"/apis/apps/v1/namespaces/{body['metadata']['namespace']}/daemonsets", body)
+    except KubeError as error:
+        if error.status != 409:
+            raise
+
+
+def runs_on(client: Client, name: str) -> bool:
+    """Whether some device plugin of the cluster runs on the Node. KubeError when the cluster does not say."""
+    node = client.call("GET", f"/api/v1/nodes/{name}")
+    return any(_is_plugin(one) and fits(one["spec"]["template"]["spec"], node) for one in client.call("GET", PATH)["items"])
+
+
+def _is_plugin(daemon: Json) -> bool:
+    containers = daemon["spec"]["template"]["spec"].get("containers") or []
+    return any(word in one.get("image", "") for one in containers for word in _IMAGES)
+
+
+def fits(pod: Json, node: Json) -> bool:
+    """Whether a DaemonSet's pod is placed on the Node, by Kubernetes' rules for selector, required affinity and taints."""
+    labels = node["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in (pod.get("nodeSelector") or {}).items()):
+        return False
+    affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required and not any(
+        term.get("matchExpressions") and all(_holds(one, labels) for one in term["matchExpressions"])
+        for term in required["nodeSelectorTerms"]
+    ):
+        return False
+    hard = [one for one in node["spec"].get("taints") or [] if one["effect"] in ("NoSchedule", "NoExecute")]
+    return all(_tolerated(pod.get("tolerations") or [], taint) for taint in hard)
+
+
+def _holds(condition: Json, labels: t.Mapping[str, str]) -> bool:
+    value, values = labels.get(condition["key"]), condition.get("values") or []
+    match condition["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    if value is None or not value.isdigit():
+        return False
+    return int(value) > int(values[0]) if condition["operator"] == "Gt" else int(value) < int(values[0])
+
+
+def _tolerated(tolerations: t.Sequence[Json], taint: Json) -> bool:
+    if taint["key"] in [f"node.kubernetes.io/{word}" for word in _ALWAYS]:
+        return True
+    return any(
+        one.get("effect", taint["effect"]) in ("", taint["effect"])
+        and (
+            one.get("key", taint["key"]) == taint["key"]
+            if one.get("operator") == "Exists"
+            else (one.get("key"), one.get("value", "")) == (taint["key"], taint.get("value", ""))
+        )
+        for one in tolerations
+    )
