@@ -11,6 +11,7 @@ import time
 import traceback
 from pathlib import Path
 
+from . import bites
 from .grounds import ALL
 from .shrink import shortest
 from .story import Story, Sum, Violated
@@ -26,7 +27,13 @@ def main(words: list[str]) -> int:
     search.add_argument("--go-on", action="store_true", help="tell each failure and go on, without shortening")
     for name, text in (("replay", "play a story from a file, each run told"), ("shrink", "shorten a failing story")):
         tasks.add_parser(name, help=text).add_argument("file", type=Path)
+    bite = tasks.add_parser(
+        "bites", help="break one decision for each invariant, and tell how many runs it takes until it is caught"
+    )
+    bite.add_argument("--stories", type=int, default=40, help="drawn stories for each fault, at most")
     given = parser.parse_args(words)
+    if given.task == "bites":
+        return 1 if bites.table(given.stories, print) else 0
     if given.task == "search":
         return _search(given)
     story = Story.parse(given.file.read_text(encoding="utf-8"))

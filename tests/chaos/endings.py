@@ -11,9 +11,9 @@ import typing as t
 from datetime import timedelta
 from decimal import Decimal
 
-from . import strangers
+from . import strangers, switches
 from .purse import Purse, spent
-from .sight import Sight
+from .sight import Sight, pool_in
 from .stage import Order, Outcome, Stage
 
 PAUSE = 660.0  # seconds: longer than a create call may stay unexplained (L-2), and than a list may lack a machine
@@ -98,12 +98,47 @@ def I16_a_used_up_budget_ends(action: str, before: int, living: int, *, services
     )
 
 
+def I21_a_machine_without_document_ends(sight: Sight, living: t.Sequence[str]) -> str:
+    """After a source was read often enough without a pool's document, the pool's machines are gone."""
+    left = [name for name in living if pool_in(name) in sight.vanished]
+    return f"I-21: their documents are gone, and they live: {', '.join(left)}" if left else ""
+
+
+def I22_a_plan_that_was_applied_is_done(outcomes: t.Sequence[Outcome], made: int) -> str:
+    """Nothing changed outside: no next plan wants anything, and no machine comes that nobody asked for."""
+    wishes = [
+        f"{one.order.playbook} {what} {name}"
+        for one in outcomes
+        for what in ("launch", "destroy")
+        for name in (one.said.get("plan") or {}).get(what, [])
+    ]
+    if made:
+        return f"I-22: {made} machines were launched again in a world that had not changed"
+    return f"I-22: after the plan was applied the next ones want: {', '.join(wishes)}" if wishes else ""
+
+
+def I24_all_bills_agree(sight: Sight, extras: Decimal, *, strict: bool) -> str:
+    """Everything the world billed for what we made, disks and what lies in accounts included, is what the ledger says in all."""
+    now, booked = sight.now, {one for line in sight.ledger() for one in line["ids"]}
+    mine = [one for one in sight.made() if one.id in booked]
+    theirs = sum((one.cost(now) for one in mine), extras)
+    ours = sum((Decimal(line["cost"]) for line in sight.ledger()), Decimal(0))
+    slack = sum((one.price_hour / 60 for one in mine), Decimal(0))
+    unseen = sum((one.cost(now) for one in mine if one.cloud == "vast" and "struck" in one.details), Decimal(0))
+    if ours < theirs - slack - unseen or (strict and ours > theirs + slack):
+        return f"I-24: the ledger says ${ours:.4f} in all, billed were ${theirs:.4f}"
+    return ""
+
+
 # ---- coming to rest
 
 
 def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decimal]:
     """From wherever the story left the world to its end; their bill and ours."""
     sight, services = stage.sight, bool(stage.ground.pool)
+    if sight.vanished and switches.on("I-21"):
+        _forsaken(stage)
+    stage.restore_documents()
     _empty(stage, "destroy" if services else "reap")
     stage.rest(_BLOCKS_END)
     _next_day(stage)
@@ -113,6 +148,8 @@ def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decima
     _still(stage, Order("provision", nodes=wanted))
     stage.perform(Order("reap"))
     _still(stage, Order("reap"))
+    if switches.on("I-22"):
+        _applied(stage, wanted)
     if sight.purse is not None:
         _overspend(stage, sight.purse, wanted)
     _empty(stage, "destroy")
@@ -120,9 +157,35 @@ def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decima
     stage.perform(Order("reap"))  # forgets what was sighted and is gone
     _still(stage, Order("reap"))
     problem, theirs, ours = I13_the_bill_is_theirs(sight, strict=not blind and not unclean)
-    need(problem)
+    total = I24_all_bills_agree(sight, stage.extras(), strict=not blind and not unclean) if switches.on("I-24") else ""
+    need("\n".join(filter(None, (problem, total))))
     need(I03_strangers_are_left_alone(strangers.missing(stage, stage.strangers)))
     return theirs, ours
+
+
+def _forsaken(stage: Stage) -> None:
+    """Runs of ``reap`` every five minutes, until every machine without a document has had its ten minutes and its drain."""
+    for _turn in range(9):
+        stage.perform(Order("reap"))
+        stage.rest(300)
+    need(I21_a_machine_without_document_ends(stage.sight, [one.name for one in stage.sight.living()]))
+
+
+def _applied(stage: Stage, wanted: int) -> None:
+    """I-22: with ``wanted`` machines that a number asked for a moment ago, then on and on without anybody asking."""
+    stage.perform(Order("plan", nodes=wanted))
+    stage.perform(Order("apply"))
+    modes = ("everything", "provision", "autoscale", "reap")
+    outcomes = [one for mode in modes for one in stage.perform(Order(mode, nodes=wanted, check=True))]
+    need(I22_a_plan_that_was_applied_is_done(outcomes, 0))
+    if stage.ground.pool:
+        return  # services go by their own probes only
+    for _round in range(2):
+        before = len(stage.sight.made())
+        for order in (Order("plan", nodes=0), Order("apply"), Order("reap")):
+            stage.perform(order)
+        stage.rest(1200)
+    need(I22_a_plan_that_was_applied_is_done((), len(stage.sight.made()) - before))
 
 
 def _affordable(stage: Stage) -> int:

@@ -14,7 +14,7 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from . import purse
+from . import purse, reasons, switches
 from .sight import Call, Json, Sight
 
 Check = t.Callable[[Sight, Call], str]
@@ -161,6 +161,7 @@ BEFORE: dict[str, Check] = {
     "I-12": I12_no_secret_is_written,
     "I-14": I14_who_reads_writes_nothing,
     "I-15": I15_no_launch_on_a_used_up_budget,
+    **reasons.CHECKS,
 }
 AFTER: dict[str, Check] = {
     "I-1": I01_limits_hold,
@@ -173,7 +174,9 @@ AFTER: dict[str, Check] = {
 def problems(checks: t.Mapping[str, Check], sight: Sight, call: Call) -> list[str]:
     """What the call breaks, each with the invariant's number and the call."""
     where = f"{call.run.name} ({call.run.mode}) call {call.run.calls}: {call.service} {call.method} {call.path}"
-    return [f"{name}: {problem} [{where}]" for name, check in checks.items() if (problem := check(sight, call))]
+    return [
+        f"{name}: {problem} [{where}]" for name, check in checks.items() if switches.on(name) and (problem := check(sight, call))
+    ]
 
 
 __all__ = ["AFTER", "BEFORE", "Check", "Json", "problems"]

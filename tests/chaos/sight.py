@@ -42,7 +42,34 @@ _CREATE = {
     "vast": ("PUT", re.compile(r"/api/v0/asks/[^/]+/$")),
 }
 _KUBE_LISTS = {"/api/v1/nodes": "nodes", "/api/v1/namespaces/tgp-system/configmaps": "claims"}
+_EVICT = re.compile(r"^/api/v1/namespaces/([^/]+)/pods/([^/]+)/eviction$")
+_POD = re.compile(r"^/api/v1/namespaces/([^/]+)/pods/([^/]+)$")
 _FRESH = timedelta(seconds=330)  # a price may be five minutes old when a machine is ordered
+
+
+def works(pod: Json) -> bool:
+    """Whether a pod counts as work."""
+    meta = pod["metadata"]
+    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed") or "deletionTimestamp" in meta:
+        return False
+    kinds = {one["kind"] for one in meta.get("ownerReferences") or ()}
+    return meta.get("namespace") == "default" and not kinds & {"DaemonSet", "Node"}
+
+
+def stays(pod: Json) -> bool:
+    """Whether a pod is bound to its place: by a ResourceClaim, required affinity, or a hard spread."""
+    spec = pod["spec"]
+    rules = (spec.get("affinity") or {}).values()
+    return bool(
+        spec.get("resourceClaims")
+        or any(one.get("requiredDuringSchedulingIgnoredDuringExecution") for one in rules)
+        or any(one.get("whenUnsatisfiable") == "DoNotSchedule" for one in spec.get("topologySpreadConstraints") or ())
+    )
+
+
+def pool_in(name: str) -> str:
+    """The name of the pool in a machine's name."""
+    return name.split("-", 2)[-1].rpartition("-")[0]
 
 
 @dataclasses.dataclass
@@ -56,12 +83,14 @@ class Limits:
 
 @dataclasses.dataclass
 class Run:
-    """One run of a playbook: ``good`` are the lists it was truly given, ``reads`` that it may write nothing."""
+    """One run of a playbook: ``good`` are the lists it was truly given, ``bad`` those it asked for in vain, ``reads`` that it may write
+    nothing."""
 
     name: str
     mode: str
     reads: bool = False
     good: set[str] = dataclasses.field(default_factory=set)
+    bad: set[str] = dataclasses.field(default_factory=set)
     calls: int = 0
 
 
@@ -108,6 +137,13 @@ class Call:
         bare = self.path.partition("?")[0]
         return bare.removeprefix(prefix) if self.method == "DELETE" and bare.startswith(prefix) else ""
 
+    def pod_that_goes(self) -> tuple[str, str]:
+        """Namespace and name of the pod that it evicts or deletes, ("", "") for none."""
+        pattern = _EVICT if self.method == "POST" else _POD
+        match = pattern.search(self.path.partition("?")[0]) if self.service == "kubernetes" else None
+        gone = self.method == "DELETE" or (self.method == "POST" and "dryRun" not in self.path + self.body)
+        return (match[1], match[2]) if match is not None and gone else ("", "")
+
     def claim(self) -> Json:
         """The claim that it writes, {} when it writes none."""
         if self.service == "kubernetes" and self.method in ("POST", "PUT") and "claim.json" in self.body:
@@ -130,6 +166,12 @@ class Sight:
         self.by_hand: set[str] = set()  # ids of machines that somebody ended at the cloud's own page
         self.former: list[tuple[datetime, tuple[str, str, str], Decimal]] = []  # until when an offer was shown at which price
         self.purse: Purse | None = None
+        self.foreign: dict[str, Machine] = {}  # machines of others by id, whatever their names say
+        self.foreign_things: set[tuple[str, str]] = set()  # ("device", id) and ("Node", uid) of others
+        self.asked: set[str] = set()  # names that a person asked to end
+        self.vanished: dict[str, datetime] = {}  # pools whose document is gone, and since when
+        self.last_documents: dict[str, Json] = {}  # what they said
+        self.lied: datetime | None = None  # when a list was last wrong and looked right
         self._parsed: dict[str, tuple[int, Json]] = {}
 
     def _table(self, group: str, plural: str, namespace: str | None = None) -> dict[str, Json]:
@@ -146,7 +188,7 @@ class Sight:
 
     def made(self) -> list[Machine]:
         """Every rented machine of ours there ever was, the oldest first."""
-        return [one for one in self.rig.machines(living=False) if self.ours(one.name)]
+        return [one for one in self.rig.machines(living=False) if self.ours(one.name) and one.id not in self.foreign]
 
     def living(self) -> list[Machine]:
         return [one for one in self.made() if one.ended is None]
@@ -209,6 +251,47 @@ class Sight:
     def is_ready(self, name: str) -> bool:
         conditions = (self.nodes().get(name) or {}).get("status", {}).get("conditions") or []
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    def not_ready_since(self, name: str) -> datetime | None:
+        """Since when its Node is not Ready; None while it is, or is not there."""
+        for one in (self.nodes().get(name) or {}).get("status", {}).get("conditions") or []:
+            if one["type"] == "Ready" and one["status"] != "True":
+                return datetime.fromisoformat(one["lastTransitionTime"].replace("Z", "+00:00"))
+        return None
+
+    def gpus(self, name: str) -> int:
+        """How many GPUs its Node shows."""
+        return int((self.nodes().get(name) or {}).get("status", {}).get("allocatable", {}).get("nvidia.com/gpu", 0))
+
+    def work(self, node: str) -> list[Json]:
+        """Pods that count on a node: not finished, not told to end, of no DaemonSet and no static pod, outside the system's namespaces."""
+        with self._store.lock:
+            pods = [item.obj for item in self._store.table(("", "pods")).select(None)]
+        return [one for one in pods if one["spec"].get("nodeName") == node and works(one)]
+
+    def is_node(self, machine: Machine) -> bool:
+        """Whether it shall be a node of the cluster; containers that serve are none."""
+        spec = self.pool_of(machine) or self.last_documents.get(pool_in(machine.name)) or {}
+        return "service" not in ((spec.get("template") or {}).get("spec") or {}).get("lanes", ())
+
+    def is_complete(self, machine: Machine) -> bool:
+        """Its Node is Ready, open to pods, and shows every GPU."""
+        taints = {one["key"] for one in (self.nodes().get(machine.name) or {"spec": {}})["spec"].get("taints") or ()}
+        shown = self.gpus(machine.name) >= machine.offer.gpu_count
+        return self.is_ready(machine.name) and shown and "tgp.io/initializing" not in taints
+
+    def was_lied_to(self) -> bool:
+        """Whether lists that were wrong and looked right were read in the last half hour."""
+        return self.lied is not None and self.now - self.lied < timedelta(minutes=30)
+
+    def pool_of(self, machine: Machine) -> Json | None:
+        """The spec of the document of its pool or request, as it is now; None when there is none."""
+        return self.documents().get(pool_in(machine.name))
+
+    def documents(self) -> dict[str, Json]:
+        """Specs of pools and requests by name."""
+        kinds = ("GPUNodePool", "GPURequest")
+        return {one["metadata"]["name"]: one["spec"] for one in self.rig.documents if one["kind"] in kinds}
 
     def pod(self, namespace: str, name: str) -> Json | None:
         return self._table("", "pods", namespace).get(name)

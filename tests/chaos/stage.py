@@ -18,9 +18,10 @@ from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 from sandbox import wsgi
 from sandbox.behaviour import Behaviours
 from sandbox.faults import Fault
+from sandbox.picture_accounts import paperspace_extras
 
 from ..contract.act.rig import URLS, Rig
-from . import invariants, strangers
+from . import exits, invariants, strangers, switches
 from .grounds import Ground
 from .loom import Killed, Loom, Process
 from .purse import Purse
@@ -70,6 +71,8 @@ class _Door(httpx.BaseTransport):
         )  # fmt: skip
         run.calls += 1
         stage.on_call(run.calls)
+        if order.playbook == "destroy" and not order.check:
+            stage.sight.asked |= {one.name for one in stage.sight.living()}
         due = order.kill == run.calls
         if due and not order.after:
             self._die(process)
@@ -94,8 +97,12 @@ class _Door(httpx.BaseTransport):
         finally:
             fault = stage.struck.pop(loom.current, None)
             call.struck = fault.kind if fault is not None else ""
+            if call.lists() and call.struck in ("stale", "body"):
+                stage.sight.lied = stage.clock.now()
             if (kind := call.lists()) and call.is_good():
                 call.run.good.add(kind)
+            elif kind:
+                call.run.bad.add(kind)
             stage.look(invariants.AFTER, call)
         return response
 
@@ -164,8 +171,10 @@ class Stage(Rig):
     def left(self) -> dict[str, int]:
         """What of ours exists anywhere."""
         found = super().left()
-        ours = {"devices": [one.hostname for one in self.box.tailnet.devices()], "instances": [one.name for one in self.machines()]}
-        ours["nodes"] = list(self.nodes())
+        foreign = {what for _kind, what in self.sight.foreign_things}
+        devices = [one.hostname for one in self.box.tailnet.devices() if one.node_id not in foreign]
+        ours = {"devices": devices, "instances": [one.name for one in self.sight.living()]}
+        ours["nodes"] = [name for name, one in self.nodes().items() if one["metadata"]["uid"] not in foreign]
         found |= {kind: len([name for name in names if self.sight.ours(name)]) for kind, names in ours.items()}
         return {kind: number for kind, number in found.items() if number}
 
@@ -214,7 +223,8 @@ class Stage(Rig):
                 params: dict[str, t.Any] = {
                     "provision": {"nodes": order.nodes},
                     "destroy": {"all": True, "force": True},
-                    "plan": {"mode": "everything", "nodes": order.nodes, "save_to": file},
+                    "plan": {"mode": "everything", "nodes": order.nodes or None, "save_to": file},
+                    "everything": {"nodes": order.nodes},
                 }.get(order.playbook, {})
                 plan = said["plan"] = self.run("plan", run.name, check=order.check, **{"mode": order.playbook, **params})
             if order.check or order.playbook == "plan":
@@ -222,10 +232,16 @@ class Stage(Rig):
             try:
                 if plan["outcome"] != "lock_busy":
                     self._act(order.playbook, plan, said)
+                self._judge(run, order, said)
             finally:
                 self.run("unlock", run.name)
 
         return play
+
+    def _judge(self, run: Run, order: Order, said: dict[str, t.Any]) -> None:
+        problem = exits.I23_success_is_true(self.sight, run, order.nodes, said) if switches.on("I-23") else ""
+        if problem:
+            self.broken.append(f"I-23: exit status 0, but {problem} [{run.name} ({run.mode})]")
 
     def _act(self, playbook: str, plan: dict[str, t.Any], said: dict[str, t.Any]) -> None:
         def step(name: str, **params: t.Any) -> None:
@@ -253,6 +269,13 @@ class Stage(Rig):
                     step("join", names=plan["join"])
             case _:
                 step("teardown", leftovers=leftovers)
+
+    def extras(self) -> Decimal:
+        """What accounts were billed besides machines."""
+        return paperspace_extras(self.world, self.clock.now())[0]
+
+    def restore_documents(self) -> None:
+        """Every document is there again, as it was in the beginning."""
 
     def look(self, checks: t.Mapping[str, invariants.Check], call: Call) -> None:
         self.broken += invariants.problems(checks, self.sight, call)

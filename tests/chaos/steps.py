@@ -13,6 +13,8 @@ were taken out is still one.
     pod 0 busy | guarded | short          work on the first node; what no budget lets go; what ends after a minute
     demand 2                              so many pods wait for a GPU each
     done, hold 0, min 1, forget 0         all work ends; a hold on a node; minNodes; somebody removes a claim by hand
+    pod 0 claim | spread | affinity | grace   work that holds its GPU by ResourceClaim, is bound to its place, or takes an hour to end
+    foreign machine 0 stamped             somebody else's machine (device, Node) under a name of ours; ``unstamped``: it does not say whose
     budget class 1.80 drain_all 3         of pool, class or all; so much a day, which begins at three; what is done when it is used up
 """
 
@@ -25,7 +27,7 @@ from decimal import Decimal
 
 from sandbox.behaviour import Behaviour
 
-from . import purse
+from . import purse, strangers
 from .grounds import Ground
 from .stage import Order, Outcome, Stage
 
@@ -47,6 +49,24 @@ def play(stage: Stage, line: str) -> list[Outcome]:
     return []
 
 
+_TERM = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+_BOUND: dict[str, dict[str, t.Any]] = {
+    "claim": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]},
+    "spread": {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": _TERM["labelSelector"],
+                "topologyKey": _TERM["topologyKey"],
+            }
+        ]
+    },
+    "affinity": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_TERM]}}},
+    "grace": {"terminationGracePeriodSeconds": 3600},
+}
+
+
 def _pod(stage: Stage, rest: str) -> None:
     place, kind = rest.split()
     nodes = sorted(name for name in stage.nodes() if stage.sight.ours(name))
@@ -59,6 +79,7 @@ def _pod(stage: Stage, rest: str) -> None:
         "nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}],
         "terminationGracePeriodSeconds": 30,
     }  # fmt: skip
+    spec |= _BOUND.get(kind, {})
     meta = {"name": name, "labels": {"app": name}, "annotations": notes, "ownerReferences": owner}
     stage.kube("POST", "/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
     if kind == "guarded":
@@ -123,6 +144,11 @@ def _budget(stage: Stage, rest: str) -> None:
     stage.give(purse.Purse.parse(rest))
 
 
+def _foreign(stage: Stage, rest: str) -> None:
+    what, place, stamped = rest.split()
+    strangers.intrude(stage, what, int(place), stamped == "stamped")
+
+
 _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     "rest": lambda stage, rest: stage.rest(float(rest)),
     "jump": lambda stage, rest: stage.advance(float(rest)),
@@ -139,6 +165,7 @@ _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     "min": _min,
     "forget": _forget,
     "budget": _budget,
+    "foreign": _foreign,
 }
 
 

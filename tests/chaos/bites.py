@@ -1,0 +1,157 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One wrong decision of the collection for each invariant from I-17 on, and how many runs it takes until the invariant catches it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import typing as t
+
+from ansible_collections.tgp.gpu.plugins.module_utils.act import planning
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import age, drain, idle, idleness, removal, situation
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import cost as costs
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.names import Verdict
+
+from . import switches
+from .story import Story, Violated
+
+Patch = tuple[t.Any, str, t.Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bite:
+    """``fault`` in words, ``patches`` make it; the story of ``lines`` on ``ground`` shows it."""
+
+    fault: str
+    patches: t.Callable[[], list[Patch]]
+    ground: str
+    lines: tuple[str, ...]
+    needs: str = ""  # a switch that has to be on
+
+
+def _expired(*_given: t.Any) -> age.Age:
+    return age.Age(None, True, "a wrong decision")
+
+
+def _no_floor(candidates: t.Iterable[t.Any], live: int, _floor: int, most: int | None = None) -> removal.Removal:
+    return _CHOOSE(candidates, live, 0, most)
+
+
+def _silent(*given: t.Any, **more: t.Any) -> dict[str, t.Any]:
+    return {**_RESULT(*given, **more), "problems": []}
+
+
+def _no_disk(price: t.Any, disk: t.Any, *given: t.Any, **more: t.Any) -> t.Any:
+    return _BILLED(price - disk, disk * 0, *given, **more)
+
+
+_CHOOSE, _RESULT, _BILLED = removal.choose, planning.result_of, costs.billed
+_IDLE = ("rest 660", "run reap") * 3
+BITES: dict[str, Bite] = {
+    "I-17": Bite(
+        "fleet/idle.counts: no pod counts",
+        lambda: [(one, "counts", lambda *_given: False) for one in (idle, drain)],
+        "lambda",
+        ("run provision nodes=1", "pod 0 busy", *_IDLE),
+    ),
+    "I-18": Bite(
+        "fleet/age.judge: every machine is expired",
+        lambda: [(age, "judge", _expired)],
+        "lambda",
+        ("run provision nodes=1", "rest 70", "run reap"),
+    ),
+    "I-19": Bite(
+        "fleet/removal.choose: minNodes is ignored",
+        lambda: [(removal, "choose", _no_floor)],
+        "lambda",
+        ("min 1", "run provision nodes=1", *_IDLE),
+    ),
+    "I-20": Bite(
+        "fleet/situation.owner: everything is ours",
+        lambda: [
+            (situation.Situation, "owner", lambda *_given: Verdict.OURS),
+            (situation.Situation, "is_ours", lambda *_given: Verdict.OURS),
+        ],
+        "runpod",
+        (
+            "run provision nodes=1",
+            "foreign machine 1 unstamped",
+            "jump 900",
+            "run reap",
+            "rest 70",
+            "run reap",
+            "rest 70",
+            "run reap",
+        ),
+    ),
+    "I-22": Bite(
+        "fleet/idle.against: idle at once",
+        lambda: [(idle, "against", lambda *_given: ""), (idleness, "growth", lambda *_given: lambda _claim: "")],
+        "lambda",
+        (),
+        "I-22",
+    ),
+    "I-23": Bite(
+        "act/planning.result_of: problems are not told",
+        lambda: [(planning, "result_of", _silent)],
+        "lambda",
+        ("stock 0 0", "stock 1 0", "run provision nodes=1"),
+    ),
+    "I-24": Bite(
+        "fleet/cost.cost: disks cost nothing",
+        lambda: [(costs, "billed", _no_disk)],
+        "vast",
+        ("min 1", "run provision nodes=1", "rest 7200"),
+    ),
+}
+
+
+@contextlib.contextmanager
+def broken(patches: t.Iterable[Patch]) -> t.Iterator[None]:
+    """While it lasts, decisions are wrong."""
+    undo = []
+    try:
+        for owner, name, value in patches:
+            undo.append((owner, name, getattr(owner, name)))
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in reversed(undo):
+            setattr(owner, name, value)
+
+
+def until_caught(number: str, stories: t.Iterable[Story]) -> tuple[int, str]:
+    """Runs played until the invariant ``number`` was the first to be broken, and what it said; -1 when none of the stories broke it."""
+    runs = 0
+    for story in stories:
+        said: list[str] = []
+        with broken(BITES[number].patches()):
+            try:
+                runs += story.play(said.append).runs
+            except Violated as error:
+                runs += len(said) + 1
+                if any(line.startswith(f"{number}:") for line in str(error).splitlines()):
+                    return runs, str(error).splitlines()[0]
+    return -1, f"not within {runs} runs"
+
+
+def directed(number: str) -> Story:
+    """The story that shows the fault."""
+    return Story(BITES[number].ground, "bite", BITES[number].lines)
+
+
+def table(most: int, say: t.Callable[[str], None]) -> int:
+    """The table (invariant, fault, runs until caught): by stories drawn by chance, at most ``most``, and by one that is made for it."""
+    say(f"{'':5} {'fault':48} {'runs of drawn stories':>22} {'runs of its own story':>22}")
+    missed = 0
+    for number, bite in sorted(BITES.items()):
+        if bite.needs and not switches.on(bite.needs):
+            say(f"{number:5} {bite.fault:48} {'off: ' + switches.OFF[bite.needs]:>22}")
+            continue
+        drawn, _word = until_caught(number, (Story.draw(bite.ground, f"bite/{one}") for one in range(most)))
+        own, word = until_caught(number, [directed(number)])
+        missed += own < 0
+        say(f"{number:5} {bite.fault:48} {drawn if drawn >= 0 else 'none':>22} {own if own >= 0 else 'none':>22}  {word[:90]}")
+    return missed

@@ -1,0 +1,249 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why a machine may end, by the world's own tables: the invariants I-17 to I-20 around each call (L-24).
+
+What the fleet says of a reason (its claim) is the statement that is judged here, never the evidence.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from datetime import timedelta
+from decimal import Decimal
+
+from sandbox.world import Machine
+
+from . import purse
+from .sight import Call, Json, Sight, pool_in, stays, works
+
+VOLUNTARY = frozenset({"Empty", "Underutilized", "Drifted", "Replaced", "Calendar"})
+_MOVING = VOLUNTARY - {"Empty"}  # these may move pods to other nodes first
+_SLACK = timedelta(seconds=125)  # a clock may be two minutes wrong (L-27), and times are kept in whole seconds
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_UNHEALTHY = timedelta(seconds=1200)
+_REGISTRATION = timedelta(seconds=900)  # the shortest there is (own machines)
+_DOCUMENT = timedelta(seconds=600)
+
+
+def seconds_of(text: str) -> float:
+    """A duration as documents write it."""
+    return sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)([smhd])", text))
+
+
+# ---- reasons that are true in the world
+
+
+def _expired(sight: Sight, machine: Machine) -> str:
+    spec = sight.pool_of(machine) or sight.last_documents.get(pool_in(machine.name)) or {}
+    text = (spec.get("disruption") or {}).get("expireAfter") or spec.get("maxLifetime")
+    age = sight.now - machine.created
+    if not text or text == "Never":
+        return "its document has no expireAfter"
+    return "" if age >= timedelta(seconds=seconds_of(text)) - _SLACK else f"it is {age} old, its time is {text}"
+
+
+def _unhealthy(sight: Sight, machine: Machine) -> str:
+    if "struck" in machine.details or not sight.is_node(machine):
+        return ""
+    if machine.name not in sight.nodes() or sight.gpus(machine.name) < machine.offer.gpu_count:
+        return ""
+    since = sight.not_ready_since(machine.name)
+    if since is None:
+        return "its Node is Ready and shows all GPUs"
+    least = _UNHEALTHY - _SLACK
+    return "" if sight.now - since >= least else f"its Node is not Ready for {sight.now - since} only"
+
+
+def _instance_gone(_sight: Sight, machine: Machine) -> str:
+    gone = machine.ended is not None or machine.state != "active" or "struck" in machine.details
+    return "" if gone else f"machine {machine.id} exists"
+
+
+def _spot_lost(_sight: Sight, machine: Machine) -> str:
+    lost = machine.ended is not None or machine.state in ("preempted", "stopped") or "struck" in machine.details
+    return "" if lost else f"machine {machine.id} runs"
+
+
+def _orphan(sight: Sight, machine: Machine) -> str:
+    known = {one for claim in sight.claims().values() for one in claim["ids_seen"]} | set(sight.claims())
+    if machine.name in sight.forgotten:
+        return ""
+    return f"machine {machine.id} has a claim" if {machine.id, machine.name} & known else ""
+
+
+def _duplicate(sight: Sight, machine: Machine) -> str:
+    twins = [one for one in sight.made() if one.name == machine.name and one.id != machine.id]
+    return "" if twins else "there is no second machine of its name"
+
+
+def _document_gone(sight: Sight, machine: Machine) -> str:
+    since = sight.vanished.get(pool_in(machine.name))
+    if since is None:
+        return "its document is there"
+    return "" if sight.now - since >= _DOCUMENT - _SLACK else f"its document is gone for {sight.now - since} only"
+
+
+def _budget(sight: Sight, _machine: Machine) -> str:
+    if sight.purse is None:
+        return "there is no budget"
+    since = sight.purse.since(sight.now)
+    spent = sum((purse.cost_until(one, sight.now) - purse.cost_until(one, since) for one in sight.made()), Decimal(0))
+    spent += purse.unsure(sight, since)
+    machines = sight.by_id()
+    for line in sight.ledger():  # time in which no run could know that a machine was gone is booked as well (I-13)
+        real = sum((machines[one].cost(sight.now) for one in line["ids"] if one in machines), Decimal(0))
+        spent += max(Decimal(0), Decimal(line["cost"]) - real)
+    return "" if spent >= sight.purse.amount else f"${spent:.4f} of ${sight.purse.amount} are spent"
+
+
+def _failed_join(sight: Sight, machine: Machine) -> str:
+    if machine.ended is not None or machine.state != "active" or "struck" in machine.details:
+        return ""
+    if sight.is_node(machine) and sight.is_complete(machine):
+        return "its Node is Ready, open, and shows all GPUs"
+    age = sight.now - machine.created
+    return "" if age >= _REGISTRATION - _SLACK else f"it is {age} old"
+
+
+def _price_jump(sight: Sight, machine: Machine) -> str:
+    spec = sight.pool_of(machine) or {}
+    most = spec.get("maxHourlyPrice")
+    return "" if most and machine.rate() > Decimal(most) else f"it costs ${machine.rate()}/h"
+
+
+def _manual(sight: Sight, machine: Machine) -> str:
+    return "" if machine.name in sight.asked else "no person asked for it"
+
+
+REASONS: dict[str, t.Callable[[Sight, Machine], str]] = {
+    "Expired": _expired,
+    "Unhealthy": _unhealthy,
+    "InstanceGone": _instance_gone,
+    "SpotLost": _spot_lost,
+    "Orphan": _orphan,
+    "Duplicate": _duplicate,
+    "DocumentGone": _document_gone,
+    "Budget": _budget,
+    "FailedJoin": _failed_join,
+    "PriceJump": _price_jump,
+    "Manual": _manual,
+}
+
+
+# ---- the invariants
+
+
+def stated(sight: Sight, name: str) -> Json:
+    """What the fleet says it ends this machine for."""
+    return (sight.claims().get(name) or {}).get("deletion") or {}
+
+
+def _pod_that_works(sight: Sight, call: Call) -> tuple[Json, Machine] | None:
+    """The pod that counts, and its living machine, when the call takes that pod away."""
+    namespace, name = call.pod_that_goes()
+    pod = sight.pod(namespace, name) if name else None
+    if pod is None or not works(pod):
+        return None
+    node = pod["spec"].get("nodeName", "")
+    machine = next((one for one in sight.living() if one.name == node), None)
+    return None if machine is None or not sight.is_ready(node) else (pod, machine)
+
+
+def I17_what_can_wait_ends_no_work(sight: Sight, call: Call) -> str:
+    """A voluntary end takes no pod that counts; those that may move go first, and one that is bound to its place keeps its node."""
+    found = _pod_that_works(sight, call)
+    if found is not None:
+        pod, machine = found
+        reason, name = stated(sight, machine.name).get("reason", ""), pod["metadata"]["name"]
+        if reason == "Empty":
+            return f"pod {name} runs on {machine.name}, which goes as Empty"
+        return f"pod {name} cannot move and is taken for {reason}" if reason in _MOVING and stays(pod) else ""
+    if not call.destroys():
+        return ""
+    for one in sight.aimed_at(call):
+        reason = stated(sight, one.name).get("reason", "")
+        if reason in VOLUNTARY and one.ended is None and sight.is_ready(one.name) and (pods := sight.work(one.name)):
+            return f"{one.name} goes as {reason}, and {len(pods)} pods run on it"
+    return ""
+
+
+def I18_a_forced_end_is_true(sight: Sight, call: Call) -> str:
+    """What is stated as the reason of an end is so."""
+    ending = sight.aimed_at(call) if call.destroys() else []
+    for one in ending:
+        reason = stated(sight, one.name).get("reason", "")
+        check = REASONS.get(reason)
+        if check is not None and one.ended is None and not _is_second(sight, one) and (problem := check(sight, one)):
+            return f"{one.name} goes as {reason}, but {problem}"
+    claim = call.claim()
+    if (claim.get("deletion") or {}).get("reason") != "InstanceGone" or sight.was_lied_to():
+        return ""
+    for one in sight.by_name(claim["name"]) if stated(sight, claim["name"]).get("reason") != "InstanceGone" else ():
+        if one.id in claim["ids_seen"] and (problem := _instance_gone(sight, one)):
+            return f"{one.name} is given up as gone, but {problem}"
+    return ""
+
+
+def _is_second(sight: Sight, machine: Machine) -> bool:
+    """A second machine under one name: it goes with the first, or as Duplicate."""
+    return not _duplicate(sight, machine)
+
+
+def why_it_may_end(sight: Sight, machine: Machine) -> list[str]:
+    """Every forced reason that is true in the world."""
+    return [reason for reason, check in REASONS.items() if not check(sight, machine)]
+
+
+def I19_what_works_and_is_wanted_stays(sight: Sight, call: Call) -> str:
+    """Work on a healthy machine ends for no reason but one that the world has; and a pool does not fall below what its document asks for."""
+    found = _pod_that_works(sight, call)
+    if found is not None:
+        pod, machine = found
+        moves = stated(sight, machine.name).get("reason", "") in _MOVING and not stays(pod)
+        if not moves and not (set(why_it_may_end(sight, machine)) - {"FailedJoin"}):
+            return f"pod {pod['metadata']['name']} works on {machine.name}, and nothing in the world speaks against it"
+    for one in sight.aimed_at(call) if call.destroys() else ():
+        if one.ended is not None or not sight.is_ready(one.name) or "struck" in one.details:
+            continue
+        if sight.work(one.name) and not why_it_may_end(sight, one):
+            return f"{one.name} works and ends for {stated(sight, one.name).get('reason') or 'no reason'}"
+        problem = _below_floor(sight, one)
+        if problem:
+            return problem
+    return ""
+
+
+def _below_floor(sight: Sight, machine: Machine) -> str:
+    """Whether a voluntary end leaves fewer than ``minNodes`` (or ``replicas``) asks for."""
+    spec, reason = sight.pool_of(machine), stated(sight, machine.name).get("reason", "")
+    if spec is None or reason not in ("Empty", "Underutilized") or not _budget(sight, machine):
+        return ""
+    floor = int(spec.get("replicas") or spec.get("minNodes") or 0)
+    pool = pool_in(machine.name)
+    left = [one for one in sight.living() if one.id != machine.id and pool_in(one.name) == pool]
+    return f"{machine.name} goes as {reason}, {len(left)} are left of {floor}" if len(left) < floor else ""
+
+
+def I20_nothing_foreign_is_touched(sight: Sight, call: Call) -> str:
+    """No machine, device or Node of somebody else is ended, and none becomes part of a claim."""
+    for one in sight.foreign.values():
+        if call.destroys() and call.service == one.cloud and one in sight.aimed_at(call):
+            return f"machine {one.id} ({one.name}) belongs to somebody else and is ended"
+        if one.id in (call.claim().get("ids_seen") or ()):
+            return f"machine {one.id} ({one.name}) belongs to somebody else and is adopted"
+    device = call.deleted("/api/v2/device/") if call.service == "tailscale" else ""
+    if device and ("device", device) in sight.foreign_things:
+        return f"device {device} belongs to somebody else and is removed"
+    node = call.deleted("/api/v1/nodes/") if call.service == "kubernetes" else ""
+    uid = (sight.nodes().get(node) or {"metadata": {"uid": ""}})["metadata"]["uid"] if node else ""
+    return f"Node {node} belongs to somebody else and is deleted" if ("Node", uid) in sight.foreign_things else ""
+
+
+CHECKS: dict[str, t.Callable[[Sight, Call], str]] = {
+    "I-17": I17_what_can_wait_ends_no_work,
+    "I-18": I18_a_forced_end_is_true,
+    "I-19": I19_what_works_and_is_wanted_stays,
+    "I-20": I20_nothing_foreign_is_touched,
+}
