@@ -34,14 +34,14 @@ def record(context: Context, plan: Plan) -> Recorded:
     tell_decisions(context.task, plan)
     telling = Telling(context, plan)
     done = Recorded()
-    going = {claim.name for claim in context.known_claims() if claim.deletion is not None}
+    going = {claim.name: claim.deletion.reason for claim in context.known_claims() if claim.deletion is not None}
     closed = {action.name for action in plan.actions if action.kind == "restore" and not _restore(context, action, done)}
     for action in plan.actions:
         if action.name in closed and action.kind == "update":
             continue  # the record of the drain that was begun stays until its marks are off
         if action.claim is not None and action.kind in ("launch", "update", "destroy", "resume"):
             context.lock.renew_if_due()
-            if action.kind == "destroy" and action.name not in going:
+            if action.kind == "destroy" and going.get(action.name) != action.reason:
                 _leave_alone(context, action.claim)
             done.claims[action.name] = context.store.write(action.claim)
             done.writes += 1

@@ -134,7 +134,7 @@ class Emptying:
             return refused
         verdicts = classify(here, self.mode, now, self._rules)
         self._note(verdicts)
-        started = _moment(node.annotations.get(STARTED)) or now
+        started = (_moment(node.annotations.get(STARTED)) if self._goes_on(node) else None) or now
         self._end = deadline(started, self._timeout)
         if self._check:
             return self._rehearse(verdicts)
@@ -157,6 +157,11 @@ class Emptying:
         if STARTED in node.annotations and not self._check:
             self._restore()
         return self._result(False, *found, blocked=blocked)
+
+    def _goes_on(self, node: Node) -> bool:
+        """Whether the drain that was begun was for the same reason: another one has its own deadline."""
+        begun = [taint.value for taint in node.taints if taint.key == DISRUPTED]
+        return not begun or self.reason in begun
 
     def _mark(self, node: Node, started: datetime) -> bool:
         effect = "NoExecute" if self.reason == "SpotLost" else "NoSchedule"

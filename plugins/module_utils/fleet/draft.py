@@ -11,7 +11,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from .facts import Settled
-from .model import Action, Claim, Deletion, Notice, Phase, Plan, Pod, Shortfall, Tally, WaitingPod
+from .model import Action, Claim, Deletion, Notice, Plan, Pod, Shortfall, Tally, WaitingPod
+from .reasons import decided
 from .situation import Situation
 
 _STAYS = frozenset({"Kept", "Empty", "Drifted", "Underutilized"})  # reasons of reports that a machine stays, although
@@ -54,12 +55,10 @@ class Draft:
         self.settled[claim.name] = dataclasses.replace(self.settled[claim.name], claim=claim)
 
     def destroy(self, claim: Claim, reason: str, detail: str = "", *, force: bool = False) -> None:
-        """The claim shall go for ``reason``. A deletion that was decided earlier for the same reason keeps its times."""
-        deletion = claim.deletion
-        if deletion is None or (deletion.reason != reason and claim.phase is not Phase.TERMINATING):
-            deletion = Deletion(reason=reason, requested=self.now, force=force)
-        elif force and not deletion.force:
-            deletion = dataclasses.replace(deletion, force=True)
+        """The claim shall go for ``reason``, or goes on for the stronger one that was decided earlier (L-26)."""
+        deletion = decided(claim, Deletion(reason=reason, requested=self.now, force=force))
+        if deletion.reason != reason:
+            detail = f"goes on; also {reason}: {detail}".rstrip(": ")
         if deletion != claim.deletion:
             claim = dataclasses.replace(claim, deletion=deletion)
         if claim.name in self.settled:

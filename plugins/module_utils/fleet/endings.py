@@ -10,6 +10,7 @@ from datetime import datetime
 
 from . import age, gpu_lost, guard, service
 from .draft import Draft
+from .drain import MODES, is_voluntary
 from .durations import print_time
 from .facts import Settled
 from .holds import node_hold, terminate_requested
@@ -19,13 +20,9 @@ from .phases import BEFORE_READY, may_have_instance
 from .recovery import RETRY
 from .registration import failure_class, forsaken, overdue, timeout
 
-FORCED_AGAIN = frozenset(
-    {"Expired", "Budget", "Manual", "FailedJoin", "LaunchFailed", "InstanceGone", "PriceJump", "Orphan", "Unhealthy"}
-)
-
 
 def finish(draft: Draft) -> None:
-    """Go on with what was decided in an earlier run (L-10), and clear away launches that failed."""
+    """Go on with what is past its drain (L-10), and clear away launches that failed."""
     for one in list(draft.undecided()):
         claim = one.claim
         if claim.phase is Phase.TERMINATING:
@@ -34,9 +31,7 @@ def finish(draft: Draft) -> None:
             last = claim.attempts[-1].message if claim.attempts else ""
             what = "a machine may exist" if may_have_instance(claim) else "nothing was rented"
             draft.destroy(claim, "LaunchFailed", f"{what}: {last}" if last else what)
-        elif claim.deletion is not None and claim.deletion.reason in FORCED_AGAIN:
-            draft.destroy(claim, claim.deletion.reason, "goes on")
-        elif one.recovery.what in RETRY and not _is_decided_anew(draft, one):
+        elif claim.deletion is None and one.recovery.what in RETRY and not _is_decided_anew(draft, one):
             draft.destroy(claim, "LaunchFailed", f"an interrupted launch that rented nothing: {one.recovery.why}")
 
 
@@ -44,6 +39,14 @@ def _is_decided_anew(draft: Draft, one: Settled) -> bool:
     """Whether this run's launches go on with it, or drop it."""
     mode = draft.situation.settings.mode
     return mode == "autoscale" or (mode == "everything" and draft.situation.pool(one.claim) is not None)
+
+
+def go_on(draft: Draft) -> None:
+    """Go on with what an earlier run decided and no stronger reason has replaced. Reasons that can wait are judged anew in every run."""
+    for one in list(draft.undecided()):
+        deletion = one.claim.deletion
+        if deletion is not None and deletion.reason in MODES and not is_voluntary(deletion.reason):
+            draft.destroy(one.claim, deletion.reason, "goes on", force=deletion.force)
 
 
 def lost(draft: Draft) -> None:

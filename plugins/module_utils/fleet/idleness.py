@@ -15,6 +15,7 @@ from .durations import latest, print_duration
 from .facts import Settled
 from .model import Action, Claim, Node, Phase, Pool
 from .phases import BEFORE_READY
+from .reasons import stronger
 
 Shape = tuple[str, int]
 
@@ -66,6 +67,9 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         claim = _note(draft, one.claim, one.node, found)
         grows = growing(claim)
         against = found.why if not found.eligible else f"idle, but {grows}" if grows else ""
+        begun = one.stored.deletion
+        if begun is not None and stronger(begun.reason, "Empty") and not against:  # its own judge comes after this one
+            against = f"idle, but the drain for {begun.reason} goes on, or is taken back in this run"
         if against or found.since is None:
             _keep(draft, claim, against)
         else:

@@ -86,7 +86,9 @@ def _destroy(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
 def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
     """Give back what is lost, broken, expired, asked for or idle, and clear away what nobody knows (L-22 steps 6 to 10). The modes
     everything and autoscale launch after what has to go and before what is idle: what is lost is replaced in the same plan, under limits
-    that count it as still alive, and a node that a pod will run on does not go."""
+    that count it as still alive, and a node that a pod will run on does not go.
+
+    The judges stand in the order of their reasons (fleet/reasons.py): each looks at what no stronger one has decided."""
     if _blind(draft):
         draft.findings.update(draft.situation.seen.findings)
         return
@@ -100,19 +102,20 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
     extras.remove(draft)
     unclaimed_services.remove(draft)
     orphans.report_foreign(draft)
-    lost.spot_lost(draft)
+    lost.spot_lost(draft)  # a machine that was taken away is still there: none of the next two may call it gone
     endings.lost(draft)
     lost.given_up(draft)
-    gpu_lost.judge(draft)
-    endings.unhealthy(draft)
     endings.failed_joins(draft)
     endings.prices(draft, destroy=True)
-    endings.asked_for(draft)
-    endings.expired(draft)
-    served.note(draft)  # before anything is rented in their place
     purses = overspent.purses_of(draft, unclaimed)
     overspent.tell(draft, purses)
     overspent.act(draft, purses)
+    endings.expired(draft)
+    gpu_lost.judge(draft)
+    endings.unhealthy(draft)
+    endings.asked_for(draft)
+    endings.go_on(draft)
+    served.note(draft)  # before anything is rented in their place
     if draft.situation.settings.mode == "autoscale":
         autoscale.scale_up(draft, unclaimed, run_id)
     else:

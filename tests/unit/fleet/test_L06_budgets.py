@@ -233,7 +233,7 @@ def test_L06_a_budget_that_cannot_be_read_fails_the_run_and_lets_nothing_go() ->
 def test_L06_age_and_other_forced_ends_ask_no_budget() -> None:
     names = [f"tgp-a1b2c3d4-p-{place:05}" for place in range(3)]
     observed = seen(
-        claims=[claim(name) for name in names],
+        claims=[claim(names[0]), claim(names[1]), claim(names[2], launch_started=at("11:05"))],
         nodes=[node(names[0]), node(names[1]), node(names[2], annotations={"tgp.io/terminate": "now"})],
         instances=[instance(name) for name in names],
         pods=[pod(name, node=name) for name in names],
