@@ -121,6 +121,11 @@ problems:
   type: list
   elements: str
   returned: always
+unrecorded:
+  description: Claims that could not be written, so that nothing of what was decided about them is done in this run.
+  type: list
+  elements: str
+  returned: always
 hubs:
   description: WireGuard hubs that classes name, each with C(host), C(interface), C(cluster_id), the C(peers) that it is to have of this
     cluster, and machines that are C(gone), for M(tgp.gpu.wireguard_peer) (docs/wireguard.md).

@@ -110,7 +110,7 @@ run_id:
   type: str
   returned: always
 outcome:
-  description: C(ok), C(shortfall), C(guard_refused) or C(lock_busy).
+  description: C(ok), C(shortfall), C(guard_refused), C(partial) or C(lock_busy).
   type: str
   returned: always
 plan:
@@ -161,6 +161,11 @@ join:
   returned: with O(mode=autoscale)
 problems:
   description: What went wrong without stopping the run; a play should fail at its end when it is not empty.
+  type: list
+  elements: str
+  returned: always
+unrecorded:
+  description: Claims that could not be written, so that nothing of what was decided about them is done in this run.
   type: list
   elements: str
   returned: always

@@ -25,6 +25,11 @@ options:
     description: Take O(names) as it stands, so that an empty one means no machine at all.
     type: bool
     default: false
+  unrecorded:
+    description: Claims that are left out, as returned by M(tgp.gpu.fleet_plan). What it decided about them is not on record.
+    type: list
+    elements: str
+    default: []
   leftovers:
     description: Things without a claim to remove, as returned by M(tgp.gpu.fleet_plan).
     type: list
@@ -85,6 +90,7 @@ SPEC = dict(
     argument_spec=dict(
         names=dict(type="list", elements="str", default=[]),
         only_named=dict(type="bool", default=False),
+        unrecorded=dict(type="list", elements="str", default=[]),
         leftovers=dict(type="list", elements="dict", default=[]),
         **FLEET_SPEC,
     ),

@@ -26,7 +26,7 @@ from ..task import Task
 from .plan_file import read_plan
 from .planning import diff_of, locked, look, result_of
 from .preflight import check_before_renting
-from .record import record
+from .record import Recorded, record, without
 
 _COLUMNS = {"action": "action", "name": "name", "pool": "pool", "price_hour": "price/hour", "result": "result", "why": "why"}
 _MAKE_ANEW = "Make a new plan with plan.yml."
@@ -70,17 +70,25 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
     rows = [_row(one) for one in judged.verdicts]
     _show(context, saved, judged, rows)
     applied = any(one.result == APPLIED for one in judged.verdicts)
-    changed = record(context, judged.plan).writes > 0 if writes else applied
+    recorded = record(context, judged.plan) if writes else Recorded()
+    changed = recorded.writes > 0 if writes else applied
+    decided = without(judged.plan, recorded)
     refused = [one for one in judged.verdicts if one.result == REFUSED]
+    failures = list(decided.failures)
     result = result_of(
-        context, judged.plan, "partial" if refused else "ok", summary(judged.plan, observation), changed=changed or applied
+        context,
+        decided,
+        "partial" if refused or failures else "ok",
+        summary(decided, observation),
+        changed=changed or (applied and not failures),
+        unrecorded=recorded.unrecorded,
     )
     result |= {
         "steps": rows,
         "plan_run_id": saved.run_id,
         "same_world": judged.same_world,
         "join": sorted({*result["launch"], *_on_their_way(judged)}),
-        "problems": [] if context.task.params["accept_refused"] else [_sentence(one) for one in refused],
+        "problems": failures + ([] if context.task.params["accept_refused"] else [_sentence(one) for one in refused]),
     }
     if context.task.diff_mode:
         result["diff"] = diff_of(judged.plan, observation)
@@ -90,10 +98,13 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
 def _closed(context: Context) -> dict[str, datetime]:
     """The end of the last machine of each name in the ledger."""
     found: dict[str, datetime] = {}
-    for line in context.store.ledger_lines():
+    lines, torn = context.store.ledger_records()
+    for line in lines:
         name = str(line.get("name") or "")
         end = _time(line.get("end")) or context.clock.now()  # a line that cannot be read in full still says that the name was used
         found[name] = max(end, found.get(name, end))
+    for place in torn:
+        found.setdefault(place.removesuffix(".json").replace("/", " ").rpartition(" ")[2], context.clock.now())
     return found
 
 

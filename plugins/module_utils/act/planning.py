@@ -28,7 +28,7 @@ from ..task import Task
 from .demanding import AUTOSCALE, demand_of, refuse_choices, show_demand, without_hopeless
 from .plan_file import write_plan
 from .preflight import check_before_renting
-from .record import record
+from .record import Recorded, record, without
 from .tunnelling import hubs_of, refuse_hubs
 
 _LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_token", "delete_service", "delete_extra")
@@ -81,10 +81,12 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
         context.warn(warning)
     outlook = summary(decided, observation)
     show(context, decided, outlook)
-    changed = record(context, decided).writes > 0 if writes else any(one.kind in _CHANGES for one in decided.actions)
+    recorded = record(context, decided) if writes else Recorded()
+    changed = recorded.writes > 0 if writes else any(one.kind in _CHANGES for one in decided.actions)
+    decided = without(decided, recorded)
     if context.task.params.get("save_to"):
         changed = write_plan(context.task, make(decided, observation, context.wishes, context.settings, context.run_id))
-    result = result_of(context, decided, _outcome(decided), outlook, changed=changed)
+    result = result_of(context, decided, _outcome(decided), outlook, changed=changed, unrecorded=recorded.unrecorded)
     if context.task.diff_mode:
         result["diff"] = diff_of(decided, observation)
     return result
@@ -97,13 +99,22 @@ def look(context: Context) -> Observation:
 
 
 def _outcome(decided: Plan) -> str:
+    if decided.failures:
+        return "partial"
     if decided.problems:
         return "guard_refused"
     return "shortfall" if decided.shortfall or any(one.reason for one in decided.waiting) else "ok"
 
 
 def result_of(
-    context: Context, decided: Plan, outcome: str, outlook: dict[str, t.Any], *, changed: bool, message: str = ""
+    context: Context,
+    decided: Plan,
+    outcome: str,
+    outlook: dict[str, t.Any],
+    *,
+    changed: bool,
+    message: str = "",
+    unrecorded: t.Collection[str] = (),
 ) -> dict[str, t.Any]:
     result: dict[str, t.Any] = {
         "changed": changed,
@@ -115,7 +126,8 @@ def result_of(
         "launch": [one.name for one in decided.actions if one.kind in ("launch", "resume")],
         "destroy": [one.name for one in decided.actions if one.kind == "destroy"],
         "leftovers": [_leftover(one) for one in decided.actions if one.kind in _LEFTOVERS],
-        "problems": list(decided.problems),
+        "problems": [*decided.problems, *decided.failures],
+        "unrecorded": sorted(unrecorded),
         "hubs": [] if outcome == "lock_busy" else hubs_of(context),
     }
     if context.settings.mode == AUTOSCALE:

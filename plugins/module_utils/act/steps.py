@@ -85,11 +85,15 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
     context = open_context(task, documents_required=False)
     try:
         names = task.params.get("names") or []
+        unrecorded = task.params.get("unrecorded") or []
         everybody = not names and not task.params.get("only_named")
         claims = [
             claim
             for claim in context.known_claims()
-            if (everybody or claim.name in names) and wanted(claim) and (claim.deletion is None or work in (_teardown, _scale))
+            if (everybody or claim.name in names)
+            and claim.name not in unrecorded
+            and wanted(claim)
+            and (claim.deletion is None or work in (_teardown, _scale))
         ]
         drifted = drifted_nodes(context, names) if work in (_join, _look_in) else []
         if task.check_mode:

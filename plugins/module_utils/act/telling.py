@@ -9,9 +9,9 @@ import dataclasses
 import typing as t
 from datetime import datetime
 
-from ..errors import ApiError
+from ..errors import ApiError, BadShape
 from ..fleet import notices
-from ..fleet.model import Plan
+from ..fleet.model import Notice, Plan
 from ..notify import Delivery, Message, Sender
 from ..observe.context import Context
 from ..task import Task
@@ -41,7 +41,7 @@ def tell_decisions(task: Task, plan: Plan) -> None:
             reason=missing.reason,
             rejected=missing.rejected,
         )
-    for problem in plan.problems:
+    for problem in (*plan.problems, *plan.failures):
         task.tell("decision", action="refuse", reason="problem", text=problem)
 
 
@@ -52,7 +52,8 @@ class Telling:
     def __init__(self, context: Context, plan: Plan) -> None:
         self._context, self._plan = context, plan
         self._told: t.Mapping[str, datetime] | None = None
-        sender = Sender(context.task)
+        self._late: Delivery | None = None
+        self._sender = sender = Sender(context.task)
         if sender.is_set:
             self._told = self._read()
             due = notices.due(plan.notices, self._told or {}, context.clock.now())
@@ -62,9 +63,20 @@ class Telling:
         for one in plan.notices:
             context.task.tell("notice", notice=one.kind, name=one.subject, key=one.key, text=one.text, data=dict(one.data))
 
+    def add(self, more: t.Sequence[Notice]) -> None:
+        """Notices of what was found out since."""
+        self._plan = dataclasses.replace(self._plan, notices=(*self._plan.notices, *more))
+        if self._sender.is_set:
+            late = notices.due(more, self._told or {}, self._context.clock.now())
+            self._late = self._sender.begin([Message(**_fields(one)) for one in late])
+            return
+        for one in more:
+            self._context.task.tell("notice", notice=one.kind, name=one.subject, key=one.key, text=one.text, data=dict(one.data))
+
     def finish(self) -> None:
         """Wait for them, within their deadline, and remember which arrived."""
         arrived = [one.key for one in self._delivery.arrived(self._context.warn)]
+        arrived += [] if self._late is None else [one.key for one in self._late.arrived(self._context.warn)]
         if self._told is None:
             return
         plan, now = self._plan, self._context.clock.now()
@@ -80,8 +92,9 @@ class Telling:
             return self._context.read_times(_MEMORY)
         except (ApiError, ValueError) as error:
             self._context.warn(f"What people were told before could not be read; they may be told again: {error}")
-            return None
+            damaged = isinstance(error, BadShape) and error.service == "claims"
+            return {} if damaged else None  # a damaged record is written anew
 
 
-def _fields(notice: notices.Notice) -> dict[str, t.Any]:
+def _fields(notice: Notice) -> dict[str, t.Any]:
     return {field.name: getattr(notice, field.name) for field in dataclasses.fields(notice)}

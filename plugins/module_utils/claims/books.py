@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..fleet.model import Claim
-from .store import ClaimStore, Records, whole
+from .store import ClaimRecords, ClaimStore, Records, whole
 
 
 class BookedStore:
@@ -21,6 +21,9 @@ class BookedStore:
 
     def claims(self) -> list[Claim]:
         return self._base.claims()
+
+    def claim_records(self) -> ClaimRecords:
+        return self._base.claim_records()
 
     def claim(self, name: str) -> Claim | None:
         return self._base.claim(name)

@@ -12,10 +12,25 @@ import typing as t
 
 from ..cluster.kube import Json, Kube
 from ..cluster.namespace import NAMESPACE, ensure_namespace
-from ..errors import ApiError, Conflict, LostAnswer, NotFound, ServerError
-from ..fleet.model import Claim
+from ..errors import ApiError, BadShape, Conflict, LostAnswer, NotFound, ServerError
+from ..fleet.model import Claim, DamagedClaim
 from ..fleet.names import label_value
-from .store import Records, checked_name, decode, decode_claim, encode, encode_claim, is_torn, ledger_key, odd, sorted_out, whole
+from .store import (
+    Careful,
+    ClaimRecords,
+    Records,
+    checked_name,
+    damaged,
+    decode,
+    decode_claim,
+    encode,
+    encode_claim,
+    is_torn,
+    ledger_key,
+    odd,
+    sorted_out,
+    whole,
+)
 
 PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _CLAIM, _STATE, _LEDGER = "tgp.io/claim", "tgp.io/state", "tgp.io/ledger"
@@ -25,25 +40,32 @@ _PART_NAME = re.compile(r"tgp-ledger-[0-9]{5,}")
 _TOO_LARGE = (413, 422)  # what the API server says to an object that is too large
 
 
-class ConfigMapStore:
+class ConfigMapStore(Careful):
     """See store.ClaimStore. Safe to use from several threads."""
 
     def __init__(self, kube: Kube) -> None:
+        super().__init__()
         self._kube = kube
         self._ledger_lock = threading.Lock()
         self._parts: dict[str, _Part] | None = None
+        self._strange: list[str] = []
 
     # ---- claims
 
     def claims(self) -> list[Claim]:
-        found, _version = self._kube.collect(PATH, _claim, {"labelSelector": f"{_CLAIM}=true"})
-        return sorted(found, key=lambda claim: claim.name)
+        return self.claim_records()[0]
+
+    def claim_records(self) -> ClaimRecords:
+        found, _version = self._kube.collect(PATH, _claim_or_damaged, {"labelSelector": f"{_CLAIM}=true"})
+        claims = [self.note(one) for one in found if isinstance(one, Claim)]
+        broken = [one for one in found if isinstance(one, DamagedClaim)]
+        return sorted(claims, key=lambda one: one.name), sorted(broken, key=lambda one: one.name)
 
     def claim(self, name: str) -> Claim | None:
         raw = self._kube.find(f"{PATH}/tgp-claim-{checked_name(name)}")
-        return _claim(raw) if raw is not None else None
+        return self.note(_claim(raw)) if raw is not None else None
 
-    def write(self, claim: Claim) -> Claim:
+    def _swap(self, claim: Claim) -> Claim:
         name = f"tgp-claim-{checked_name(claim.name)}"
         labels = {_CLAIM: "true", "tgp.io/nodepool": label_value(claim.pool.replace("/", "."))}
         body = _configmap(name, labels, {"claim.json": encode_claim(claim)}, claim.version, {"tgp.io/nodepool": claim.pool})
@@ -56,7 +78,7 @@ class ConfigMapStore:
             raw = found  # the answer was lost, the write was not
         return dataclasses.replace(claim, version=raw["metadata"]["resourceVersion"])
 
-    def remove(self, claim: Claim) -> None:
+    def _drop(self, claim: Claim) -> None:
         self._kube.delete(f"{PATH}/tgp-claim-{checked_name(claim.name)}", resource_version=claim.version)
 
     # ---- state
@@ -101,15 +123,17 @@ class ConfigMapStore:
     def ledger_records(self) -> Records:
         with self._ledger_lock:
             parts = self._read_parts()
-        return sorted_out(
+        lines, torn = sorted_out(
             (f"ConfigMap {NAMESPACE}/{name} key {key}", text)
             for name, part in sorted(parts.items())
             for key, text in part.lines.items()
         )
+        return lines, [*torn, *self._strange]
 
     def _read_parts(self) -> dict[str, _Part]:
-        found, _version = self._kube.collect(PATH, _part, {"labelSelector": f"{_LEDGER}=true"})
-        self._parts = {part.name: part for part in found}
+        found, _version = self._kube.collect(PATH, _part_or_place, {"labelSelector": f"{_LEDGER}=true"})
+        self._strange = [one for one in found if isinstance(one, str)]
+        self._parts = {one.name: one for one in found if isinstance(one, _Part)}
         return self._parts
 
     def _append(self, parts: dict[str, _Part], key: str, text: str) -> None:
@@ -155,9 +179,12 @@ class _Part:
     size: int
 
 
+def _part_or_place(raw: Json) -> _Part | str:
+    """A part of the ledger; the place of what has its label and not its name, which is somebody else's."""
+    return _part(raw) if _PART_NAME.fullmatch(raw["metadata"]["name"]) else _where(raw)
+
+
 def _part(raw: Json) -> _Part:
-    if not _PART_NAME.fullmatch(raw["metadata"]["name"]):
-        raise odd(_where(raw), f"it is labelled as a part of the ledger ({_LEDGER}), but is not named like one")
     lines = raw.get("data") or {}
     size = sum(len(key) + len(str(text).encode()) for key, text in lines.items())
     return _Part(raw["metadata"]["name"], str(raw["metadata"].get("resourceVersion") or ""), lines, size)
@@ -173,6 +200,16 @@ def _claim(raw: Json) -> Claim:
     if not version:
         raise odd(where, "it has no resourceVersion")
     return dataclasses.replace(claim, version=version)
+
+
+def _claim_or_damaged(raw: Json) -> Claim | DamagedClaim:
+    try:
+        return _claim(raw)
+    except BadShape as problem:
+        meta = raw["metadata"]
+        beside = {"pool": str((meta.get("annotations") or {}).get("tgp.io/nodepool") or "")}
+        text = (raw.get("data") or {}).get("claim.json")
+        return damaged(text, _where(raw), meta["name"].removeprefix("tgp-claim-"), problem, **beside)
 
 
 def _where(raw: Json) -> str:

@@ -15,14 +15,30 @@ from contextlib import contextmanager
 
 from ..errors import ApiError, BadShape, Conflict, InvalidInput
 from ..fleet.model import Claim
-from .store import Records, checked_name, decode, decode_claim, encode, encode_claim, is_torn, ledger_key, odd, sorted_out, whole
+from .store import (
+    Careful,
+    ClaimRecords,
+    Records,
+    checked_name,
+    damaged,
+    decode,
+    decode_claim,
+    encode,
+    encode_claim,
+    is_torn,
+    ledger_key,
+    odd,
+    sorted_out,
+    whole,
+)
 
 
-class DirectoryStore:
+class DirectoryStore(Careful):
     """See store.ClaimStore. ``folder`` holds ``claims/``, ``state/`` and ``ledger/``, readable by this user alone; a claim's version
     is a digest of its file. Several processes of this machine may use it at once."""
 
     def __init__(self, folder: str) -> None:
+        super().__init__()
         self._folder = folder
         try:
             for part in ("claims", "state", "ledger"):
@@ -35,22 +51,47 @@ class DirectoryStore:
     # ---- claims
 
     def claims(self) -> list[Claim]:
-        return [claim for name in self._names("claims") if (claim := self.claim(name)) is not None]
+        return self.claim_records()[0]
+
+    def claim_records(self) -> ClaimRecords:
+        claims, broken = [], []
+        for entry in self._entries("claims"):
+            name = entry.removesuffix(".json")
+            path = os.path.join(self._folder, "claims", entry)
+            try:
+                if name == entry:
+                    raise odd(path, "only .json files belong there")
+                if (claim := self.claim(name)) is not None:
+                    claims.append(claim)
+            except InvalidInput as error:
+                broken.append(damaged(None, path, name, odd(path, str(error).rstrip("."))))
+            except BadShape as error:
+                broken.append(damaged(self._text(path), path, name, error))
+        return claims, broken
+
+    @staticmethod
+    def _text(path: str) -> str:
+        """What can be read of a damaged file."""
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return ""
 
     def claim(self, name: str) -> Claim | None:
         text = self._read("claims", name)
         if text is None:
             return None
-        return dataclasses.replace(decode_claim(text, self._path("claims", name), name), version=_digest(text))
+        return self.note(dataclasses.replace(decode_claim(text, self._path("claims", name), name), version=_digest(text)))
 
-    def write(self, claim: Claim) -> Claim:
+    def _swap(self, claim: Claim) -> Claim:
         text = encode_claim(claim)
         with self._exclusive():
             self._compare(claim, must_exist=bool(claim.version))
             self._write("claims", claim.name, text)
         return dataclasses.replace(claim, version=_digest(text))
 
-    def remove(self, claim: Claim) -> None:
+    def _drop(self, claim: Claim) -> None:
         with self._exclusive():
             if self._read("claims", claim.name) is None:
                 return
@@ -109,15 +150,6 @@ class DirectoryStore:
 
     def _path(self, part: str, name: str) -> str:
         return os.path.join(self._folder, part, f"{checked_name(name)}.json")
-
-    def _names(self, part: str) -> list[str]:
-        """Names of the records; a file that cannot be one is an error, a left-over temporary file is not a record yet."""
-        names = []
-        for entry in self._entries(part):
-            if not entry.endswith(".json"):
-                raise odd(os.path.join(self._folder, part, entry), "only .json files belong there")
-            names.append(entry.removesuffix(".json"))
-        return names
 
     def _entries(self, part: str) -> list[str]:
         """What lies in a folder; one that is there no more is an error, never empty."""

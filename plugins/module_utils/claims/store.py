@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import abc
+import dataclasses
 import json
 import os
 import re
@@ -15,9 +17,10 @@ import typing as t
 
 from ..cluster.identity import cluster_id
 from ..cluster.kube import Kube
-from ..errors import BadShape, InvalidInput, TgpError
+from ..errors import BadShape, Conflict, InvalidInput, NotFound, TgpError
+from ..fleet.claim_merge import rebased
 from ..fleet.claim_record import from_record, to_record
-from ..fleet.model import Claim
+from ..fleet.model import Claim, DamagedClaim
 from ..places import state_folder
 from ..task import Task
 
@@ -35,29 +38,36 @@ _NAME = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,198}[a-z0-9])?$")
 LEDGERS = ("cluster", "file", "both")
 _SET_LEDGER = "TGP_LEDGER"
 Records = tuple["list[dict[str, t.Any]]", "list[str]"]
+ClaimRecords = tuple["list[Claim]", "list[DamagedClaim]"]
+_TRIES = 4  # of a write that meets changes of others
 
 
 class ClaimStore(t.Protocol):
-    """The records of one cluster. Every verb raises BadShape for a record that cannot be understood, never skips it; only lines of the
-    ledger are told apart."""
+    """The records of one cluster. A claim or a ledger line that cannot be understood is told apart and hides no other one; a verb that
+    asks for a single record raises BadShape for it."""
 
     def claims(self) -> list[Claim]:
-        """All claims, sorted by name, each with its ``version``."""
+        """All claims that can be read, sorted by name, each with its ``version``."""
+        ...
+
+    def claim_records(self) -> ClaimRecords:
+        """The same, and those that exist and cannot be read."""
         ...
 
     def claim(self, name: str) -> Claim | None:
-        """One claim, None when there is none."""
+        """One claim, None when there is none. BadShape when it is damaged."""
         ...
 
     def write(self, claim: Claim) -> Claim:
-        """Create (``version`` empty) or replace the very version that was read; returns it with its new version.
+        """Create (``version`` empty) or replace the version that was read; returns it with its new version.
 
-        Conflict when it exists already, was changed by somebody else, or was removed.
+        What somebody else changed meanwhile is read and kept, if it does not contradict (fleet/claim_merge.py). Conflict when it does, when
+        the claim exists already, or was removed.
         """
         ...
 
     def remove(self, claim: Claim) -> None:
-        """Remove it; gone already is fine. Conflict when somebody else changed it since it was read."""
+        """Remove it; gone already is fine. Conflict when somebody else changed what it says since it was read."""
         ...
 
     def read_state(self, name: str) -> dict[str, t.Any]:
@@ -80,6 +90,67 @@ class ClaimStore(t.Protocol):
     def ledger_records(self) -> Records:
         """All lines that can be read, in no promised order, and the places of those that cannot."""
         ...
+
+
+class Careful(abc.ABC):
+    """How both stores replace a claim: only the version that was read, and on top of changes of others that do not contradict (L-22)."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Claim] = {}  # as last read or written, by name
+
+    @abc.abstractmethod
+    def claim(self, name: str) -> Claim | None:
+        """One claim as it is now."""
+
+    @abc.abstractmethod
+    def _swap(self, claim: Claim) -> Claim:
+        """Create or replace exactly the version that ``claim`` carries. Conflict otherwise."""
+
+    @abc.abstractmethod
+    def _drop(self, claim: Claim) -> None:
+        """Remove exactly the version that ``claim`` carries. Conflict otherwise."""
+
+    def note(self, claim: Claim) -> Claim:
+        """Remember what a version says."""
+        self._known[claim.name] = claim
+        return claim
+
+    def write(self, claim: Claim) -> Claim:
+        base = self._known.get(claim.name)
+        for _attempt in range(_TRIES):
+            try:
+                return self.note(self._swap(claim))
+            except Conflict as conflict:
+                theirs = self._fresh(claim, base, conflict)
+                merged = rebased(t.cast(Claim, base), claim, theirs)
+                if merged is None:
+                    raise
+                base, claim = theirs, merged
+        return self.note(self._swap(claim))
+
+    def remove(self, claim: Claim) -> None:
+        base = self._known.get(claim.name)
+        for _attempt in range(_TRIES):
+            try:
+                return self._drop(claim)
+            except Conflict as conflict:
+                theirs = self._fresh(claim, base, conflict)
+                if theirs != dataclasses.replace(t.cast(Claim, base), version=theirs.version):
+                    raise
+                claim = base = theirs
+        return self._drop(claim)
+
+    def _fresh(self, claim: Claim, base: Claim | None, conflict: Conflict) -> Claim:
+        """The claim as it is now; the conflict itself where a retry proves nothing: for a new claim, and for one that is gone."""
+        if not claim.version or base is None or base.version != claim.version:
+            raise conflict
+        try:
+            theirs = self.claim(claim.name)
+        except NotFound:
+            theirs = None
+        if theirs is None:
+            raise conflict
+        return theirs
 
 
 def state_dir(task: Task) -> str:
@@ -184,8 +255,23 @@ def decode_claim(text: t.Any, where: str, name: str) -> Claim:
     return claim
 
 
+def damaged(text: t.Any, where: str, name: str, problem: BadShape, **beside: str) -> DamagedClaim:
+    """What is known of a claim that cannot be read. ``beside``: facts that are kept outside of its text."""
+    try:
+        record = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        record = None
+    facts: dict[str, t.Any] = {key: value for key, value in beside.items() if value}
+    if isinstance(record, dict):  # of another version, or with an odd field: these have the same meaning in every version
+        facts = {key: record[key] for key in ("pool", "node_class", "cloud") if isinstance(record.get(key), str)} | facts
+        ids = [record.get("instance_id"), *(record["ids_seen"] if isinstance(record.get("ids_seen"), list) else ())]
+        facts["ids"] = tuple(dict.fromkeys(one for one in ids if isinstance(one, str) and one))
+    why = problem.message.partition(" is not understood: ")[2].rstrip(".") or problem.message.rstrip(".")
+    return DamagedClaim(name, where, why, **facts)
+
+
 def odd(where: str, why: str) -> BadShape:
-    """The error for a record that cannot be understood: without it nobody knows what was rented, so nothing may be decided."""
+    """The error for a record that cannot be understood: what it stands for is unknown, so nothing is decided about that."""
     return BadShape(
         f"The record {where} is not understood: {why}.",
         remedy="Repair it, or remove it once you made sure in the cloud's console that its machine is gone.",

@@ -31,6 +31,7 @@ class Draft:
     shortfall: list[Shortfall] = dataclasses.field(default_factory=list)
     warnings: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
+    failures: list[str] = dataclasses.field(default_factory=list)
     findings: dict[str, datetime] = dataclasses.field(default_factory=dict)
     notices: dict[str, Notice] = dataclasses.field(default_factory=dict)
     judged: set[str] = dataclasses.field(default_factory=set)
@@ -119,6 +120,7 @@ class Draft:
             shortfall=tuple(self.shortfall),
             warnings=tuple(dict.fromkeys(self.warnings)),
             problems=tuple(dict.fromkeys(self.problems)),
+            failures=tuple(dict.fromkeys(self.failures)),
             findings={key: self.findings[key] for key in sorted(self.findings)},
             notices=tuple(self.notices[key] for key in sorted(self.notices)),
             judged=frozenset(self.judged),

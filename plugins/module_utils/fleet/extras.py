@@ -29,7 +29,7 @@ def _remove(draft: Draft, cloud: str, view: CloudView) -> None:
     situation = draft.situation
     extras = sorted(view.extras or (), key=lambda one: (one.kind, one.id))
     ours = [one for one in extras if situation.is_ours(one.name) is Verdict.OURS]
-    busy = set(draft.settled) | {one.name for one in view.instances or () if not one.gone}
+    busy = set(draft.settled) | set(situation.damaged) | {one.name for one in view.instances or () if not one.gone}
     due = [one for one in ours if one.name not in busy and _is_due(draft, one)]
     if guard.holds(draft, f"things beside machines ({cloud})", len(due), len(ours)):
         return

@@ -11,7 +11,7 @@ import typing as t
 from decimal import Decimal
 
 from . import blocks as blocklist
-from . import limits, lost, overspent, served, service, tunnels
+from . import damaged, limits, lost, overspent, served, service, tunnels
 from .adoption import adopt
 from .capacity import of_offer, planned_gpus
 from .draft import Draft
@@ -44,7 +44,7 @@ class Market:
         anew = {one.claim.name for one in draft.settled.values() if not _holds(one)}
         self.purses = overspent.purses_of(draft, orphans, without=anew)
         self.taken: collections.Counter[str] = collections.Counter()
-        self.own_in_use = {one.claim.name for one in draft.settled.values()}
+        self.own_in_use = {one.claim.name for one in draft.settled.values()} | set(self.situation.damaged)
         self.blocks = lost.merged(self.situation.seen.blocks, lost.blocked_by_loss(draft))
         self._selections: dict[str, Selection] = {}
         self.unread: dict[str, str] = {}
@@ -191,7 +191,9 @@ def _holds(one: Settled) -> bool:
 
 
 def _reserve_unclaimed(held: limits.Reserved, draft: Draft, orphans: t.Sequence[Orphan]) -> limits.Reserved:
-    """Machines that are billed to us without a claim of their own: orphans and duplicates."""
+    """Machines that are billed to us without a claim that can be read: orphans, duplicates, and those whose claim is damaged."""
+    for claim in damaged.stand_ins(draft.situation):
+        held = held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
     for orphan in orphans:
         if draft.situation.rented(orphan.instance.cloud):
             for instance in (orphan.instance, *orphan.others):
@@ -214,6 +216,7 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> Market:
     _drop_surplus(draft)
     live = _resume(draft, market)
     live.update(adopt(one.instance, one.node, situation).pool for one in orphans if one.case == "O2")
+    live.update(pool.key for one in situation.damaged.values() if (pool := damaged.pool(one, situation)) is not None)
     for pool in situation.pools:
         wanted, by_number = _wants(draft, pool)
         missing = wanted - live[pool.key]
@@ -387,6 +390,10 @@ def refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
         return closed
     if situation.nodes is None:
         return "nodes unknown"
+    if unknown := damaged.pauses(node_class, situation):
+        return unknown
+    if "blocklist" in situation.seen.state_problems:
+        return "the block list cannot be read"
     if node_class.mesh.backend == "tailscale" and situation.devices is None:
         draft.problems.append(f"The mesh could not be read: nothing is launched for {pool.key}.")
         return "mesh unknown"

@@ -24,7 +24,7 @@ def watch(draft: Draft, settings: Settings) -> None:
     which kinds this plan would know if there were any."""
     _pending(draft)
     _paused(draft)
-    draft.judged |= {"failed_joins"}
+    draft.judged |= {"failed_joins", "records", "provider_unreadable"}
     if not draft.situation.unlisted:
         draft.judged |= {"destroy_pending"}
     if settings.mode in REAPING and not draft.situation.unlisted and draft.situation.nodes is not None:

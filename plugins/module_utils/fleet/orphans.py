@@ -37,6 +37,7 @@ def machines(situation: Situation) -> list[Orphan]:
     if situation.seen.claims is None or situation.nodes is None:
         return []
     known = {claim.name for claim in situation.claims} | {one for claim in situation.claims for one in claim.ids_seen}
+    known |= set(situation.damaged) | {one for claim in situation.damaged.values() for one in claim.ids}
     named: dict[str, list[Instance]] = {}
     for instance in situation.listed():
         if instance.name not in known and instance.id not in known and _is_ours(instance, situation):
@@ -183,6 +184,7 @@ def remove_nodes(draft: Draft) -> None:
     """O7: Nodes of ours without claim and machine go once they are not Ready for long enough. O8: a Ready one is reported."""
     situation = draft.situation
     claimed = {one.claim.node_name or name for name, one in draft.settled.items()} | set(draft.settled)
+    claimed |= set(situation.damaged)
     ours = [node for node in situation.nodes or () if situation.is_ours(node.name) is Verdict.OURS]
     due: list[Node] = []
     for node in ours:
@@ -223,7 +225,7 @@ def remove_devices(draft: Draft) -> None:
     if situation.devices is None or situation.nodes is None or situation.unlisted:
         return
     tags = {tag for node_class in situation.wishes.classes.values() for tag in node_class.mesh.tags}
-    busy = set(draft.settled) | set(situation.nodes_by_name) | {one.name for one in situation.listed()}
+    busy = set(draft.settled) | set(situation.damaged) | set(situation.nodes_by_name) | {one.name for one in situation.listed()}
     ids = {one.claim.mesh_device_id for one in draft.settled.values()}
     ours = [one for one in situation.devices if situation.is_ours(one.hostname) is Verdict.OURS and tags & set(one.tags)]
     due: list[Device] = []
@@ -251,7 +253,7 @@ def remove_keys(draft: Draft) -> None:
         name = _machine_of(key, situation)
         if not name or key.invalid or key.id in held:
             continue
-        if any(known.startswith(name) or name.startswith(known) for known in draft.settled):
+        if any(known.startswith(name) or name.startswith(known) for known in (*draft.settled, *situation.damaged)):
             continue  # descriptions may be cut
         draft.others.append(Action("delete_key", name, "Orphan", "O13: its claim is gone", target=key.id))
 

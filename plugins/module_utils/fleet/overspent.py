@@ -12,7 +12,7 @@ import dataclasses
 import typing as t
 from datetime import timedelta
 
-from . import service
+from . import damaged, service
 from .adoption import adopt
 from .draft import Draft
 from .durations import print_time
@@ -48,8 +48,9 @@ def _billed(one: Settled, situation: Situation) -> Claim:
 
 
 def _unclaimed(draft: Draft, orphans: t.Sequence[Orphan]) -> t.Iterator[Claim]:
-    """Stand-ins for machines without a claim of their own."""
+    """Stand-ins for machines without a claim that can be read."""
     situation = draft.situation
+    yield from damaged.stand_ins(situation)
     for orphan in orphans:
         if situation.rented(orphan.instance.cloud):
             for number, instance in enumerate((orphan.instance, *orphan.others)):

@@ -11,6 +11,7 @@ from ..errors import InvalidInput
 from . import (
     autoscale,
     consolidation,
+    damaged,
     drifted,
     endings,
     extras,
@@ -54,6 +55,8 @@ def plan(
         _destroy(draft, unclaimed)
     else:
         _reap(draft, unclaimed, run_id)
+    damaged.tell(draft)
+    _unread(draft)
     notices.watch(draft, settings)
     return draft.plan(writes=settings.mode != "status")
 
@@ -131,11 +134,22 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
     served.settle(draft)
     if draft.situation.settings.mode == "autoscale":
         draft.join, draft.admit = autoscale.to_join(draft), autoscale.to_admit(draft)
+
+
+def _unread(draft: Draft) -> None:
+    """What could not be read is a failure of the run, whatever was due: nobody would notice a revoked key before a machine has to go."""
+    seen = draft.situation.seen
     for cloud in draft.situation.unlisted:
-        problem = draft.situation.seen.clouds[cloud].problem
-        draft.warnings.append(
-            f"The machines of {cloud} could not be listed; nothing that needs this list is decided. {problem}".strip()
-        )
+        text = f"The machines of {cloud} could not be listed; nothing that needs this list is decided. {seen.clouds[cloud].problem}"
+        draft.failures.append(text.strip())
+        draft.notice("provider_unreadable", cloud, text.strip(), cloud=cloud)
+    if seen.mesh_problem:
+        text = f"The mesh could not be read, so nothing of it is removed. {seen.mesh_problem}"
+        draft.failures.append(text)
+        draft.notice("provider_unreadable", "mesh", text)
+    for state, problem in sorted(seen.state_problems.items()):
+        draft.failures.append(problem)
+        draft.notice("records", f"tgp-state-{state}", problem)
 
 
 def _blind(draft: Draft) -> bool:

@@ -49,6 +49,7 @@ class Situation:
         self._asked: set[str] = set()  # pools whose floor is a number of this run
         pools = (self._floored(floor_of_now(pool, seen.now)) for pool in wishes.pools)
         self.pools: tuple[Pool, ...] = tuple(sorted(pools, key=lambda pool: (-pool.weight, pool.key)))
+        self.damaged = {one.name: one for one in sorted(seen.damaged, key=lambda one: one.name)}
         self.pool_by_key = {pool.key: pool for pool in self.pools}
         self.nodes: tuple[Node, ...] | None = None if seen.nodes is None else tuple(sorted(seen.nodes, key=lambda node: node.name))
         self.devices: tuple[Device, ...] | None = (
@@ -214,6 +215,6 @@ class Situation:
     @functools.cached_property
     def taken_names(self) -> set[str]:
         """Every name that a new machine must not get."""
-        names = {claim.name for claim in self.claims} | set(self.nodes_by_name) | set(self._devices_by_hostname)
+        names = {claim.name for claim in self.claims} | set(self.damaged) | set(self.nodes_by_name) | set(self._devices_by_hostname)
         names |= {device.name.partition(".")[0] for device in self.devices or ()}
         return names | {one.name for view in self.seen.clouds.values() for one in view.instances or ()}

@@ -23,7 +23,7 @@ def remove(draft: Draft) -> None:
         return
     good = sorted((one for one in situation.seen.tokens if one.expires > draft.now), key=lambda one: one.id)
     held = {one.claim.token_id for one in draft.settled.values()}
-    due = [one for one in good if one.id not in held and _is_due(draft, one)]
+    due = [one for one in good if one.id not in held and one.machine not in situation.damaged and _is_due(draft, one)]
     if guard.holds(draft, "bootstrap tokens without a claim (O13)", len(due), len(good)):
         return
     for one in due:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..cluster.nodes import nodes as read_nodes
 from ..cluster.pods import pods as read_pods
-from ..errors import TgpError
+from ..errors import ApiError, TgpError
 from ..fleet import blocks
 from ..fleet.cheaper import wants_offers
 from ..fleet.consolidation import POLICY as CONSOLIDATES
@@ -29,6 +29,10 @@ from .made_tokens import made_tokens
 from .services import look_at_services, published
 
 _T = t.TypeVar("_T")
+_MEANWHILE = {
+    "findings": "everything without a claim counts as seen for the first time; a damaged record is written anew",
+    "blocklist": "nothing is launched. Delete a damaged record while no run is active",
+}
 
 
 def gather(
@@ -42,8 +46,9 @@ def gather(
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="observe") as pool:
         views = {name: pool.submit(_look_at_cloud, context, name, offers, extras) for name in _asked(context)}
         clouds = {name: future.result() for name, future in views.items()}
-        devices_read = pool.submit(_devices, context)
-        keys_read = pool.submit(_keys, context)
+        mesh_problems: list[str] = []
+        devices_read = pool.submit(_devices, context, mesh_problems)
+        keys_read = pool.submit(_keys, context, mesh_problems)
         devices, keys = devices_read.result(), keys_read.result()
         nodes_read = pool.submit(read_nodes, context.kube)
         pods_read = pool.submit(read_pods, context.kube, all=packs) if pods else None
@@ -51,7 +56,9 @@ def gather(
         nodes = tuple(nodes_read.result())
         all_pods = tuple(pods_read.result()) if pods_read is not None else None
         made = tokens_read.result() if tokens_read is not None else None
-    claims = tuple(context.store.claims())
+    readable, damaged = context.store.claim_records()
+    claims = tuple(readable)
+    state_problems: dict[str, str] = {}
     mode = context.settings.mode
     services = published(context) if mode in REAPING else ()
     probes = {} if mode == "destroy" else look_at_services(context, clouds, devices, claims, idle=mode in REAPING)
@@ -65,12 +72,24 @@ def gather(
         nodes=nodes,
         pods=all_pods,
         claims=claims,
-        findings=context.read_times("findings"),
-        blocks=blocks.active(context.blocks(), context.clock.now()),
+        findings=_state("findings", lambda: context.read_times("findings"), state_problems),
+        blocks=blocks.active(_state("blocklist", context.blocks, state_problems), context.clock.now()),
         probes=probes,
         services=services,
         ledger=_ledger(context) if ledger or budgets(context.wishes, context.settings.budget) else None,
+        damaged=tuple(damaged),
+        mesh_problem=" ".join(dict.fromkeys(mesh_problems)),
+        state_problems=state_problems,
     )
+
+
+def _state(name: str, read: t.Callable[[], dict[str, t.Any]], problems: dict[str, str]) -> dict[str, t.Any]:
+    """A small record beside the claims; empty, with its problem noted, when it cannot be read: that stops no run."""
+    try:
+        return read()
+    except ApiError as error:
+        problems[name] = f"tgp-state-{name} cannot be read, so {_MEANWHILE[name]}: {error.message}"
+        return {}
 
 
 def _ledger(context: Context) -> Ledger | None:
@@ -126,12 +145,12 @@ def _market(context: Context) -> Market:
     return context.once("market", opened)
 
 
-def _devices(context: Context) -> tuple[Device, ...] | None:
-    return _mesh_read(context, "devices", lambda mesh: mesh.devices())
+def _devices(context: Context, problems: list[str]) -> tuple[Device, ...] | None:
+    return _mesh_read(context, "devices", lambda mesh: mesh.devices(), problems)
 
 
-def _keys(context: Context) -> tuple[MeshKey, ...] | None:
-    return _mesh_read(context, "keys", lambda mesh: mesh.keys())
+def _keys(context: Context, problems: list[str]) -> tuple[MeshKey, ...] | None:
+    return _mesh_read(context, "keys", lambda mesh: mesh.keys(), problems)
 
 
 def _tokens(context: Context) -> tuple[MadeToken, ...] | None:
@@ -143,10 +162,11 @@ def _tokens(context: Context) -> tuple[MadeToken, ...] | None:
         return None
 
 
-def _mesh_read(context: Context, what: str, read: t.Callable[[t.Any], list[_T]]) -> tuple[_T, ...] | None:
+def _mesh_read(context: Context, what: str, read: t.Callable[[t.Any], list[_T]], problems: list[str]) -> tuple[_T, ...] | None:
     try:
         mesh = context.mesh()
         return None if mesh is None else tuple(read(mesh))
     except TgpError as error:
         context.warn(f"The mesh's {what} could not be read, so nothing of them is removed in this run: {error}")
+        problems.append(str(error))
         return None

@@ -13,7 +13,7 @@ import threading
 import typing as t
 from contextlib import contextmanager
 
-from ..claims.store import ClaimStore
+from ..claims.store import ClaimRecords, ClaimStore
 from ..clouds.base import Cloud
 from ..errors import Conflict, LaunchRefused, LaunchUnknown, LostAnswer, NotFound, ServerError, TgpError
 from ..fleet.model import Claim, Extra, LaunchRequest
@@ -119,6 +119,11 @@ class _ToldStore(_Delegate):
     def claims(self) -> list[Claim]:
         found = t.cast("list[Claim]", self._inner.claims())
         self._phases.update((one.name, one.phase.value) for one in found)
+        return found
+
+    def claim_records(self) -> ClaimRecords:
+        found = t.cast("ClaimRecords", self._inner.claim_records())
+        self._phases.update((one.name, one.phase.value) for one in found[0])
         return found
 
     def claim(self, name: str) -> Claim | None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
 import stat
@@ -146,33 +147,91 @@ DAMAGES = ["", "{", '{"name": "x"}', "[]", "null", "torn: {yes", '"text"']
 
 
 @pytest.mark.parametrize("text", DAMAGES)
-def test_a_torn_configmap_is_an_error_that_names_it(cluster: Cluster, kube: Kube, text: str) -> None:
+def test_a_torn_configmap_hides_no_other_claim(cluster: Cluster, kube: Kube, text: str) -> None:
     store = ConfigMapStore(kube)
-    claim = store.write(make_claim())
+    other, claim = store.write(make_claim("tgp-a1b2c3d4-training-other")), store.write(make_claim())
     path = f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{claim.name}"
     cluster.must("PATCH", path, {"data": {"claim.json": text}})
+    claims, (damaged,) = ConfigMapStore(kube).claim_records()
+    assert claims == store.claims() == [other]
+    assert (damaged.name, damaged.pool) == (claim.name, claim.pool) and damaged.where.endswith(f"tgp-claim-{claim.name}")
     with pytest.raises(BadShape, match=f"tgp-claim-{claim.name}"):
-        store.claims()
+        store.claim(claim.name)
 
 
-def test_a_claim_under_another_name_is_an_error(cluster: Cluster, kube: Kube) -> None:
+def test_a_claim_under_another_name_is_damaged(cluster: Cluster, kube: Kube) -> None:
     store = ConfigMapStore(kube)
     claim = store.write(make_claim())
     body = cluster.read(f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{claim.name}")
     assert body is not None
     body["metadata"] = {"name": "tgp-claim-other", "labels": body["metadata"]["labels"]}
     cluster.must("POST", "/api/v1/namespaces/tgp-system/configmaps", body)
-    with pytest.raises(BadShape, match="it is the claim of"):
-        store.claims()
+    claims, (damaged,) = store.claim_records()
+    assert claims == [claim] and damaged.name == "other" and "it is the claim of" in damaged.problem
+
+
+def test_a_claim_of_another_version_tells_what_it_can(cluster: Cluster, kube: Kube) -> None:
+    store = ConfigMapStore(kube)
+    claim = store.write(make_claim())
+    path = f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{claim.name}"
+    text = {
+        "record_version": 9,
+        "name": claim.name,
+        "pool": claim.pool,
+        "node_class": "demo",
+        "cloud": "lambda",
+        "instance_id": "i-7",
+    }
+    cluster.must("PATCH", path, {"data": {"claim.json": json.dumps({**text, "ids_seen": ["i-6", "i-7"]})}})
+    claims, (damaged,) = store.claim_records()
+    assert claims == [] and "version 9" in damaged.problem
+    assert (damaged.node_class, damaged.cloud, damaged.ids) == ("demo", "lambda", ("i-7", "i-6"))
+
+
+def test_L22_a_change_of_others_that_does_not_contradict_is_kept(fresh: Fresh) -> None:
+    store = fresh()
+    claim = store.write(make_claim())
+    theirs = fresh().claims()[0]
+    assert theirs == claim
+    other = fresh()
+    (read,) = other.claims()
+    other.write(dataclasses.replace(read, instance_id="501"))
+    written = store.write(dataclasses.replace(claim, ip="192.0.2.7"))
+    assert (written.instance_id, written.ip) == ("501", "192.0.2.7")
+    assert fresh().claims() == [written]
+    store.remove(written)
+
+
+def test_L22_two_decisions_about_one_machine_contradict(fresh: Fresh) -> None:
+    store, other = fresh(), fresh()
+    claim = store.write(make_claim())
+    (read,) = other.claims()
+    second = other.write(dataclasses.replace(read, instance_id="501"))
+    with pytest.raises(Conflict):
+        store.write(dataclasses.replace(claim, launch_started=claim.created))
+    with pytest.raises(Conflict):
+        store.remove(claim)
+    assert fresh().claims() == [second]
+
+
+def test_L22_an_immutable_claim_is_an_error_of_its_own(cluster: Cluster, kube: Kube) -> None:
+    store = ConfigMapStore(kube)
+    claim = store.write(make_claim())
+    cluster.must("PATCH", f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{claim.name}", {"immutable": True})
+    with pytest.raises(ApiError, match="immutable"):
+        store.write(dataclasses.replace(claim, ip="192.0.2.7"))
 
 
 @pytest.mark.parametrize("text", DAMAGES)
-def test_a_torn_file_is_an_error_that_names_it(tmp_path: Path, text: str) -> None:
+def test_a_torn_file_hides_no_other_claim(tmp_path: Path, text: str) -> None:
     store = DirectoryStore(str(tmp_path))
-    claim = store.write(make_claim())
+    other, claim = store.write(make_claim("tgp-a1b2c3d4-training-other")), store.write(make_claim())
     (tmp_path / "claims" / f"{claim.name}.json").write_text(text)
+    claims, (damaged,) = store.claim_records()
+    assert claims == store.claims() == [other] and damaged.name == claim.name
+    assert damaged.where == str(tmp_path / "claims" / f"{claim.name}.json")
     with pytest.raises(BadShape, match=f"{claim.name}.json"):
-        store.claims()
+        store.claim(claim.name)
 
 
 def test_a_folder_that_is_there_no_more_is_an_error_and_never_empty(tmp_path: Path) -> None:
@@ -196,8 +255,8 @@ def test_files_are_private_and_no_half_file_counts(tmp_path: Path) -> None:
     (tmp_path / "claims" / ".new-abc").write_text("{")  # left by a process that was killed before the rename
     assert len(store.claims()) == 1
     (tmp_path / "claims" / "notes.txt").write_text("hello")
-    with pytest.raises(BadShape, match="notes.txt"):
-        store.claims()
+    claims, (damaged,) = store.claim_records()
+    assert len(claims) == 1 and damaged.where.endswith("notes.txt") and "only .json files" in damaged.problem
 
 
 # ---- the cluster store

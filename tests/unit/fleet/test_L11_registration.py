@@ -143,7 +143,7 @@ def test_L11_no_decision_while_the_cloud_cannot_be_listed() -> None:
     from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView
 
     found = decide(seen(at("14:00"), claims=(JOINING,), clouds={"lambda": CloudView(problem="lambda: 503")}))
-    assert not of(found, "destroy") and "503" in found.warnings[0]
+    assert not of(found, "destroy") and "503" in found.failures[0]
 
 
 def test_L11_a_ready_node_older_than_the_machine_is_not_its_own() -> None:

@@ -9,7 +9,7 @@ Units: money is Decimal US dollars per hour, GPU and system memory MiB, disk GiB
 
 from __future__ import annotations
 
-from .claims import Attempt, Claim, Deletion, Peer, Phase
+from .claims import Attempt, Claim, DamagedClaim, Deletion, Peer, Phase
 from .clouds import (
     Capability,
     Carrier,
@@ -57,6 +57,7 @@ __all__ = [
     "CloudChoice",
     "CloudView",
     "Container",
+    "DamagedClaim",
     "Deletion",
     "Device",
     "DisruptionBudget",

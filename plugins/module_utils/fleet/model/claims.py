@@ -123,3 +123,17 @@ class Claim:
     def rejects(self) -> frozenset[str]:
         """Ids of machines that refused create calls left behind."""
         return frozenset(one.instance_id for one in self.attempts if one.result == "refused" and one.instance_id)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DamagedClaim:
+    """A claim that exists and cannot be read: ``where`` it is and the ``problem``. A machine of its ``name`` may exist. The other facts
+    are what could be found in it or beside it."""
+
+    name: str
+    where: str
+    problem: str
+    pool: str = ""
+    node_class: str = ""
+    cloud: str = ""
+    ids: tuple[str, ...] = ()

@@ -52,8 +52,8 @@ class Shortfall:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Notice:
     """Something a person should be told at once, wherever they are. ``kind``: budget_soft, budget_hard, destroy_pending, orphan_found,
-    failed_joins, mass_guard or lock_lost. ``key`` is the same as long as it is about the same thing, so that it is told once;
-    ``subject`` the machine, pool, class or cloud it is about; ``data`` more for programs, without secrets."""
+    failed_joins, mass_guard, lock_lost, records or provider_unreadable. ``key`` is the same as long as it is about the same thing, so that
+    it is told once; ``subject`` the machine, pool, class, cloud or record it is about; ``data`` more for programs, without secrets."""
 
     kind: str
     key: str
@@ -93,7 +93,8 @@ class Tally:
 class Plan:
     """What a run would do. Pure data: the same observation and wishes always give the same plan (I-8).
 
-    ``findings`` replaces the stored list of first sightings (two-run rule). ``problems`` make the play fail at its end. ``notices`` are
+    ``findings`` replaces the stored list of first sightings (two-run rule). ``problems`` make the play fail at its end, and
+    so do ``failures``: what could not be read or written, while everything else goes on. ``notices`` are
     for people who do not look at the run. ``judged``: the kinds of notices that this plan
     would hold if there were any. Of a run that looks at pods ``waiting`` are those that wait, ``tally`` the GPUs per pool, ``join`` the
     machines that only lack our marks, ``admit`` those that may be asking for their certificate.
@@ -103,6 +104,7 @@ class Plan:
     shortfall: tuple[Shortfall, ...] = ()
     warnings: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
     findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
     notices: tuple[Notice, ...] = ()
     judged: frozenset[str] = frozenset()

@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 from datetime import datetime
 
-from .claims import Claim
+from .claims import Claim, DamagedClaim
 from .clouds import Extra, Instance, Offer
 from .cluster import MadeToken, Node, Pod
 from .mesh import Device, MeshKey
@@ -65,3 +65,8 @@ class Observation:
     probes: t.Mapping[str, Probe] = dataclasses.field(default_factory=dict)  # of services, by machine name
     services: tuple[Published, ...] | None = ()
     ledger: Ledger | None = None  # read only where a budget or a report asks for it
+    damaged: tuple[DamagedClaim, ...] = ()  # beside ``claims``, those that cannot be read
+    mesh_problem: str = ""  # why the mesh could not be read
+    state_problems: t.Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # findings or blocklist, and why it could not be read
