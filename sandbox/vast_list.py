@@ -40,10 +40,10 @@ def listed(world: World, query: t.Mapping[str, str]) -> dict[str, t.Any]:
     _check(filters)
     late = account.switches.list_after
     rows = [instance(world, one) for one in living(world) if now - one.created.timestamp() >= late]
+    total = len(rows)
     if account.switches.partial_lists > 0 and rows:
         account.switches.partial_lists -= 1
         rows = rows[: len(rows) // 2]
-    total = len(rows)
     rows = [row for row in rows if _passes(row, filters)]
     for name, falling in reversed(order):
         if any(name not in row for row in rows):

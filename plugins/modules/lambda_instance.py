@@ -11,7 +11,10 @@ description:
   - Makes sure that one machine of a name exists, or that none does. The name is the identity, because Lambda's names
     are not unique.
   - When the answer to the create call is lost, the machine is looked up by its name; a second create call is never sent blindly.
-  - Of several machines of the name the oldest stays. The others are destroyed if this collection made them, else only reported.
+  - Of several machines of the name that this collection made the oldest stays, the others are destroyed. Those that others made, and those of
+    another kind, are only reported. When there is none but others', it is an error.
+  - Each launch is recorded in C(launches) below C(TGP_STATE_DIR) (C(~/.local/state/tgp)). A second run on this host finds it there while
+    the cloud's list does not show it yet; a run on another host does not.
   - At most one machine can be made per 12 seconds. All calls of this computer keep that limit together.
 version_added: 0.1.0
 author:
@@ -55,7 +58,9 @@ options:
       - A machine that turns out to cost more is destroyed at once, unless it is within 5 %.
     type: str
   include_unmarked:
-    description: With O(state=absent), also destroy machines of the name that this collection did not make.
+    description:
+      - With O(state=absent), also destroy machines of the name that this collection did not make.
+      - With O(state=present), also accept such a machine, as it is. Without it a machine of the name that others made is an error.
     type: bool
     default: false
   wait:
@@ -175,7 +180,12 @@ def run(task: Task) -> dict[str, object]:
         named = ByName(task, cloud, params["name"], float(params["wait_timeout"]) if params["wait"] else None)
         if params["state"] == "absent":
             return named.absent(unmarked=params["include_unmarked"])
-        return named.present(lambda: _request(task, cloud.offers()), lambda found: _differs(task, found))
+        return named.present(
+            lambda: _request(task, cloud.offers()),
+            lambda found: _differs(task, found),
+            unmarked=params["include_unmarked"],
+            limit=parse_money(params["max_price_hour"]) if params["max_price_hour"] else None,
+        )
     finally:
         cloud.close()
 

@@ -185,7 +185,8 @@ def run(task: Task) -> dict[str, t.Any]:
         if kind is not None:  # capacity is asked for what is asked about
             query = OfferQuery((kind.model,) if kind.model else (), (kind.number,), disk_gib=params["disk_gib"])
         try:
-            return named.present(lambda: _requests(task, cloud.offers(query)), lambda found: _differs(task, found))
+            limit = parse_money(params["max_price_hour"]) if params["max_price_hour"] else None
+            return named.present(lambda: _requests(task, cloud.offers(query)), lambda found: _differs(task, found), limit=limit)
         except LaunchRefused as refusal:
             if refusal.instance_id:  # made and destroyed again: too dear
                 _discard(task, cloud, _beside(task, cloud))

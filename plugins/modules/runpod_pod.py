@@ -12,7 +12,10 @@ description:
   - A pod is an unprivileged container. It cannot be a node of a cluster.
   - Of the offers that fit, the cheapest comes first; one that is sold out is followed by the next.
   - When the answer to the create call is lost, the pod is looked up by its name; a second create call is never sent blindly.
-  - Of several pods of the name the oldest stays. The others are destroyed if this collection made them, else only reported.
+  - Of several pods of the name that this collection made the oldest stays, the others are destroyed. Those that others made, and those of
+    another kind, are only reported. When there is none but others', it is an error.
+  - Each launch is recorded in C(launches) below C(TGP_STATE_DIR) (C(~/.local/state/tgp)). A second run on this host finds it there while
+    the cloud's list does not show it yet; a run on another host does not.
   - RunPod sells no spot pods any more.
 version_added: 0.1.0
 author:
@@ -81,7 +84,9 @@ options:
       - A pod that turns out to cost more is destroyed at once, unless it is within 5 %.
     type: str
   include_unmarked:
-    description: With O(state=absent), also destroy pods of the name that this collection did not make.
+    description:
+      - With O(state=absent), also destroy pods of the name that this collection did not make.
+      - With O(state=present), also accept such a pod, as it is. Without it a pod of the name that others made is an error.
     type: bool
     default: false
   wait:
@@ -222,7 +227,12 @@ def run(task: Task) -> dict[str, object]:
             return {**named.absent(unmarked=params["include_unmarked"]), "ports": {}}
         _check_ports(params["ports"])
         query = OfferQuery(gpu_counts=(params["gpu_count"],), disk_gib=params["disk_gib"])
-        result = named.present(lambda: _requests(task, cloud.offers(query)), lambda found: _differs(task, found))
+        result = named.present(
+            lambda: _requests(task, cloud.offers(query)),
+            lambda found: _differs(task, found),
+            unmarked=params["include_unmarked"],
+            limit=parse_money(params["max_price_hour"]) if params["max_price_hour"] else None,
+        )
         identity = result["instance"]["id"]
         pod = cloud.instance(identity) if identity and params["ports"] else None
         return {**result, "ports": dict(pod.ports) if pod else {}}

@@ -11,7 +11,10 @@ description:
   - Makes sure that one machine of a name exists, or that none does. The name is the machine's label, and the identity.
   - The cheapest offer that fits is rented. When it is gone meanwhile, the next one is tried. What a refused bid leaves behind is destroyed.
   - When the answer to the create call is lost, the machine is looked up by its name; a second create call is never sent blindly.
-  - Of several machines of the name the oldest stays. The others are destroyed if this collection made them, else only reported.
+  - Of several machines of the name that this collection made the oldest stays, the others are destroyed. Those that others made, and those of
+    another kind, are only reported. When there is none but others', it is an error.
+  - Each launch is recorded in C(launches) below C(TGP_STATE_DIR) (C(~/.local/state/tgp)). A second run on this host finds it there while
+    the cloud's list does not show it yet; a run on another host does not.
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
@@ -91,7 +94,9 @@ options:
     type: bool
     default: false
   include_unmarked:
-    description: With O(state=absent), also destroy machines of the name that this collection did not make.
+    description:
+      - With O(state=absent), also destroy machines of the name that this collection did not make.
+      - With O(state=present), also accept such a machine, as it is. Without it a machine of the name that others made is an error.
     type: bool
     default: false
   wait:
@@ -231,7 +236,8 @@ def run(task: Task) -> dict[str, object]:
         def requests() -> list[LaunchRequest]:
             return wish.requests(cloud.offers(wish.query()))
 
-        return ByName(task, cloud, params["name"], timeout, ready=wish.ready).present(requests, wish.differs)
+        named = ByName(task, cloud, params["name"], timeout, ready=wish.ready)
+        return named.present(requests, wish.differs, unmarked=params["include_unmarked"], limit=wish.max_price_hour)
     finally:
         cloud.close()
 

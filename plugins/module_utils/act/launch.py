@@ -296,13 +296,16 @@ class _Launch:
         return ""
 
     def _unknown(self, offer: Offer, unknown: LaunchUnknown) -> Launched:
-        """The answer was lost. Look for the machine by its name; never send the create again (L-2 step 7)."""
+        """The answer was lost. Look for the machine by its name for as long as the list may show it late; never send the create again
+        (L-2 step 7, L-2a)."""
         since = self.context.clock.now()
         self._write(unknown_since=since, attempts=self._attempt(offer, "unknown", "unknown", unknown.message))
         self.context.progress.step(self.claim.name, "unknown", f"{unknown.message} Looking for it by name.")
-        for turn in range(_LOOK_UPS):
+        turn, shown = 0, since + timedelta(seconds=CAPABILITIES[offer.cloud].list_delay)
+        while turn < _LOOK_UPS or self.context.clock.now() < shown:
             if turn:
                 self.context.clock.sleep(_LOOK_UP_PAUSE)
+            turn += 1
             try:
                 found = self._find()
             except ApiError as error:

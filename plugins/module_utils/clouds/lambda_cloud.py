@@ -37,6 +37,7 @@ FACTS = Capability(
     created_time=True,  # our own tag
     user_data_limit=1_000_000,
     registration_timeout=1800,
+    list_delay=60,
     billing_granularity=60,
     billed_until_gone=False,  # "until terminate"
     states={

@@ -47,6 +47,7 @@ FACTS = Capability(
     lanes=(Lane.KUBELET,),
     stop=True,
     created_time=True,
+    list_delay=60,
     carrier=Carrier.SCRIPT,
     user_data_limit=SCRIPT_LIMIT,
     registration_timeout=1200,

@@ -130,9 +130,12 @@ class VastCloud(NothingBeside):
         return [to_instance(self._api.http, row, f"GET {_INSTANCES}", FACTS, now) for row in rows]
 
     def _rows(self) -> list[t.Any]:
-        """All pages. A page may repeat a machine when the list grows meanwhile; a repeated token is an endless list."""
+        """All pages. A page may repeat a machine when the list grows meanwhile; a repeated token is an endless list. The rows must be as many
+        as the last page says that there are: half a list must not be taken for the truth."""
         http, what = self._api.http, f"GET {_INSTANCES}"
         params = {"limit": _PAGE, "order_by": json.dumps([{"col": "id", "dir": "asc"}]), "select_cols": json.dumps(["*"])}
+
+        total: list[t.Any] = [None]
 
         def page(token: str | None) -> tuple[list[t.Any], str | None]:
             answer = self._api.read(_INSTANCES, pace="list", params={**params, **({"after_token": token} if token else {})})
@@ -141,15 +144,16 @@ class VastCloud(NothingBeside):
                 raise http.bad_shape(what, "a full page does not say by its page token whether more follow")
             if following is not None and not isinstance(following, (str, int)):
                 raise http.bad_shape(what, f"its page token is a {type(following).__name__}")
+            total[0] = answer.get("total_instances")
             return rows, str(following) if following not in (None, "") else None
 
         rows = walk(http, what, page)
-        return list(
-            {
-                http.expect(http.expect(row, dict, what, "an instance").get("id"), int, what, "id of an instance"): row
-                for row in rows
-            }.values()
-        )
+        found = {
+            http.expect(http.expect(row, dict, what, "an instance").get("id"), int, what, "id of an instance"): row for row in rows
+        }
+        if total[0] is not None and total[0] != len(found):
+            raise http.bad_shape(what, f"it shows {len(found)} instances and says that there are {total[0]}")
+        return list(found.values())
 
     def instance(self, instance_id: str) -> Instance | None:
         if not _NUMBER.fullmatch(instance_id):

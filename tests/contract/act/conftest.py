@@ -22,6 +22,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Calla
     for name in [one for one in os.environ if one.startswith(_FOREIGN) or one.endswith("_GPU_COUNT")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TGP_RUNTIME_DIR", str(tmp_path / "pace"))
+    monkeypatch.setenv("TGP_STATE_DIR", str(tmp_path / "state"))  # of modules that are called beside the fleet's
     built: list[Rig] = []
 
     def make(**options: t.Any) -> Rig:
