@@ -65,6 +65,12 @@ spending:
     - C(whole) is false when lines of the ledger cannot be read; sums are then "at least".
   type: dict
   returned: always
+store:
+  description:
+    - Identity of the record store, C(cluster_id) and C(generation), the UUID that machines are stamped with.
+    - C(generation) is empty until a run that changes something has drawn it.
+  type: dict
+  returned: always
 unknown:
   description: Sources that could not be read.
   type: list

@@ -156,6 +156,11 @@ class Store:
             table = self._tables.setdefault(key, Table(self._history, index))
         return table
 
+    def kinds(self) -> list[tuple[str, str]]:
+        """(group, plural) of everything that has a table."""
+        with self.lock:
+            return list(self._tables)
+
     def forget(self, key: tuple[str, str]) -> None:
         """The kind is not served any more."""
         with self.lock:

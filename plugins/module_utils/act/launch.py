@@ -210,6 +210,7 @@ class _Launch:
             reserved_price=t.cast(Decimal, offer.price_hour),
             expected_gpus=planned_gpus(offer, self.pool),
             launch_started=now,
+            store_generation=self.context.once("generation", self.context.draw_generation),
         )
         context.lock.confirm()
         context.progress.step(
@@ -246,6 +247,7 @@ class _Launch:
     def _marks(self, now: datetime) -> dict[str, str]:
         return {
             "cluster": self.context.cluster_id,
+            "generation": self.claim.store_generation,
             "pool": self.claim.pool,
             "nonce": self.claim.name,
             "created": str(int(now.timestamp())),
@@ -318,9 +320,10 @@ class _Launch:
         return Launched(self.claim, "waiting", f"{unknown.message} Not found by name yet; no second create call is sent.")
 
     def _find(self) -> list[Instance] | None:
-        """The machines of this claim's name, oldest first; None when none is listed. What a refused call left behind is not meant."""
+        """Our machines of this claim's name, oldest first; None when none is listed. What a refused call left behind is not meant."""
         cloud, rejects = self.context.cloud(self.claim.cloud), self.claim.rejects
-        found = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone and one.id not in rejects]
+        named = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone and one.id not in rejects]
+        found = [one for one in named if self.context.is_ours(one)]
         return sorted(found, key=lambda one: (one.created or self.context.clock.now(), one.id)) or None
 
     def _adopt(self, found: list[Instance]) -> Launched:

@@ -120,6 +120,8 @@ def _instance(context: Context, leftover: Leftover) -> str:
     instance = context.cloud(cloud).instance(target)
     if instance is None or instance.gone:
         return "gone already"
+    if not context.is_ours(instance):
+        return f"left alone: it {context.owner(instance).why}"
     give_back(context, claim, instance)
     return leftover["reason"]
 

@@ -33,13 +33,14 @@ _COLUMNS = {
 @dataclasses.dataclass(frozen=True)
 class Seen:
     """``machines`` is JSON-safe, one entry per name of ours; ``totals`` counts things of this cluster; ``unknown`` what could not be
-    read (a count is None then)."""
+    read (a count is None then); ``store`` is the identity of the record store."""
 
     machines: list[dict[str, t.Any]]
     totals: dict[str, t.Any]
     ledger: list[dict[str, t.Any]]
     unknown: list[str]
     spending: dict[str, t.Any]
+    store: dict[str, str]
 
 
 def overview(task: Task) -> dict[str, t.Any]:
@@ -57,7 +58,8 @@ def table(seen: Seen) -> list[str]:
     totals = seen.totals
     counts = ", ".join(f"{_count(totals[key])} {key}" for key in ("instances", "devices", "keys", "tokens", "nodes", "claims"))
     sums = f"${totals['price_hour']}/h, ${totals['cost']} so far (${totals['closed_cost']} of it closed)"
-    return [*lines, "", f"  now: {counts}; {sums}", *sentences(seen.spending)]
+    store = f"  records: cluster {seen.store['cluster_id']}, generation {seen.store['generation'] or 'not drawn yet'}"
+    return [*lines, "", f"  now: {counts}; {sums}", *sentences(seen.spending), store]
 
 
 def _count(value: int | None) -> str:
@@ -121,7 +123,9 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
         "closed_cost": str(closed.quantize(Decimal("0.0001"))),
     }
     money = spending(context, ledger, tuple(claims.values()), now)
-    return Seen(_of_pools(context, machines, pools), totals, records, unknown, money)
+    drawn = context.generations()
+    store = {"cluster_id": cluster, "generation": drawn[0] if drawn else ""}
+    return Seen(_of_pools(context, machines, pools), totals, records, unknown, money, store)
 
 
 def _of_pools(context: Context, machines: list[dict[str, t.Any]], pools: t.Sequence[str]) -> list[dict[str, t.Any]]:

@@ -66,6 +66,7 @@ def locked(context: Context, decide: t.Callable[[], dict[str, t.Any]]) -> dict[s
         return result_of(context, Plan(), "lock_busy", {}, changed=False, message=str(busy))
     context.lock = lock
     try:
+        context.draw_generation()
         return decide()
     except BaseException:
         lock.release()

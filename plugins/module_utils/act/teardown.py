@@ -231,6 +231,7 @@ class _Teardown:
         ids = self._ids()
         if not ids:
             return self._nothing_rented()
+        self._refuse_foreign(ids)
         self._note_bill()
         if self.node is not None and self.node.ready and self.deletion.started is None and self.claim.gone_since is not None:
             self._write(gone_since=None)  # it lives, although its cloud did not list it: it is billed until it is gone
@@ -242,6 +243,15 @@ class _Teardown:
                 book(self.context, self.claim, other, REFUSED if instance_id in self.claim.rejects else DUPLICATE)
         self._learn(instance=None)
         return None
+
+    def _refuse_foreign(self, ids: t.Collection[str]) -> None:
+        """A claim may know a machine that is not ours: its records were copied, or somebody else uses the name."""
+        for one in self.context.instances(self.claim.cloud) or ():
+            if one.id in ids and not one.gone and not self.context.is_ours(one):
+                raise TgpError(
+                    f"{one.cloud} {one.id} {self.context.owner(one).why}: it is not terminated.",
+                    remedy="If another cluster runs it, remove this claim; if it is yours, run adopt.yml.",
+                )
 
     def _ids(self) -> tuple[str, ...]:
         """Every id that the claim's cloud handed out for it. What a refusal left at another cloud was given back before the claim went on
@@ -261,7 +271,8 @@ class _Teardown:
         """A claim without an id: only a usable list without our name proves that there is nothing to destroy."""
         if self.claim.launch_started is not None:
             cloud = self.context.cloud(self.claim.cloud)
-            found = tuple(one.id for one in cloud.instances() if one.name == self.claim.name and not one.gone)
+            named = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone]
+            found = tuple(one.id for one in named if self.context.is_ours(one))
             if found:
                 self._write(instance_id=found[0], ids_seen=(*self.claim.ids_seen, *found))
                 return None

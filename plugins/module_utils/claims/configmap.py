@@ -84,8 +84,9 @@ class ConfigMapStore(Careful):
     # ---- state
 
     def read_state(self, name: str) -> dict[str, t.Any]:
-        raw = self._kube.find(f"{PATH}/tgp-state-{checked_name(name)}")
-        return {} if raw is None else decode((raw.get("data") or {}).get("state.json"), _where(raw))
+        full = f"tgp-state-{checked_name(name)}"
+        raw = self._kube.find(f"{PATH}/{full}")
+        return {} if raw is None else decode((raw.get("data") or {}).get("state.json"), f"ConfigMap {NAMESPACE}/{full}")
 
     def write_state(self, name: str, state: t.Mapping[str, t.Any]) -> None:
         full = f"tgp-state-{checked_name(name)}"

@@ -34,6 +34,7 @@ FACTS = Capability(
     cloud="lambda",
     lanes=(Lane.KUBELET,),
     tags=True,
+    stamped=True,
     created_time=True,  # our own tag
     user_data_limit=1_000_000,
     registration_timeout=1800,

@@ -21,7 +21,7 @@ from ..http import Api
 SECURE, COMMUNITY = "SECURE", "COMMUNITY"
 USUAL_COUNTS = (1, 2, 4, 8)
 STAMP = "TGP_NODE"  # names the pod in its own environment; without it nothing is a mark
-_MARKS = ("cluster", "pool", "nonce", "created")
+_MARKS = ("cluster", "generation", "pool", "nonce", "created")
 _TAG = "TGP_TAG_"
 _KIND = re.compile(r"(?P<gpu>.+) x(?P<number>\d+) (?P<tier>secure|community)")
 _PROBLEMS = {

@@ -39,6 +39,7 @@ FACTS = Capability(
     spot=True,
     stop=True,
     tags=True,
+    stamped=True,
     created_time=True,
     carrier=Carrier.ENVIRONMENT,
     user_data_limit=32_000,

@@ -11,6 +11,7 @@ from decimal import Decimal
 from . import gpus, service
 from .capacity import planned_gpus
 from .model import Claim, Instance, Lane, Node, Offer, Phase
+from .model.claims import ADOPTED
 from .names import pool_of, pool_part
 from .phases import advance
 from .registration import not_initialized
@@ -66,7 +67,7 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
         node_name=node.name if node else instance.name,
         node_uid=node.uid if node else "",
         registered=node.created if node else None,
-        history=((situation.now, Phase.JOINING.value, "adopted: the machine had no claim"),),
+        history=((situation.now, Phase.JOINING.value, f"{ADOPTED} the machine had no claim"),),
     )
     if node is None and pool is not None and pool.service is not None:
         return service.adopted(claim, situation)

@@ -22,7 +22,7 @@ VERSION = 1
 _NOT_STORED = frozenset({"version"})  # the store's own resourceVersion
 _ADDED: dict[type, frozenset[str]] = {
     Attempt: frozenset({"instance_id"}),
-    Claim: frozenset({"running_since", "interrupted_at", "price_bound", "underused_since", "peer"}),
+    Claim: frozenset({"running_since", "interrupted_at", "price_bound", "underused_since", "peer", "store_generation"}),
     Offer: frozenset({"min_bid", "price_estimated", "traits"}),
 }
 

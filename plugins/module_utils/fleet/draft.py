@@ -56,7 +56,11 @@ class Draft:
         self.settled[claim.name] = dataclasses.replace(self.settled[claim.name], claim=claim)
 
     def destroy(self, claim: Claim, reason: str, detail: str = "", *, force: bool = False) -> None:
-        """The claim shall go for ``reason``, or goes on for the stronger one that was decided earlier (L-26)."""
+        """The claim shall go for ``reason``, or goes on for the stronger one that was decided earlier (L-26). Whatever the reason, a machine
+        that is not ours is never terminated."""
+        if problem := self.situation.foreign(claim):
+            self.problems.append(problem)
+            return
         deletion = decided(claim, Deletion(reason=reason, requested=self.now, force=force))
         if deletion.reason != reason:
             detail = f"goes on; also {reason}: {detail}".rstrip(": ")

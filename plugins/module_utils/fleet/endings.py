@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 from datetime import datetime
 
-from . import age, gpu_lost, guard, service
+from . import age, gpu_lost, guard, life, service
 from .draft import Draft
 from .drain import MODES, is_voluntary
 from .durations import print_time
@@ -50,7 +50,7 @@ def go_on(draft: Draft) -> None:
 
 
 def lost(draft: Draft) -> None:
-    """Machines that their cloud does not list any more (O5, O6). A Ready Node protects: then the list is more likely wrong."""
+    """Machines that their cloud does not list any more (O5, O6). A sign of life protects: then the list is more likely wrong."""
     situation, settings = draft.situation, draft.situation.settings
     gone: list[tuple[Settled, str]] = []
     for one in draft.undecided():
@@ -58,8 +58,8 @@ def lost(draft: Draft) -> None:
         if one.recovery.what != "missing" or not claim.instance_id:
             continue
         node = one.node or one.stale_node
-        if (node is not None and node.ready) or service.lives(claim, situation):
-            _still_ready(draft, one)
+        if sign := life.of_claim(one, situation) or ("it is in the mesh" if service.lives(claim, situation) else ""):
+            _still_alive(draft, one, sign)
             continue
         started = claim.launch_started or claim.created
         if claim.initialized is None and (draft.now - started).total_seconds() < settings.unknown_window:
@@ -80,10 +80,9 @@ def lost(draft: Draft) -> None:
             draft.destroy(one.claim, "InstanceGone", detail)
 
 
-def _still_ready(draft: Draft, one: Settled) -> None:
+def _still_alive(draft: Draft, one: Settled, sign: str) -> None:
     """O5: warn, and fail loudly once three runs have seen it. Each run, at least a minute apart, leaves one finding."""
     settings, claim = draft.situation.settings, one.claim
-    sign = "it is in the mesh" if service.is_service(claim) else "its Node is Ready"
     text = f"{claim.name}: {sign}, but {one.recovery.why}; nothing is deleted"
     draft.warnings.append(text)
     runs = 0
@@ -105,8 +104,10 @@ def _not_ready_long(node: Node | None, draft: Draft) -> bool:
 
 
 def failed_joins(draft: Draft) -> None:
-    """Machines that are not usable at the end of their registration time (L-11). Decided only when their cloud was listed."""
+    """Machines that are not usable at the end of their registration time (L-11). Decided only when their cloud was listed. Of those that
+    show life a run takes the oldest only, at most half of all: a wrong reading would end every one of them, one that is right goes on."""
     situation = draft.situation
+    alive: list[tuple[Claim, str]] = []
     for one in list(draft.undecided()):
         claim = one.claim
         if claim.phase not in BEFORE_READY or one.recovery.what in ("unknown", "wait", "launch", "next_offer"):
@@ -119,10 +120,23 @@ def failed_joins(draft: Draft) -> None:
                 _failed_service(draft, one)
                 continue
             cause = failure_class(claim, one.recovery.instance, one.node, situation.node_class(claim))
-            draft.destroy(claim, "FailedJoin", f"{cause}: not usable after {timeout(claim, pool, capability)} s")
+            detail = f"{cause}: not usable after {timeout(claim, pool, capability)} s"
+            if life.of_claim(one, situation):
+                alive.append((claim, detail))
+            else:
+                draft.destroy(claim, "FailedJoin", detail)
         elif forsaken(claim, pool, capability, draft.now) and not service.is_service(claim):
             seconds = 2 * timeout(claim, pool, capability)
             draft.destroy(claim, "FailedJoin", f"not_opened: complete, but no run has opened it to pods within {seconds} s")
+    known = sum(1 for claim in situation.claims if claim.instance_id)
+    bound = len(alive) if situation.settings.allow_mass_delete else guard.most(known, situation.settings, alive=True)
+    alive.sort(key=lambda due: (due[0].launch_started or due[0].created, due[0].name))
+    for claim, detail in alive[:bound]:
+        draft.destroy(claim, "FailedJoin", detail)
+    for claim, detail in alive[bound:]:
+        draft.warnings.append(
+            f"{claim.name}: {detail}. It shows signs of life, like {len(alive) - 1} more; a later run takes it down."
+        )
 
 
 def _failed_service(draft: Draft, one: Settled) -> None:
@@ -179,7 +193,27 @@ def unhealthy(draft: Draft) -> None:
             )
             continue
         for one, detail in sick[pool]:
+            if sizes[pool] == 1 and not settings.allow_mass_delete and not _proven(draft, one):
+                guard.refuse(
+                    draft,
+                    f"nodes of {pool}",
+                    f"guard_refused: {one.claim.name} is the only node of {pool}: {detail}. Nothing else says that it is broken: "
+                    f"{one.claim.cloud} calls it running, and {_mesh_says(draft, one)}. A cluster that was restored from a copy sees its "
+                    "machines so. It is not terminated. If it really is broken, run destroy.yml for it.",
+                )
+                continue
             draft.destroy(one.claim, "Unhealthy", detail)
+
+
+def _proven(draft: Draft, one: Settled) -> bool:
+    """Whether something beside the control plane says that the only node of a pool is broken. A Ready Node without GPUs, and a service
+    that answers wrongly, say so themselves."""
+    live_word = one.node is not None and bool(one.node.ready)
+    return live_word or service.is_service(one.claim) or bool(life.second_witness(one, draft.situation))
+
+
+def _mesh_says(draft: Draft, one: Settled) -> str:
+    return "its mesh device is online" if draft.situation.in_mesh(one.claim.name) else "no mesh says whether it is online"
 
 
 def _patience(draft: Draft, claim: Claim) -> int:

@@ -13,9 +13,14 @@ if t.TYPE_CHECKING:  # the guard is asked on a hub, too, where nothing else of a
     from .draft import Draft
 
 
+def most(known: int, settings: Settings, *, alive: bool = False) -> int:
+    """How many deletions of one kind one run may do, when ``known`` things of that kind exist; fewer of things that show life."""
+    return max(settings.mass_floor_alive if alive else settings.mass_floor, int(known * settings.mass_share))
+
+
 def allowed(planned: int, known: int, settings: Settings) -> bool:
-    """Whether ``planned`` deletions of one kind may happen, when ``known`` things of that kind exist."""
-    return settings.allow_mass_delete or planned <= max(settings.mass_floor, int(known * settings.mass_share))
+    """Whether ``planned`` deletions of one kind are allowed."""
+    return settings.allow_mass_delete or planned <= most(known, settings)
 
 
 def holds(draft: Draft, kind: str, planned: int, known: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import typing as t
 
-from . import blocks, guard, service
+from . import blocks, guard, life
 from .draft import Draft
 from .durations import print_time
 from .facts import Settled
@@ -46,8 +46,8 @@ def blocked_by_loss(draft: Draft) -> dict[str, dt.datetime]:
 
 
 def given_up(draft: Draft) -> None:
-    """Rented machines that their cloud calls failed or stopped: none of them comes back by itself, and all are billed. A Ready Node, or a
-    service that answers, speaks against the cloud's word; many at once speak against it too. A word that nobody knows is waited for
+    """Rented machines that their cloud calls failed or stopped: none of them comes back by itself, and all are billed. A sign of
+    life speaks against the cloud's word; many at once speak against it too. A word that nobody knows is waited for
     (``unhealthy``)."""
     situation = draft.situation
     due: list[tuple[Settled, str, str]] = []
@@ -58,9 +58,7 @@ def given_up(draft: Draft) -> None:
         if machine.state not in (InstanceState.FAILED, InstanceState.STOPPED):
             continue
         text = f"{claim.cloud} calls it {machine.raw_state or machine.state.value} {machine.problem}".strip()
-        node = one.node or one.stale_node
-        if (node is not None and node.ready) or service.answers(claim, situation):
-            sign = "it answers" if service.is_service(claim) else "its Node is Ready"
+        if sign := life.of_claim(one, situation):
             draft.warnings.append(f"{claim.name}: {text}, but {sign}; nothing is deleted")
         elif claim.initialized is None:
             due.append((one, "FailedJoin", f"instance_not_running: {text}"))

@@ -13,7 +13,8 @@ from .adoption import adopt
 from .draft import Draft
 from .drain import STARTED
 from .model import Action, Device, Instance, InstanceState, MeshKey, Node
-from .names import Verdict, label_value, pool_of
+from .names import Verdict, label_value
+from .ownership import Proof
 from .registration import INSTANCE_ID
 from .situation import Situation
 
@@ -23,8 +24,9 @@ PROVIDER = "tgp.io/provider"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Orphan:
-    """A machine of ours without a claim. ``case``: O1 (no Node), O2 (its own Node is Ready, or it answers as a service), O3 (a Node that is
-    not surely its own is Ready), O4 (its Node is not Ready). ``others`` are more machines of the same name at the same cloud."""
+    """A machine of ours without a claim. ``case``: O1 (no Node), O2 (its own Node is Ready, or it answers as a service, or its stamp proves
+    it ours and its mesh device is online), O3 (a Node that is not surely its own is Ready), O4 (its Node is not Ready). ``others`` are more
+    machines of the same name at the same cloud."""
 
     case: str
     instance: Instance
@@ -56,6 +58,8 @@ def _orphan(same: list[Instance], situation: Situation) -> Orphan:
     case = "O2" if service.works(first, node, situation) else _case(first, node)
     if case == "O2" and node is not None and STARTED in node.annotations and not situation.rented(first.cloud):
         case = "O3"  # an own machine that we gave back: its Node still says whose it was, but somebody else has switched it on
+    if case in ("O1", "O4") and situation.in_mesh(first.name) and situation.ownership(first).proof is Proof.STAMP:
+        case = "O2"
     return Orphan(case, first, node, tuple(others))
 
 
@@ -79,7 +83,7 @@ def _case(instance: Instance, node: Node | None) -> str:
 
 
 def adopt_running(draft: Draft, orphans: list[Orphan]) -> None:
-    """O2: a machine that works as our node, or as a service of ours, gets its claim back."""
+    """O2: a machine that is alive, as our node, as a service, or in the mesh, gets its claim back."""
     for orphan in orphans:
         if orphan.case == "O2":
             claim = adopt(orphan.instance, orphan.node, draft.situation)
@@ -101,13 +105,15 @@ def destroy_named(draft: Draft, orphans: list[Orphan]) -> None:
 
 
 def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
-    """O1 and O4: destroyed once old enough and seen in two runs; each kind under the mass guard. O3: reported."""
+    """O1 and O4: destroyed once old enough and seen in two runs; each kind under the mass guard. O3: reported, and so is a machine that is
+    alive where no stamp can say which record store made it."""
     situation, settings = draft.situation, draft.situation.settings
     known = sum(1 for one in situation.listed() if _is_ours(one, situation))
     due: dict[str, list[Orphan]] = {"O1": [], "O4": []}
     for orphan in orphans:
         one = orphan.instance
-        if orphan.case != "O2" and not situation.rented(one.cloud):
+        rented = situation.rented(one.cloud)
+        if orphan.case != "O2" and not rented:
             draft.report(one.name, orphan.case, "is switched on, but not by us; it is left alone")
             continue
         if orphan.case == "O3":
@@ -115,6 +121,15 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
             draft.report(one.name, "O3", text)
             _tell(draft, orphan, f"{one.name}: {text}; it is left alone until somebody says what it is.")
         if orphan.case not in due:
+            continue
+        if rented and situation.in_mesh(one.name):
+            text = f"{one.cloud} {one.id} has no claim, and its mesh device is online"
+            draft.report(one.name, orphan.case, text)
+            _tell(
+                draft,
+                orphan,
+                f"{one.name}: {text}: another cluster may run it. It is never changed. If it is yours, run destroy.yml.",
+            )
             continue
         first = draft.sighted(f"{orphan.case}|{one.cloud}|{one.id}")
         if _ripe(first, draft):
@@ -246,13 +261,17 @@ def remove_devices(draft: Draft) -> None:
 
 
 def remove_keys(draft: Draft) -> None:
-    """O13: unused enrolment keys of ours whose claim is gone."""
+    """O13: unused enrolment keys of ours whose claim is gone, old enough that no launch is about to use them."""
     situation = draft.situation
     held = {one.claim.mesh_key_id for one in draft.settled.values()}
     for key in sorted(situation.seen.keys or (), key=lambda one: one.id):
         name = _machine_of(key, situation)
         if not name or key.invalid or key.id in held:
             continue
+        if any(one.name.startswith(name) for one in situation.listed()):
+            continue  # of a machine that another record store made
+        if key.created is not None and not _old(key.created, draft, situation.settings.orphan_age):
+            continue  # another record store of this cluster id may be about to use it
         if any(known.startswith(name) or name.startswith(known) for known in (*draft.settled, *situation.damaged)):
             continue  # descriptions may be cut
         draft.others.append(Action("delete_key", name, "Orphan", "O13: its claim is gone", target=key.id))
@@ -264,19 +283,28 @@ def _machine_of(key: MeshKey, situation: Situation) -> str:
 
 
 def report_foreign(draft: Draft) -> None:
-    """O14: machines of another cluster in the same account; others only when asked."""
+    """O14: machines with names of ours that are another cluster's, or without our stamp, or of another store; others only when asked."""
     situation = draft.situation
+    others: dict[str, list[str]] = {}
+    for claim in situation.claims:
+        if problem := situation.foreign(claim):
+            draft.problems.append(problem)
     for one in situation.listed():
         if not situation.rented(one.cloud):
             continue
-        found = situation.owner(one)
-        if found is Verdict.FOREIGN:
-            whose = f"is another cluster's (pool {pool_of(one.name)})"
-            if situation.is_ours(one.name, one.marks) is Verdict.OURS:
-                whose = "has a name of ours and not our stamp"
-            draft.report(one.name, "O14", f"{one.cloud} {one.id} {whose}; it is left alone")
-        elif found is Verdict.UNRELATED and situation.settings.report_foreign:
+        found = situation.ownership(one)
+        if found.verdict is Verdict.FOREIGN:
+            draft.report(one.name, "O14", f"{one.cloud} {one.id} {found.why}; it is never changed")
+            if found.generation:
+                others.setdefault(found.generation, []).append(f"{one.name} ({one.cloud} {one.id})")
+        elif found.verdict is Verdict.UNRELATED and situation.settings.report_foreign:
             draft.report(one.name or one.id, "Foreign", f"{one.cloud} {one.id} is not ours; it is left alone")
+    for generation in sorted(others):
+        draft.warnings.append(
+            f"Machines of this cluster id carry the stamp of another record store (generation {generation}): "
+            f"{', '.join(sorted(others[generation]))}. They are never changed. If that store is lost, adopt.yml takes them over; if it "
+            "is in use, two clusters have the same id: set cluster_id in one of them."
+        )
 
 
 def carry_over(draft: Draft) -> None:

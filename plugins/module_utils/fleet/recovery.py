@@ -21,7 +21,7 @@ RETRY = ("launch", "next_offer")  # what is to be done with a claim whose create
 class Recovery:
     """``what`` to do: launch (send the create call), wait (its outcome is still open), next_offer (it certainly made nothing), adopt
     (the machine is there, its id is not in the claim yet), go_on (known and there), missing (known, but not listed), teardown (being
-    deleted or failed), unknown (the cloud's list could not be read).
+    deleted or failed), unknown (the cloud's list could not be read, or the machine that the claim knows is foreign).
 
     ``instance`` is the claim's machine; ``duplicates`` are others of its name, or left behind by refused calls, to be destroyed.
     """
@@ -33,9 +33,10 @@ class Recovery:
 
 
 class Instances:
-    """One cloud's usable list, found by id and by name. Machines that are gone are left out."""
+    """One cloud's usable list, found by id and by name. Machines that are gone are left out. ``foreign``: ids that are not ours."""
 
-    def __init__(self, instances: t.Iterable[Instance]) -> None:
+    def __init__(self, instances: t.Iterable[Instance], foreign: t.Collection[str] = ()) -> None:
+        self.foreign = frozenset(foreign)
         self.all = tuple(sorted((one for one in instances if not one.gone), key=lambda one: one.id))
         self.by_id = {one.id: one for one in self.all}
         self.by_name: dict[str, list[Instance]] = collections.defaultdict(list)
@@ -43,11 +44,13 @@ class Instances:
             self.by_name[one.name].append(one)
 
     def of(self, claim: Claim) -> tuple[Instance, ...]:
-        """Every machine of the claim, the one to keep first: the one whose id it knows, else the oldest."""
+        """Every machine of the claim, the one to keep first: the one whose id it knows, else the oldest. Foreign ones are none of it."""
         found = {one.id: one for one in self.by_name.get(claim.name, ())}
         for known in (claim.instance_id, *claim.ids_seen):
             if known in self.by_id:
                 found[known] = self.by_id[known]
+        for foreign in self.foreign & found.keys():
+            del found[foreign]
         return tuple(sorted(found.values(), key=lambda one: (one.id != claim.instance_id, _age(one), one.id)))
 
 
@@ -58,6 +61,8 @@ def recovery(claim: Claim, instances: Instances | t.Sequence[Instance] | None, n
     if instances is None:
         return Recovery("teardown" if ending else "unknown", f"the machines of {claim.cloud} could not be listed")
     listed = instances if isinstance(instances, Instances) else Instances(instances)
+    if claim.instance_id in listed.foreign:
+        return Recovery("unknown", f"{claim.cloud} {claim.instance_id} is not ours")
     everything = listed.of(claim)
     found = tuple(one for one in everything if one.id not in claim.rejects)
     left = tuple(one for one in everything if one.id in claim.rejects)

@@ -88,7 +88,7 @@ def deadline(claim: Claim, pool: Pool | None, capability: Capability | None) -> 
     """When the claim counts as failed unless it is initialized by then; None before a create call."""
     if claim.launch_started is None:
         return None
-    return claim.launch_started + timedelta(seconds=timeout(claim, pool, capability))
+    return (claim.adopted or claim.launch_started) + timedelta(seconds=timeout(claim, pool, capability))
 
 
 def overdue(claim: Claim, pool: Pool | None, capability: Capability | None, now: datetime, node: Node | None = None) -> bool:

@@ -80,6 +80,7 @@ class Settings:
     node_not_ready: int = 300
     missing_runs: int = 3
     mass_floor: int = 3
+    mass_floor_alive: int = 1
     mass_share: Decimal = Decimal("0.5")
     allow_mass_delete: bool = False
     orphan_policy: str = "destroy"

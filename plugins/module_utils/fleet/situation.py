@@ -28,12 +28,11 @@ from .model import (
 )
 from .names import Verdict, label_value, verdict
 from .office_hours import floor_of_now, hours
+from .ownership import Owner, Store, claimed, owner_of
 from .phases import LIVE
 from .recovery import Instances
 from .registration import INSTANCE_ID
 from .settings import Settings
-
-CLUSTER_MARKS = ("tgp.io/cluster", "tgp:cluster", "cluster")
 
 
 class Situation:
@@ -108,7 +107,8 @@ class Situation:
         for cloud, view in self.seen.clouds.items():
             if view.instances is not None:
                 rented = self.rented(cloud)
-                found[cloud] = Instances(one for one in view.instances if rented or one.state is not InstanceState.STOPPED)
+                there = [one for one in view.instances if rented or one.state is not InstanceState.STOPPED]
+                found[cloud] = Instances(there, {one.id for one in there if self.owner(one) is not Verdict.OURS} if rented else ())
         return found
 
     def instances(self, cloud: str) -> Instances | None:
@@ -136,21 +136,31 @@ class Situation:
         known = [one for one in self.claims if one.cloud == cloud and one.instance_id and one.phase in LIVE]
         return any(one.gone_since is None or self.now - one.gone_since < recent for one in known)
 
-    def is_ours(self, name: str, marks: t.Mapping[str, str] | None = None) -> Verdict:
-        """Whose a rented thing of this name is; a mark of another cluster makes it foreign whatever its name."""
-        found = verdict(name, self.seen.cluster_id)
-        if found is Verdict.OURS and marks:
-            other = next((marks[key] for key in CLUSTER_MARKS if key in marks), self.seen.cluster_id)
-            return Verdict.OURS if other == self.seen.cluster_id else Verdict.FOREIGN
-        return found
+    def is_ours(self, name: str) -> Verdict:
+        """Whose a thing is that can carry no more than a name: a Node, a mesh device, a key. Machines: ``owner``."""
+        return verdict(name, self.seen.cluster_id)
+
+    @functools.cached_property
+    def store(self) -> Store:
+        """The identity of the record store that this run works with."""
+        return Store(self.seen.cluster_id, self.seen.generations, claimed(self.claims))
+
+    def ownership(self, instance: Instance) -> Owner:
+        """Whose a machine is, and why (L-1a)."""
+        return owner_of(instance, self.capabilities.get(instance.cloud), self.store)
 
     def owner(self, instance: Instance) -> Verdict:
-        """Whose a machine is. On a cloud that stamps them, a name of ours without a stamp is somebody's."""
-        found = self.is_ours(instance.name, instance.marks)
-        capability = self.capabilities.get(instance.cloud)
-        if found is Verdict.OURS and capability is not None and capability.stamped and not instance.marks:
-            return Verdict.FOREIGN
-        return found
+        return self.ownership(instance).verdict
+
+    def foreign(self, claim: Claim) -> str:
+        """The problem with a claim whose machine is not ours; empty when it is, or is not listed."""
+        listed = self._instances.get(claim.cloud)
+        if listed is None or claim.instance_id not in listed.foreign:
+            return ""
+        return (
+            f"{claim.name}: {claim.cloud} {claim.instance_id} {self.ownership(listed.by_id[claim.instance_id]).why}, so nothing is done "
+            "about it. If another cluster runs it, remove this claim; if it is yours, run adopt.yml."
+        )
 
     def elsewhere(self, claim: Claim) -> tuple[Instance, ...]:
         """Machines of the claim's name at other clouds than its own: made by a create call there that had been given up as lost."""
@@ -211,6 +221,13 @@ class Situation:
             return known
         fresh = [one for one in named if one.created is None or one.created >= claim.created]
         return max(fresh, key=lambda one: (one.created is not None, one.created or self.now, one.id), default=None)
+
+    def in_mesh(self, name: str) -> bool | None:
+        """Whether any device of this host name is online; None when the mesh could not be read, or does not say."""
+        if self.devices is None:
+            return None
+        words = {one.online for one in self._devices_by_hostname.get(name, ())}
+        return True if True in words else None if None in words else False
 
     @functools.cached_property
     def taken_names(self) -> set[str]:

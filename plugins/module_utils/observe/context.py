@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import typing as t
+import uuid
 from datetime import datetime
 
 from ..claims.store import ClaimStore
@@ -23,6 +24,8 @@ from ..errors import BadShape, InvalidInput, TgpError
 from ..fleet import blocks
 from ..fleet.ledger import read_ledger
 from ..fleet.model import Claim, CloudChoice, Instance, Ledger, Node, NodeClass, Phase, Pool, Wishes
+from ..fleet.names import Verdict
+from ..fleet.ownership import Owner, Store, claimed, generations_of, owner_of, remembered
 from ..fleet.settings import Settings
 from ..mesh.base import Mesh
 from ..mesh.connect import connect as connect_mesh
@@ -114,6 +117,35 @@ class Context:
 
     def write_times(self, name: str, times: t.Mapping[str, datetime]) -> None:
         self.store.write_state(name, {key: to_text(moment) for key, moment in times.items()})
+
+    def generations(self) -> tuple[str, ...]:
+        """The generations of this record store, the current one first; empty until a run that writes has drawn one (L-1a)."""
+        try:
+            return generations_of(self.store.read_state("generation"))
+        except InvalidInput as error:
+            raise BadShape(
+                f"The record tgp-state-generation beside the claims is not understood: {error.message}.",
+                remedy="Write back the generation that your machines are stamped with (tag, label or variable generation).",
+                service="claims",
+                record="generation",
+            ) from error
+
+    def draw_generation(self) -> str:
+        """The generation of this record store. Drawn and written once; one whose record was removed is found again in the claims."""
+        known = self.generations()
+        if known:
+            return known[0]
+        drawn = remembered(self.known_claims()) or str(uuid.uuid4())
+        self.store.write_state("generation", {"generation": drawn, "drawn": to_text(self.clock.now())})
+        return drawn
+
+    def owner(self, instance: Instance) -> Owner:
+        """Whose a machine is, by the records as they are now."""
+        store = Store(self.cluster_id, self.once("generations", self.generations), claimed(self.known_claims()))
+        return owner_of(instance, CAPABILITIES.get(instance.cloud), store)
+
+    def is_ours(self, instance: Instance) -> bool:
+        return self.owner(instance).verdict is Verdict.OURS
 
     def blocks(self) -> dict[str, t.Any]:
         """The stored block list (L-14)."""

@@ -33,6 +33,7 @@ _MEANWHILE = {
     "findings": "everything without a claim counts as seen for the first time; a damaged record is written anew",
     "blocklist": "nothing is launched. Delete a damaged record while no run is active",
 }
+NOT_DRAWN = "not drawn yet"  # stands for the generation of a store in a run that writes nothing: no machine is stamped with it
 
 
 def gather(
@@ -76,6 +77,7 @@ def gather(
         blocks=blocks.active(_state("blocklist", context.blocks, state_problems), context.clock.now()),
         probes=probes,
         services=services,
+        generations=context.generations() or (NOT_DRAWN,),
         ledger=_ledger(context) if ledger or budgets(context.wishes, context.settings.budget) else None,
         damaged=tuple(damaged),
         mesh_problem=" ".join(dict.fromkeys(mesh_problems)),

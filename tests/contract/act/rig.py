@@ -23,6 +23,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
+from sandbox import strangers
 from sandbox.behaviour import Behaviour
 from sandbox.box import IN_PROCESS, Box
 from sandbox.clock import HostClock, SimClock
@@ -121,9 +122,27 @@ class Rig:
         self.call: t.Callable[[t.Any, Task], dict[str, t.Any]] = lambda code, task: code.run(task)
         self.receivers: dict[str, t.Any] = {}  # root URL → WSGI app
         self.host = HostClock(self.clock)  # of the host that runs the modules; `host.ahead` seconds set it wrong
+        self.twins: list[Rig] = []
 
     def close(self) -> None:
+        for twin in self.twins:
+            twin.api.stop()
         self.box.stop()
+
+    def twin(self, *, restored: bool = False) -> Rig:
+        """The controller of a second cluster with the same id, with the same accounts, mesh and clock: an empty one, or one restored from
+        a backup of this one as it is now. Its ``api``, ``kube``, ``claims`` … are its own; its machines join the first cluster."""
+        other = copy.copy(self)
+        other.api = (strangers.restored if restored else strangers.twin)(self.api, seed=next(_COUNTER))
+        other.api.start()
+        other.folder = self.folder / f"twin-{len(self.twins)}"
+        other.folder.mkdir()
+        other.kubeconfig = other.folder / "kubeconfig"
+        other.api.write_kubeconfig(str(other.kubeconfig), URLS["kubernetes"])
+        other.lines, other.warnings, other.twins = [], [], []
+        other.receivers = {**self.receivers, URLS["kubernetes"]: other.api.app}
+        self.twins.append(other)
+        return other
 
     # ---- documents
 
@@ -364,7 +383,7 @@ class Rig:
         return [json.loads(text) for one in self.configmaps("tgp.io/ledger") for text in (one.get("data") or {}).values()]
 
     def nodes(self) -> dict[str, dict[str, t.Any]]:
-        return {one["metadata"]["name"]: one for one in self.box.nodes()}
+        return {one["metadata"]["name"]: one for one in self.kube("GET", "/api/v1/nodes")["items"]}
 
     def tokens(self) -> list[str]:
         _status, answer = self.api.request("GET", "/api/v1/namespaces/kube-system/secrets")

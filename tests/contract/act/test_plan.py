@@ -305,7 +305,7 @@ def test_L08_while_another_run_is_at_work_nothing_is_done(rig: Rig) -> None:
 
 def test_L08_a_lock_lost_while_deciding_writes_no_more_claims(rig: Rig) -> None:
     def steal(request: httpx.Request) -> None:
-        if request.method == "POST" and request.url.path.endswith("/configmaps") and not stolen:
+        if request.method == "POST" and b"tgp-claim-" in request.content and not stolen:
             stolen.append(request)
             cluster = rig.run("info", check=True) and next(iter(rig.api.request("GET", path)[1]["items"]))["metadata"]["name"]
             rig.kube("PATCH", f"{path}/{cluster}", {"spec": {"holderIdentity": "elsewhere/1/other"}})

@@ -327,7 +327,7 @@ def test_S0_20_aliases_of_the_cloud(lambda_stand: LambdaStand, name: str) -> Non
 def test_instances_by_name_and_cluster(lambda_stand: LambdaStand) -> None:
     names = ["tgp-a1b2c3d4-train-0k3zq", "tgp-ffffffff-train-0k3zq", "workstation"]
     for name in names:
-        rent(lambda_stand, name=name, wait=False)
+        rent(lambda_stand, name=name, wait=False, tags={"cluster": "a1b2c3d4"})
     account = {"lambda_api_url": lambda_stand.base, "lambda_api_key": KEY}
 
     def listed(**params: t.Any) -> list[str]:
@@ -335,6 +335,10 @@ def test_instances_by_name_and_cluster(lambda_stand: LambdaStand) -> None:
 
     assert listed() == sorted(names)
     assert listed(names=["workstation"]) == ["workstation"]
+    assert listed(mine_only=True, cluster_id="a1b2c3d4") == names[:1]
+    lambda_stand.world.machines[rent(lambda_stand, name="tgp-a1b2c3d4-train-1k3zq", wait=False)["instance"]["id"]].details[
+        "tags"
+    ] = None
     assert listed(mine_only=True, cluster_id="a1b2c3d4") == names[:1]
     lambda_stand.world.machines[rent(lambda_stand, name=names[0], wait=False)["instance"]["id"]].details["tags"] = [
         {"key": "tgp:cluster", "value": "ffffffff"}

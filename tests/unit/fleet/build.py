@@ -101,7 +101,7 @@ def claim(name: str = "tgp-a1b2c3d4-p-00001", phase: Phase = Phase.READY, **fact
 def instance(name: str = "tgp-a1b2c3d4-p-00001", state: InstanceState = InstanceState.RUNNING, **facts: t.Any) -> Instance:
     usual: dict[str, t.Any] = {"cloud": "lambda", "id": f"i-{name[-5:]}", "created": at("11:00:05"), "model": "A10", "gpu_count": 1}
     if facts.get("cloud") == "runpod":
-        usual["marks"] = {"node": name}  # its stamp
+        usual["marks"] = {"node": name, "cluster": CLUSTER}  # its stamp
     return Instance(name=name, state=state, **{**usual, "price_hour": Decimal("0.42"), **facts})
 
 

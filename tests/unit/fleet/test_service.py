@@ -178,7 +178,7 @@ def test_L11_without_the_mesh_nothing_is_decided_about_a_late_service() -> None:
 
 def test_O5_a_service_that_answers_protects_a_machine_its_cloud_does_not_list() -> None:
     found = twice(60, instances=())
-    assert deletions(found) == [] and any("it is in the mesh, but runpod does not list" in text for text in found.warnings)
+    assert deletions(found) == [] and any("it answers, but runpod does not list" in text for text in found.warnings)
     assert deletions(twice(60, instances=(), probe=SILENT)) == []
 
 
@@ -199,9 +199,15 @@ def test_O2_a_service_without_a_record_gets_it_back(mode: str) -> None:
 
 
 def test_O1_a_machine_without_a_record_that_does_not_answer_goes_after_two_sightings() -> None:
-    assert reasons(twice(15, claims=(), probe=ILL)) == [("destroy", "Orphan")]
+    silent = {"claims": (), "probe": ILL, "devices": (device(online=False),)}
+    assert reasons(twice(15, **silent)) == [("destroy", "Orphan")]
     other = wishes(pool(), classes=(node_class(clouds=("runpod",)),))
-    assert reasons(twice(15, claims=(), wish=other)) == [("destroy", "Orphan")]
+    assert reasons(twice(15, wish=other, **silent)) == [("destroy", "Orphan")]
+
+
+def test_L12a_a_machine_without_a_record_whose_device_is_online_gets_its_claim_back() -> None:
+    found = twice(15, claims=(), probe=ILL)
+    assert [one.reason for one in found.actions if one.kind in ("update", "destroy")] == ["Adopted"]
 
 
 # ---- idle and old

@@ -47,7 +47,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.tgp.gpu.plugins.module_utils.act.overview import Seen
 plugin = inventory_loader.get("tgp.gpu.nodes")
 machines, unknown = json.loads(sys.argv[2])
-sys.modules[type(plugin).__module__].look = lambda task: Seen(machines, {}, [], unknown, {})
+sys.modules[type(plugin).__module__].look = lambda task: Seen(machines, {}, [], unknown, {}, {})
 found = InventoryData()
 plugin.parse(found, DataLoader(), sys.argv[1], cache=True)
 plugin.update_cache_if_changed()

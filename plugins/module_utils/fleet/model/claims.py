@@ -12,6 +12,8 @@ from decimal import Decimal
 
 from .clouds import Lane, Offer
 
+ADOPTED = "adopted:"  # how the history of a claim begins that was made for a machine without one
+
 
 class Phase(str, enum.Enum):
     """Phases of a claim (L-2), in their order."""
@@ -68,6 +70,7 @@ class Claim:
     ``pool`` is "namespace/name". ``offer`` is the offer being tried or rented, ``candidates`` the ones to try after it.
     ``ids_seen`` are all machine ids ever handed out under this name. ``expected_gpus`` is what must become allocatable.
     ``price_bound``: no offer above it is rented, because an approved plan said so.
+    ``generation`` is the hash of class, pool and template (drift); ``store_generation`` that of the record store, as stamped on the machine.
     ``running_since`` and ``interrupted_at``: between them the GPUs are billed, where a cloud bills disk and GPUs apart.
     """
 
@@ -109,6 +112,7 @@ class Claim:
     interrupted_at: datetime | None = None
     price_bound: Decimal | None = None
     generation: str = ""
+    store_generation: str = ""
     deletion: Deletion | None = None
     attempts: tuple[Attempt, ...] = ()
     history: tuple[tuple[datetime, str, str], ...] = ()
@@ -118,6 +122,11 @@ class Claim:
     def price(self) -> Decimal:
         """Dollars per hour that count against limits."""
         return self.reserved_price if self.price_paid is None else self.price_paid
+
+    @property
+    def adopted(self) -> datetime | None:
+        """When the claim was made for a machine that had none; its time to join begins then."""
+        return self.history[0][0] if self.history and self.history[0][2].startswith(ADOPTED) else None
 
     @property
     def rejects(self) -> frozenset[str]:

@@ -70,3 +70,4 @@ class Observation:
     state_problems: t.Mapping[str, str] = dataclasses.field(
         default_factory=dict
     )  # findings or blocklist, and why it could not be read
+    generations: tuple[str, ...] = ()  # of our record store, the current one first (fleet/ownership.py)
