@@ -20,6 +20,16 @@ options:
     description: Also read the documents from the cluster, where their CRDs are installed.
     type: bool
     default: false
+  allow_commands:
+    description:
+      - Programs of the controller that documents given by O(documents) may name, as C(disruption.idleProbe.command) of a GPUNodePool does. Each
+        entry is a command line or its first words, split as a shell splits words; a command that begins with these words is allowed. Without
+        an entry for it, a document that names a command is refused.
+      - Objects of the cluster can name no command, whatever stands here (docs/who_may_write.md).
+      - Taken from E(TGP_ALLOW_COMMANDS) when not given, separated by commas.
+    type: list
+    elements: str
+    version_added: 0.2.0
   credentials_secret:
     description: Kubernetes Secret in namespace C(tgp-system) to look into for credentials that are given nowhere else.
     type: str
@@ -139,6 +149,7 @@ options:
   notify_command:
     description:
       - A command that gets the same body on its standard input. A list of words, or a line that is split into words; no shell is started.
+      - Since 0.2.0 its environment is C(PATH), C(HOME), the language, proxies and certificates, and nothing else of that of the playbook.
       - Taken from E(TGP_NOTIFY_COMMAND) when not given.
     type: raw
   notify_template:

@@ -23,6 +23,7 @@ from .clock import Clock, to_text
 from .errors import ApiError, InvalidInput, LostAnswer, RateLimited, ServerError, TgpError, Unreachable
 from .events import Events
 from .http import Api, Retry
+from .programs import environment
 from .redact import redact, redact_all, register
 
 Json = dict[str, t.Any]
@@ -173,6 +174,7 @@ class Sender:
             try:
                 done = subprocess.run(
                     self._command,
+                    env=environment(network=True),
                     input=json.dumps(body),
                     text=True,
                     capture_output=True,

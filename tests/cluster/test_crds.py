@@ -46,6 +46,7 @@ def _established(definition: dict[str, t.Any]) -> bool:
 def test_S0_13_documents_are_read_from_the_cluster(plane: Plane, kube: Kube, crds: None) -> None:
     node_class = yaml.safe_load((SEEDS / "s0-nodeclass.yaml").read_text())
     pool = yaml.safe_load((SEEDS / "s0-nodepool.yaml").read_text())
+    node_class["spec"]["allowedNamespaces"] = ["default"]
     plane.create("/apis/tgp.io/v1/gpunodeclasses", node_class)
     plane.create("/apis/tgp.io/v1/namespaces/default/gpunodepools", pool)
     warnings: list[str] = []
@@ -61,4 +62,28 @@ def test_S3_10_the_server_refuses_what_the_schema_refuses(kube: Kube, crds: None
     pool["spec"]["weight"] = -1
     with pytest.raises(ApiError, match="spec.weight") as caught:
         kube.create("/apis/tgp.io/v1/namespaces/default/gpunodepools", pool)
+    assert caught.value.status == 422
+
+
+COMMAND = {"disruption": {"idleProbe": {"command": ["/opt/is-idle"]}}}
+FILE = {"talosConfig": {"machineConfigTemplateFile": "/etc/passwd"}}
+REF = {"name": "tgp-operator-secret", "key": "LAMBDA_API_KEY"}
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "spec", "words"),
+    [
+        ("namespaces/default/gpunodepools", "GPUNodePool", {"nodeClassRef": {"name": "a"}, **COMMAND}, "command"),
+        ("gpunodeclasses", "GPUNodeClass", {"providers": [{"name": "lambda"}], **FILE}, "machineConfigTemplateFile"),
+        ("gpurequests", "GPURequest", {"gpuType": "A10", **FILE}, "machineConfigTemplateFile"),
+        ("gpurequests", "GPURequest", {"gpuType": "A10", "credentialsRef": REF}, "credentialsRef"),
+        ("gpurequests", "GPURequest", {"gpuType": "A10", "talosConfig": {"templateRef": REF}}, "templateRef"),
+    ],
+)
+def test_L28_the_server_refuses_what_an_object_of_the_cluster_may_not_say(
+    kube: Kube, crds: None, path: str, kind: str, spec: dict[str, t.Any], words: str
+) -> None:
+    body = {"apiVersion": "tgp.io/v1", "kind": kind, "metadata": {"name": "wrong"}, "spec": spec}
+    with pytest.raises(ApiError, match=f"{words} cannot be set in an object of the cluster") as caught:
+        kube.create(f"/apis/tgp.io/v1/{path}", body)
     assert caught.value.status == 422

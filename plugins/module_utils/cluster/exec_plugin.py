@@ -15,6 +15,7 @@ from datetime import datetime, timedelta, timezone
 
 from ..clock import from_text
 from ..errors import InvalidInput
+from ..programs import PLATFORMS, environment
 from ..redact import redact, register
 from .kubeconfig import Entry
 
@@ -86,14 +87,12 @@ class ExecPlugin:
         command = str(self._setting["command"])
         if os.sep in command:
             command = os.path.join(self._entry.folder, command)
-        environment = dict(os.environ)
-        for item in self._setting.get("env") or []:
-            environment[str(item["name"])] = str(item["value"])
-        environment["KUBERNETES_EXEC_INFO"] = json.dumps(self._request())
+        own = {str(item["name"]): str(item["value"]) for item in self._setting.get("env") or []}
+        own["KUBERNETES_EXEC_INFO"] = json.dumps(self._request())
         try:
             done = subprocess.run(
                 [command, *(str(part) for part in self._setting.get("args") or [])],
-                env=environment,
+                env=environment(own, network=True, prefixes=PLATFORMS),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_TIMEOUT,

@@ -4,13 +4,14 @@
 """The three kinds as CustomResourceDefinitions, made from the same schemas that check documents (S3-10).
 
 Kubernetes' structural schemas know less than JSON Schema: unknown fields are cut off by the server instead of refused, so they are
-refused by us when the objects are read.
+refused by us when the objects are read. What an object of the cluster may not say (origins.py) is refused by the server already.
 """
 
 from __future__ import annotations
 
 import typing as t
 
+from .origins import COMMANDS, FILES, SECRETS
 from .schemas import KINDS, Schema
 
 GROUP = "tgp.io"
@@ -57,7 +58,24 @@ def _definition(kind: str) -> dict[str, t.Any]:
 def _root(schema: Schema) -> Schema:
     properties = schema["properties"]
     status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {"type": "object", "required": ["spec"], "properties": {"spec": structural(properties["spec"]), "status": status}}
+    made: Schema = {
+        "type": "object",
+        "required": ["spec"],
+        "properties": {"spec": structural(properties["spec"]), "status": status},
+    }
+    for path in _never(properties["kind"]["const"]):
+        *parents, last = path.split(".")
+        inner = made
+        for step in parents:
+            inner = inner["properties"][step]
+        what = f"{last} cannot be set in an object of the cluster, only in a file of the operator"
+        inner.setdefault("x-kubernetes-validations", []).append({"rule": f"!has(self.{last})", "message": what})
+    return made
+
+
+def _never(kind: str) -> list[str]:
+    """What no object of this kind may say. A GPURequest has no namespace, hence no Secrets; other Secrets depend on the namespace."""
+    return [path for paths in (COMMANDS, FILES, SECRETS if kind == "GPURequest" else {}) for path in paths.get(kind, ())]
 
 
 def structural(schema: Schema) -> Schema:

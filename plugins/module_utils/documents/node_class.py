@@ -18,7 +18,8 @@ from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass
 from . import wireguard
 from .faults import unknown_field, validator
 from .host_quality import quality, share
-from .reading import Reader, secret_ref
+from .origins import allowed_namespaces
+from .reading import Reader
 from .spending import budget
 
 OWN_MACHINES = "webhook"
@@ -46,7 +47,7 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine]) ->
         name=document["metadata"]["name"],
         clouds=choices,
         template=template,
-        template_ref=secret_ref(talos.get("templateRef")),
+        template_ref=reader.secret_ref(talos.get("templateRef")),
         talos_image=talos.get("image", ""),
         talos_schematic=talos.get("schematic"),
         talos_patches=tuple(talos.get("patches", ())),
@@ -67,6 +68,7 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine]) ->
         resources=reader.gpu_limits(limits),
         strategy=spec.get("strategy", "weighted"),
         budget=budget(spec, reader),
+        allowed_namespaces=allowed_namespaces(document),
         generation=fingerprint(
             [talos, template, spec.get("tailscaleConfig"), mesh.backend, *filter(None, [spec.get("wireguardConfig")])]
         ),
@@ -149,7 +151,7 @@ def _choices(providers: t.Sequence[Spec], reader: Reader, machines: t.Sequence[M
             cloud=cloud,
             priority=entry.get("priority", 0),
             enabled=entry.get("enabled", True),
-            credentials=secret_ref(entry.get("credentialsRef")),
+            credentials=reader.secret_ref(entry.get("credentialsRef")),
             machines=_machines(cloud, entry, path, reader, machines),
             settings=_settings(cloud, entry.get("settings", {}), f"{path}.settings", reader),
             bid_margin=BID_MARGIN if margin is None else margin,

@@ -14,7 +14,7 @@ from .calendar import calendar
 from .disruption import disruption
 from .marks import check_marks
 from .node_class import OWN_MACHINES, fingerprint, mesh_choice, mirrors, template_text
-from .reading import Reader, secret_ref, taints
+from .reading import Reader, taints
 from .scaling import scaling
 from .service import check_clouds, lanes, service
 from .spending import budget
@@ -108,7 +108,7 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
     cloud = reader.cloud(spec["provider"], "spec.provider") if "provider" in spec else ""
     if "credentialsRef" in spec and not cloud:
         reader.fault("spec.credentialsRef", "is the key of one cloud, so provider must name it.")
-    credentials = secret_ref(spec.get("credentialsRef"))
+    credentials = reader.secret_ref(spec.get("credentialsRef"))
     if cloud == OWN_MACHINES and not machines:
         reader.fault("spec.provider", "no own machines are configured. Give node groups.")
     choices = tuple(
@@ -126,7 +126,7 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
         name=REQUEST_CLASS + name,
         clouds=choices,
         template=template,
-        template_ref=secret_ref(talos.get("templateRef")),
+        template_ref=reader.secret_ref(talos.get("templateRef")),
         talos_image=talos.get("image", ""),
         talos_schematic=talos.get("schematic"),
         talos_patches=tuple(talos.get("patches", ())),
@@ -137,6 +137,7 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
         regions=(spec["region"],) if "region" in spec else (),
         spot_allowed=spec.get("spot", False),
         max_nodes=1,
+        allowed_namespaces=(),
         generation=fingerprint([talos, template, spec.get("tailscaleConfig"), *filter(None, [spec.get("wireguardConfig")])]),
     )
     if cloud:

@@ -16,6 +16,7 @@ from .document import Document
 from .faults import faults
 from .node_class import OWN_MACHINES, node_class
 from .node_pool import node_pool, request
+from .origins import by_origin, check_class, forbidden, namespace_of
 from .reading import Reader
 from .schemas import API_VERSION, KINDS
 
@@ -36,34 +37,39 @@ def parse(
     defaults: Defaults = Defaults(),
     machines: t.Sequence[Machine] = (),
     nodes: t.Mapping[str, int] | None = None,
+    allow_commands: t.Sequence[str] = (),
 ) -> tuple[Wishes, list[str]]:
     """Wishes and warnings of ``documents``.
 
     ``machines``: own machines given otherwise (node groups); classes with a webhook entry that lists none take them, and without any
     document they get a class and a pool of their own. ``nodes``: machines wanted per pool, by "namespace/name" or by an unambiguous name.
+    ``allow_commands``: beginnings of commands that the operator's documents may name.
     Raises InvalidInput whose ``problems`` are one sentence per fault: document, place, what is wrong, what to do.
     """
     problems: list[str] = []
     warnings: list[str] = []
-    good = [(kind, document) for document in documents if (kind := _kind(document.place, document.mapping, problems))]
+    documents = by_origin(documents)
+    good = [(kind, document) for document in documents if (kind := _kind(document, allow_commands, problems))]
     classes: dict[str, NodeClass] = {}
     for kind, document in good:
         if kind == "GPUNodeClass":
             found = node_class(document.mapping, Reader(document.place, problems, warnings), machines)
             if found.name in classes:
                 problems.append(f"{document.place}: metadata.name: there are two classes named {found.name}. Rename one.")
-            classes[found.name] = found
+            classes.setdefault(found.name, found)
     broken = {_name(one.mapping) for one in documents if one.mapping.get("kind") == "GPUNodeClass"} - set(classes)
     pools: dict[str, Pool] = {}
     for kind, document in good:
-        source, reader = document.place, Reader(document.place, problems, warnings)
+        source, reader = document.place, Reader(document.place, problems, warnings, namespace_of(document))
         if kind == "GPUNodePool":
-            _add(pools, node_pool(document.mapping, reader, classes, broken, defaults.namespace), source, problems)
+            pool = node_pool(document.mapping, reader, classes, broken, defaults.namespace)
+            check_class(document, pool, classes.get(pool.node_class), reader)
+            _add(pools, pool, source, problems)
         elif kind == "GPURequest":
             own_class, pool = request(document.mapping, reader, machines)
             if own_class.name in classes:
                 problems.append(f"{source}: metadata.name: a class named {own_class.name} exists. Rename the request or the class.")
-            classes[own_class.name] = own_class
+            classes.setdefault(own_class.name, own_class)
             _add(pools, pool, source, problems)
     _place_machines(machines, documents, classes, pools, problems)
     wanted = _nodes(nodes or {}, pools, problems)
@@ -77,16 +83,16 @@ def parse(
     return Wishes({name: classes[name] for name in sorted(classes)}, ordered, wanted), list(dict.fromkeys(warnings))
 
 
-def _kind(source: str, document: t.Mapping[str, t.Any], problems: list[str]) -> str:
-    """The document's kind if it is valid by its schema; otherwise its faults are noted."""
-    kind = document.get("kind")
+def _kind(document: Document, allow_commands: t.Sequence[str], problems: list[str]) -> str:
+    """The document's kind if it is valid by its schema and says what its origin may; otherwise its faults are noted."""
+    source, kind = document.place, document.mapping.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         near = difflib.get_close_matches(str(kind), KINDS, n=1, cutoff=0.5)
         remedy = f"Did you mean {near[0]}?" if near else f"Known are {', '.join(KINDS)}, of apiVersion {API_VERSION}."
         what = f"{kind!r} is no kind of document we know." if kind else "this field is missing."
         problems.append(f"{source}: kind: {what} {remedy}")
         return ""
-    found = faults(kind, document)
+    found = faults(kind, document.mapping) or forbidden(kind, document, allow_commands)
     problems.extend(f"{source}: {sentence}" for sentence in found)
     return "" if found else kind
 
@@ -99,7 +105,7 @@ def _name(document: t.Mapping[str, t.Any]) -> str:
 def _add(pools: dict[str, Pool], pool: Pool, source: str, problems: list[str]) -> None:
     if pool.key in pools:
         problems.append(f"{source}: metadata.name: there are two pools named {pool.key}. Rename one.")
-    pools[pool.key] = pool
+    pools.setdefault(pool.key, pool)
 
 
 def _place_machines(

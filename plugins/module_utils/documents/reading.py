@@ -20,14 +20,17 @@ from ..fleet.money import parse_money
 
 _AMOUNT = re.compile(r"([0-9]+)\s*(Ki|Mi|Gi|Ti|MiB|GiB|TiB)?")
 _MIB = {"Mi": 1, "MiB": 1, "Gi": 1024, "GiB": 1024, "Ti": 1024 * 1024, "TiB": 1024 * 1024}
+_SECRETS = "tgp-system"
 _T = t.TypeVar("_T")
 
 
 class Reader:
-    """Collects the faults and warnings of one document. ``source`` says where it came from."""
+    """Collects the faults and warnings of one document. ``source`` says where it came from, ``secrets`` is the namespace of a Secret that
+    is named without one."""
 
-    def __init__(self, source: str, problems: list[str], warnings: list[str]) -> None:
+    def __init__(self, source: str, problems: list[str], warnings: list[str], secrets: str = "") -> None:
         self.source = source
+        self._secrets = secrets or _SECRETS
         self._problems = problems
         self._warnings = warnings
 
@@ -104,10 +107,9 @@ class Reader:
                 self.fault(f"{path}[{place}]", f"{error}. Write a network like 10.0.0.0/24.")
         return tuple(values)
 
-
-def secret_ref(value: t.Mapping[str, str] | None) -> SecretRef | None:
-    """A reference to a key of a Secret; its namespace is tgp-system unless said."""
-    return None if value is None else SecretRef(value["name"], value["key"], value.get("namespace", "tgp-system"))
+    def secret_ref(self, value: t.Mapping[str, str] | None) -> SecretRef | None:
+        """A reference to a key of a Secret."""
+        return None if value is None else SecretRef(value["name"], value["key"], value.get("namespace", self._secrets))
 
 
 def taints(values: t.Sequence[t.Mapping[str, str]]) -> tuple[Taint, ...]:

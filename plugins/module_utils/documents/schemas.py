@@ -79,7 +79,11 @@ _SERVER_FIELDS: Schema = {  # written by the Kubernetes API; they say nothing to
     "managedFields": {"type": "array"},
 }
 _SECRET_REF = _object(
-    {"name": _TEXT, "key": _TEXT, "namespace": _said(_TEXT, "tgp-system without it")},
+    {
+        "name": _TEXT,
+        "key": _TEXT,
+        "namespace": _said(_TEXT, "without it tgp-system; the pool's own in a GPUNodePool object of the cluster"),
+    },
     ("name", "key"),
     "a key of a Kubernetes Secret",
 )
@@ -122,7 +126,7 @@ _TALOS = _object(
         "image": _said(_TEXT, "Talos installer image"),
         "machineConfigTemplate": _said(_TEXT, "the machine configuration as text with variables"),
         "templateRef": _SECRET_REF,
-        "machineConfigTemplateFile": _said(_TEXT, "path of a file with the template, relative to this document"),
+        "machineConfigTemplateFile": _said(_TEXT, "path of a file with the template, relative to this document; files only"),
         "patches": _list(_TEXT, description="strategic merge patches as text, laid over the configuration in their order"),
         "registryMirrors": {
             "type": "object",
@@ -183,7 +187,7 @@ _SERVICE = _object(
         "environmentFrom": {
             "type": "object",
             "additionalProperties": _SECRET_REF,
-            "description": "variables whose values stand in Secrets",
+            "description": "variables whose values stand in Secrets; an object of the cluster names those of its own namespace only",
         },
         "healthPath": _PATH,
         "healthPort": _said(_PORT, "where healthPath is asked; the first of ports without it"),
@@ -204,7 +208,12 @@ _BUDGET = _object(
     "how many nodes of the pool may be on their way out at once",
 )
 _IDLE_PROBE = _object(
-    {"url": _PATH, "command": _list(_TEXT, 1, "a program on the controller and its arguments")},
+    {
+        "url": _PATH,
+        "command": _list(
+            _TEXT, 1, "a program on the controller and its arguments; files only, and only if allow_commands allows it"
+        ),
+    },
     (),
     "how a service is asked whether it is idle",
 )
@@ -287,6 +296,11 @@ NODE_CLASS = _document(
             "limits": _object({"maxNodes": _COUNT, "maxHourlyCost": _MONEY, "resources": _GPU_COUNTS}),
             "strategy": {"enum": list(STRATEGIES)},
             "budget": _SPENDING,
+            "allowedNamespaces": _list(
+                _said(_TEXT, "a namespace, or * for all"),
+                description="namespaces whose GPUNodePool objects may use this class. Without it all may, unless the class names a Secret "
+                "or a registry credential; then none may",
+            ),
         },
         ("providers",),
     ),

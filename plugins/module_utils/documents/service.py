@@ -11,7 +11,7 @@ import typing as t
 from ..clouds.registry import CAPABILITIES
 from ..fleet.model import IdleProbe, Lane, NodeClass, ServiceSpec
 from ..fleet.offers import DEFAULT_LANES
-from .reading import Reader, secret_ref
+from .reading import Reader
 
 Spec = t.Mapping[str, t.Any]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -146,6 +146,6 @@ def _service(given: Spec, reader: Reader) -> ServiceSpec:
         command=command,
         args=args,
         environment=dict(plain),
-        environment_from={name: ref for name, one in secret.items() if (ref := secret_ref(one)) is not None},
+        environment_from={name: ref for name, one in secret.items() if (ref := reader.secret_ref(one)) is not None},
         mesh_client=client,
     )

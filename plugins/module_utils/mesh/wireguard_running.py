@@ -15,6 +15,7 @@ import typing as t
 from datetime import datetime, timezone
 
 from ..errors import InvalidInput, TgpError
+from ..programs import environment
 from ..redact import MASK, redact
 
 _PLACES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -105,7 +106,7 @@ class Running:
             return subprocess.run(
                 [t.cast(str, shutil.which(words[0], path=self._path)), *words[1:]],
                 input=given, capture_output=True, text=True, encoding="utf-8", errors="surrogateescape", check=False,
-                timeout=_PATIENCE, start_new_session=True, env={**os.environ, "PATH": self._path, "LC_ALL": "C"},
+                timeout=_PATIENCE, start_new_session=True, env=environment({"PATH": self._path, "LC_ALL": "C"}),
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise HubFailed(f"{' '.join(words[:2])} did not end within {_PATIENCE} seconds.", remedy="Run again.") from None

@@ -38,7 +38,7 @@ def load(task: Task, kube: Kube | None) -> Wishes:
         found.extend(_from_cluster(kube))
     documents, values = _split(found)
     machines, warnings = _node_groups(values, documents)
-    wishes, more = parse(documents, machines=machines)
+    wishes, more = parse(documents, machines=machines, allow_commands=task.params.get("allow_commands") or ())
     for warning in (*warnings, *more):
         task.warn(warning)
     return wishes

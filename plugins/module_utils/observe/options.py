@@ -19,6 +19,7 @@ from ..mesh.connect import MESH_SPEC
 DOCUMENTS_SPEC: dict[str, t.Any] = dict(
     documents=dict(type="list", elements="raw", default=[]),
     documents_from_cluster=dict(type="bool", default=False),
+    allow_commands=dict(type="list", elements="str", fallback=(env_fallback, ["TGP_ALLOW_COMMANDS"])),
     credentials_secret=dict(type="str", default="tgp-operator-secret", no_log=False),
 )
 

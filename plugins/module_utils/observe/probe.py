@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import typing as t
 
+from ..documents.origins import is_allowed
 from ..errors import ApiError, InvalidInput, Unreachable
 from ..fleet.model import Device, Pool, Probe, ServiceSpec
 from ..fleet.published import address_of
 from ..http import Answer, Api, Retry
 from ..libs import lazy
+from ..programs import environment
 from ..task import Task
 
 if t.TYPE_CHECKING:
@@ -25,7 +26,6 @@ _PATIENCE = 5.0  # real seconds for one answer
 _COMMAND = 30.0  # real seconds for a command
 _ANY = range(200, 600)
 _WORDS = {"idle": True, "true": True, "busy": False, "false": False}
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")  # of our environment: the rest may hold credentials
 
 
 class Prober:
@@ -106,17 +106,21 @@ class Prober:
     # ---- by a command
 
     def _command(self, command: t.Sequence[str], service: ServiceSpec, device: Device) -> tuple[bool | None, str]:
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        environment.update(
-            TGP_NAME=device.hostname,
-            TGP_ADDRESS=address_of(device),
-            TGP_PORT=str(service.health_port),
-            TGP_PORTS=",".join(str(port) for port in service.ports),
-            TGP_MESH_PROXY=self._proxy,
-        )
+        """Only a command that the run allows, and never in check mode, which has no side effects."""
+        if not is_allowed(command, self._task.params.get("allow_commands") or ()):
+            return None, f"allow_commands does not allow {command[0]}"
+        if self._task.check_mode:
+            return None, f"{command[0]} is not run in check mode"
+        own = {
+            "TGP_NAME": device.hostname,
+            "TGP_ADDRESS": address_of(device),
+            "TGP_PORT": str(service.health_port),
+            "TGP_PORTS": ",".join(str(port) for port in service.ports),
+            "TGP_MESH_PROXY": self._proxy,
+        }
         try:
             done = subprocess.run(
-                list(command), env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMMAND, check=False
+                list(command), env=environment(own), stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMMAND, check=False
             )
         except subprocess.TimeoutExpired:
             return None, f"{command[0]} did not end within {_COMMAND:.0f} s"

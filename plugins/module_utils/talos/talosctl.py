@@ -11,6 +11,7 @@ import subprocess
 import typing as t
 
 from ..errors import InvalidInput, TimedOut
+from ..programs import environment
 from ..redact import redact
 from .documents import Document, to_yaml
 from .versions import minor
@@ -53,7 +54,9 @@ def validate(program: str, documents: t.Sequence[Document], mode: str) -> list[s
 
 def _run(program: str, arguments: list[str], text: str = "") -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run([program, *arguments], input=text, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        return subprocess.run(
+            [program, *arguments], env=environment(), input=text, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         raise TimedOut(f"{program} {arguments[0]} did not end within {_SECONDS} seconds.") from None
     except OSError as error:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube, explain
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import NotFound
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, NotFound
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudChoice, SecretRef
 from ansible_collections.tgp.gpu.plugins.module_utils.http import Api
 from ansible_collections.tgp.gpu.plugins.module_utils.observe import credentials
@@ -103,4 +103,11 @@ def test_documents_are_read_from_the_cluster_too(kube: Kube) -> None:
     paths = {"GPUNodeClass": "/apis/tgp.io/v1/gpunodeclasses", "GPUNodePool": "/apis/tgp.io/v1/namespaces/default/gpunodepools"}
     for document in documents:
         kube.create(paths[document["kind"]], document)
+    with pytest.raises(InvalidInput, match="does not allow namespace default"):  # it has a credentialsRef
+        load(task(documents_from_cluster=True), kube)
+    allowed = {"spec": {"allowedNamespaces": ["default"]}}
+    kube.patch("/apis/tgp.io/v1/gpunodeclasses/standard-gpu-class", allowed)
+    for document in documents:
+        if document["kind"] == "GPUNodeClass":
+            document["spec"] |= allowed["spec"]
     assert load(task(documents_from_cluster=True), kube) == load(task(documents=documents), None)

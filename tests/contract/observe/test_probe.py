@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import typing as t
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -63,7 +64,7 @@ def spec(port: int) -> ServiceSpec:
 
 
 def prober(proxy: str = "") -> Prober:
-    return Prober(Task({"mesh_proxy": proxy}))
+    return Prober(Task({"mesh_proxy": proxy, "allow_commands": [sys.executable, "/nowhere/is-idle"]}))
 
 
 def closed_port() -> int:
@@ -161,8 +162,17 @@ def test_a_command_gets_name_address_and_ports_and_none_of_our_secrets(monkeypat
     assert prober().idle(pool(8000, IdleProbe(command=(sys.executable, "-c", code))), HERE)[0] is True
 
 
+@pytest.mark.parametrize(("check", "allowed", "why"), [(True, True, "is not run in check mode"), (False, False, "does not allow")])
+def test_L28_a_command_runs_only_where_it_may(tmp_path: Path, check: bool, allowed: bool, why: str) -> None:
+    mark = tmp_path / "ran"
+    task = Task({"allow_commands": [sys.executable] if allowed else []}, check_mode=check)
+    command = (sys.executable, "-c", f"open({str(mark)!r}, 'w')")
+    found, detail = Prober(task).idle(pool(8000, IdleProbe(command=command)), HERE)
+    assert found is None and why in detail and not mark.exists()
+
+
 def test_a_command_has_no_shell_and_its_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, detail = prober().idle(pool(8000, IdleProbe(command=("/nowhere/is-idle; true",))), HERE)
+    found, detail = prober().idle(pool(8000, IdleProbe(command=("/nowhere/is-idle", "; true"))), HERE)
     assert found is None and "cannot be run" in detail
     monkeypatch.setattr(probe, "_COMMAND", 0.2)
     found, detail = prober().idle(pool(8000, IdleProbe(command=(sys.executable, "-c", "import time; time.sleep(5)"))), HERE)

@@ -161,6 +161,7 @@ OTHER: dict[str, Json] = {
         "limits.maxHourlyCost": "10",
         "limits.resources": {"nvidia.com/gpu": 4},
         "strategy": "cheapest",
+        "allowedNamespaces": ["team-a"],
     },
     "GPUNodePool": {
         **SPENDING,
@@ -242,7 +243,9 @@ def read(kind: str, spec: Json, folder: Path) -> Wishes:
     if kind == "GPUNodePool":
         documents += [document("GPUNodeClass", {"providers": [{"name": "lambda"}]}, name) for name in ("base", "second")]
         documents += [document("GPUNodeClass", {"providers": [{"name": "runpod"}]}, "containers")]
-    wishes, _warnings = parse([dataclasses.replace(one, place=str(folder / one.place)) for one in documents])
+    wishes, _warnings = parse(
+        [dataclasses.replace(one, place=str(folder / one.place)) for one in documents], allow_commands=["is-idle"]
+    )
     classes = {name: dataclasses.replace(one, generation="") for name, one in wishes.classes.items()}
     return Wishes(classes, tuple(dataclasses.replace(one, generation="") for one in wishes.pools), wishes.nodes)
 
@@ -412,7 +415,7 @@ def refused(spec: Json, **class_spec: t.Any) -> str:
     """What is said of a pool of services that was changed; its class is ``containers``."""
     node_class = document("GPUNodeClass", {"providers": [{"name": "runpod"}], **class_spec}, "containers")
     with pytest.raises(InvalidInput) as caught:
-        parse([document("GPUNodePool", spec), node_class])
+        parse([document("GPUNodePool", spec), node_class], allow_commands=["x"])
     return str(caught.value)
 
 

@@ -120,7 +120,8 @@ class MeshChoice:
 class NodeClass:
     """GPUNodeClass: infrastructure, credentials, limits. ``spot_discount_min``: the share by which spot has to be cheaper than the best
     firm offer; None = the run's setting. ``talos_patches``: texts of strategic merge patches. ``registry_mirrors``: registry → URLs.
-    ``talos_schematic``: what is in the Talos image, as the Image Factory takes it; None = unknown."""
+    ``talos_schematic``: what is in the Talos image, as the Image Factory takes it; None = unknown. ``allowed_namespaces``: whose pools,
+    where they are objects of the cluster, may use it; None = all."""
 
     name: str
     clouds: tuple[CloudChoice, ...]
@@ -147,6 +148,7 @@ class NodeClass:
     strategy: str = "weighted"
     generation: str = ""
     budget: SpendingBudget | None = None
+    allowed_namespaces: tuple[str, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
