@@ -28,9 +28,10 @@ options:
     type: bool
     default: false
   lock_wait:
-    description: Seconds to wait for another run to finish.
+    description:
+      - Seconds to wait for another run to finish. A line a minute says who holds the lock.
+      - Without it 900; 0 with O(on_lock_busy=skip).
     type: int
-    default: 0
   on_lock_busy:
     description: What to do when another run is still at work. V(skip) ends without a change, V(fail) fails.
     type: str
@@ -142,7 +143,7 @@ SPEC = dict(
     argument_spec=dict(
         file=dict(type="path", required=True),
         accept_refused=dict(type="bool", default=False),
-        lock_wait=dict(type="int", default=0),
+        lock_wait=dict(type="int"),
         on_lock_busy=dict(type="str", choices=["skip", "fail"], default="fail"),
         **FLEET_SPEC,
     ),

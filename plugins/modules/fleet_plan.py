@@ -64,14 +64,16 @@ options:
       - The result is C(changed) when the file says something else than before.
     type: path
   lock_wait:
-    description: Seconds to wait for another run to finish.
+    description:
+      - Seconds to wait for another run to finish. A line a minute says who holds the lock.
+      - Without it 900; 0 with O(mode=reap), O(mode=autoscale) or O(on_lock_busy=skip).
     type: int
-    default: 0
   on_lock_busy:
-    description: What to do when another run is still at work. V(skip) ends without a change, V(fail) fails.
+    description:
+      - What to do when another run is still at work. V(skip) ends without a change, V(fail) fails.
+      - Without it V(fail), and V(skip) with O(mode=reap) and O(mode=autoscale), which a timer starts again.
     type: str
     choices: [skip, fail]
-    default: skip
 extends_documentation_fragment:
   - tgp.gpu.fleet
   - tgp.gpu.kubernetes
@@ -190,8 +192,8 @@ SPEC = dict(
         all=dict(type="bool", default=False),
         force=dict(type="bool", default=False),
         save_to=dict(type="path"),
-        lock_wait=dict(type="int", default=0),
-        on_lock_busy=dict(type="str", choices=["skip", "fail"], default="skip"),
+        lock_wait=dict(type="int"),
+        on_lock_busy=dict(type="str", choices=["skip", "fail"]),
         **FLEET_SPEC,
     ),
     supports_check_mode=True,

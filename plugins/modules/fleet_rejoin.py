@@ -36,9 +36,9 @@ options:
     type: int
     default: 300
   lock_wait:
-    description: Seconds to wait for another run to finish.
+    description: Seconds to wait for another run to finish. A line a minute says who holds the lock.
     type: int
-    default: 0
+    default: 900
 extends_documentation_fragment:
   - tgp.gpu.fleet
   - tgp.gpu.kubernetes
@@ -95,7 +95,7 @@ SPEC = dict(
         state=dict(type="str", choices=["told", "answered"], default="told"),
         dest=dict(type="path"),
         timeout=dict(type="int", default=300),
-        lock_wait=dict(type="int", default=0),
+        lock_wait=dict(type="int", default=900),
         **FLEET_SPEC,
     ),
     required_if=[("state", "told", ["dest"])],

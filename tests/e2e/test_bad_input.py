@@ -355,7 +355,7 @@ def test_the_documented_rights_suffice(start: t.Callable[..., Sandbox], tmp_path
 
 
 def test_another_run_at_work(sandbox: Sandbox) -> None:
-    """Cron simply comes again: skipped with success by default, a failure for who wants one."""
+    """Who asks for machines waits, and fails when nothing was done (L-30); a timer simply comes again."""
     sandbox.kube.post("/api/v1/namespaces", json={"metadata": {"name": "tgp-system"}})
     cluster = sandbox.get("/api/v1/namespaces/kube-system")["metadata"]["uid"].replace("-", "")[:8]
     leases = "/apis/coordination.k8s.io/v1/namespaces/tgp-system/leases"
@@ -369,11 +369,12 @@ def test_another_run_at_work(sandbox: Sandbox) -> None:
     sandbox.kube.delete(f"{leases}/tgp-{cluster}")
     sandbox.kube.post(leases, json={"metadata": {"name": f"tgp-{cluster}"}, "spec": spec}).raise_for_status()
     try:
-        skipped = sandbox.playbook("provision", documents=documents()).succeeded()
+        skipped = sandbox.playbook("reap", documents=documents()).succeeded()
         assert "another-host/4711/another-run" in skipped.words
         assert skipped.count("changed") == 0
         untouched(sandbox)
-        failing = sandbox.playbook("provision", documents=documents(), extra_vars={"plan_on_lock_busy": "fail"})
+        failing = sandbox.playbook("provision", documents=documents(), extra_vars={"plan_lock_wait": 120})
+        assert failing.rc == 2 and "waiting for the run lock" in failing.words and "plan_lock_wait" in failing.words
         refused(sandbox, failing, "another-host/4711/another-run")
     finally:
         sandbox.kube.delete(f"{leases}/tgp-{cluster}").raise_for_status()

@@ -22,7 +22,7 @@ from ..fleet.settings import LAUNCHING, REAPING, Destroy, Settings
 from ..observe.context import Context
 from ..observe.gather import gather
 from ..observe.open import open_context, settings_of
-from ..runlock.lock import release, take
+from ..runlock.lock import PATIENT, release, take
 from ..table import render
 from ..task import Task
 from .demanding import AUTOSCALE, demand_of, refuse_choices, show_demand, without_hopeless
@@ -32,6 +32,7 @@ from .record import Recorded, record, without
 from .tunnelling import hubs_of, refuse_hubs
 
 _LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_token", "delete_service", "delete_extra")
+_SCHEDULED = ("reap", "autoscale")  # modes of playbooks that a timer starts
 _BOOKKEEPING = ("update", "annotate")
 _CHANGES = ("launch", "destroy", "resume", "taint", "untaint", "restore", *_LEFTOVERS)
 
@@ -55,22 +56,43 @@ def plan_run(task: Task) -> dict[str, t.Any]:
 
 def locked(context: Context, decide: t.Callable[[], dict[str, t.Any]]) -> dict[str, t.Any]:
     """``decide()`` under the run lock, which is kept after it; the result of a run that was skipped, when another one is at work."""
-    params = context.task.params
+    wait, fails = _lock_choice(context.task.params, context.settings.mode)
     ensure_namespace(context.kube)
     try:
-        lock = take(context.task, context.kube, context.run_id, context.cluster_id, wait=params["lock_wait"])
+        lock = take(context.task, context.kube, context.run_id, context.cluster_id, wait=wait)
     except Locked as busy:
-        if params["on_lock_busy"] == "fail":
-            raise
+        if fails:
+            raise _told_how_to_wait(busy, context.task.params, wait) from busy
         context.task.progress(f"  {busy}")
         return result_of(context, Plan(), "lock_busy", {}, changed=False, message=str(busy))
     context.lock = lock
+    if lock.waited:
+        context.refresh()
     try:
         context.draw_generation()
         return decide()
     except BaseException:
         lock.release()
         raise
+
+
+def _lock_choice(params: t.Mapping[str, t.Any], mode: str) -> tuple[float, bool]:
+    """How long to wait for another run, and whether a lock that stays busy is a failure (L-30). Who calls provision, apply or destroy wants
+    it done; what runs by timer comes again."""
+    on_busy, wait = params.get("on_lock_busy"), params.get("lock_wait")
+    scheduled = mode in _SCHEDULED and "file" not in params
+    fails = on_busy == "fail" if on_busy else not scheduled
+    if wait is None:
+        wait = 0 if scheduled or on_busy == "skip" else PATIENT
+    return float(wait), fails
+
+
+def _told_how_to_wait(busy: Locked, params: t.Mapping[str, t.Any], wait: float) -> Locked:
+    """The same with the variable of the playbook."""
+    variable = "apply_lock_wait" if "file" in params else "plan_lock_wait"
+    waited = f" This run waited for {wait:.0f} s and did nothing." if wait else " This run did nothing."
+    remedy = f"Start it again when that run has ended, or let it wait longer: -e {variable}={2 * PATIENT} (module option lock_wait, seconds)."
+    return Locked(busy.message + waited, remedy=remedy, **busy.details)
 
 
 def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:

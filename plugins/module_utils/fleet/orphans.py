@@ -102,6 +102,12 @@ def destroy_named(draft: Draft, orphans: list[Orphan]) -> None:
             _destroy(draft, orphan, "Manual", "asked for; it had no claim")
         elif wanted.all:
             draft.report(orphan.instance.name, orphan.case, "has no claim; reap.yml removes it after two sightings")
+            if draft.situation.rented(orphan.instance.cloud):
+                one = orphan.instance
+                draft.failures.append(
+                    f"{one.name}: {one.cloud} {one.id} still exists: it has no claim. reap.yml terminates it once two runs saw it; "
+                    f"to terminate it now, name it: destroy.yml -e machine={one.name}"
+                )
 
 
 def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:

@@ -289,6 +289,14 @@ class Context:
     def warn(self, text: str) -> None:
         self.task.warn(text)
 
+    def refresh(self) -> None:
+        """Forget what was read before another run ended that this one waited for."""
+        with self._opening:
+            self._given_up += [one for one in self._clouds.values() if not isinstance(one, TgpError)]
+            self._clouds.clear()
+            self._feeds.clear()
+            self._once.pop("claims", None)
+
     def close(self) -> None:
         for cloud in (*self._clouds.values(), *self._given_up):
             if not isinstance(cloud, TgpError):

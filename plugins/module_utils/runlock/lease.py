@@ -160,7 +160,7 @@ class Lease:
         since = f", since {age:.0f} s" if age is not None else ""
         return Locked(
             f"Another run is at work on this cluster: {holder}{since}.",
-            remedy="Let it end, or wait for it with lock_wait. A dead run is overtaken 15 minutes after its last sign of life.",
+            remedy="Let it end, or wait for it (module option lock_wait). A dead run is overtaken 15 minutes after its last sign of life.",
             holder=holder,
             age=round(age) if age is not None else None,
         )

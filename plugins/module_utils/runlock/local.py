@@ -40,7 +40,7 @@ class LocalLock:
                 raise Locked(
                     f"Another run on this machine is at work: {held['run_id']} (process {held['pid']} on {held['host']}, "
                     f"since {age:.0f} s).",
-                    remedy="Let it end, or wait for it with lock_wait.",
+                    remedy="Let it end, or wait for it (module option lock_wait).",
                     holder=f"{held['host']}/{held['pid']}/{held['run_id']}",
                     age=round(age),
                 )

@@ -25,6 +25,8 @@ from .local import LocalLock
 from .process import describe
 
 _POLL = 5.0
+_SAY_EVERY = 60.0
+PATIENT = 900  # seconds for which a playbook that a person calls waits for another run
 
 
 class RunLock:
@@ -49,15 +51,18 @@ class RunLock:
         self._lease = Lease(kube, cluster_id, run_id, owner, clock) if kube is not None else None
         self._mutex = threading.RLock()
         self._lost: LockLost | None = None
+        self.waited = False  # for another run: what was read before is old
 
-    def acquire(self, *, wait: float = 0) -> bool:
+    def acquire(self, *, wait: float = 0, say: t.Callable[[str], None] = lambda text: None) -> bool:
         """Take both locks; True when they are new, False when this run held them already (an earlier task of it).
 
-        Locked (with holder and age) when another run holds one and ``wait`` seconds did not help; LockLost when this run held the
-        Lease and does not any more. The second reading of an expired Lease takes 10 s and does not count as waiting.
+        Locked (with holder and age) when another run holds one and ``wait`` seconds did not help; meanwhile ``say`` gets a line a minute.
+        LockLost when this run held the Lease and does not any more. The second reading of an expired Lease takes 10 s and does not count as
+        waiting.
         """
         with self._mutex:
-            deadline = self._clock.now().timestamp() + wait
+            began = self._clock.now().timestamp()
+            deadline, said = began + wait, began - _SAY_EVERY
             while True:
                 try:
                     new = self._attempt()
@@ -73,6 +78,11 @@ class RunLock:
                             "lock", event="busy", holder=busy.details.get("holder"), age=busy.details.get("age"), text=busy.message
                         )
                         raise
+                    passed = wait - left
+                    if began + passed - said >= _SAY_EVERY:
+                        said = began + passed
+                        say(f"waiting for the run lock, {passed:.0f} s of {wait:.0f} s: {busy.message}")
+                    self.waited = True
                     self._clock.sleep(min(_POLL, left))
 
     def _attempt(self) -> bool:
@@ -183,7 +193,7 @@ def run_lock(task: Task, kube: Kube | None, run_id: str, cluster_id: str, *, own
 def take(task: Task, kube: Kube | None, run_id: str, cluster_id: str, *, wait: float = 0) -> RunLock:
     """Take the lock for a run, or go on with it when an earlier task of the run took it."""
     lock = run_lock(task, kube, run_id, cluster_id)
-    lock.acquire(wait=wait)
+    lock.acquire(wait=wait, say=lambda text: task.progress(f"  {text}"))
     return lock
 
 

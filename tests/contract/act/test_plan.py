@@ -288,11 +288,11 @@ def test_I14_a_rehearsed_step_says_what_the_step_will_do(rig: Rig) -> None:
 def test_L08_while_another_run_is_at_work_nothing_is_done(rig: Rig) -> None:
     first = rig.plan("provision", pools=["training"], nodes=1)
     before = rig.writes()
-    second = rig.plan("provision", pools=["training"], nodes=1)
+    second = rig.plan("provision", pools=["training"], nodes=1, on_lock_busy="skip")
     assert (second["outcome"], second["changed"], second["launch"]) == ("lock_busy", False, [])
     assert first["run_id"] in second["msg"]
     with pytest.raises(Locked):
-        rig.plan("provision", pools=["training"], nodes=1, on_lock_busy="fail")
+        rig.plan("provision", pools=["training"], nodes=1, lock_wait=0, on_lock_busy="fail")
     with pytest.raises(Locked):
         rig.run("launch", second["run_id"])
     assert rig.writes() == before
