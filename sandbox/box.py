@@ -17,12 +17,23 @@ import typing as t
 import httpx
 import yaml
 
-from . import device_plugin, image_factory, lambda_cloud, mesh_proxy, paperspace_cloud, runpod_cloud, tailscale, vast_cloud, webhook
+from . import (
+    device_plugin,
+    image_factory,
+    lambda_cloud,
+    mesh_proxy,
+    paperspace_cloud,
+    runpod_cloud,
+    strangers,
+    tailscale,
+    vast_cloud,
+    webhook,
+)
 from .clock import SimClock
 from .cluster import Cluster
 from .faults import Faults, FaultyApp
 from .hub import Hub
-from .kube import KubeApi
+from .kube import KubeApi, KubeServer, serve
 from .kube.server import dated
 from .kubelets import Kubelets
 from .machine import Machines
@@ -103,6 +114,7 @@ class Box:
         self.cluster = cluster
         self.talos = TalosSecrets(cluster.ca_pem)
         self.hub = Hub(self.scenario.hub_config, self.scenario.hub_key)
+        self._twins: list[tuple[KubeApi, KubeServer]] = []
         self.kubelets: Kubelets | None = None
         self.machines = self._machines()
         self.scenario.furnish(self.world)
@@ -148,6 +160,9 @@ class Box:
         self.world.clock.close()
         with self.world.lock:
             threads = [machine.thread for machine in self.world.machines.values() if machine.thread is not None]
+        for api, server in self._twins:
+            server.stop()
+            api.stop()
         self.cluster.leave()
         if self.kube is not None:
             with self.kube.store.lock:  # whoever waits for a change looks up
@@ -165,6 +180,15 @@ class Box:
 
     def __exit__(self, *_error: object) -> None:
         self.stop()
+
+    def twin(self, *, restored: bool) -> str:
+        """The kubeconfig of a second cluster with the same id (strangers.py), which is served until this world ends."""
+        assert self.kube is not None
+        api = (strangers.restored if restored else strangers.twin)(self.kube, seed=self.seed + 1 + len(self._twins))
+        api.start()
+        server = serve(api)
+        self._twins.append((api, server))
+        return server.kubeconfig()
 
     # ---- views
 

@@ -9,6 +9,7 @@ import typing as t
 
 import flask
 
+from . import strangers
 from .behaviour import Behaviour
 from .faults import Fault
 from .market import MarketError, offers, set_price, set_stock
@@ -92,6 +93,7 @@ def app(box: Box) -> flask.Flask:
         return clock()
 
     _machine_levers(flask_app, box)
+    _stranger_levers(flask_app, box)
     _market_levers(flask_app, box)
     return flask_app
 
@@ -119,6 +121,32 @@ def _machine_levers(flask_app: flask.Flask, box: Box) -> None:
         else:
             box.machines.strike(machine, "crash" if what == "kill" else "vanish")
         return machine_picture(machine, box.world.clock.now())
+
+
+def _stranger_levers(flask_app: flask.Flask, box: Box) -> None:
+    """Others who use the same accounts."""
+
+    @flask_app.post("/strangers")
+    def rent() -> t.Any:
+        body = flask.request.get_json(force=True)
+        marks = body.get("marks") or {} if isinstance(body, dict) else None
+        if not isinstance(marks, dict) or not all(isinstance(body.get(key), str) for key in ("cloud", "name")):
+            return refuse(400, 'send {"cloud": "vast", "name": "tgp-a1b2c3d4-x-00000", "marks": {"cluster": "a1b2c3d4"}}')
+        try:
+            machine = strangers.rent(box, body["cloud"], body["name"], {str(key): str(value) for key, value in marks.items()})
+        except strangers.NotRented as error:
+            return refuse(409, str(error))
+        return machine_picture(machine, box.world.clock.now())
+
+    @flask_app.post("/twins")
+    def twin() -> t.Any:
+        body = flask.request.get_json(force=True) if flask.request.get_data() else {}
+        restored = body.get("restored", False) if isinstance(body, dict) else None
+        if not isinstance(restored, bool):
+            return refuse(400, 'send {"restored": true} or {"restored": false}')
+        if box.kube is None:
+            return refuse(409, "this world has no cluster of its own that could have a twin")
+        return {"kubeconfig": box.twin(restored=restored)}
 
 
 def _market_levers(flask_app: flask.Flask, box: Box) -> None:

@@ -14,7 +14,7 @@ import typing as t
 
 import httpx
 
-from .kube.api import KubeApi
+from .kube import KubeApi
 from .kube.store import clone
 from .world import Machine
 from .wsgi import MACHINE_AGENT
@@ -26,10 +26,16 @@ _LEASES = ("coordination.k8s.io", "leases")
 _RUNPOD_MARKS = ("cluster", "generation", "pool", "nonce", "created")
 
 
+class NotRented(RuntimeError):
+    """The provider refused it."""
+
+
 def rent(box: Box, cloud: str, name: str, marks: t.Mapping[str, str] | None = None) -> Machine:
     """Somebody rents a machine called ``name`` by hand. ``marks``: a stamp in the form in which the collection writes it, whole or wrong;
     None or empty: none. It takes the first offer that is in stock."""
     offers = [one for one in box.world.offers if one.cloud == cloud and one.stock > 0]
+    if cloud not in _RENTERS or not offers:
+        raise NotRented(f"{cloud} has nothing in stock.")
     identity = _RENTERS[cloud](_client(box, cloud), offers[0], name, dict(marks or {}), box)
     return box.world.machines[identity]
 
@@ -41,7 +47,7 @@ def _client(box: Box, cloud: str) -> httpx.Client:
 
 def _answer(answer: httpx.Response) -> t.Any:
     if answer.status_code >= 300:
-        raise RuntimeError(f"{answer.request.method} {answer.request.url.path}: {answer.status_code} {answer.text}")
+        raise NotRented(f"{answer.request.method} {answer.request.url.path}: {answer.status_code} {answer.text}")
     return answer.json()
 
 
@@ -69,7 +75,7 @@ def _runpod(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str]
 
 def _paperspace(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str], box: Box) -> str:
     if marks:
-        raise ValueError("A Paperspace machine carries no marks.")
+        raise NotRented("A Paperspace machine carries no marks.")
     templates = _answer(client.get("/v1/os-templates"))["items"]
     fitting = next(one for one in templates if one["agentType"] == "LinuxHeadless")
     body = {"name": name, "machineType": offer.type, "templateId": fitting["id"], "region": offer.region, "diskSize": 50}

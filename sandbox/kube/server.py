@@ -61,6 +61,7 @@ class KubeServer:
     """``url`` answers between ``start`` and ``stop``. ``app`` may be the API's own or that wrapped by a middleware."""
 
     def __init__(self, api: KubeApi, port: int = 0, app: App | None = None, threads: int = 64) -> None:
+        self._api = api
         self._folder = tempfile.mkdtemp(prefix="kube-")
         pems = api.certificates()
         paths = {}
@@ -84,6 +85,12 @@ class KubeServer:
     def start(self) -> KubeServer:
         self._thread.start()
         return self
+
+    def kubeconfig(self) -> str:
+        """The file with which its administrator reaches it; gone with the server."""
+        path = os.path.join(self._folder, "kubeconfig")
+        self._api.write_kubeconfig(path, self.url)
+        return path
 
     def stop(self) -> None:
         self._server.shutdown_timeout = 1

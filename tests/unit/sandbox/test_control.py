@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import typing as t
 from decimal import Decimal
+from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from sandbox import control
 from sandbox.cluster import KubeError
@@ -184,3 +186,34 @@ def test_a_container_can_be_made_busy(stand: t.Any) -> None:
     assert client.post("/machines/tgp-a-1/busy").status_code == 200 and machine.details["busy"] is True
     assert client.post("/machines/tgp-a-1/busy", json={"busy": False}).status_code == 200 and machine.details["busy"] is False
     assert client.post("/machines/tgp-a-1/busy", json={"busy": "very"}).status_code == 400
+
+
+def test_a_stranger_rents_by_hand(stand: t.Any) -> None:
+    hand, client = stand
+    shown = client.post(
+        "/strangers", json={"cloud": "lambda", "name": "tgp-a1b2c3d4-x-00000", "marks": {"cluster": "a1b2c3d4"}}
+    ).json()
+    assert shown["name"] == "tgp-a1b2c3d4-x-00000"
+    machine = hand.box.world.machines[shown["id"]]
+    assert machine.details["tags"] == [{"key": "tgp:cluster", "value": "a1b2c3d4"}]
+    assert hand.box.world.writes == []
+    listed: list[t.Any] = [{}, [], {"cloud": "lambda"}, {"cloud": "lambda", "name": "x", "marks": 7}]
+    for nonsense in listed:
+        assert client.post("/strangers", json=nonsense).status_code == 400
+    assert client.post("/strangers", json={"cloud": "nowhere", "name": "x"}).status_code == 409
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_twin_has_the_same_id_and_an_api_server_of_its_own(stand: t.Any, restored: bool) -> None:
+    hand, client = stand
+    hand.box.kube.request("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
+    answer = client.post("/twins", json={"restored": restored}).json()
+    config = yaml.safe_load(Path(answer["kubeconfig"]).read_text())
+    server, token = config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"]
+    twin = httpx.Client(base_url=server, headers={"authorization": f"Bearer {token}"}, verify=False)
+    _status, first = hand.box.kube.request("GET", "/api/v1/namespaces/kube-system")
+    assert twin.get("/api/v1/namespaces/kube-system").json()["metadata"]["uid"] == first["metadata"]["uid"]
+    assert [one["metadata"]["name"] for one in twin.get("/api/v1/nodes").json()["items"]] == (["n"] if restored else [])
+    twin.post("/api/v1/nodes", json={"metadata": {"name": "m"}})
+    assert len(hand.box.kube.request("GET", "/api/v1/nodes")[1]["items"]) == 1
+    assert client.post("/twins", json={"restored": "yes"}).status_code == 400
