@@ -112,6 +112,8 @@ class Box:
             self.apps[KUBERNETES] = self._wrap(NodePorts(self.kube.app, self.world), KUBERNETES)
             cluster = self._in_process(self.kube)
         self.cluster = cluster
+        if cluster.foreign:
+            self.world.clock.live_apart(KUBERNETES)
         self.talos = TalosSecrets(cluster.ca_pem)
         self.hub = Hub(self.scenario.hub_config, self.scenario.hub_key)
         self._twins: list[tuple[KubeApi, KubeServer]] = []

@@ -31,6 +31,7 @@ class SimClock:
         if not 0 < speed < float("inf"):
             raise ValueError("speed must be a number above zero")
         self._path = path
+        self.apart: tuple[str, ...] = ()  # services that live by real time: a cluster of somebody else
         self._hosts: dict[str, float] = {}  # clock files of hosts whose clocks are wrong, to the seconds they are ahead
         real = time.time()
         # real moment, moment of the world, speed since then: one thing, as it is read without the lock
@@ -44,8 +45,14 @@ class SimClock:
         for path, ahead in {**({self._path: 0.0} if self._path else {}), **self._hosts}.items():
             temporary = f"{path}.new"
             with open(temporary, "w", encoding="utf-8") as file:
-                json.dump({"real": real, "world": world + ahead, "speed": speed}, file)
+                json.dump({"real": real, "world": world + ahead, "speed": speed, "apart": self.apart}, file)
             os.replace(temporary, path)
+
+    def live_apart(self, *services: str) -> None:
+        """These services do not follow this clock: what they say of the time is not compared with it."""
+        with self._changed:
+            self.apart = services
+            self._publish()
 
     def add_host(self, path: str, ahead: float) -> None:
         """Write to ``path`` what ``TGP_CLOCK_FILE`` names on a host whose clock is ``ahead`` seconds before the world's (negative: behind)."""
@@ -131,6 +138,10 @@ class HostClock:
     @property
     def speed(self) -> float:
         return self.world.speed
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        return self.world.apart
 
     def now(self) -> datetime:
         return self.world.now() + timedelta(seconds=self.ahead)

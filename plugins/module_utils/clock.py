@@ -10,10 +10,13 @@ three minutes can be rehearsed in three seconds with every deadline, pause and p
 
 from __future__ import annotations
 
+import dataclasses
+import email.utils
 import json
 import os
 import time
 import typing as t
+import weakref
 from datetime import datetime, timezone
 
 from .errors import InvalidInput
@@ -52,6 +55,7 @@ class FileClock:
         self._stamp: tuple[int, int] | None = None
         self._real = self._world = 0.0
         self.speed = 1.0
+        self.apart: tuple[str, ...] = ()  # services that do not live by this clock
         self._load()
 
     def _load(self) -> None:
@@ -62,6 +66,7 @@ class FileClock:
                 with open(self._path, encoding="utf-8") as file:
                     data = json.load(file)
                 self._real, self._world, self.speed = float(data["real"]), float(data["world"]), float(data["speed"])
+                self.apart = tuple(str(name) for name in data.get("apart", ()))
                 self._stamp = stamp
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InvalidInput(
@@ -99,3 +104,52 @@ def from_text(text: str) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
     return moment.astimezone(timezone.utc)
+
+
+# ---- what the clocks of others say
+
+
+@dataclasses.dataclass(frozen=True)
+class Ahead:
+    """A service's clock is ahead of ours by ``low`` to ``high`` seconds. ``at``: when that was measured, by ``time.monotonic``."""
+
+    low: float
+    high: float
+    at: float
+
+    @property
+    def certain(self) -> float:
+        """The least difference that is certain; 0 where the clocks may agree."""
+        return max(self.low, 0.0) + min(self.high, 0.0)
+
+
+_ahead: weakref.WeakKeyDictionary[t.Any, dict[str, Ahead]] = weakref.WeakKeyDictionary()
+_LASTS = 60.0  # real seconds for which an earlier, narrower measurement counts
+
+
+def compare(clock: Clock, service: str, headers: t.Mapping[str, str], before: datetime, after: datetime) -> None:
+    """Note what the ``Date`` of an answer says of our clock: it was written between ``before`` and ``after``, and tells whole seconds. An
+    answer out of a cache (header ``Age``) says nothing, nor does a service that does not live by a simulated clock."""
+    if "age" in headers or service in getattr(clock, "apart", ()):
+        return
+    try:
+        moment = email.utils.parsedate_to_datetime(headers.get("date", ""))
+    except (TypeError, ValueError):
+        return
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    new = Ahead((moment - after).total_seconds(), (moment - before).total_seconds() + 1, time.monotonic())
+    known = _ahead.setdefault(clock, {})
+    old = known.get(service)
+    if old is not None and new.at - old.at < _LASTS:
+        low, high = max(old.low, new.low), min(old.high, new.high)
+        if low <= high:  # else one of the two clocks was set meanwhile
+            new = Ahead(low, high, new.at)
+    known[service] = new
+
+
+def others_ahead(clock: Clock, services: t.Container[str], since: float) -> tuple[str, float] | None:
+    """The service whose clock differs most from ours, and by how many seconds it is ahead at least. None when no answer has said so since
+    ``since`` (by ``time.monotonic``)."""
+    known = {name: one.certain for name, one in sorted(_ahead.get(clock, {}).items()) if name in services and one.at >= since}
+    return max(known.items(), key=lambda pair: abs(pair[1])) if known else None

@@ -24,7 +24,7 @@ from datetime import timezone
 from urllib.parse import urlsplit
 
 from . import errors
-from .clock import Clock, SystemClock
+from .clock import Clock, SystemClock, compare
 from .libs import lazy
 from .pace import Pace
 from .redact import redact, redact_all
@@ -252,7 +252,9 @@ class Api:
             request = self._client.build_request(
                 method, path, params=params, json=json, content=content, data=data, headers=headers, **options
             )
+            before = self.clock.now()
             response = self._client.send(request, stream=True)
+            compare(self.clock, self.service, response.headers, before, self.clock.now())
             body = self._body(response, timeout or self._timeout)
             text = body.decode(response.encoding or "utf-8", "replace")
         except httpx.HTTPError as error:

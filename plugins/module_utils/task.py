@@ -10,6 +10,7 @@ A module is ``SPEC`` (arguments of AnsibleModule) and ``run(task) -> dict``. The
 from __future__ import annotations
 
 import dataclasses
+import time
 import typing as t
 
 from .clock import Clock, from_environment
@@ -58,6 +59,7 @@ class Task:
     late_token: t.Callable[[], str | None] = _nobody
 
     def __post_init__(self) -> None:
+        self.began = time.monotonic()
         say, caution = self.progress, self.warn
         self.progress = lambda line: say(redact(line))
         self.warn = lambda line: caution(redact(line))

@@ -65,7 +65,6 @@ def check_before_renting(context: Context) -> None:
     if classes and not rehearses:  # who only rehearses needs no right to change anything
         check_rights(context)
         check_places(context)
-    check_clock(context)
     check_mesh(context, classes)
 
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..clock import to_text
 from ..errors import LockLost
+from ..fleet.clocks import goes_on
 from ..fleet.model import Claim, Phase
 from ..observe.context import Context
 from ..observe.open import open_context
@@ -95,14 +96,20 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
             and wanted(claim)
             and (claim.deletion is None or work in (_teardown, _scale))
         ]
-        drifted = drifted_nodes(context, names) if work in (_join, _look_in) else []
+        wrong = context.wrong_clock()
+        if wrong:  # what a person asked for, and what is past its drain, goes on; all else hangs on time (L-27)
+            claims, leftovers = [claim for claim in claims if goes_on(claim)], []
+            task.params["leftovers"] = leftovers
+        drifted = drifted_nodes(context, names) if work in (_join, _look_in) and not wrong else []
         if task.check_mode:
             rows = [_row(one.claim, "drifted", f"would be set again: {', '.join(one.what)}", problem=False) for one in drifted]
             rows += [] if work is _look_in else [_row(one, "planned", _would(one, work), problem=False) for one in claims]
             rows += rehearsed(leftovers)
             return _result(rows, "ok", changed=bool(rows), hubs=hubs_of(context))
         if not (claims or drifted or leftovers):
-            return _result([], "ok", changed=False, hubs=hubs_of(context))
+            return _result(
+                [], "partial" if wrong else "ok", changed=False, hubs=hubs_of(context), problems=[wrong] if wrong else []
+            )
         context.lock = resume(task, context.kube, context.run_id, context.cluster_id)
         with Keeper(context.lock, context.clock):
             rows = work(context, claims) + _repair(context, drifted)
@@ -112,7 +119,7 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
         raise
     finally:
         context.close()
-    problems = [_sentence(row) for row in rows if row["problem"]]
+    problems = [*([wrong] if wrong else []), *(_sentence(row) for row in rows if row["problem"])]
     for line in render([{"what": row["message"], **row} for row in rows], _COLUMNS, right=("price_hour",)):
         task.progress(line)
     changed = any(row["result"] in busy for row in rows)

@@ -325,7 +325,7 @@ class _Teardown:
             context.lock.confirm()
             try:
                 context.cloud(self.claim.cloud).terminate(instance_id)
-                self._accepted = context.clock.now()
+                self._accepted = context.billed_now()
                 return
             except RateLimited as error:
                 wait = error.retry_after or pause
@@ -347,7 +347,7 @@ class _Teardown:
         """The last time it was possibly alive (L-10); where the cloud's bill ends with the accepted call, that moment."""
         if self._accepted is not None and not CAPABILITIES[self.claim.cloud].billed_until_gone:
             return self._accepted
-        return self.context.clock.now()
+        return self.context.billed_now()
 
     def _is_gone(self, cloud: t.Any, instance_id: str) -> bool:
         listed = self.context.instances(self.claim.cloud)
@@ -385,8 +385,7 @@ class _Teardown:
         if is_service(self.claim):
             withdraw(self.context, self.claim)
         take_back_all(self.context, self.claim)
-        now = self.context.clock.now()
-        end = self.claim.gone_since or now
+        end = self.claim.gone_since or self.context.billed_now()
         ids = without_booked(self.context, self.claim)
         billed = dataclasses.replace(self.claim, ids_seen=ids, launch_started=self.claim.launch_started if ids else None)
         facts = CAPABILITIES[self.claim.cloud]

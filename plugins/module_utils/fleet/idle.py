@@ -18,6 +18,7 @@ from .settings import Settings
 ANNOTATION = "tgp.io/idle-since"
 SHARED_GPU_PREFIXES = ("nvidia.com/mig-", "nvidia.com/gpu.")
 MODES = ("workload", "gpu", "all")
+AHEAD = 120  # seconds by which another host's clock may be ahead of ours (L-27)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ def _would_count(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool
 
 def judge(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, settings: Settings, now: datetime) -> Idle:
     """The verdict on a Ready node. ``pods`` are all pods of this node and those nominated to it; None = could not be read."""
-    stored, warnings = _stored(claim, node, now, settings)
+    stored, warnings = _stored(node, now)
+    ahead = bool(warnings) and stored is not None
     if pods is None:
         return Idle(None, claim.idle_since, False, False, "pods unknown", warnings)
     for pod in pods:
@@ -79,6 +81,8 @@ def judge(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, se
     busy = next((pod for pod in here if counts(pod, pool.idle_mode, settings, now)), None)
     if busy is not None:
         return Idle(True, None, ANNOTATION in node.annotations, False, f"busy: pod {busy.namespace}/{busy.name}", warnings)
+    if ahead:
+        return Idle(None, claim.idle_since, False, False, f"{ANNOTATION} lies in the future", warnings)
     if any(pod.nominated_node == node.name and not pod.node for pod in pods):
         return Idle(False, stored, False, False, "a pod is about to be scheduled here", warnings)
     if stored is None:
@@ -89,8 +93,9 @@ def judge(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, se
     return _verdict(claim, node, pool, settings, now, stored, node.annotations.get(ANNOTATION) is None, warnings)
 
 
-def _stored(claim: Claim, node: Node, now: datetime, settings: Settings) -> tuple[datetime | None, tuple[str, ...]]:
-    """The remembered moment: the node's annotation if it is there, else nothing. One that makes no sense starts anew."""
+def _stored(node: Node, now: datetime) -> tuple[datetime | None, tuple[str, ...]]:
+    """The remembered moment: the node's annotation if it is there, else nothing. One that is no time starts anew. One that is a little ahead
+    of our clock is now; one that is far ahead is returned with a warning, and says nothing."""
     text = node.annotations.get(ANNOTATION)
     if text is None:
         return None, ()
@@ -98,9 +103,9 @@ def _stored(claim: Claim, node: Node, now: datetime, settings: Settings) -> tupl
         moment = parse_time(text)
     except InvalidInput:
         return None, (f"node {node.name}: {ANNOTATION} {text!r} is not a time; it starts anew",)
-    if moment > now + timedelta(seconds=settings.clock_tolerance):
-        return None, (f"node {node.name}: {ANNOTATION} {text} lies in the future; it starts anew",)
-    return moment, ()
+    if moment > now + timedelta(seconds=AHEAD):
+        return moment, (f"node {node.name}: {ANNOTATION} {text} lies in the future; whether it is idle is unknown",)
+    return min(moment, now), ()
 
 
 def _last_end(pods: t.Sequence[Pod], mode: str, settings: Settings, now: datetime) -> datetime | None:

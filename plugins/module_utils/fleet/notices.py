@@ -25,6 +25,8 @@ def watch(draft: Draft, settings: Settings) -> None:
     _pending(draft)
     _paused(draft)
     draft.judged |= {"failed_joins", "records", "provider_unreadable"}
+    if draft.situation.seen.clock_offset is not None:
+        draft.judged |= {"clock"}
     if not draft.situation.unlisted:
         draft.judged |= {"destroy_pending"}
     if settings.mode in REAPING and not draft.situation.unlisted and draft.situation.nodes is not None:

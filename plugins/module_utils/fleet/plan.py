@@ -10,6 +10,7 @@ import typing as t
 from ..errors import InvalidInput
 from . import (
     autoscale,
+    clocks,
     consolidation,
     damaged,
     drifted,
@@ -48,6 +49,9 @@ def plan(
         problem = "The claims could not be read: nothing is launched and nothing is deleted in this run."
         return Plan(problems=(problem,), findings=dict(sorted(observation.findings.items())))
     draft = _draft(Situation(observation, wishes, settings, capabilities))
+    if clocks.is_wrong(observation.clock_offset) and settings.mode not in ("destroy", "status"):
+        clocks.refuse(draft)
+        return draft.plan()
     unclaimed = orphans.machines(draft.situation)
     if settings.mode == "provision":
         _provision(draft, unclaimed, run_id)
@@ -78,7 +82,10 @@ def _provision(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> No
 
 def _destroy(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
     """Take down what was asked for, and nothing else."""
-    draft.findings.update(draft.situation.seen.findings)
+    seen = draft.situation.seen
+    draft.findings.update(seen.findings)
+    if clocks.is_wrong(seen.clock_offset):  # a person's word hangs on no clock
+        draft.problems.append(clocks.told(seen.clock_offset or 0.0, seen.clock_source))
     if _blind(draft):
         return
     orphans.destroy_named(draft, unclaimed)

@@ -12,16 +12,16 @@ import dataclasses
 import threading
 import typing as t
 import uuid
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ..claims.store import ClaimStore
-from ..clock import from_text, to_text
+from ..clock import from_text, others_ahead, to_text
 from ..clouds.base import Cloud
 from ..clouds.registry import CAPABILITIES
 from ..clouds.registry import connect as connect_cloud
 from ..cluster.kube import Kube
 from ..errors import BadShape, InvalidInput, TgpError
-from ..fleet import blocks
+from ..fleet import blocks, clocks
 from ..fleet.ledger import read_ledger
 from ..fleet.model import Claim, CloudChoice, Instance, Ledger, Node, NodeClass, Phase, Pool, Wishes
 from ..fleet.names import Verdict
@@ -87,6 +87,22 @@ class Context:
             if key not in self._once:
                 self._once[key] = read()
             return t.cast(_T, self._once[key])
+
+    # ---- time
+
+    def clock_offset(self) -> tuple[str, float] | None:
+        """Whose clock (the API server's, a cloud's) differs most from ours, and by how many seconds it is ahead; None when none has said."""
+        return others_ahead(self.clock, {"kubernetes", *CAPABILITIES}, self.task.began)
+
+    def wrong_clock(self) -> str:
+        """What is to be said of our clock when it is wrong (L-27); empty when it is right, or not known to be wrong."""
+        source, offset = self.clock_offset() or ("", 0.0)
+        return clocks.told(offset, source) if clocks.is_wrong(offset) else ""
+
+    def billed_now(self) -> datetime:
+        """The moment by the clock of those who write the bills, where ours is known to be wrong."""
+        _source, offset = self.clock_offset() or ("", 0.0)
+        return self.clock.now() + timedelta(seconds=offset if clocks.is_wrong(offset) else 0.0)
 
     # ---- records
 

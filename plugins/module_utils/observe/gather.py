@@ -63,6 +63,7 @@ def gather(
     mode = context.settings.mode
     services = published(context) if mode in REAPING else ()
     probes = {} if mode == "destroy" else look_at_services(context, clouds, devices, claims, idle=mode in REAPING)
+    source, offset = context.clock_offset() or ("", None)
     return Observation(
         now=context.clock.now(),
         cluster_id=context.cluster_id,
@@ -82,6 +83,8 @@ def gather(
         damaged=tuple(damaged),
         mesh_problem=" ".join(dict.fromkeys(mesh_problems)),
         state_problems=state_problems,
+        clock_offset=offset,
+        clock_source=source,
     )
 
 

@@ -161,7 +161,7 @@ def test_L03_unreadable_pods_leave_everything_as_it_is() -> None:
     assert not of(found, "destroy", "annotate", "update") and "pods could not be read" in found.warnings[0]
 
 
-@pytest.mark.parametrize("text", ["yesterday", "2026-08-20T12:31:01Z"])
+@pytest.mark.parametrize("text", ["yesterday", "12:31"])
 def test_L03_annotation_without_sense_starts_anew(text: str) -> None:
     machine = Machine()
     machine.node = node(annotations={idle.ANNOTATION: text})

@@ -11,6 +11,7 @@ import json
 import threading
 import time
 import typing as t
+from datetime import datetime, timezone
 from pathlib import Path
 
 import httpx
@@ -33,7 +34,7 @@ class Clock:
         self.slept: list[float] = []
 
     def now(self) -> t.Any:
-        raise AssertionError("nobody needs the time here")
+        return datetime(2026, 8, 20, 12, tzinfo=timezone.utc)
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)

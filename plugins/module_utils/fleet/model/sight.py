@@ -49,7 +49,9 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything observed in one run (L-12 order: clouds, mesh, nodes, pods, claims). None = could not be read."""
+    """Everything observed in one run (L-12 order: clouds, mesh, nodes, pods, claims). None = could not be read.
+
+    ``clock_offset``: seconds by which the clock of ``clock_source`` (the API server, a cloud) is ahead of ours, at least."""
 
     now: datetime
     cluster_id: str
@@ -65,6 +67,8 @@ class Observation:
     probes: t.Mapping[str, Probe] = dataclasses.field(default_factory=dict)  # of services, by machine name
     services: tuple[Published, ...] | None = ()
     ledger: Ledger | None = None  # read only where a budget or a report asks for it
+    clock_offset: float | None = None
+    clock_source: str = ""
     damaged: tuple[DamagedClaim, ...] = ()  # beside ``claims``, those that cannot be read
     mesh_problem: str = ""  # why the mesh could not be read
     state_problems: t.Mapping[str, str] = dataclasses.field(
