@@ -86,8 +86,10 @@ def test_L12_O13_a_token_whose_claim_was_deleted_goes_with_its_machine(rig: Rig)
     lose_claims(rig)
     rig.advance(900)
     rig.reap()
-    assert len(rig.tokens()) == 1
+    assert len(rig.tokens()) == 1 and len(rig.claims()) == 1  # its device is online: adopted, with its time to join
     rig.advance(120)
+    assert about_tokens(rig.reap()) == [("removed", "token: Orphan")]
+    rig.advance(1800)
     rig.reap()
     assert rig.left() == {} and rig.state("tokens") == {}
 

@@ -86,7 +86,7 @@ def test_S3_39_the_documents_may_have_forgotten_the_class(tunnel: Rig) -> None:
 
 
 def test_S3_39_an_interrupted_launch_keeps_its_address_and_gets_another_key(tunnel: Rig) -> None:
-    tunnel.cut = Cut(4, after=True)  # claim, its peer, token, token's id
+    tunnel.cut = Cut(5, after=True)  # the generation, claim, its peer, token, token's id
     with pytest.raises(Killed):
         tunnel.rent()
     tunnel.cut = None
