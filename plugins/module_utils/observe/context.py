@@ -135,13 +135,19 @@ class Context:
         self.store.write_state(name, {key: to_text(moment) for key, moment in times.items()})
 
     def generations(self) -> tuple[str, ...]:
-        """The generations of this record store, the current one first; empty until a run that writes has drawn one (L-1a)."""
+        """The generations of this record store, the current one first; empty until a run that writes has drawn one (L-1a). Of a damaged
+        record the claims stand in; where they know none either nobody can say whose a machine is, so that raises BadShape."""
         try:
             return generations_of(self.store.read_state("generation"))
-        except InvalidInput as error:
+        except (InvalidInput, BadShape) as error:
+            if known := remembered(self.known_claims()):
+                self.warn(
+                    f"The record tgp-state-generation is damaged; the claims say generation {known}. Delete the record: it is made anew."
+                )
+                return (known,)
             raise BadShape(
-                f"The record tgp-state-generation beside the claims is not understood: {error.message}.",
-                remedy="Write back the generation that your machines are stamped with (tag, label or variable generation).",
+                f"The record tgp-state-generation beside the claims is not understood: {error.message}",
+                remedy="Delete it and run adopt.yml with the generation that your machines are stamped with.",
                 service="claims",
                 record="generation",
             ) from error
