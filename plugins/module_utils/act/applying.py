@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 from datetime import datetime
 
@@ -24,8 +23,8 @@ from ..observe.open import settings_of as options_of
 from ..table import render
 from ..task import Task
 from .plan_file import read_plan
-from .planning import diff_of, locked, look, result_of
-from .preflight import check_before_renting
+from .planning import RENTS, diff_of, locked, look, result_of
+from .preflight import after_preflight, nothing_could_join
 from .record import Recorded, record, without
 
 _COLUMNS = {"action": "action", "name": "name", "pool": "pool", "price_hour": "price/hour", "result": "result", "why": "why"}
@@ -40,7 +39,6 @@ def apply_run(task: Task) -> dict[str, t.Any]:
     try:
         refuse_other(saved, context.cluster_id, context.clock.now(), settings)
         context.wishes = wishes_of(saved, context.wishes)
-        _check(context, saved)
         if task.check_mode:
             return _apply(context, saved, writes=False)
         found = locked(context, lambda: _apply(context, saved, writes=True))
@@ -49,22 +47,17 @@ def apply_run(task: Task) -> dict[str, t.Any]:
         context.close()
 
 
-def _check(context: Context, saved: SavedPlan) -> None:
-    """What has to be right before anything is rented, for the pools in which the plan rents."""
-    wishes = context.wishes
-    rented = {step.claim.pool: 1 for step in saved.steps if step.claim is not None}
-    if rented:
-        context.wishes = dataclasses.replace(
-            wishes, nodes={**rented, **{key: number for key, number in wishes.nodes.items() if number}}
-        )
-        check_before_renting(context)
-        context.wishes = wishes
-
-
 def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.Any]:
     refuse_other(saved, context.cluster_id, context.clock.now(), context.settings)  # the lock may have been waited for
     observation = look(context)
-    judged = judge(saved, observation, context.wishes, context.settings, CAPABILITIES, _closed(context))
+    closed = _closed(context)
+    judged, wishes = after_preflight(
+        context,
+        lambda wishes: judge(saved, observation, wishes, context.settings, CAPABILITIES, closed),
+        lambda found: {one.pool for one in found.plan.actions if one.kind in RENTS},
+    )
+    if wishes.blocked and not any(one.result == APPLIED for one in judged.verdicts):
+        raise nothing_could_join(wishes)
     for warning in judged.plan.warnings:
         context.warn(warning)
     rows = [_row(one) for one in judged.verdicts]

@@ -1,22 +1,18 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What fleet_plan does besides in mode autoscale: pods and GPUs for the result and the screen, and the checks before anything is rented."""
+"""What fleet_plan does besides in mode autoscale: pods and GPUs for the result and the screen."""
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 from ..errors import InvalidInput
-from ..fleet.model import Plan, Shortfall
-from ..observe.context import Context
+from ..fleet.model import Plan
 from ..table import render
 from ..task import Task
-from .preflight import check_before_renting
 
 AUTOSCALE = "autoscale"
-_RENTS = ("launch", "resume")
 _CHOICES = {  # of a run, with the modes that look at them
     "pools": ("provision", "everything", "destroy"),
     "nodes": ("provision", "everything"),
@@ -40,28 +36,6 @@ def refuse_choices(task: Task) -> None:
 
 def _is_empty(choice: t.Any) -> bool:
     return choice is False or choice is None or choice in ("", [], {})
-
-
-def without_hopeless(context: Context, plan: Plan) -> Plan:
-    """The plan; without its launches, and with the problem, when no machine could join. What it gives back is not touched by that."""
-    if not any(one.kind in _RENTS for one in plan.actions):
-        return plan
-    wishes = context.wishes
-    context.wishes = dataclasses.replace(wishes, nodes={one.pool: 1 for one in plan.actions if one.kind in _RENTS})
-    try:
-        check_before_renting(context)
-        return plan
-    except InvalidInput as error:
-        kept = tuple(one for one in plan.actions if one.kind not in _RENTS)
-        dropped = {one.name for one in plan.actions if one.kind in _RENTS}
-        why = "nothing is rented, because a machine could not join"
-        waiting = tuple(dataclasses.replace(one, machine="", reason=why) if one.machine in dropped else one for one in plan.waiting)
-        lost = tuple(Shortfall(one.pool, 1, why) for one in plan.actions if one.kind == "launch")
-        return dataclasses.replace(
-            plan, actions=kept, waiting=waiting, shortfall=(*plan.shortfall, *lost), problems=(*plan.problems, str(error))
-        )
-    finally:
-        context.wishes = wishes
 
 
 def demand_of(plan: Plan) -> dict[str, t.Any]:

@@ -25,12 +25,13 @@ from ..observe.open import open_context, settings_of
 from ..runlock.lock import PATIENT, release, take
 from ..table import render
 from ..task import Task
-from .demanding import AUTOSCALE, demand_of, refuse_choices, show_demand, without_hopeless
+from .demanding import AUTOSCALE, demand_of, refuse_choices, show_demand
 from .plan_file import write_plan
-from .preflight import check_before_renting
+from .preflight import after_preflight, nothing_could_join
 from .record import Recorded, record, without
 from .tunnelling import hubs_of, refuse_hubs
 
+RENTS = ("launch", "resume")
 _LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_token", "delete_service", "delete_extra")
 _SCHEDULED = ("reap", "autoscale")  # modes of playbooks that a timer starts
 _BOOKKEEPING = ("update", "annotate")
@@ -43,8 +44,6 @@ def plan_run(task: Task) -> dict[str, t.Any]:
     context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING)
     try:
         context.wishes = _chosen(task, context.wishes, settings, context.clock.now())
-        if settings.mode in LAUNCHING and settings.mode != AUTOSCALE:
-            check_before_renting(context)
         if task.params.get("loop"):
             refuse_hubs(context)
         if task.check_mode or task.params.get("save_to"):
@@ -97,9 +96,13 @@ def _told_how_to_wait(busy: Locked, params: t.Mapping[str, t.Any], wait: float) 
 
 def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
     observation = look(context)
-    decided = plan(observation, context.wishes, context.settings, CAPABILITIES, context.run_id)
-    if context.settings.mode == AUTOSCALE:
-        decided = without_hopeless(context, decided)
+    decided, wishes = after_preflight(
+        context,
+        lambda wishes: plan(observation, wishes, context.settings, CAPABILITIES, context.run_id),
+        lambda found: _to_look_at(found, context.settings),
+    )
+    if wishes.blocked and context.settings.mode == "provision" and not any(one.kind in _CHANGES for one in decided.actions):
+        raise nothing_could_join(wishes)
     for warning in decided.warnings:
         context.warn(warning)
     outlook = summary(decided, observation)
@@ -113,6 +116,12 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
     if context.task.diff_mode:
         result["diff"] = diff_of(decided, observation)
     return result
+
+
+def _to_look_at(decided: Plan, settings: Settings) -> set[str]:
+    """Pools in which the plan launches; where a person is told what will not come, also those in which it would."""
+    lacking = set() if settings.mode == AUTOSCALE else {one.pool for one in decided.shortfall}
+    return lacking | {one.pool for one in decided.actions if one.kind in RENTS}
 
 
 def look(context: Context) -> Observation:

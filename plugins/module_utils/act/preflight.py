@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
+import re
+import typing as t
+
 from ..clock import SystemClock
 from ..clouds.registry import CAPABILITIES, ENTRIES
 from ..cluster import csr, tokens
 from ..cluster.rights import Right, missing_rights
 from ..errors import InvalidInput, TgpError
-from ..fleet.model import Lane, NodeClass, Wishes
+from ..fleet.model import Lane, NodeClass, Pool, Wishes
 from ..fleet.offers import accepted_lanes
 from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
@@ -23,6 +28,9 @@ from .payload import needs_payload
 from .rehearsal import rehearsal_faults
 from .serve_check import check_places, service_faults, service_rights
 
+_T = t.TypeVar("_T")
+_BETWEEN = "; "
+_PARTS = re.compile(r"; (?=GPUNode)")
 _MAX_SKEW = 120.0
 RIGHTS = (
     *(Right(verb, "nodes") for verb in ("get", "list", "watch", "patch", "delete")),
@@ -44,49 +52,100 @@ CLAIM_RIGHTS = tuple(
 )
 
 
-def check_before_renting(context: Context) -> None:
-    """InvalidInput with every reason, one sentence each, when a machine of the wished pools could not join."""
-    problems: list[str] = []
+def after_preflight(
+    context: Context, decide: t.Callable[[Wishes], _T], launches: t.Callable[[_T], t.Collection[str]]
+) -> tuple[_T, Wishes]:
+    """What ``decide`` makes of the wishes once everything that it launches could join, and those wishes. ``launches``: the pools in which
+    a decision launches. What the preflight finds is an input of the decision, which is made anew with it; nothing alters a plan."""
+    blocked: dict[str, str] = {}
+    looked: set[str] = set()
+    while True:
+        wishes = dataclasses.replace(context.wishes, blocked=dict(blocked))
+        decided = decide(wishes)
+        new = set(launches(decided)) - looked
+        if not new:
+            return decided, wishes
+        looked |= new
+        found = preflight(context, new)
+        if not found:
+            return decided, wishes
+        blocked |= found
+
+
+def nothing_could_join(wishes: Wishes) -> InvalidInput:
+    """The error of a run that wanted launches only, and none of them could join."""
+    problems = list(dict.fromkeys(part for why in wishes.blocked.values() for part in _PARTS.split(why)))
+    return InvalidInput("Nothing was rented, because a machine could not join:", problems=problems)
+
+
+def preflight(context: Context, pools: t.Collection[str]) -> dict[str, str]:
+    """Why machines of these pools could not join, by the name of the class or the key of the pool that it is the fault of. What is true of
+    the whole cluster stands with each of the pools."""
+    wishes = context.wishes
+    context.wishes = dataclasses.replace(wishes, nodes=dict.fromkeys(pools, 1))
+    try:
+        found = _faults(context, [pool for pool in wishes.pools if pool.key in pools])
+    finally:
+        context.wishes = wishes
+    return {name: _BETWEEN.join(dict.fromkeys(texts)) for name, texts in found.items() if texts}
+
+
+def _faults(context: Context, pools: list[Pool]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = collections.defaultdict(list)
     classes = _used_classes(context)
     for node_class in classes:
-        problems += [f"GPUNodeClass {node_class.name}: {text}" for text in template_faults(context, node_class)]
-        problems += _no_cloud(context, node_class)
-    problems += service_faults(context)
-    if any(makes_nodes(context.wishes, node_class) for node_class in classes):
-        try:
-            cluster_facts(context)
-        except TgpError as error:
-            problems.append(str(error))
-        else:
-            problems += [] if problems else rehearsed(context, classes)
-    if problems:
-        raise InvalidInput("Nothing was rented, because a machine could not join:", problems=problems)
+        found[node_class.name] += [f"GPUNodeClass {node_class.name}: {text}" for text in template_faults(context, node_class)]
+        found[node_class.name] += _no_cloud(context, node_class)
+    for key, texts in service_faults(context).items():
+        found[key] += texts
+    for node_class in classes:
+        if makes_nodes(context.wishes, node_class) and not found[node_class.name]:
+            found[node_class.name] += _said(lambda: cluster_facts(context)) or _rehearsed(context, node_class)
+    sound = [pool for pool in pools if not found[pool.key] and not found[pool.node_class]]
     rehearses = context.task.check_mode or context.task.params.get("save_to")
-    if classes and not rehearses:  # who only rehearses needs no right to change anything
-        check_rights(context)
-        check_places(context)
-    check_mesh(context, classes)
+    if sound and not rehearses:  # who only rehearses needs no right to change anything
+        for pool in sound:
+            found[pool.key] += _said(lambda pool=pool: _check_rights(context, [pool]))  # type: ignore[misc]
+            if pool.service is not None and not found[pool.key]:
+                found[pool.key] += _said(lambda pool=pool: check_places(context, [pool]))  # type: ignore[misc]
+    meshed = [one for one in classes if one.name in {pool.node_class for pool in sound}]
+    if meshed and _said(lambda: check_mesh(context, meshed)):
+        for node_class in meshed:
+            found[node_class.name] += _said(lambda node_class=node_class: check_mesh(context, [node_class]))  # type: ignore[misc]
+    return found
 
 
-def rehearsed(context: Context, classes: list[NodeClass]) -> list[str]:
-    """What a machine of each class would be refused for. talosctl is asked only when that is wanted: this is part of every run."""
-    wanted = bool(context.task.params.get("talosctl"))
-    return [
-        f"GPUNodeClass {node_class.name}: {text}"
-        for node_class in classes
-        if makes_nodes(context.wishes, node_class)
-        for text in rehearsal_faults(context, node_class, second_opinion=wanted)
-    ]
+def _said(check: t.Callable[[], object]) -> list[str]:
+    """What a check says against a launch; none when it is content."""
+    try:
+        check()
+    except TgpError as error:
+        return list(getattr(error, "problems", ())) or [str(error)]
+    return []
+
+
+def _rehearsed(context: Context, node_class: NodeClass) -> list[str]:
+    """What a machine of the class would be refused for. talosctl is asked only when that is wanted: this is part of every run."""
+    try:
+        faults = rehearsal_faults(context, node_class, second_opinion=bool(context.task.params.get("talosctl")))
+    except TgpError as error:
+        faults = [str(error)]
+    return [f"GPUNodeClass {node_class.name}: {text}" for text in faults]
 
 
 def check_rights(context: Context) -> str:
     """Ask the API server for every right that giving a machine back will need, too; returns what was proven."""
+    return _check_rights(context, context.wishes.pools)
+
+
+def _check_rights(context: Context, pools: t.Sequence[Pool]) -> str:
     own_store = context.task.params.get("claim_store") == "directory"
-    needed = (*RIGHTS, *(() if own_store else CLAIM_RIGHTS), *service_rights(context.wishes))
-    missing = missing_rights(context.kube, needed)
+    services = service_rights(dataclasses.replace(context.wishes, pools=tuple(pools)))
+    needed = (*RIGHTS, *(() if own_store else CLAIM_RIGHTS), *services)
+    missing = context.once(("missing rights", needed), lambda: missing_rights(context.kube, needed))
     if missing:
         raise InvalidInput("Rights are missing in the cluster:", problems=missing)
-    if _takes_kubelets(context) and not tokens.may_ask(context.kube):
+    if _takes_kubelets(context, pools) and not context.once("may ask", lambda: tokens.may_ask(context.kube)):
         raise InvalidInput(
             f"Machines of lane kubelet could not ask for a certificate: no ClusterRoleBinding {tokens.OWN_BINDING} gives the group "
             f"{tokens.OWN_GROUP} the ClusterRole system:node-bootstrapper.",
@@ -95,12 +154,12 @@ def check_rights(context: Context) -> str:
     return f"all {len(needed)} there"
 
 
-def _takes_kubelets(context: Context) -> bool:
-    """Whether a pool may get machines of lane kubelet."""
+def _takes_kubelets(context: Context, pools: t.Sequence[Pool]) -> bool:
+    """Whether one of the pools may get machines of lane kubelet."""
     classes = context.wishes.classes
     return any(
         Lane.KUBELET in accepted_lanes(pool) and Lane.KUBELET in CAPABILITIES[one.cloud].lanes
-        for pool in context.wishes.pools
+        for pool in pools
         if pool.service is None and pool.node_class in classes
         for one in classes[pool.node_class].clouds
         if one.enabled and one.cloud in CAPABILITIES

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import typing as t
 from decimal import Decimal
 
 from ..clouds.registry import CAPABILITIES
@@ -39,29 +40,31 @@ def rights_in(namespace: str) -> tuple[Right, ...]:
     return (*both, Right("list", "services", namespace=namespace))
 
 
-def service_faults(context: Context) -> list[str]:
-    """Everything that would keep a container from starting, or us from asking it; one sentence each."""
-    problems = []
+def service_faults(context: Context) -> dict[str, list[str]]:
+    """Everything that would keep a container from starting, or us from asking it; one sentence each, by the key of the pool."""
+    problems: dict[str, list[str]] = {}
     pools = service_pools(context.wishes)
     for pool in pools:
+        own = problems.setdefault(pool.key, [])
         node_class = context.wishes.classes[pool.node_class]
         clouds = [one.cloud for one in node_class.clouds if one.enabled and Lane.SERVICE in CAPABILITIES[one.cloud].lanes]
         for cloud in clouds:
             try:
                 container(context, _claim(context, pool, cloud), cloud, pool, node_class, Enrolment(mesh_key=_KEY))
             except TgpError as error:
-                problems.append(f"GPUNodePool {pool.key}: {error}")
+                own.append(f"GPUNodePool {pool.key}: {error}")
     if pools:
         try:
             Prober(context.task).check_way()
         except TgpError as error:
-            problems.append(str(error))
-    return list(dict.fromkeys(problems))
+            for own in problems.values():
+                own.append(str(error))
+    return {key: list(dict.fromkeys(own)) for key, own in problems.items() if own}
 
 
-def check_places(context: Context) -> None:
+def check_places(context: Context, pools: t.Iterable[Pool]) -> None:
     """Let the API server try each pool's Service without making it: labels, annotations, ports and namespace are then good."""
-    for pool in service_pools(context.wishes):
+    for pool in pools:
         claim = _claim(context, pool, _cloud_of(context, pool))
         device = Device("placeholder", claim.name, f"{claim.name}.example.ts.net", ("100.64.0.1",))
         body = service_object(claim, pool, device, context.cluster_id)
@@ -75,10 +78,10 @@ def check_places(context: Context) -> None:
 
 def check_services(context: Context) -> str:
     """All of it; returns what was proven. InvalidInput lists what is wrong."""
-    faults = service_faults(context)
+    faults = list(dict.fromkeys(fault for own in service_faults(context).values() for fault in own))
     if faults:
         raise InvalidInput("A service could not start:", problems=faults)
-    check_places(context)
+    check_places(context, service_pools(context.wishes))
     names = ", ".join(pool.key for pool in service_pools(context.wishes))
     return f"{names}: containers can be made and published; {Prober(context.task).check_way()}"
 

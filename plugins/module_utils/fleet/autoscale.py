@@ -47,6 +47,8 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
         bought = _Buyer(draft, market, run_id).buy(Queue(packed.left, bars))
         placed |= bought[0]
         reasons = bought[1]
+    for key in sorted({pool for pool, _why in reasons.values() if pool}):
+        launching.prevented(draft, situation.pool_by_key[key])
     of_machine = {one.claim.name: one.claim.pool for one in there} | {one.name: one.pool for one in draft.launches}
     for pod in asked.pods:
         pool, reason = reasons.get(pod.uid, ("", ""))

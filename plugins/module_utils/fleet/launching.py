@@ -28,6 +28,7 @@ from .phases import BEFORE_READY, LIVE
 from .recovery import RETRY
 from .registration import overdue
 
+COULD_NOT_JOIN = "a machine could not join"
 _TOO_SMALL = "no machine that is large enough"
 
 
@@ -319,6 +320,7 @@ def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: N
             claim.name, "Waiting", f"{one.recovery.why}; no offer to go on with: {why or 'not available'}", pool=claim.pool
         )
         draft.shortfall.append(Shortfall(pool.key, 1, why or "not available", market.counts(pool, node_class)))
+        prevented(draft, pool)
         return
     lane = lane_of(offer, pool, draft.situation.capabilities[offer.cloud])
     changes: dict[str, t.Any] = {"offer": offer, "candidates": rest, "cloud": offer.cloud, "reserved_price": offer.price_hour}
@@ -353,6 +355,7 @@ def _launch_pool(draft: Draft, market: Market, pool: Pool, count: int, later: in
             add(draft, pool, node_class, offer, rest, run_id)
             launched += 1
     if launched < count:
+        prevented(draft, pool)
         draft.shortfall.append(Shortfall(pool.key, count - launched + later, reason, market.counts(pool, node_class)))
     elif later:
         draft.shortfall.append(Shortfall(pool.key, later, "max_launch_per_run", {}))
@@ -379,9 +382,26 @@ def add(
     return claim
 
 
+def blocked(draft: Draft, pool: Pool) -> str:
+    """Why the preflight found that a machine of the pool could not join; empty = it found nothing."""
+    found = draft.situation.wishes.blocked
+    why = found.get(pool.key) or found.get(pool.node_class)
+    return f"{COULD_NOT_JOIN}: {why}" if why else ""
+
+
+def prevented(draft: Draft, pool: Pool) -> None:
+    """A launch that is wanted does not come, because a machine could not join: that is a problem of the run. In other modes the shortfall
+    is one already."""
+    why = blocked(draft, pool)
+    if why and draft.situation.settings.mode == "autoscale":
+        draft.problems.append(f"{pool.key}: nothing is launched, because {why}")
+
+
 def refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
     """What forbids any launch in the pool, whatever is on offer."""
     situation = draft.situation
+    if why := blocked(draft, pool):
+        return why
     refused = lanes_refused(pool, node_class, situation.capabilities)
     if refused:
         return refused

@@ -61,6 +61,8 @@ def plan(
         _reap(draft, unclaimed, run_id)
     damaged.tell(draft)
     _unread(draft)
+    for name, why in sorted(wishes.blocked.items()):
+        draft.warnings.append(f"Nothing is launched for {'pool' if '/' in name else 'class'} {name}: {why}")
     notices.watch(draft, settings)
     return draft.plan(writes=settings.mode != "status")
 

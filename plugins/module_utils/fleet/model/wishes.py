@@ -251,8 +251,10 @@ class Pool:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wishes:
     """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted in this run; pools that are not in it
-    want none if any is, else what their documents say."""
+    want none if any is, else what their documents say. ``blocked`` maps the name of a class, or the key of a pool, to why a machine of it
+    could not join: nothing is launched there (the preflight found it)."""
 
     classes: t.Mapping[str, NodeClass]
     pools: tuple[Pool, ...]
     nodes: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    blocked: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
