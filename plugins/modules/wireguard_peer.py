@@ -61,6 +61,11 @@ options:
     type: list
     elements: str
     default: []
+  unknown:
+    description: Names of machines whose claims cannot be read. With O(state=exact) their peers stay as they are.
+    type: list
+    elements: str
+    default: []
   interface:
     description: The hub's interface.
     type: str
@@ -180,6 +185,7 @@ SPEC = dict(
         ),
         state=dict(type="str", choices=["present", "exact", "absent"], default="exact"),
         gone=dict(type="list", elements="str", default=[]),
+        unknown=dict(type="list", elements="str", default=[]),
         interface=dict(type="str", default="wg-tgp"),
         config_file=dict(type="path"),
         apply=dict(type="bool", default=True),
@@ -204,6 +210,7 @@ def run(task: Task) -> dict:
         apply=params["apply"],
         allow_mass_delete=params["allow_mass_delete"],
         gone=tuple(params["gone"] or ()),
+        unknown=tuple(params["unknown"] or ()),
     )
     outcome = bring_in_line(order, task.clock, dry=task.check_mode)
     for text in outcome.warnings:

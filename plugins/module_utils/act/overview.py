@@ -104,6 +104,8 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     booked = {name for name, claim in claims.items() if written & set(closing_keys(claim))}
     running = sum((Decimal(one["cost"]) for one in machines if one["name"] not in booked), Decimal(0))
     unknown = [f"{name}: {view.problem}" for name, view in observation.clouds.items() if view.problem]
+    unknown += [f"the claim of {one.name} ({one.where}) cannot be read: {one.problem}" for one in observation.damaged]
+    unknown += [problem for _state, problem in sorted(observation.state_problems.items())]
     unknown += [f"a line of the ledger is torn, so every sum is at least what is said: {place}" for place in ledger.torn]
     if observation.tokens is None:
         unknown.append("our list of bootstrap tokens could not be read")

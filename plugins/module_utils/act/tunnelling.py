@@ -44,6 +44,8 @@ def hubs_of(context: Context) -> list[dict[str, t.Any]]:
     if not classes and not any(one.peer is not None for one in context.known_claims()):
         return []
     gone = _gone(context)
+    claims, damaged = context.store.claim_records()
+    unknown = {"unknown": [one.name for one in damaged]} if damaged else {}
     return [
         {
             "host": one.host,
@@ -51,8 +53,9 @@ def hubs_of(context: Context) -> list[dict[str, t.Any]]:
             "cluster_id": context.cluster_id,
             "peers": [{"name": name, "public_key": peer.public_key, "allowed_ips": [_alone(peer)]} for name, peer in one.peers],
             "gone": sorted(gone - {name for name, _peer in one.peers}),
+            **unknown,
         }
-        for one in tunnels.hubs(classes, context.store.claims())
+        for one in tunnels.hubs(classes, claims)
     ]
 
 

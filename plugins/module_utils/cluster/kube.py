@@ -47,6 +47,12 @@ def by_server(error: NotFound) -> bool:
     return isinstance(error.body, dict) and error.body.get("kind") == "Status"
 
 
+def _denied(body: t.Any) -> bool:
+    """True for a refusal by admission: the right is there, a policy of the cluster denies this change."""
+    message = str(body.get("message") or "") if isinstance(body, dict) else ""
+    return message.startswith("admission webhook ") or "ValidatingAdmissionPolicy" in message
+
+
 class Kube:
     """One cluster. Paths are those of the API (``/api/v1/nodes/x``), answers plain dicts.
 
@@ -152,7 +158,7 @@ class Kube:
         """The same refusal with the right in words. A refusal that is no matter of rights is left as it is."""
         needed = rights.of_call(method, path, watch=watch)
         causes = ((error.body or {}).get("details") or {}).get("causes") if isinstance(error.body, dict) else None
-        if needed is None or causes:
+        if needed is None or causes or _denied(error.body):
             return error
         return Forbidden(
             f"kubernetes: {self.source} is not allowed to {needed}.",

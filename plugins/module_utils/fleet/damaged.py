@@ -49,8 +49,11 @@ def stand_ins(situation: Situation) -> list[Claim]:
 
 
 def pauses(node_class: NodeClass, situation: Situation) -> str:
-    """Why nothing may be launched of the class: a machine of it, of unknown price and size, may exist. Empty when there is no such claim."""
+    """Why nothing may be launched of the class: a machine of it, of unknown price and size, may exist, or its address in the tunnel is
+    unknown. Empty when there is no such claim."""
     for one in situation.damaged.values():
+        if node_class.mesh.hub is not None:
+            return f"claim {one.name} cannot be read, and with it the address of its machine in the tunnel"
         if _machines(one, situation) or one.name in situation.machines:
             continue  # own machines are known from their documents; one that is off costs nothing
         known = pool(one, situation)

@@ -22,7 +22,8 @@ Peers = dict[str, RunningPeer]
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What shall be. ``apply`` False leaves the interface alone. ``gone``: names of machines that are known to be gone."""
+    """What shall be. ``apply`` False leaves the interface alone. ``gone``: names of machines that are known to be gone; ``unknown``: of
+    those whose peers stay as they are."""
 
     cluster_id: str
     interface: str
@@ -32,6 +33,7 @@ class Order:
     apply: bool = True
     allow_mass_delete: bool = False
     gone: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +88,8 @@ def bring_in_line(order: Order, clock: Clock, *, dry: bool = False) -> Outcome:
 def _decide(order: Order, text: str, now: str) -> Change:
     # first of all: what stands in the file must not be printed, whatever is wrong with it
     register(*(line.partition("=")[2].partition("#")[0].strip() for line in text.splitlines() if conf.is_secret(line)))
-    lifted = order.allow_mass_delete
-    return decide(text, order.cluster_id, order.wanted, order.state, now, gone=order.gone, allow_mass_delete=lifted)
+    apart: dict[str, t.Any] = {"gone": order.gone, "unknown": order.unknown, "allow_mass_delete": order.allow_mass_delete}
+    return decide(text, order.cluster_id, order.wanted, order.state, now, **apart)
 
 
 def _keys(text: str) -> set[str]:

@@ -107,10 +107,11 @@ def decide(
     created: str,
     *,
     gone: t.Collection[str] = (),
+    unknown: t.Collection[str] = (),
     allow_mass_delete: bool = False,
 ) -> Change:
     """What the file becomes. ``created`` (RFC 3339) is for the comments of new peers. ``gone``: machines that are known to be gone, of
-    which any number may leave at once.
+    which any number may leave at once. ``unknown``: machines whose record cannot be read; their peers stay as they are.
 
     Raises InvalidInput when the file is none that may be edited or a wish collides with what stays in it, GuardRefused when state
     exact would remove too many at once.
@@ -127,7 +128,7 @@ def decide(
         met = [wish for wish in wanted if [wish.met_by(one) for one in mine if one.owner == wish.name] == [True]]
         new = [wish for wish in wanted if wish not in met]
         renewed = {wish.name for wish in new}
-        leaving = [one for one in mine if one.owner in renewed or (state == "exact" and one.owner not in names)]
+        leaving = [one for one in mine if one.owner in renewed or (state == "exact" and one.owner not in names | set(unknown))]
     removed = sorted({one.owner for one in leaving} - {wish.name for wish in new})
     if state == "exact":
         _guarded(len(set(removed) - set(gone)), len({one.owner for one in mine} - set(gone)), allow_mass_delete)

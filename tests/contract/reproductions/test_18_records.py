@@ -156,3 +156,20 @@ def test_a_notice_says_which_record_it_is(rig: Rig, tmp_path: Path) -> None:
     notices = [one for one in rig.events() if one["kind"] == "notice"]
     assert [one["notice"] for one in notices] == ["records"]
     assert torn in notices[0]["text"]
+
+
+def test_a_refusal_by_admission_is_told_in_its_own_words(rig: Rig) -> None:
+    idle_for_long(rig)
+    rig.refuse_claim(min(rig.claims()), 403)
+    (problem,), _outcome = reaped(rig)
+    assert 'admission webhook "policy.example.com" denied the request' in problem
+    assert "ClusterRole" not in problem and "is not allowed to" not in problem
+
+
+def test_status_says_which_claim_cannot_be_read(rig: Rig) -> None:
+    rig.provision(nodes=2)
+    torn = min(rig.claims())
+    rig.damage(torn)
+    told = rig.run("info")
+    assert any(torn in one and "cannot be read" in one for one in told["unknown"])
+    assert torn in [one["name"] for one in told["machines"]]

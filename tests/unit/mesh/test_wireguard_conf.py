@@ -237,6 +237,10 @@ def test_L12_exact_never_removes_many_at_once(known: int, planned: int, refused:
         assert len(decide(text, wanted).removed) == planned
 
 
+def test_L22_peers_of_machines_whose_claims_cannot_be_read_stay() -> None:
+    assert peers.decide(hub(1, 2), CLUSTER, [], "exact", CREATED, unknown=[name(2)]).text == hub(2)
+
+
 def test_L12_peers_of_machines_that_are_known_to_be_gone_are_not_many_at_once() -> None:
     known = [name(number) for number in range(1, 6)]
     assert peers.decide(hub(1, 2, 3, 4, 5), CLUSTER, [], "exact", CREATED, gone=known).text == hub()
