@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from decimal import Decimal
 
+from ..clouds.base import Cloud
 from ..clouds.registry import CAPABILITIES
 from ..cluster.drain import Drained, drain
 from ..cluster.nodes import delete_node, get_node
@@ -41,6 +42,7 @@ _WORKERS = 32
 _CONFIRM = 120.0
 _DELETES = (Step.DRAIN, Step.DELETE_DEVICE, Step.DELETE_KEY, Step.DELETE_NODE, Step.DISCARD_EXTRAS, Step.REMOVE_CLAIM)
 _POLL = 5.0
+_APART = 30.0  # seconds between two lists that have to miss a machine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +83,7 @@ class _Teardown:
         self.node: Node | None = None
         self.known = Facts(context.clock.now())
         self._accepted: datetime | None = None
+        self._missing: dict[str, datetime] = {}  # id → when the first list was read that did not show it
         self._attached: t.Sequence[str] = ()
         self._no_mesh = ""
         if claim.deletion is None:
@@ -347,14 +350,28 @@ class _Teardown:
         """The last time it was possibly alive (L-10); where the cloud's bill ends with the accepted call, that moment."""
         if self._accepted is not None and not CAPABILITIES[self.claim.cloud].billed_until_gone:
             return self._accepted
-        return self.context.billed_now()
+        now = self.context.clock.now()
+        return self.context.billed_now() - (now - max(self._missing.values(), default=now))
 
-    def _is_gone(self, cloud: t.Any, instance_id: str) -> bool:
-        listed = self.context.instances(self.claim.cloud)
-        if listed is None or any(one.id == instance_id and not one.gone for one in listed):
+    def _is_gone(self, cloud: Cloud, instance_id: str) -> bool:
+        """Its cloud says so of it, or two lists, half a minute apart, and a look by its id miss it (L-2a)."""
+        listed, read_at = self.context.instances(self.claim.cloud), self.context.listed_at(self.claim.cloud)
+        if listed is None or read_at is None:
+            return False
+        shown = next((one for one in listed if one.id == instance_id), None)
+        if shown is not None and not shown.gone:
+            self._missing.pop(instance_id, None)
+            return False
+        first = instance_id not in self._missing
+        since = self._missing.setdefault(instance_id, min(self.claim.gone_since or read_at, read_at))
+        sure = shown is not None or (read_at - since).total_seconds() >= _APART
+        if not (first or sure):
             return False
         one = cloud.instance(instance_id)
-        return one is None or one.gone
+        if one is not None and not one.gone:
+            self._missing.pop(instance_id)
+            return False
+        return sure or one is not None
 
     # ---- leftovers
 

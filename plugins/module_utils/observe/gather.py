@@ -9,16 +9,19 @@ one stage run side by side. A read that fails leaves None and a sentence, never 
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
+from ..clouds.registry import CAPABILITIES
 from ..cluster.nodes import nodes as read_nodes
 from ..cluster.pods import pods as read_pods
 from ..errors import ApiError, TgpError
 from ..fleet import blocks
 from ..fleet.cheaper import wants_offers
 from ..fleet.consolidation import POLICY as CONSOLIDATES
-from ..fleet.model import CloudView, Device, Ledger, MadeToken, MeshKey, Observation
+from ..fleet.model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation
+from ..fleet.phases import LIVE
 from ..fleet.query import query_of
 from ..fleet.settings import REAPING
 from ..fleet.spending import budgets
@@ -59,6 +62,7 @@ def gather(
         made = tokens_read.result() if tokens_read is not None else None
     readable, damaged = context.store.claim_records()
     claims = tuple(readable)
+    clouds = _looked_up(context, clouds, claims)
     state_problems: dict[str, str] = {}
     mode = context.settings.mode
     services = published(context) if mode in REAPING else ()
@@ -138,6 +142,27 @@ def _look_at_cloud(context: Context, name: str, offers: bool, extras: bool) -> C
         except TgpError as error:
             problems.append(str(error))
     return CloudView(instances=instances, offers=offer_list, problem=" ".join(problems), extras=extra_list)
+
+
+def _looked_up(context: Context, clouds: t.Mapping[str, CloudView], claims: t.Sequence[Claim]) -> dict[str, CloudView]:
+    """The same with what lists miss although claims know it: it is missing only if a look by its id misses it, too (L-2a). Where that look
+    fails nothing is known of this cloud's machines."""
+    found = dict(clouds)
+    for claim in claims:
+        view = found.get(claim.cloud)
+        if view is None or view.instances is None or not claim.instance_id or claim.phase not in LIVE:
+            continue
+        if not CAPABILITIES[claim.cloud].rented or any(one.id == claim.instance_id for one in view.instances):
+            continue
+        try:
+            one = context.cloud(claim.cloud).instance(claim.instance_id)
+        except TgpError as error:
+            problem = f"Its list misses {claim.name}, and a look by the id failed: {error}"
+            found[claim.cloud] = dataclasses.replace(view, instances=None, problem=f"{view.problem} {problem}".strip())
+            continue
+        if one is not None and not one.gone:
+            found[claim.cloud] = dataclasses.replace(view, instances=(*view.instances, one))
+    return found
 
 
 def _market(context: Context) -> Market:

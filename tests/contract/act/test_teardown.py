@@ -408,6 +408,8 @@ def test_L10_what_lived_unlisted_is_billed_until_it_was_destroyed(rig: Rig) -> N
     """Its cloud lists nothing for an hour, while its Node is Ready: since then it is missing, and costs on."""
     rig.provision()
     rig.fault("body", "lambda", "GET", "/instances$", body={"data": []}, times=None)
+    gone = {"error": {"code": "global/object-does-not-exist", "message": "Specified instance does not exist."}}
+    rig.fault("status", "lambda", "GET", "/instances/", status=404, body=gone, times=None)
     rig.reap()
     assert rig.claim()["gone_since"] is not None
     rig.advance(3600)

@@ -93,7 +93,7 @@ def test_L2a_a_lost_answer_and_a_second_run_make_one_machine(cloud: Stand) -> No
 
 def test_L2a_absent_waits_for_a_machine_that_is_not_listed_yet(cloud: Stand) -> None:
     cloud.world.clock.run_at(400)
-    late(cloud, 45.0)
+    late(cloud, {"vast": 75.0, "runpod": 135.0}[cloud.service])
     cloud.faults.add({"kind": "status_after", "method": cloud.create_method, "path": cloud.create_path, "status": 504})
     cloud.faults.add({"kind": "status", "method": "GET", "path": cloud.list_path, "status": 400, "times": 40, "after_calls": 1})
     assert run(cloud).get("failed")  # the answer is lost, and so is every look for it
@@ -161,3 +161,31 @@ def test_L2a_the_fleet_looks_for_a_lost_answer_as_long_as_lists_lag(build: Build
     (row,) = rig.rent(pool="llm")["machines"]
     assert row["result"] == "adopted", row
     assert rig.claim()["instance_id"] == rig.machine().id
+
+
+def test_L2a_the_fleet_closes_no_machine_that_one_list_misses(build: Build) -> None:
+    """The destroy call is accepted and does nothing; the list and the look by the id miss the machine once."""
+    rig = build()
+    rig.provision()
+    machine = rig.machine()
+    gone = {"error": {"code": "global/object-does-not-exist", "message": "Specified instance does not exist."}}
+    rig.fault("body", "lambda", "POST", "/terminate$", body={"data": {"terminated_instances": []}}, times=None)
+    rig.fault("status", "lambda", "GET", f"/instances/{machine.id}$", status=404, body=gone)
+    rig.fault("body", "lambda", "GET", "/instances$", body={"data": []}, after_calls=1)
+    rig.destroy()
+    assert machine.ended is None and list(rig.claims()) == [machine.name], "its claim was closed while it is billed"
+    assert rig.ledger() == []
+
+
+def test_L2a_a_machine_that_lists_miss_and_its_id_shows_is_not_gone(build: Build) -> None:
+    """Its system hangs, so its Node is not Ready, and lists miss it; it is there. It was called gone and terminated."""
+    rig = build()
+    rig.provision()
+    machine = rig.machine()
+    rig.fault("body", "lambda", "GET", "/instances$", body={"data": []}, times=None)
+    rig.box.machines.strike(machine, "crash")
+    for _run in range(5):
+        rig.reap()
+        rig.advance(200)
+    assert machine.ended is None, "it was terminated as gone"
+    assert rig.claim()["phase"] == "Ready"
