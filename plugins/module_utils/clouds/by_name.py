@@ -20,7 +20,7 @@ from decimal import Decimal
 from .. import errors
 from ..fleet.model import Instance, InstanceState, LaunchRequest
 from ..fleet.money import print_money
-from ..fleet.names import made_here
+from ..fleet.ownership import made_here
 from ..places import state_folder
 from ..task import Task
 from .base import Cloud

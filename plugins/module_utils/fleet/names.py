@@ -10,8 +10,6 @@ import hashlib
 import re
 import typing as t
 
-from .model import Capability, Instance
-
 PATTERN = re.compile(
     r"tgp-(?P<cluster>[0-9a-f]{8})-(?P<pool>[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?)-(?P<rand>[0-9a-z]{5})",
 )
@@ -92,11 +90,3 @@ def label_value(text: str) -> str:
     """``text`` as a Kubernetes label value: other characters become "-", at most 63, letter or digit at both ends."""
     cut = _NOT_IN_LABELS.sub("-", text)
     return cut.strip("-_.")[:_LABEL_LENGTH].rstrip("-_.")
-
-
-def made_here(instance: Instance, capability: Capability) -> bool:
-    """Whether a machine of a module's free name was made by this collection: it carries our stamp, and not that of another machine. Where a
-    cloud can carry none, the name is all there is (L-1a)."""
-    if not capability.tags:
-        return True
-    return bool(instance.marks) and instance.marks.get("node", instance.name) == instance.name

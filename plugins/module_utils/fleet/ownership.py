@@ -81,6 +81,14 @@ def owner_of(instance: Instance, capability: Capability | None, store: Store) ->
     return Owner(Verdict.FOREIGN, why=f"has a name of this cluster, {missing} and no claim")
 
 
+def made_here(instance: Instance, capability: Capability) -> bool:
+    """Whether a machine of a module's free name was made by this collection: it carries our stamp, and not that of another machine. Where a
+    cloud can carry none, the name is all there is (L-1a)."""
+    if not capability.tags:
+        return True
+    return bool(instance.marks) and instance.marks.get("node", instance.name) == instance.name
+
+
 def generations_of(record: t.Mapping[str, t.Any]) -> tuple[str, ...]:
     """The generations that a store's record names, the current one first; empty when none was drawn yet. InvalidInput for an odd one."""
     if not record:

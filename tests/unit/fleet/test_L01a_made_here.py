@@ -1,0 +1,25 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""L-1a for the instance modules, whose machines have any name: ours by stamp, and by name alone where a cloud can carry none."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Capability, Instance, InstanceState, Lane
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ownership import made_here
+
+
+@pytest.mark.parametrize(
+    ("tags", "marks", "ours"),
+    [
+        (True, {"created": "1795000000"}, True),
+        (True, {"node": "tgp-demo", "team": "a"}, True),
+        (True, {}, False),
+        (True, {"node": "tgp-other"}, False),
+        (False, {}, True),
+    ],
+)
+def test_L1a_a_machine_of_a_module_is_ours_by_its_stamp(tags: bool, marks: dict[str, str], ours: bool) -> None:
+    capability = Capability(cloud="vast", lanes=(Lane.KUBELET,), tags=tags)
+    assert made_here(Instance("vast", "101", "tgp-demo", InstanceState.RUNNING, marks=marks), capability) is ours
