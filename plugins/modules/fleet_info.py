@@ -71,6 +71,12 @@ store:
     - C(generation) is empty until a run that changes something has drawn it.
   type: dict
   returned: always
+foreign:
+  description:
+    - Machines with names of this cluster that are not ours, each with C(name), C(cloud), C(id) and C(why). They count nowhere else.
+  type: list
+  elements: dict
+  returned: always
 unknown:
   description: Sources that could not be read.
   type: list

@@ -33,7 +33,8 @@ _COLUMNS = {
 @dataclasses.dataclass(frozen=True)
 class Seen:
     """``machines`` is JSON-safe, one entry per name of ours; ``totals`` counts things of this cluster; ``unknown`` what could not be
-    read (a count is None then); ``store`` is the identity of the record store."""
+    read (a count is None then); ``store`` is the identity of the record store, ``foreign`` are machines with names of this cluster
+    that are not ours."""
 
     machines: list[dict[str, t.Any]]
     totals: dict[str, t.Any]
@@ -41,6 +42,7 @@ class Seen:
     unknown: list[str]
     spending: dict[str, t.Any]
     store: dict[str, str]
+    foreign: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
 
 def overview(task: Task) -> dict[str, t.Any]:
@@ -59,7 +61,8 @@ def table(seen: Seen) -> list[str]:
     counts = ", ".join(f"{_count(totals[key])} {key}" for key in ("instances", "devices", "keys", "tokens", "nodes", "claims"))
     sums = f"${totals['price_hour']}/h, ${totals['cost']} so far (${totals['closed_cost']} of it closed)"
     store = f"  records: cluster {seen.store['cluster_id']}, generation {seen.store['generation'] or 'not drawn yet'}"
-    return [*lines, "", f"  now: {counts}; {sums}", *sentences(seen.spending), store]
+    foreign = [f"  not ours: {one['name']}, {one['cloud']} {one['id']} {one['why']}" for one in seen.foreign]
+    return [*lines, "", f"  now: {counts}; {sums}", *sentences(seen.spending), store, *foreign]
 
 
 def _count(value: int | None) -> str:
@@ -79,12 +82,14 @@ def look(task: Task) -> Seen:
 def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) -> Seen:
     cluster, now = observation.cluster_id, observation.now
     claims = {claim.name: claim for claim in observation.claims or ()}
-    listed = [
+    named = [
         one
         for view in observation.clouds.values()
         for one in view.instances or ()
         if not one.gone and (_ours(one.name, cluster) or one.name in claims)
     ]
+    foreign = {one.id: why for one in named if CAPABILITIES[one.cloud].rented and (why := context.owner(one).why)}
+    listed = [one for one in named if one.id not in foreign]
     on_record = {claim.instance_id for claim in claims.values()}
     instances = {
         one.name: one for one in sorted(listed, key=lambda one: one.id in on_record)
@@ -127,7 +132,8 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     money = spending(context, ledger, tuple(claims.values()), now)
     drawn = context.generations()
     store = {"cluster_id": cluster, "generation": drawn[0] if drawn else ""}
-    return Seen(_of_pools(context, machines, pools), totals, records, unknown, money, store)
+    others = [{"name": one.name, "cloud": one.cloud, "id": one.id, "why": foreign[one.id]} for one in named if one.id in foreign]
+    return Seen(_of_pools(context, machines, pools), totals, records, unknown, money, store, others)
 
 
 def _of_pools(context: Context, machines: list[dict[str, t.Any]], pools: t.Sequence[str]) -> list[dict[str, t.Any]]:

@@ -50,6 +50,15 @@ def test_L1a_status_shows_the_generation(rig: Rig) -> None:
     assert any(f"cluster {rig.cluster_id}, generation {drawn}" in line for line in rig.lines)
 
 
+def test_L1a_status_names_foreign_machines_and_counts_none_of_them(rig: Rig) -> None:
+    rig.provision()
+    stranger = strangers.rent(rig.box, "lambda", f"tgp-{rig.cluster_id}-training-zzzzz")
+    found = rig.run("info")
+    assert [(one["cloud"], one["id"]) for one in found["foreign"]] == [("lambda", stranger.id)]
+    assert found["totals"]["instances"] == 1 and stranger.name not in {one["name"] for one in found["machines"]}
+    assert any(f"not ours: {stranger.name}, lambda {stranger.id} has a name of this cluster" in line for line in rig.lines)
+
+
 def test_L1a_a_directory_store_has_a_generation_of_its_own(rig: Rig) -> None:
     rig.reap()
     in_folder = {"claim_store": "directory"}
