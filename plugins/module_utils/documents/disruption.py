@@ -42,6 +42,7 @@ def disruption(end: Spec, reader: Reader, *, services: bool = False) -> dict[str
         "expire_after": reader.duration_or_never(end.get("expireAfter"), f"{PATH}.expireAfter", None),
         "expire_jitter": _jitter(end, reader),
         "drift_policy": end.get("driftPolicy", "Report"),
+        "gpu_loss_policy": end.get("gpuLossPolicy", "Keep"),
         "min_age": reader.duration(end.get("minAge"), f"{PATH}.minAge", 600),
         "idle_mode": end.get("idleMode", "workload"),
         "disruption_budgets": tuple(

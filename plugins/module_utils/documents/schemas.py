@@ -29,6 +29,7 @@ BACKENDS = ("tailscale", "wireguard", "none")
 IDLE_MODES = ("workload", "gpu", "all")
 GPU_WAITS = ("all", "any", "none")
 DRIFT_POLICIES = ("Report", "Replace")
+GPU_LOSS_POLICIES = ("Keep", "Replace")
 DISRUPTION_REASONS = ("Empty", "Drifted", "Underutilized")
 MESH_CLIENTS = ("inject", "image")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -348,6 +349,9 @@ NODE_POOL = _document(
                     ),
                     "driftPolicy": _said(
                         {"enum": list(DRIFT_POLICIES)}, "what becomes of machines made from an older class or pool"
+                    ),
+                    "gpuLossPolicy": _said(
+                        {"enum": list(GPU_LOSS_POLICIES)}, "what becomes of nodes that show some of their GPUs only"
                     ),
                     "minAge": _DURATION,
                     "idleMode": _said({"enum": list(IDLE_MODES)}, "which pods keep a node busy"),

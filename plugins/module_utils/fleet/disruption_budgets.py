@@ -15,7 +15,9 @@ from .model import DisruptionBudget, Pool
 from .time_zones import zone
 
 REASONS = ("Empty", "Drifted", "Underutilized")
-DEFAULTS: dict[str, DisruptionBudget] = {reason: DisruptionBudget("10%", (reason,)) for reason in REASONS if reason != "Empty"}
+DEFAULTS: dict[str, DisruptionBudget] = {
+    reason: DisruptionBudget("10%", (reason,)) for reason in (*REASONS, "Replaced") if reason != "Empty"
+}
 _NODES = re.compile(r"([0-9]+)(%?)")
 
 

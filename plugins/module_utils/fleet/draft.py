@@ -15,7 +15,7 @@ from .model import Action, Claim, Deletion, Notice, Plan, Pod, Shortfall, Tally,
 from .reasons import decided
 from .situation import Situation
 
-_STAYS = frozenset({"Kept", "Empty", "Drifted", "Underutilized"})  # reasons of reports that a machine stays, although
+_STAYS = frozenset({"Kept", "Empty", "Drifted", "Underutilized", "Replaced"})  # reasons of reports that a machine stays, although
 
 
 @dataclasses.dataclass

@@ -44,6 +44,7 @@ MODES: t.Mapping[str, Mode] = {
     "Empty": Mode.VOLUNTARY,
     "Underutilized": Mode.VOLUNTARY,
     "Drifted": Mode.VOLUNTARY,
+    "Replaced": Mode.VOLUNTARY,
     "Manual": Mode.MANUAL,
     "Expired": Mode.FORCEFUL,
     "Budget": Mode.FORCEFUL,
@@ -58,7 +59,7 @@ MODES: t.Mapping[str, Mode] = {
 }
 
 
-MOVES = frozenset({"Underutilized", "Drifted"})  # reasons that need another place for the pods
+MOVES = frozenset({"Underutilized", "Drifted", "Replaced"})  # reasons that need another place for the pods
 
 
 def mode_of(reason: str, *, force: bool = False) -> Mode:

@@ -30,7 +30,7 @@ def watch(draft: Draft, settings: Settings) -> None:
     if not draft.situation.unlisted:
         draft.judged |= {"destroy_pending"}
     if settings.mode in REAPING and not draft.situation.unlisted and draft.situation.nodes is not None:
-        draft.judged |= {"orphan_found", "mass_guard", *_BUDGETS}
+        draft.judged |= {"orphan_found", "mass_guard", "gpus_missing", *_BUDGETS}
 
 
 def _pending(draft: Draft) -> None:

@@ -135,6 +135,7 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
         if draft.situation.settings.mode == "everything":
             launching.launch(draft, unclaimed, run_id)
     idleness.judge(draft)
+    gpu_lost.replace(draft)
     drifted.judge(draft)
     consolidation.judge(draft)
     voluntary.restore(draft)

@@ -188,6 +188,7 @@ OTHER: dict[str, Json] = {
         "disruption.expireAfter": "1h",
         "disruption.expireJitter": "10%",
         "disruption.driftPolicy": "Replace",
+        "disruption.gpuLossPolicy": "Replace",
         "disruption.utilizationThreshold": "40%",
         "disruption.replaceCheaperPercent": 30,
         "disruption.budgets.0.nodes": "10%",

@@ -51,11 +51,11 @@ def test_L20_gpus_that_come_back_open_the_node_and_forget_the_loss() -> None:
     assert not of(again, "taint", "destroy"), "a new loss begins anew"
 
 
-def test_L20_one_gpu_of_two_is_not_lost() -> None:
+def test_L20_one_gpu_of_two_is_another_matter_than_none() -> None:
     pair = claim(expected_gpus=2)
-    for amount, lost in ((1, False), (0, True)):
+    for amount, finding in ((1, "GpusMissing"), (0, "GpuLost")):
         found = look("12:00", claims=(pair,), found=node(allocatable={"nvidia.com/gpu": amount}))
-        assert any(action.reason == "GpuLost" for action in of(found, "report")) is lost
+        assert [key.partition("|")[0] for key in found.findings] == [finding]
 
 
 def test_L20_who_never_had_gpus_loses_none() -> None:

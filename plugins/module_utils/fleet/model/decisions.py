@@ -51,9 +51,9 @@ class Shortfall:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Notice:
-    """Something a person should be told at once, wherever they are. ``kind``: budget_soft, budget_hard, destroy_pending, orphan_found,
-    failed_joins, mass_guard, clock, lock_lost, records or provider_unreadable. ``key`` is the same as long as it is about the same thing, so
-    that it is told once; ``subject`` the machine, pool, class, cloud or record it is about; ``data`` more for programs, without secrets."""
+    """Something a person should be told at once, wherever they are. ``kind``: one of those in docs/events.md. ``key`` is the same as long as
+    it is about the same thing, so that it is told once; ``subject`` the machine, pool, class, cloud or record it is about; ``data`` more for
+    programs, without secrets."""
 
     kind: str
     key: str

@@ -219,6 +219,7 @@ class Pool:
     expire_after: int | None = None
     expire_jitter: Decimal = Decimal(0)
     drift_policy: str = "Report"
+    gpu_loss_policy: str = "Keep"
     utilization_threshold: Decimal = Decimal("0.5")
     replace_cheaper: Decimal = Decimal(0)
     termination_grace: int = 600

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""L-20a: a node that shows some of its GPUs only."""
+
+from __future__ import annotations
+
+import typing as t
+from datetime import datetime
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.gpu_lost import GPU_LOST
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Placement, Plan
+
+from .build import at, claim, decide, instance, node, of, offer, pod, pool, seen, wishes
+
+KEY = "GpusMissing|lambda|tgp-a1b2c3d4-p-00001"
+
+
+def run(found: int, rented: int, now: datetime = at("12:00"), since: datetime | None = None, **facts: t.Any) -> Plan:
+    asked = facts.pop("pool", pool())
+    mine = claim(offer=offer(gpu_count=rented), expected_gpus=facts.pop("expected", rented))
+    shown = facts.pop("node", None) or node(
+        allocatable={"nvidia.com/gpu": found, **facts.pop("beside", {})}, taints=facts.pop("taints", ())
+    )
+    usual: dict[str, t.Any] = {"pods": (pod(requests={"nvidia.com/gpu": 1}),), "findings": {KEY: since} if since else {}}
+    return decide(seen(now, claims=(mine,), nodes=(shown,), instances=(instance(),), **{**usual, **facts}), wishes(asked))
+
+
+@pytest.mark.parametrize(("found", "rented"), [(7, 8), (1, 2)])
+def test_L20_some_gpus_missing_close_the_node_after_a_minute_and_two_runs(found: int, rented: int) -> None:
+    first = run(found, rented)
+    assert not of(first, "taint") and not first.notices and KEY in first.findings
+    assert f"shows {found} of its {rented} GPUs" in of(first, "report")[0].detail
+    assert not of(run(found, rented, at("12:00:59"), at("12:00")), "taint")
+    second = run(found, rented, at("12:01"), at("12:00"))
+    assert [one.value for one in of(second, "taint")] == [str(GPU_LOST)] and [one.kind for one in second.notices] == [
+        "gpus_missing"
+    ]
+    assert not of(second, "destroy")
+    third = run(found, rented, at("15:00"), at("12:00"), taints=(GPU_LOST,))
+    assert not of(third, "taint", "untaint", "destroy"), "nothing new is written, and it stays"
+    back = run(rented, rented, at("15:01"), at("12:00"), taints=(GPU_LOST,))
+    assert len(of(back, "untaint")) == 1 and KEY not in back.findings and not back.notices
+
+
+def test_L20_some_gpus_missing_are_replaced_only_by_policy() -> None:
+    replace = pool(gpu_loss_policy="Replace")
+    assert not of(run(7, 8, at("12:19:59"), at("12:00"), pool=replace), "destroy")
+    (gone,) = of(run(7, 8, at("12:20"), at("12:00"), pool=replace), "destroy")
+    assert gone.reason == "Replaced" and "7 of its 8 GPUs" in gone.detail
+    sooner = pool(gpu_loss_policy="Replace", unhealthy_timeout=300)
+    assert of(run(7, 8, at("12:05"), at("12:00"), pool=sooner), "destroy")
+    assert not of(run(7, 8, at("15:00"), at("12:00")), "destroy"), "Keep is the default"
+
+
+def test_L20_a_pod_that_must_not_move_keeps_a_node_with_some_gpus() -> None:
+    held = (pod(requests={"nvidia.com/gpu": 1}, placement=Placement(spread=True)),)
+    found = run(7, 8, at("12:20"), at("12:00"), pool=pool(gpu_loss_policy="Replace"), pods=held)
+    assert not of(found, "destroy") and "hard topology spread" in str([one.detail for one in of(found, "report")])
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"beside": {"nvidia.com/mig-1g.10gb": 7}},
+        {"pods": (pod(placement=Placement(claims=True)),)},
+        {"pods": None},
+    ],
+)
+def test_L20_gpus_under_another_name_are_not_missing(facts: dict[str, t.Any]) -> None:
+    found = run(7, 8, at("12:01"), at("12:00"), **facts)
+    assert not of(found, "taint") and not found.notices and found.findings[KEY] == at("12:00"), "unknown neither begins nor ends it"
+
+
+def test_L20_counted_as_at_the_join() -> None:
+    assert not of(run(1, 8, at("12:01"), at("12:00"), pool=pool(gpu_wait="any")), "taint")
+    assert not of(run(1, 8, at("12:01"), at("12:00"), pool=pool(gpu_wait="none")), "taint")
+    assert of(run(12, 4, at("12:01"), at("12:00"), expected=16), "taint"), "12 of 16 slices"
+    assert not of(run(16, 4, at("12:01"), at("12:00"), expected=16), "taint")
