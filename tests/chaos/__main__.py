@@ -11,7 +11,7 @@ import time
 import traceback
 from pathlib import Path
 
-from . import bites
+from . import adverse, bites
 from .grounds import ALL
 from .shrink import shortest
 from .story import Story, Sum, Violated
@@ -24,6 +24,9 @@ def main(words: list[str]) -> int:
     search.add_argument("--seeds", default="1", help="as 7 or 1-20")
     search.add_argument("--stories", type=int, default=20, help="stories for each seed and ground")
     search.add_argument("--ground", action="append", choices=sorted(ALL))
+    search.add_argument(
+        "--full", action="store_true", help="a full search: an ingredient that changed an action in too few runs fails it"
+    )
     search.add_argument("--go-on", action="store_true", help="tell each failure and go on, without shortening")
     for name, text in (("replay", "play a story from a file, each run told"), ("shrink", "shorten a failing story")):
         tasks.add_parser(name, help=text).add_argument("file", type=Path)
@@ -50,7 +53,7 @@ def main(words: list[str]) -> int:
 
 def _search(given: argparse.Namespace) -> int:
     first, _dash, last = given.seeds.partition("-")
-    failed = 0
+    failed, whole = 0, Sum()
     for seed in range(int(first), int(last or first) + 1):
         total, began = Sum(), time.monotonic()
         for ground in given.ground or sorted(ALL):
@@ -66,7 +69,12 @@ def _search(given: argparse.Namespace) -> int:
                         print(f"the shortest that fails the same way:\n{shortest(story).text()}")
                         return 1
         print(f"seed {seed}: {total}, {time.monotonic() - began:.0f} s", flush=True)
-    return 1 if failed else 0
+        whole.add(total)
+    print(f"in all: {whole}\nruns in which an ingredient changed an action:")
+    missing = adverse.report(whole.changed, print)
+    if missing:
+        print(f"changed an action in fewer than {adverse.LEAST} runs, so not really there: {', '.join(missing)}")
+    return 1 if failed or (given.full and missing) else 0
 
 
 if __name__ == "__main__":

@@ -27,14 +27,16 @@ def I23_success_is_true(sight: Sight, run: Run, nodes: int, said: t.Mapping[str,
     if (said.get("plan") or {}).get("outcome") == "lock_busy":
         asks = run.mode in ("provision", "apply", "destroy")
         return f"{run.mode} did nothing, as another run is at work" if asks and switches.on("I-23 lock") else ""
+    blind = [cloud for cloud in _CLOUDS if cloud in run.bad - run.good]
+    if blind:
+        return f"the machines of {', '.join(blind)} could not be listed" if switches.on("I-23 lists") else ""
     if run.mode == "provision":
         there = [one for one in sight.made() if pool_in(one.name) == "training" and _is_there(sight, one)]
         return f"{len(there)} of {nodes} machines are there" if len(there) < nodes else ""
     if run.mode == "destroy":
         left = [one.name for one in sight.living() if one.name in sight.claims()]
         return f"{', '.join(left)} still exist" if left else ""
-    blind = [cloud for cloud in _CLOUDS if cloud in run.bad - run.good]
-    return f"the machines of {', '.join(blind)} could not be listed" if blind and switches.on("I-23 lists") else ""
+    return ""
 
 
 def _is_there(sight: Sight, machine: t.Any) -> bool:

@@ -101,7 +101,9 @@ def _budget(sight: Sight, _machine: Machine) -> str:
 def _failed_join(sight: Sight, machine: Machine) -> str:
     if machine.ended is not None or machine.state != "active" or "struck" in machine.details:
         return ""
-    if sight.is_node(machine) and sight.is_complete(machine):
+    if not sight.is_node(machine):
+        return ""  # a container that ends has failed at once
+    if sight.is_complete(machine):
         return "its Node is Ready, open, and shows all GPUs"
     age = sight.now - machine.created
     return "" if age >= _REGISTRATION - _SLACK else f"it is {age} old"

@@ -92,6 +92,8 @@ class Run:
     good: set[str] = dataclasses.field(default_factory=set)
     bad: set[str] = dataclasses.field(default_factory=set)
     calls: int = 0
+    struck: set[str] = dataclasses.field(default_factory=set)  # calls that a fault had its hand in
+    repeats: bool = False  # one of them was sent again
 
 
 @dataclasses.dataclass
@@ -218,7 +220,7 @@ class Sight:
         return {one.id: one for one in self.rig.world.machines.values() if one.cloud in RENTED}
 
     def by_name(self, name: str) -> list[Machine]:
-        return [one for one in self.rig.world.machines.values() if one.name == name]
+        return [one for one in self.rig.world.machines.values() if one.name == name and one.id not in self.foreign]
 
     def aimed_at(self, call: Call) -> list[Machine]:
         """The machines that a destroy call names."""
@@ -235,7 +237,10 @@ class Sight:
                 continue
             known = self._parsed.get(item.key)
             if known is None or known[0] != item.rv:
-                known = self._parsed[item.key] = item.rv, json.loads(text)
+                try:
+                    known = self._parsed[item.key] = item.rv, json.loads(text)
+                except ValueError:
+                    continue  # a damaged record says nothing
             found[known[1]["name"]] = known[1]
         return found
 

@@ -17,11 +17,13 @@ from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
 from sandbox import wsgi
 from sandbox.behaviour import Behaviours
+from sandbox.clock import HostClock
 from sandbox.faults import Fault
 from sandbox.picture_accounts import paperspace_extras
 
-from ..contract.act.rig import URLS, Rig
+from ..contract.act.rig import RENTED, URLS, Rig
 from . import exits, invariants, strangers, switches
+from .adverse import Adverse
 from .grounds import Ground
 from .loom import Killed, Loom, Process
 from .purse import Purse
@@ -70,6 +72,7 @@ class _Door(httpx.BaseTransport):
             wsgi.is_write(request.method, path, query),
         )  # fmt: skip
         run.calls += 1
+        stage.adverse.pass_time()
         stage.on_call(run.calls)
         if order.playbook == "destroy" and not order.check:
             stage.sight.asked |= {one.name for one in stage.sight.living()}
@@ -97,9 +100,16 @@ class _Door(httpx.BaseTransport):
         finally:
             fault = stage.struck.pop(loom.current, None)
             call.struck = fault.kind if fault is not None else ""
+            if (what := f"{call.service} {call.method} {call.path}") in call.run.struck:
+                call.run.repeats = True
+            if fault is not None:
+                call.run.struck.add(what)
+                stage.adverse.strike(call.run.name, fault)
+            elif call.status in (401, 403) and call.service in RENTED:
+                stage.adverse.met.setdefault("revoked key", set()).add(call.run.name)
             if call.lists() and call.struck in ("stale", "body"):
                 stage.sight.lied = stage.clock.now()
-            if (kind := call.lists()) and call.is_good():
+            if (kind := call.lists()) and call.is_good() and not (call.struck == "body" and b"<html>" in response.content):
                 call.run.good.add(kind)
             elif kind:
                 call.run.bad.add(kind)
@@ -126,6 +136,7 @@ class Stage(Rig):
         self.on_call: t.Callable[[int], None] = lambda _calls: None
         self._tasks: list[Task] = []
         self.call = self._called
+        self.adverse = Adverse(self)
         self._describe(limits)
         self.sight = Sight(self, limits)
         self.strangers = strangers.settle_in(self, self.sight.cluster_id)
@@ -140,6 +151,16 @@ class Stage(Rig):
             return fault
 
         self.faults.strike = strike  # type: ignore[method-assign]
+
+    @property  # type: ignore[override]
+    def host(self) -> HostClock:
+        """The clock of the host that the current run is on."""
+        process = self.loom.current.process
+        return HostClock(self.clock, self.adverse.skews.get(process.host if process is not None else "a", 0.0))
+
+    @host.setter
+    def host(self, _clock: HostClock) -> None:
+        """Each host has its own."""
 
     def _describe(self, limits: Limits) -> None:
         ground = self.ground
@@ -162,7 +183,10 @@ class Stage(Rig):
         host = process.host if process is not None else "a"
         purse = self.sight.purse
         option = {"budget": purse.as_option()} if purse is not None and purse.scope == "all" else {}
-        return super().run(module, run_id, check=check, **{"state_dir": str(self.folder / f"state-{host}"), **option, **params})
+        keys = {f"{cloud}_api_key": self.adverse.keys.get(f"{cloud.upper()}_API_KEY") for cloud in RENTED}
+        return super().run(
+            module, run_id, check=check, **{**keys, "state_dir": str(self.folder / f"state-{host}"), **option, **params}
+        )
 
     def _called(self, code: t.Any, task: Task) -> dict[str, t.Any]:
         self._tasks.append(task)
@@ -200,6 +224,9 @@ class Stage(Rig):
                 outcomes[process].end = "killed"
             elif error is not None:
                 raise error
+        said = "\n".join([*self.lines, *self.warnings])
+        for one in outcomes.values():
+            self.adverse.judge(one, f"{said} {one.said} {one.error}")
         self._keep_secrets(outcomes.values())
         return list(outcomes.values())
 
@@ -275,7 +302,8 @@ class Stage(Rig):
         return paperspace_extras(self.world, self.clock.now())[0]
 
     def restore_documents(self) -> None:
-        """Every document is there again, as it was in the beginning."""
+        """Every document is there again, and says what it said in the beginning."""
+        (self.training.get("disruption") or {}).pop("expireAfter", None)
 
     def look(self, checks: t.Mapping[str, invariants.Check], call: Call) -> None:
         self.broken += invariants.problems(checks, self.sight, call)
@@ -306,6 +334,7 @@ class Stage(Rig):
     def well_again(self) -> None:
         """Nothing fails any more, nobody wants anything, and there is enough of everything."""
         self.faults.clear()
+        self.adverse.restore()
         self.box.machines.behaviours = Behaviours()
         for place, dollars in enumerate(self.prices):
             self.price(place, dollars / self.world.offers[place].price_hour)

@@ -15,6 +15,11 @@ were taken out is still one.
     done, hold 0, min 1, forget 0         all work ends; a hold on a node; minNodes; somebody removes a claim by hand
     pod 0 claim | spread | affinity | grace   work that holds its GPU by ResourceClaim, is bound to its place, or takes an hour to end
     foreign machine 0 stamped             somebody else's machine (device, Node) under a name of ours; ``unstamped``: it does not say whose
+    outage lambda 3600, slowness hang vast 120   a service answers nothing but 503 for an hour; three answers take so long, or never come
+    refuse conflict /configmaps/tgp- 3    the cluster refuses so many writes there: conflict (409), invalid (422), kube-5xx
+    skew b 7200, revoke lambda            the clock of a host is so many seconds ahead; a key is worth nothing any more
+    record damaged 0, terminate 0         a claim cannot be read (``immutable``: not be changed); a person asks for the end of a node
+    change expireAfter 30m                the pool's document says something else
     budget class 1.80 drain_all 3         of pool, class or all; so much a day, which begins at three; what is done when it is used up
 """
 
@@ -27,7 +32,7 @@ from decimal import Decimal
 
 from sandbox.behaviour import Behaviour
 
-from . import purse, strangers
+from . import adverse, purse
 from .grounds import Ground
 from .stage import Order, Outcome, Stage
 
@@ -79,7 +84,9 @@ def _pod(stage: Stage, rest: str) -> None:
         "nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}],
         "terminationGracePeriodSeconds": 30,
     }  # fmt: skip
-    spec |= _BOUND.get(kind, {})
+    if kind in _BOUND:
+        spec |= _BOUND[kind]
+        stage.adverse.words[name] = f"pod with {kind}"
     meta = {"name": name, "labels": {"app": name}, "annotations": notes, "ownerReferences": owner}
     stage.kube("POST", "/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
     if kind == "guarded":
@@ -144,11 +151,6 @@ def _budget(stage: Stage, rest: str) -> None:
     stage.give(purse.Purse.parse(rest))
 
 
-def _foreign(stage: Stage, rest: str) -> None:
-    what, place, stamped = rest.split()
-    strangers.intrude(stage, what, int(place), stamped == "stamped")
-
-
 _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     "rest": lambda stage, rest: stage.rest(float(rest)),
     "jump": lambda stage, rest: stage.advance(float(rest)),
@@ -165,7 +167,7 @@ _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     "min": _min,
     "forget": _forget,
     "budget": _budget,
-    "foreign": _foreign,
+    **adverse.LINES,
 }
 
 
@@ -244,6 +246,9 @@ def draw(ground: Ground, seed: str) -> list[str]:
         lines += [_event(ground, dice, nodes) for _one in range(dice.choice((0, 1, 1, 2)))]
         lines.append(_run(dice))
         lines.append(f"{dice.choice(('rest', 'rest', 'jump'))} {dice.choice((5, 70, 300, 660, 660, 1900))}")
+    for scene in adverse.draw(ground, seed, nodes):
+        place = dice.randrange(len(lines) + 1)
+        lines[place:place] = scene
     coins = random.Random(f"budget {seed}")
     if coins.random() < 0.4:
         line = f"budget {coins.choice(purse.SCOPES)} {coins.choice(ground.budgets)} {coins.choice(purse.ACTIONS)} {coins.randint(1, 4)}"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import random
 import tempfile
@@ -20,6 +21,10 @@ from .loom import Loom, Stuck
 from .sight import Limits
 from .stage import Stage
 from .weaving import woven
+
+_UNCLEAN = (
+    "strike", "behave", "jump", "forget", "race", "price", "skew", "outage", "slowness", "refuse", "record", "revoke", "foreign",
+)  # fmt: skip
 
 
 class Violated(AssertionError):
@@ -39,6 +44,7 @@ class Sum:
     days: float = 0.0
     bill: Decimal = Decimal(0)
     ours: Decimal = Decimal(0)
+    changed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)  # ingredient to runs
 
     def add(self, other: Sum) -> None:
         for field in dataclasses.fields(self):
@@ -104,7 +110,10 @@ class Story:
                 bill, ours = endings.settle(stage, blind=blind, unclean=self._unclean())
                 self._whole(stage, "the end")
                 days = (stage.clock.now() - began).total_seconds() / 86400
-                return Sum(1, stage.runs, stage.calls, stage.strikes, stage.kills, len(stage.sight.made()), days, bill, ours)
+                return Sum(
+                    1, stage.runs, stage.calls, stage.strikes, stage.kills, len(stage.sight.made()), days, bill, ours,
+                    collections.Counter(stage.adverse.counts),
+                )  # fmt: skip
             except (Stuck, endings.Unsettled) as error:
                 raise Violated(f"{error}\n{self.text()}") from error
             finally:
@@ -113,7 +122,7 @@ class Story:
 
     def _unclean(self) -> bool:
         """Whether machines were taken away or time leapt, so that nobody could know the last moment they lived."""
-        return any(line.startswith(("strike", "behave", "jump", "forget", "race", "price")) for line in self.lines)
+        return any(line.startswith(_UNCLEAN) for line in self.lines)
 
     def _whole(self, stage: Stage, where: str) -> None:
         if stage.broken:

@@ -53,7 +53,8 @@ def settle_in(rig: Rig, cluster_id: str) -> Strangers:
 
 def intrude(stage: Stage, what: str, place: int, stamped: bool) -> None:
     """Somebody else's machine, device or Node comes, under a name of our cluster: a free one, or (``place`` even) that of a machine of
-    ours. ``stamped``: it says that it is another cluster's; where a cloud cannot carry a stamp, its name says so."""
+    ours. ``stamped``: it says that it is another cluster's; where no stamp can be carried (Paperspace, the mesh), its name says so or is not
+    quite one of ours."""
     sight, world = stage.sight, stage.world
     ours = sight.living()
     if what == "machine" and not sight.made():
@@ -62,8 +63,9 @@ def intrude(stage: Stage, what: str, place: int, stamped: bool) -> None:
     if ours and place % 2 == 0:
         name = ours[place % len(ours)].name
     if what == "device":
+        name = f"tgp-ffffffff-training-{name[-5:]}" if stamped else f"tgp-{sight.cluster_id}-training-{name[-5:].upper()}x"
         device = stage.box.tailnet.add_device(name, tags=["tag:gpu"])
-        stage.box.tailnet.set_online(device.node_id, stamped)
+        stage.box.tailnet.set_online(device.node_id, place % 2 == 0)
         sight.foreign_things |= {("device", device.id), ("device", device.node_id)}
         stage.strangers.devices.append(device.node_id)
     elif what == "Node":

@@ -1,0 +1,242 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The adverse world: ingredients of stories beyond single faults, and in how many runs each of them changed an action.
+
+An ingredient counts for a run when the run met it and answered it: a call of the run was struck by it and the run repeated the call, told a
+problem or ended with an error; or the plan, a result or a line of progress of the run speaks of the object that it put into the world. A
+device or Node of somebody else changes an action by what is not done: a run counts that read the list and removes such things of ours.
+"""
+
+from __future__ import annotations
+
+import random
+import typing as t
+from datetime import datetime, timedelta
+
+from sandbox.faults import Fault
+
+from . import strangers, switches
+
+if t.TYPE_CHECKING:
+    from .grounds import Ground
+    from .stage import Outcome, Stage
+
+LEAST = 50  # runs in a full search; an ingredient that changed less is not really there
+_CLAIMS = "/api/v1/namespaces/tgp-system/configmaps/tgp-claim-"
+_REFUSED = {"conflict": 409, "invalid": 422, "kube-5xx": 503}
+
+
+class Adverse:
+    """What is wrong in a stage's world, and which runs noticed. ``words`` are names that the world got from an ingredient."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.faults: dict[int, str] = {}
+        self.ends: list[tuple[datetime, Fault]] = []
+        self.words: dict[str, str] = {}
+        self.records: set[str] = set()  # claims that cannot be read, or not be changed
+        self.keys = dict(stage.world.secrets)
+        self.skews: dict[str, float] = {}
+        self.met: dict[str, set[str]] = {}  # ingredient to the runs that it struck
+        self.counts: dict[str, int] = {}
+
+    # ---- what lines do
+
+    def fault(self, what: str, seconds: float = 0, **rule: t.Any) -> None:
+        """A rule of sandbox/faults.py; for so many seconds, or until it is used up."""
+        fault = self.stage.faults.add({**rule, "times": None} if seconds else rule)
+        self.faults[id(fault)] = what
+        if seconds:
+            self.ends.append((self.stage.clock.now() + timedelta(seconds=seconds), fault))
+
+    def pass_time(self) -> None:
+        """Outages whose time is over end."""
+        for moment, fault in list(self.ends):
+            if self.stage.clock.now() >= moment:
+                fault.times = fault.hits
+                self.ends.remove((moment, fault))
+
+    def revoke(self, cloud: str) -> None:
+        self.stage.world.secrets[f"{cloud.upper()}_API_KEY"] = "revoked-" + self.keys[f"{cloud.upper()}_API_KEY"]
+
+    def restore(self) -> None:
+        """Nothing is wrong any more."""
+        self.stage.world.secrets.update(self.keys)
+        self.skews.clear()
+        self.ends.clear()
+        for name in sorted(self.records):
+            self._whole(name)
+        self.records.clear()
+
+    def _whole(self, name: str) -> None:
+        """A person deletes a record that nobody can read or change; its machine is an orphan then."""
+        status, _answer = self.stage.api.request("DELETE", f"{_CLAIMS}{name}")
+        if status < 300:
+            self.stage.sight.forgotten.add(name)
+
+    # ---- who noticed
+
+    def strike(self, run: str, fault: Fault | None) -> None:
+        what = self.faults.get(id(fault)) if fault is not None else None
+        if what:
+            self.met.setdefault(what, set()).add(run)
+
+    def judge(self, outcome: Outcome, text: str) -> None:
+        """Count for one run that has ended; ``text`` is all that it said."""
+        name = outcome.run.name
+        troubled = outcome.end not in ("ok", "killed") or any(one.get("problems") for one in outcome.said.values())
+        found = {what for what, runs in self.met.items() if name in runs and (troubled or outcome.run.repeats)}
+        found |= {what for word, what in self.words.items() if word in text}
+        if abs(self.skews.get(outcome.order.host, 0)) > 120 and "clock" in text:
+            found.add("clock skew")
+        if outcome.run.mode in ("reap", "autoscale") and outcome.end == "ok":  # what it would remove were it ours
+            listed = {"foreign device": "tailscale", "foreign Node": "nodes"}
+            found |= {what for what in set(self.words.values()) & set(listed) if listed[what] in outcome.run.good}
+        if outcome.order.playbook == "apply" and (outcome.said.get("plan") or {}).get("launch"):
+            found.add("saved plan")
+        for what in found:
+            self.counts[what] = self.counts.get(what, 0) + 1
+
+
+# ---- lines
+
+
+def _outage(stage: Stage, rest: str) -> None:
+    service, seconds = rest.split()
+    stage.adverse.fault("outage", float(seconds), service=service, kind="status", status=503)
+
+
+def _slow(stage: Stage, rest: str) -> None:
+    kind, service, seconds = rest.split()
+    stage.adverse.fault(
+        kind, service=service, method="GET", kind={"slow": "delay", "hang": "hang"}[kind], seconds=float(seconds), times=3
+    )
+
+
+def _refuse(stage: Stage, rest: str) -> None:
+    kind, path, times = rest.split()
+    stage.adverse.fault(kind, service="kubernetes", method="PUT", path=path, kind="status", status=_REFUSED[kind], times=int(times))
+
+
+def _skew(stage: Stage, rest: str) -> None:
+    host, seconds = rest.split()
+    stage.adverse.skews[host] = float(seconds)
+
+
+def _record(stage: Stage, rest: str) -> None:
+    kind, place = rest.split()
+    names = sorted(stage.sight.claims())
+    if not names:
+        return
+    name = names[int(place) % len(names)]
+    stage.adverse.words[name] = f"{kind} record"
+    stage.adverse.records.add(name)
+    if kind == "immutable":
+        stage.make_immutable(name)
+    else:
+        stage.damage(name)
+
+
+def _terminate(stage: Stage, rest: str) -> None:
+    nodes = sorted(name for name in stage.nodes() if stage.sight.ours(name))
+    if nodes:
+        name = nodes[int(rest) % len(nodes)]
+        stage.sight.asked.add(name)
+        stage.kube("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": {"tgp.io/terminate": "true"}}})
+        if any(stage.sight.pod("default", one) for one in stage.sight.guarded):
+            stage.adverse.words[name] = "drain that a PDB blocks"
+
+
+def _foreign(stage: Stage, rest: str) -> None:
+    what, place, stamped = rest.split()
+    before = set(stage.sight.foreign) | {uid for _kind, uid in stage.sight.foreign_things}
+    strangers.intrude(stage, what, int(place), stamped == "stamped")
+    for one in (set(stage.sight.foreign) | {uid for _kind, uid in stage.sight.foreign_things}) - before:
+        stage.adverse.words[one] = f"foreign {what}"
+        if one in stage.sight.foreign:
+            stage.adverse.words[stage.sight.foreign[one].name] = f"foreign {what}"
+
+
+def _change(stage: Stage, rest: str) -> None:
+    """The pool's document says something else from now on."""
+    key, value = rest.split()
+    spec = stage.training.setdefault("disruption", {}) if key == "expireAfter" else stage.training
+    spec[key] = value
+    stage.adverse.words["Expired"] = "changed document"
+
+
+LINES: dict[str, t.Callable[[Stage, str], None]] = {
+    "outage": _outage,
+    "slowness": _slow,
+    "refuse": _refuse,
+    "skew": _skew,
+    "record": _record,
+    "terminate": _terminate,
+    "foreign": _foreign,
+    "change": _change,
+    "revoke": lambda stage, rest: stage.adverse.revoke(rest),
+}
+
+
+# ---- chance
+
+
+def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
+    """Up to three scenes for a story: what goes wrong, and runs that meet it."""
+    dice = random.Random(f"adverse {seed}")
+    clouds = [one.cloud for one in ground.clouds()]
+    service, place = dice.choice((*clouds, "tailscale", "kubernetes")), dice.randrange(4)
+    stamped, times = dice.choice(("stamped", "unstamped")), dice.choice((1, 3))
+    begin, after = ["run provision nodes=1"], dice.choice((["run reap"], ["run autoscale"], ["run provision nodes=2"]))
+    looked = ["jump 900", "run reap", "rest 70", "run reap"]
+    menu: dict[str, list[str]] = {
+        "outage": [*begin, f"outage {service} {dice.choice((900, 3600))}", "run reap", "rest 660", *after, "rest 3600"],
+        "slow": [f"slowness slow {service} {dice.choice((20, 70))}", *after],
+        "hang": [f"slowness hang {service} {dice.choice((30, 120))}", *after],
+        "conflict": [*begin, f"refuse conflict /configmaps/tgp- {times}", "rest 660", *after],
+        "invalid": [*begin, f"refuse invalid /configmaps/tgp- {times}", "rest 660", *after],
+        "kube-5xx": [*begin, f"refuse kube-5xx /configmaps/tgp- {times}", "rest 660", *after],
+        "clock skew": [
+            *begin,
+            f"skew b {dice.choice((-7200, -600, 300, 7200))}",
+            "run reap host=b",
+            *after,
+            "run autoscale host=b",
+        ],
+        "damaged record": [*begin, f"record damaged {place}", *after, "rest 70", "run reap"],
+        "immutable record": [*begin, f"record immutable {place}", *after, "rest 660", "run reap"],
+        "foreign machine": [*begin, f"foreign machine {place} {stamped}", *looked],
+        "foreign device": [*begin, f"foreign device {place} {stamped}", *looked],
+        "foreign Node": [*begin, f"foreign Node {place} {stamped}", *looked],
+        "revoked key": [*begin, f"revoke {dice.choice(clouds)}", *after, "rest 70", "run reap"],
+        "changed document": [
+            *begin,
+            f"change expireAfter {dice.choice(('30m', '2h'))}",
+            "rest 1900",
+            "run reap",
+            "rest 5400",
+            "run reap",
+        ],
+        "saved plan": ["run plan nodes=2", "run apply", *begin],
+    }
+    if nodes:
+        for kind in ("claim", "spread", "affinity", "grace"):
+            menu[f"pod with {kind}"] = [*begin, f"pod {place} {kind}", "rest 660", "run reap", "rest 660", "run reap"]
+        menu["drain that a PDB blocks"] = [*begin, "pod 0 guarded", "terminate 0", "run reap", "rest 660", "run reap"]
+    allowed = [lines for name, lines in sorted(menu.items()) if switches.on(name)]
+    return [dice.choice(allowed) for _one in range(dice.choice((0, 1, 1, 2, 3)))]
+
+
+def report(counts: t.Mapping[str, int], say: t.Callable[[str], None]) -> list[str]:
+    """Print in how many runs each ingredient changed an action; those that did in too few."""
+    for what in sorted(counts):
+        say(f"  {what:32} {counts[what]:>6} runs")
+    return [what for what in INGREDIENTS if switches.on(what) and counts.get(what, 0) < LEAST]
+
+
+INGREDIENTS = (
+    "outage", "slow", "hang", "conflict", "invalid", "kube-5xx", "clock skew", "damaged record", "immutable record", "foreign machine",
+    "foreign device", "foreign Node", "revoked key", "changed document", "pod with claim", "pod with spread", "pod with affinity",
+    "pod with grace", "drain that a PDB blocks", "saved plan",
+)  # fmt: skip
