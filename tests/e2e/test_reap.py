@@ -191,3 +191,31 @@ def test_a_machine_that_never_joins_is_given_back_with_its_reason(clean: Sandbox
     assert "given back" in result.words
     assert clean.left() == NOTHING
     assert clean.ledger()[-1]["reason"] == "FailedJoin" or "FailedJoin" in {one["reason"] for one in clean.ledger()}
+
+
+@pytest.mark.parametrize("playbook", ["reap", "autoscale"])
+def test_L30_a_provider_that_refuses_us_is_exit_status_2(clean: Sandbox, playbook: str) -> None:
+    """Nothing is due, and nothing exists: a revoked key is noticed all the same."""
+    clean.faults({"kind": "status", "service": "lambda", "method": "GET", "path": "/instances$", "status": 401, "times": None})
+    failed = clean.playbook(playbook)
+    assert failed.rc == 2 and "The machines of lambda could not be listed" in failed.words
+    assert "unknown: lambda" in clean.playbook("status").succeeded().words
+    clean.clear_faults()
+    clean.playbook(playbook).succeeded()
+
+
+def test_L22_a_damaged_claim_is_exit_status_2_and_other_machines_go(clean: Sandbox) -> None:
+    clean.playbook("provision", extra_vars={"pool": "training", "nodes": 2}).succeeded()
+    torn = min(names(clean))
+    path = f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{torn}"
+    whole = clean.get(path)["data"]["claim.json"]
+
+    def write(text: str) -> None:
+        body = {"data": {"claim.json": text}}
+        clean.kube.patch(path, json=body, headers={"content-type": "application/merge-patch+json"}).raise_for_status()
+
+    write(whole[:300])
+    failed = clean.playbook("destroy", extra_vars={"everything": True, "force": True})
+    assert failed.rc == 2 and torn in failed.words and "cannot be read" in failed.words
+    assert names(clean) == {torn}
+    write(whole)

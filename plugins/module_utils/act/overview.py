@@ -62,7 +62,8 @@ def table(seen: Seen) -> list[str]:
     sums = f"${totals['price_hour']}/h, ${totals['cost']} so far (${totals['closed_cost']} of it closed)"
     store = f"  records: cluster {seen.store['cluster_id']}, generation {seen.store['generation'] or 'not drawn yet'}"
     foreign = [f"  not ours: {one['name']}, {one['cloud']} {one['id']} {one['why']}" for one in seen.foreign]
-    return [*lines, "", f"  now: {counts}; {sums}", *sentences(seen.spending), store, *foreign]
+    unknown = [f"  unknown: {one}" for one in seen.unknown]
+    return [*lines, "", f"  now: {counts}; {sums}", *sentences(seen.spending), *unknown, store, *foreign]
 
 
 def _count(value: int | None) -> str:
