@@ -11,7 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from ..clouds.base import CloudCheck
 from ..clouds.registry import ENTRIES
 from ..clouds.registry import connect as connect_cloud
+from ..cluster.device_plugins import device_plugins
+from ..cluster.nodes import nodes as read_nodes
 from ..errors import InvalidInput, TgpError
+from ..fleet.device_plugins import NONE, UNKNOWN, YES, answer
 from ..fleet.model import CloudChoice, NodeClass, Wishes
 from ..mesh.connect import connect as connect_mesh
 from ..observe.cluster_facts import cluster_facts
@@ -100,6 +103,8 @@ def _checks(context: Context) -> list[_Check]:
     with_nodes = [one for one in classes if makes_nodes(context.wishes, one)]
     if with_nodes or not service_pools(context.wishes):
         checks.append(("Talos secrets", lambda: _talos(context)))
+    if with_nodes:
+        checks.append(("device plugin", lambda: _device_plugin(context)))
     if service_pools(context.wishes):
         checks.append(("services", lambda: check_services(context)))
     only_services = {pool.node_class for pool in service_pools(context.wishes)} - {one.name for one in with_nodes}
@@ -113,6 +118,19 @@ def _checks(context: Context) -> list[_Check]:
 def _talos(context: Context) -> str:
     facts = cluster_facts(context)
     return f"endpoint {facts.endpoint}, kubelet {facts.kubernetes_version}"
+
+
+def _device_plugin(context: Context) -> CloudCheck:
+    """Whether nodes of each pool would show GPUs; a machine whose node shows none is billed for its whole registration time."""
+    plugins, nodes = device_plugins(context.kube), read_nodes(context.kube)
+    pools = [pool for pool in context.wishes.pools if pool.service is None]
+    found = {pool.key: answer(pool, context.wishes.classes[pool.node_class], plugins, nodes) for pool in pools}
+    missing = [f"{key}: {one.why}" for key, one in found.items() if one.word == NONE]
+    if missing:
+        raise InvalidInput("Nodes would not show their GPUs:", problems=missing)
+    sure = sorted({one.why for one in found.values() if one.word == YES and one.why})
+    open_questions = tuple(f"{key}: {one.why}" for key, one in found.items() if one.word == UNKNOWN)
+    return CloudCheck(", ".join(sure) or "nothing is certain" if found else "no pool needs one", open_questions)
 
 
 def _documents(wishes: Wishes) -> str:

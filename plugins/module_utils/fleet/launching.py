@@ -11,7 +11,7 @@ import typing as t
 from decimal import Decimal
 
 from . import blocks as blocklist
-from . import damaged, limits, lost, overspent, served, service, tunnels
+from . import damaged, device_plugins, limits, lost, overspent, served, service, tunnels
 from .adoption import adopt
 from .capacity import of_offer, planned_gpus
 from .draft import Draft
@@ -372,6 +372,9 @@ def add(
     detail: str = "",
 ) -> Claim:
     """Plan the launch of an offer that is reserved; the claim as it will be written."""
+    gpus = _advertised(draft, pool)
+    if gpus.word == device_plugins.UNKNOWN:
+        draft.warnings.append(f"{pool.key}: whether its nodes will show GPUs is unknown: {gpus.why}.")
     living = [one.claim for one in draft.settled.values() if one.claim.phase in LIVE] + [
         one.claim for one in draft.launches if one.claim
     ]
@@ -386,7 +389,16 @@ def blocked(draft: Draft, pool: Pool) -> str:
     """Why the preflight found that a machine of the pool could not join; empty = it found nothing."""
     found = draft.situation.wishes.blocked
     why = found.get(pool.key) or found.get(pool.node_class)
+    if not why:
+        gpus = _advertised(draft, pool)
+        why = f"GPUNodePool {pool.key}: {gpus.why}" if gpus.word == device_plugins.NONE else ""
     return f"{COULD_NOT_JOIN}: {why}" if why else ""
+
+
+def _advertised(draft: Draft, pool: Pool) -> device_plugins.Answer:
+    situation = draft.situation
+    node_class = situation.wishes.classes[pool.node_class]
+    return device_plugins.answer(pool, node_class, situation.seen.device_plugins, situation.nodes)
 
 
 def prevented(draft: Draft, pool: Pool) -> None:

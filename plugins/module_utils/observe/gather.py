@@ -14,6 +14,7 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
 from ..clouds.registry import CAPABILITIES
+from ..cluster.device_plugins import device_plugins
 from ..cluster.nodes import nodes as read_nodes
 from ..cluster.pods import pods as read_pods
 from ..errors import ApiError, TgpError
@@ -23,7 +24,7 @@ from ..fleet.consolidation import POLICY as CONSOLIDATES
 from ..fleet.model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation
 from ..fleet.phases import LIVE
 from ..fleet.query import query_of
-from ..fleet.settings import REAPING
+from ..fleet.settings import LAUNCHING, REAPING
 from ..fleet.spending import budgets
 from ..offers.market import Market, open_cache
 from .context import Context
@@ -55,9 +56,11 @@ def gather(
         keys_read = pool.submit(_keys, context, mesh_problems)
         devices, keys = devices_read.result(), keys_read.result()
         nodes_read = pool.submit(read_nodes, context.kube)
+        plugins_read = pool.submit(device_plugins, context.kube) if context.settings.mode in LAUNCHING else None
         pods_read = pool.submit(read_pods, context.kube, all=packs) if pods else None
         tokens_read = pool.submit(_tokens, context) if tokens else None
         nodes = tuple(nodes_read.result())
+        plugins = plugins_read.result() if plugins_read is not None else None
         all_pods = tuple(pods_read.result()) if pods_read is not None else None
         made = tokens_read.result() if tokens_read is not None else None
     readable, damaged = context.store.claim_records()
@@ -76,6 +79,7 @@ def gather(
         keys=keys,
         tokens=made,
         nodes=nodes,
+        device_plugins=plugins,
         pods=all_pods,
         claims=claims,
         findings=_state("findings", lambda: context.read_times("findings"), state_problems),

@@ -23,6 +23,7 @@ from .tree import ROOT
 ASKED_BY_NOBODY = {  # rights whose lack stops nothing that costs money, so nobody asks for them beforehand
     Right("get", "namespaces"),
     Right("list", "events"),
+    Right("list", "daemonsets", "apps"),
     *(Right("list", plural, "tgp.io") for plural in _KINDS),
     Right("get", "secrets", namespace="tgp-system"),
 }

@@ -23,7 +23,7 @@ from .clouds import (
     OfferQuery,
     StateFacts,
 )
-from .cluster import MadeToken, Node, Pod, Taint
+from .cluster import DevicePlugin, DevicePlugins, MadeToken, Node, Pod, Taint
 from .decisions import Action, Notice, Plan, Shortfall, Tally, WaitingPod
 from .hours import Calendar, Window
 from .mesh import Device, MeshKey
@@ -60,6 +60,8 @@ __all__ = [
     "DamagedClaim",
     "Deletion",
     "Device",
+    "DevicePlugin",
+    "DevicePlugins",
     "DisruptionBudget",
     "Expression",
     "Extra",

@@ -87,3 +87,21 @@ class Pod:
     waiting: str = ""
     waiting_why: str = ""
     placement: Placement = Placement()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DevicePlugin:
+    """A DaemonSet that advertises GPUs; ``dra``: as devices of a DRA driver."""
+
+    namespace: str
+    name: str
+    placement: Placement = Placement()
+    dra: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DevicePlugins:
+    """Those of the cluster. ``problem``: why they could not be read."""
+
+    found: tuple[DevicePlugin, ...] = ()
+    problem: str = ""

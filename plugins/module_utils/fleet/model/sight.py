@@ -11,7 +11,7 @@ from datetime import datetime
 
 from .claims import Claim, DamagedClaim
 from .clouds import Extra, Instance, Offer
-from .cluster import MadeToken, Node, Pod
+from .cluster import DevicePlugins, MadeToken, Node, Pod
 from .mesh import Device, MeshKey
 from .spending import Ledger
 
@@ -74,4 +74,5 @@ class Observation:
     state_problems: t.Mapping[str, str] = dataclasses.field(
         default_factory=dict
     )  # findings or blocklist, and why it could not be read
+    device_plugins: DevicePlugins | None = None  # None = not looked at
     generations: tuple[str, ...] = ()  # of our record store, the current one first (fleet/ownership.py)
