@@ -46,6 +46,7 @@ def test_L1a_E_ours_stays_and_a_foreign_machine_of_the_same_name_is_reported(bui
     rig.provision(pool="llm")
     ours = rig.machine()
     foreign = strangers.rent(rig.box, cloud, ours.name)
+    rig.advance(60)  # listed by now
     plan = rig.reap()["plan"]
     assert (foreign.ended, ours.ended) == (None, None), plan["plan"]
     assert reported(plan, foreign)
