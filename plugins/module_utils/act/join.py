@@ -65,7 +65,7 @@ class _Join(Following):
     # ---- what is waited for
 
     def expected(self, claim: Claim) -> Expected:
-        pool, capability = self.context.pool_of(claim), CAPABILITIES[claim.cloud]
+        pool, capability = self.context.in_force(claim), CAPABILITIES[claim.cloud]
         started = claim.launch_started or claim.created
         return Expected(
             name=claim.node_name or claim.name,

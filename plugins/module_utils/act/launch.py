@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from ..clouds.registry import CAPABILITIES
-from ..errors import ApiError, LaunchRefused, LaunchUnknown, LockLost, TgpError
+from ..errors import ApiError, InvalidInput, LaunchRefused, LaunchUnknown, LockLost, TgpError
 from ..fleet import blocks
 from ..fleet.capacity import planned_gpus
 from ..fleet.limits import may_switch
@@ -95,6 +95,9 @@ class _Launch:
         self.context = context
         self.claim = claim
         self.shared = shared
+        paused = context.wishes.paused.get(claim.pool)
+        if paused is not None:
+            raise InvalidInput(f"{claim.name}: nothing is launched for {claim.pool}: {paused}")
         self.pool = context.pool_of(claim)
         self.node_class = context.class_of(claim)
 

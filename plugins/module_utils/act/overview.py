@@ -112,6 +112,8 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     unknown = [f"{name}: {view.problem}" for name, view in observation.clouds.items() if view.problem]
     unknown += [f"the claim of {one.name} ({one.where}) cannot be read: {one.problem}" for one in observation.damaged]
     unknown += [problem for _state, problem in sorted(observation.state_problems.items())]
+    unknown += [sentence for sentences in context.wishes.faults.values() for sentence in sentences]
+    unknown += [one.problem for one in context.wishes.sources.values() if one.problem and not one.quiet]
     unknown += [f"a line of the ledger is torn, so every sum is at least what is said: {place}" for place in ledger.torn]
     if observation.tokens is None:
         unknown.append("our list of bootstrap tokens could not be read")
@@ -141,7 +143,7 @@ def _of_pools(context: Context, machines: list[dict[str, t.Any]], pools: t.Seque
     """Those that were asked for; all of them when none was named. A name that fits nothing is a warning."""
     if not pools:
         return machines
-    known = {one["pool"] for one in machines} | {pool.key for pool in context.wishes.pools}
+    known = {one["pool"] for one in machines} | {pool.key for pool in context.wishes.described} | set(context.wishes.paused)
     if strange := sorted(set(pools) - known - {key.partition("/")[2] for key in known}):
         context.warn(f"There is no pool {', '.join(strange)} among the documents and machines.")
     return [one for one in machines if one["pool"] in pools or one["pool"].partition("/")[2] in pools]

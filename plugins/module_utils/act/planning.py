@@ -237,12 +237,13 @@ def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wi
         return wishes
     asked: list[str] = task.params["pools"]
     numbers = task.params.get("nodes")
-    known = {pool.key for pool in wishes.pools} | {pool.name for pool in wishes.pools}
+    keys = {*(pool.key for pool in wishes.pools), *wishes.paused}
+    known = {*keys, *(key.partition("/")[2] for key in keys)}
     unknown = [str(name) for name in (*asked, *(numbers if isinstance(numbers, dict) else ())) if name not in known]
     if unknown:
         raise InvalidInput(
             f"There is no pool {', '.join(unknown)} among the documents.",
-            remedy=f"Known pools: {', '.join(sorted(pool.key for pool in wishes.pools)) or 'none'}.",
+            remedy=f"Known pools: {', '.join(sorted(keys)) or 'none'}.",
         )
     pools = [pool for pool in wishes.pools if not asked or pool.key in asked or pool.name in asked]
     default = 1 if settings.mode == "provision" and not task.params.get("save_to") else 0
@@ -250,6 +251,8 @@ def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wi
     by_default = [pool.key for pool in pools if default and _is_unasked(numbers, pool) and wanted[pool.key] == default]
     if by_default:
         task.progress(f"  {', '.join(by_default)}: {default} (default of provision; give nodes=… for another number)")
+    if not wanted:  # those that were asked for are paused; no other one is wanted instead
+        wanted = dict.fromkeys(wishes.paused, 0)
     return dataclasses.replace(wishes, nodes=wanted)
 
 

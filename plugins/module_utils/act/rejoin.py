@@ -34,7 +34,7 @@ def rejoin(task: Task) -> dict[str, t.Any]:
     """Make new enrolment secrets for one machine and write its user data to ``dest``, for its owner's eyes alone; takes the run lock
     for as long. With ``state`` answered: let it in, once it asks, without the lock.
     InvalidInput when the machine is not one that waits to join by lane kubelet."""
-    context = open_context(task)
+    context = open_context(task, strict=True)
     try:
         claim = _claim(context, task.params["name"])
         if task.params["state"] == "answered":
@@ -119,7 +119,7 @@ def _written(context: Context, claim: Claim, dest: str) -> Claim:
 def _result(context: Context, claim: Claim) -> dict[str, t.Any]:
     instance = next((one for one in context.instances(claim.cloud) or () if one.id == claim.instance_id), None)
     facts = CAPABILITIES.get(claim.cloud)
-    end = deadline(claim, context.pool_of(claim), facts)
+    end = deadline(claim, context.in_force(claim), facts)
     return {
         "changed": True,
         "name": claim.name,

@@ -65,7 +65,7 @@ class _Serve(Following):
 
     def _wait_of(self, claim: Claim) -> Wait:
         started = claim.launch_started or claim.created
-        seconds = timeout(claim, self.context.pool_of(claim), CAPABILITIES[claim.cloud])
+        seconds = timeout(claim, self.context.in_force(claim), CAPABILITIES[claim.cloud])
         return Wait(started + timedelta(seconds=seconds), started)
 
     def run(self) -> list[Joined]:

@@ -167,7 +167,7 @@ class _Teardown:
 
     def _drain(self) -> Ended | None:
         """Let its pods go; the end of the work when the machine may not go now."""
-        node, pool = self.node, self.context.pool_of(self.claim)
+        node, pool = self.node, self.context.in_force(self.claim)
         if node is None:
             self._learn(node=False)
             return None

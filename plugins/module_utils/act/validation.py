@@ -37,7 +37,7 @@ _Check = tuple[str, t.Callable[[], str | CloudCheck]]
 def validate(task: Task) -> dict[str, t.Any]:
     """The result of fleet_validate. InvalidInput lists everything that is wrong; the documents come first and end it at once."""
     try:
-        context = open_context(task)
+        context = open_context(task, strict=True)
     except TgpError as error:
         return _verdict(task, _run(_without_cluster(task, error)))
     try:

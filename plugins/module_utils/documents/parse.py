@@ -11,11 +11,11 @@ import typing as t
 
 from ..errors import InvalidInput
 from ..fleet.marks import EPHEMERAL
-from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass, Pool, Taint, Wishes
-from .document import Document
+from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass, Pool, Source, Taint, Wishes
+from .document import Document, Origin
 from .faults import faults
 from .node_class import OWN_MACHINES, node_class
-from .node_pool import node_pool, request
+from .node_pool import REQUEST_NAMESPACE, node_pool, request
 from .origins import by_origin, check_class, forbidden, namespace_of
 from .reading import Reader
 from .schemas import API_VERSION, KINDS
@@ -46,41 +46,179 @@ def parse(
     ``allow_commands``: beginnings of commands that the operator's documents may name.
     Raises InvalidInput whose ``problems`` are one sentence per fault: document, place, what is wrong, what to do.
     """
-    problems: list[str] = []
-    warnings: list[str] = []
-    documents = by_origin(documents)
-    good = [(kind, document) for document in documents if (kind := _kind(document, allow_commands, problems))]
-    classes: dict[str, NodeClass] = {}
-    for kind, document in good:
-        if kind == "GPUNodeClass":
-            found = node_class(document.mapping, Reader(document.place, problems, warnings), machines)
-            if found.name in classes:
-                problems.append(f"{document.place}: metadata.name: there are two classes named {found.name}. Rename one.")
-            classes.setdefault(found.name, found)
-    broken = {_name(one.mapping) for one in documents if one.mapping.get("kind") == "GPUNodeClass"} - set(classes)
-    pools: dict[str, Pool] = {}
-    for kind, document in good:
-        source, reader = document.place, Reader(document.place, problems, warnings, namespace_of(document))
-        if kind == "GPUNodePool":
-            pool = node_pool(document.mapping, reader, classes, broken, defaults.namespace)
-            check_class(document, pool, classes.get(pool.node_class), reader)
-            _add(pools, pool, source, problems)
-        elif kind == "GPURequest":
-            own_class, pool = request(document.mapping, reader, machines)
-            if own_class.name in classes:
-                problems.append(f"{source}: metadata.name: a class named {own_class.name} exists. Rename the request or the class.")
-            classes.setdefault(own_class.name, own_class)
-            _add(pools, pool, source, problems)
-    _place_machines(machines, documents, classes, pools, problems)
-    wanted = _nodes(nodes or {}, pools, problems)
+    wishes, warnings = understand(documents, defaults=defaults, machines=machines, allow_commands=allow_commands)
+    problems = [sentence for sentences in wishes.faults.values() for sentence in sentences]
+    wanted = _nodes(nodes or {}, {pool.key: pool for pool in wishes.described}, problems)
+    refuse(problems)
+    return dataclasses.replace(wishes, nodes=wanted), warnings
+
+
+def refuse(problems: t.Sequence[str]) -> None:
+    """Raise InvalidInput for faults, if there are any."""
     if problems:
-        count = len(problems)
+        count = len(dict.fromkeys(problems))
         raise InvalidInput(
             f"The documents have {count} fault{'' if count == 1 else 's'}; nothing was done.",
             problems=list(dict.fromkeys(problems)),
         )
-    ordered = tuple(pools[key] for key in sorted(pools))
-    return Wishes({name: classes[name] for name in sorted(classes)}, ordered, wanted), list(dict.fromkeys(warnings))
+
+
+def understand(
+    documents: t.Sequence[Document],
+    *,
+    defaults: Defaults = Defaults(),
+    machines: t.Sequence[Machine] = (),
+    allow_commands: t.Sequence[str] = (),
+    machines_from: str = "",
+    sources: t.Mapping[str, Source] | None = None,
+) -> tuple[Wishes, list[str]]:
+    """Wishes and warnings of what is good, with the faults of everything else. ``machines_from``: the source of ``machines``.
+    ``sources``: what was read, whatever it held, with the problems of reading it."""
+    documents = by_origin(documents)
+    read = _Reading(machines, defaults)
+    for document in documents:
+        read.look_at(document, allow_commands)
+    read.classes_of()
+    read.pools_of()
+    _place_machines(machines, machines_from, documents, read)
+    return read.wishes(documents, sources or {}), list(dict.fromkeys(read.warnings))
+
+
+class _Reading:
+    """All documents of one run while they are read. A fault belongs to one document and pauses what that document describes."""
+
+    def __init__(self, machines: t.Sequence[Machine], defaults: Defaults) -> None:
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+        self.classes: dict[str, NodeClass] = {}
+        self.pools: dict[str, Pool] = {}
+        self.bad_classes: dict[str, str] = {}  # by name, with the first fault
+        self.paused: dict[str, str] = {}
+        self.deleted: set[str] = set()
+        self.inventory: dict[str, list[str]] = {}  # keys of pools and requests by source
+        self.obscure: set[str] = set()  # sources with a document that cannot be told
+        self._machines = machines
+        self._namespace = defaults.namespace
+        self._good: list[tuple[str, Document]] = []
+        self._origins: dict[tuple[bool, str], Origin] = {}
+
+    def look_at(self, document: Document, allow_commands: t.Sequence[str]) -> None:
+        """Hold the document against its schema and its origin, and note what it is about. One that repeats the name of another of a more
+        trusted origin changes nothing about that."""
+        before = len(self.problems)
+        kind = _kind(document, allow_commands, self.problems)
+        subject = _subject(document.mapping, self._namespace)
+        if subject is None:
+            self.obscure.add(document.source)
+            return
+        of, key = subject
+        if self._origins.setdefault((of == "GPUNodeClass", key), document.origin) is not document.origin:
+            what = "classes" if of == "GPUNodeClass" else "pools"
+            self.problems.append(f"{document.place}: metadata.name: there are two {what} named {key}. Rename one.")
+            return
+        if of != "GPUNodeClass":
+            self.inventory.setdefault(document.source, []).append(key)
+            if document.deletion is not None:
+                self.deleted.add(key)
+        if kind:
+            self._good.append((kind, document))
+        else:
+            self._note(of, key, self.problems[before])
+
+    def _note(self, kind: str, key: str, problem: str) -> None:
+        (self.bad_classes if kind == "GPUNodeClass" else self.paused).setdefault(key, problem)
+
+    def classes_of(self) -> None:
+        """The classes; those with faults are kept until the pools are read, which may have faults of their own."""
+        for kind, document in self._good:
+            if kind != "GPUNodeClass":
+                continue
+            before = len(self.problems)
+            found = node_class(document.mapping, Reader(document.place, self.problems, self.warnings), self._machines)
+            if found.name in self.classes:
+                self.problems.append(f"{document.place}: metadata.name: there are two classes named {found.name}. Rename one.")
+            self.classes[found.name] = found
+            if len(self.problems) > before:
+                self._note(kind, found.name, self.problems[before])
+            elif document.deletion is not None:
+                self._note(kind, found.name, "it is being deleted")
+
+    def pools_of(self) -> None:
+        """Pools, and requests with their classes."""
+        for kind, document in self._good:
+            if kind == "GPUNodeClass":
+                continue
+            before = len(self.problems)
+            reader = Reader(document.place, self.problems, self.warnings, namespace_of(document))
+            if kind == "GPUNodePool":
+                broken = set(self.bad_classes) - set(self.classes)
+                pool = node_pool(document.mapping, reader, self.classes, broken, self._namespace)
+                check_class(document, pool, self.classes.get(pool.node_class), reader)
+            else:
+                own_class, pool = request(document.mapping, reader, self._machines)
+                if own_class.name in self.classes:
+                    self.problems.append(
+                        f"{document.place}: metadata.name: a class named {own_class.name} exists. Rename the request or the class."
+                    )
+                else:
+                    self.classes[own_class.name] = own_class
+            if pool.key in self.pools:
+                self.problems.append(f"{document.place}: metadata.name: there are two pools named {pool.key}. Rename one.")
+            self.pools[pool.key] = dataclasses.replace(pool, source=document.source, source_uid=document.uid)
+            if len(self.problems) > before:
+                self._note(kind, pool.key, self.problems[before])
+
+    def wishes(self, documents: t.Sequence[Document], sources: t.Mapping[str, Source]) -> Wishes:
+        """What is good may launch; what only its class or its deletion stops is held."""
+        valid = {key: pool for key, pool in self.pools.items() if key not in self.paused}
+        paused = dict(self.paused)
+        for key, pool in valid.items():
+            if pool.node_class in self.bad_classes:
+                paused[key] = f"its class {pool.node_class} cannot be used: {self.bad_classes[pool.node_class]}"
+        for key in self.deleted:
+            paused.setdefault(key, "its object is being deleted")
+        ordered = [valid[key] for key in sorted(valid)]
+        unusable = {
+            *self.bad_classes,
+            *(pool.node_class for key, pool in self.pools.items() if pool.request and key in self.paused),
+        }
+        read = {name: dataclasses.replace(one, pools=tuple(self.inventory.get(name, ()))) for name, one in sources.items()}
+        for name in self.obscure & set(read):
+            if not read[name].problem:
+                text = f"{name} holds a document of which kind or name cannot be told."
+                read[name] = dataclasses.replace(read[name], problem=text)
+        return Wishes(
+            {name: self.classes[name] for name in sorted(self.classes) if name not in unusable},
+            tuple(pool for pool in ordered if pool.key not in paused),
+            held=tuple(pool for pool in ordered if pool.key in paused),
+            paused={key: paused[key] for key in sorted(paused)},
+            deleted=frozenset(self.deleted),
+            faults=_by_place(self.problems, documents),
+            sources={name: read[name] for name in sorted(read)},
+        )
+
+
+def _by_place(problems: t.Sequence[str], documents: t.Sequence[Document]) -> dict[str, tuple[str, ...]]:
+    places = sorted({one.place for one in documents}, key=len, reverse=True)
+    found: dict[str, list[str]] = {}
+    for sentence in dict.fromkeys(problems):
+        place = next((one for one in places if sentence.startswith(f"{one}: ")), "documents")
+        found.setdefault(place, []).append(sentence)
+    return {place: tuple(sentences) for place, sentences in found.items()}
+
+
+def _subject(document: t.Mapping[str, t.Any], namespace: str) -> tuple[str, str] | None:
+    """Kind and key of a document that may be faulty; None when one of them cannot be told."""
+    kind, meta = document.get("kind"), document.get("metadata")
+    name = meta.get("name") if isinstance(meta, t.Mapping) else None
+    if kind not in KINDS or not isinstance(name, str) or not name:
+        return None
+    if kind == "GPUNodeClass":
+        return kind, name
+    if kind == "GPURequest":
+        return kind, f"{REQUEST_NAMESPACE}/{name}"
+    place = t.cast("t.Mapping[str, t.Any]", meta).get("namespace", namespace)
+    return (kind, f"{place}/{name}") if isinstance(place, str) and place else None
 
 
 def _kind(document: Document, allow_commands: t.Sequence[str], problems: list[str]) -> str:
@@ -97,48 +235,36 @@ def _kind(document: Document, allow_commands: t.Sequence[str], problems: list[st
     return "" if found else kind
 
 
-def _name(document: t.Mapping[str, t.Any]) -> str:
-    meta = document.get("metadata")
-    return str(meta.get("name")) if isinstance(meta, t.Mapping) else ""
-
-
-def _add(pools: dict[str, Pool], pool: Pool, source: str, problems: list[str]) -> None:
-    if pool.key in pools:
-        problems.append(f"{source}: metadata.name: there are two pools named {pool.key}. Rename one.")
-    pools.setdefault(pool.key, pool)
-
-
-def _place_machines(
-    machines: t.Sequence[Machine],
-    documents: t.Sequence[Document],
-    classes: dict[str, NodeClass],
-    pools: dict[str, Pool],
-    problems: list[str],
-) -> None:
+def _place_machines(machines: t.Sequence[Machine], machines_from: str, documents: t.Sequence[Document], read: _Reading) -> None:
     """Own machines that no class lists."""
+    classes = read.classes
     if machines and not documents:
         choice = CloudChoice(OWN_MACHINES, machines=tuple(machines))
         classes[GROUPS] = NodeClass(GROUPS, (choice,), mesh=MeshChoice(backend="none"), max_nodes=len(machines))
-        pools[f"default/{GROUPS}"] = Pool("default", GROUPS, GROUPS, taints=(_NO_TOLERATION_NEEDED,), idle_mode="gpu")
+        pool = Pool("default", GROUPS, GROUPS, taints=(_NO_TOLERATION_NEEDED,), idle_mode="gpu", source=machines_from)
+        read.pools[pool.key] = pool
+        read.inventory.setdefault(machines_from, []).append(pool.key)
         return
     taken = {machine.name for one in classes.values() for choice in one.clouds for machine in choice.machines}
     lost = [machine.name for machine in machines if machine.name not in taken]
-    if lost and not problems:
-        problems.append(
+    if lost and not read.problems:
+        read.problems.append(
             f"node groups: no GPUNodeClass takes {', '.join(lost)}. Add a providers entry `name: webhook` without machines."
         )
-    _one_owner(classes, problems)
+    _one_owner(read)
 
 
-def _one_owner(classes: t.Mapping[str, NodeClass], problems: list[str]) -> None:
+def _one_owner(read: _Reading) -> None:
     """A machine in two classes would be switched by both."""
     owners: dict[str, str] = {}
-    for name in sorted(classes):
-        for machine in (one for choice in classes[name].clouds for one in choice.machines):
-            if owners.setdefault(machine.name, name) != name:
-                problems.append(
-                    f"machine {machine.name}: the classes {owners[machine.name]} and {name} both have it. Keep it in one."
-                )
+    for name in sorted(read.classes):
+        for machine in (one for choice in read.classes[name].clouds for one in choice.machines):
+            owner = owners.setdefault(machine.name, name)
+            if owner != name:
+                text = f"machine {machine.name}: the classes {owner} and {name} both have it. Keep it in one."
+                read.problems.append(text)
+                for one in (owner, name):
+                    read.bad_classes.setdefault(one, text)
 
 
 def _nodes(nodes: t.Mapping[str, int], pools: t.Mapping[str, Pool], problems: list[str]) -> dict[str, int]:

@@ -28,6 +28,7 @@ POLICIES = ("WhenIdle", "WhenEmpty", "WhenUnderutilized", "WhenEmptyOrUnderutili
 BACKENDS = ("tailscale", "wireguard", "none")
 IDLE_MODES = ("workload", "gpu", "all")
 GPU_WAITS = ("all", "any", "none")
+ORPHANED_POLICIES = ("Drain", "Keep")
 DRIFT_POLICIES = ("Report", "Replace")
 GPU_LOSS_POLICIES = ("Keep", "Replace")
 DISRUPTION_REASONS = ("Empty", "Drifted", "Underutilized")
@@ -160,6 +161,7 @@ _WIREGUARD = _object(
     },
     ("endpoint", "publicKey", "network"),
 )
+_ORPHANED = _said({"enum": list(ORPHANED_POLICIES)}, "what becomes of its machines when this document is gone")
 _SPENDING = _object(
     {
         "period": {"enum": list(PERIODS)},
@@ -334,6 +336,7 @@ NODE_POOL = _document(
             "minNodes": _COUNT,
             "replicas": _said(_COUNT, "exactly so many machines, whatever pods wait; not together with minNodes"),
             "calendar": _CALENDAR,
+            "orphanedPolicy": _ORPHANED,
             "unhealthyTimeout": _said(_DURATION, "for how long a node may be ill before it goes"),
             "limits": _object({"maxNodes": _COUNT, "resources": _GPU_COUNTS}),
             "disruption": _object(
@@ -393,6 +396,7 @@ REQUEST = _document(
             "budget": _SPENDING,
             "maxLifetime": _DURATION_OR_NEVER,
             "idleTimeout": _DURATION_OR_NEVER,
+            "orphanedPolicy": _ORPHANED,
             "spot": _YES_NO,
             "talosConfig": _TALOS,
             "tailscaleConfig": _TAILSCALE,

@@ -26,7 +26,7 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
     labels = node.labels if node is not None else {}
     labelled = labels.get("tgp.io/nodepool", "")
     pool_name = labelled or pool_of(instance.name)
-    described = [pool for pool in situation.pools if (pool.name if labelled else pool_part(pool.name)) == pool_name]
+    described = [pool for pool in situation.described if (pool.name if labelled else pool_part(pool.name)) == pool_name]
     pool = described[0] if len(described) == 1 else None
     classes = {one.node_class for one in described}  # of one name in two namespaces: its class's limits may be known all the same
     capability = situation.capabilities.get(instance.cloud)
@@ -70,8 +70,8 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
         history=((situation.now, Phase.JOINING.value, f"{ADOPTED} the machine had no claim"),),
     )
     if node is None and pool is not None and pool.service is not None:
-        return service.adopted(claim, situation)
-    return _ready(claim, node, situation)
+        return service.adopted(situation.documented(claim), situation)
+    return _ready(situation.documented(claim), node, situation)
 
 
 def _ready(claim: Claim, node: Node | None, situation: Situation) -> Claim:

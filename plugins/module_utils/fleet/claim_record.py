@@ -10,7 +10,7 @@ import enum
 import functools
 import types
 import typing as t
-from datetime import datetime
+from datetime import datetime, time
 from decimal import Decimal, InvalidOperation
 
 from ..errors import InvalidInput
@@ -22,7 +22,20 @@ VERSION = 1
 _NOT_STORED = frozenset({"version"})  # the store's own resourceVersion
 _ADDED: dict[type, frozenset[str]] = {
     Attempt: frozenset({"instance_id"}),
-    Claim: frozenset({"running_since", "interrupted_at", "price_bound", "underused_since", "peer", "store_generation"}),
+    Claim: frozenset(
+        {
+            "running_since",
+            "interrupted_at",
+            "price_bound",
+            "underused_since",
+            "peer",
+            "store_generation",
+            "source",
+            "source_uid",
+            "limits",
+            "document_gone_since",
+        }
+    ),
     Offer: frozenset({"min_bid", "price_estimated", "traits"}),
 }
 
@@ -67,6 +80,10 @@ def _encode(value: t.Any, leave_out: frozenset[str]) -> t.Any:
         return str(value)
     if isinstance(value, datetime):
         return print_time(value)
+    if isinstance(value, time):
+        return value.isoformat()
+    if isinstance(value, frozenset):
+        return sorted(value)
     if isinstance(value, t.Mapping):
         return {str(key): _encode(item, frozenset()) for key, item in value.items()}
     if dataclasses.is_dataclass(value):
@@ -108,6 +125,9 @@ def _value(hint: t.Any, value: t.Any, path: str) -> t.Any:
         return _value(inner[0], value, path)
     if origin is not None and isinstance(origin, type) and issubclass(origin, t.Mapping):  # type: ignore[arg-type]
         return _texts(value, path)
+    if origin is frozenset:
+        (inner_hint,) = t.get_args(hint)
+        return frozenset(_items((inner_hint, ...), value, path))
     if origin is tuple:
         return _items(t.get_args(hint), value, path)
     if dataclasses.is_dataclass(hint):
@@ -134,6 +154,8 @@ def _texts(value: t.Any, path: str) -> dict[str, str]:
 def _scalar(hint: t.Any, value: t.Any, path: str) -> t.Any:
     if hint is datetime:
         return _time(value, path)
+    if hint is time:
+        return _time_of_day(value, path)
     if hint is Decimal:
         return _decimal(value, path)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
@@ -151,6 +173,13 @@ def _time(value: t.Any, path: str) -> datetime:
         return parse_time(value)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error.message}", remedy=error.remedy) from error
+
+
+def _time_of_day(value: t.Any, path: str) -> time:
+    try:
+        return time.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{path}: {value!r} is not a time of day.") from error
 
 
 def _decimal(value: t.Any, path: str) -> Decimal:

@@ -15,7 +15,8 @@ from .model import Action, Claim, Deletion, Notice, Plan, Pod, Shortfall, Tally,
 from .reasons import decided
 from .situation import Situation
 
-_STAYS = frozenset({"Kept", "Empty", "Drifted", "Underutilized", "Replaced"})  # reasons of reports that a machine stays, although
+# reasons of reports that a machine stays, although
+_STAYS = frozenset({"Kept", "Empty", "Drifted", "Underutilized", "Replaced", "DocumentGone"})
 
 
 @dataclasses.dataclass

@@ -46,6 +46,7 @@ MODES: t.Mapping[str, Mode] = {
     "Drifted": Mode.VOLUNTARY,
     "Replaced": Mode.VOLUNTARY,
     "Manual": Mode.MANUAL,
+    "DocumentGone": Mode.MANUAL,
     "Expired": Mode.FORCEFUL,
     "Budget": Mode.FORCEFUL,
     "Unhealthy": Mode.FORCEFUL,

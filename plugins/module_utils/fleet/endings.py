@@ -42,10 +42,12 @@ def _is_decided_anew(draft: Draft, one: Settled) -> bool:
 
 
 def go_on(draft: Draft) -> None:
-    """Go on with what an earlier run decided and no stronger reason has replaced. Reasons that can wait are judged anew in every run."""
+    """Go on with what an earlier run decided and no stronger reason has replaced. Reasons that can wait are judged anew in every run, and
+    so is whether a document is gone."""
     for one in list(draft.undecided()):
         deletion = one.claim.deletion
-        if deletion is not None and deletion.reason in MODES and not is_voluntary(deletion.reason):
+        anew = deletion is None or deletion.reason == "DocumentGone" or is_voluntary(deletion.reason)
+        if deletion is not None and deletion.reason in MODES and not anew:
             draft.destroy(one.claim, deletion.reason, "goes on", force=deletion.force)
 
 
@@ -112,7 +114,7 @@ def failed_joins(draft: Draft) -> None:
         claim = one.claim
         if claim.phase not in BEFORE_READY or one.recovery.what in ("unknown", "wait", "launch", "next_offer"):
             continue
-        pool, capability = situation.pool(claim), situation.capability(claim)
+        pool, capability = situation.in_force(claim), situation.capability(claim)
         if one.stale_node is not None and one.stale_node.ready:
             draft.destroy(claim, "FailedJoin", f"stale_node: a Node of this name is older than the machine ({one.stale_node.uid})")
         elif overdue(claim, pool, capability, draft.now, one.node):
@@ -149,7 +151,7 @@ def _failed_service(draft: Draft, one: Settled) -> None:
         draft.warnings.append(f"{claim.name}: not usable in time, as far as one can see; {found.why}, so nothing is decided.")
         return
     cause = service.failure_class(claim, one.recovery.instance, situation.device(claim))
-    seconds = timeout(claim, situation.pool(claim), situation.capability(claim))
+    seconds = timeout(claim, situation.in_force(claim), situation.capability(claim))
     draft.destroy(claim, "FailedJoin", f"{cause}: not usable after {seconds} s: {found.why}")
 
 
@@ -218,7 +220,7 @@ def _mesh_says(draft: Draft, one: Settled) -> str:
 
 def _patience(draft: Draft, claim: Claim) -> int:
     """Seconds for which a node may be ill: its pool's wish, else the run's setting."""
-    pool = draft.situation.pool(claim)
+    pool = draft.situation.in_force(claim)
     own = None if pool is None else pool.unhealthy_timeout
     return draft.situation.settings.unhealthy_timeout if own is None else own
 
@@ -241,7 +243,7 @@ def prices(draft: Draft, *, destroy: bool) -> None:
     """Machines that cost more than their pool allows (L-13). One in use at the price it was rented for has not jumped: its document was
     changed meanwhile, and an end without a drain is nothing that an edit should do to work."""
     for one in list(draft.undecided()):
-        claim, pool = one.claim, draft.situation.pool(one.claim)
+        claim, pool = one.claim, draft.situation.in_force(one.claim)
         if claim.price_paid is None or pool is None:
             continue
         tolerance = draft.situation.settings.price_tolerance
@@ -269,7 +271,7 @@ def asked_for(draft: Draft) -> None:
 def expired(draft: Draft) -> None:
     """Machines whose time is over (L-4)."""
     for one in list(draft.undecided()):
-        pool = draft.situation.pool(one.claim)
+        pool = draft.situation.in_force(one.claim)
         if pool is None or one.claim.launch_started is None:
             continue
         found = age.judge(one.claim, one.node, pool, draft.now)

@@ -47,7 +47,7 @@ def settle(claim: Claim, situation: Situation) -> Settled:
         current = _node_facts(_mesh_facts(current, situation), node, situation)
     if current.phase in LIVE:
         current = _phase(current, found, node, situation)
-    return Settled(current, claim, found, node, stale)
+    return Settled(situation.documented(current), claim, found, node, stale)
 
 
 def _late(claim: Claim, found: Recovery, situation: Situation) -> Recovery:
@@ -108,7 +108,7 @@ def _node_facts(claim: Claim, node: Node | None, situation: Situation) -> Claim:
     if node is None or (not situation.rented(claim.cloud) and claim.registered is None and not node.ready):
         return claim  # an own machine's Node of last time proves nothing before it is Ready again
     claim = _replace(claim, node_name=node.name, node_uid=node.uid, registered=claim.registered or situation.now)
-    if claim.initialized is None and not not_initialized(claim, node, situation.pool(claim)):
+    if claim.initialized is None and not not_initialized(claim, node, situation.in_force(claim)):
         claim = _replace(claim, initialized=situation.now)
     return claim
 

@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import typing as t
 
-from . import idle, overspent, removal, service, service_idle, voluntary
+from . import document_gone, idle, overspent, removal, service, service_idle, voluntary
 from .draft import Draft
 from .durations import latest, print_duration
 from .facts import Settled
@@ -27,15 +27,16 @@ def judge(draft: Draft) -> None:
         draft.warnings.append("The pods could not be read: no node counts as idle in this run.")
     usable: dict[str, list[Settled]] = collections.defaultdict(list)
     for one in draft.undecided():
-        if one.claim.phase is Phase.READY and _is_usable(draft, one):
+        if one.claim.phase is Phase.READY and _is_usable(draft, one) and not document_gone.is_pending(one.claim):
             usable[one.claim.pool].append(one)
     for key in sorted(usable):
-        pool = situation.pool_by_key.get(key)
-        if pool is None:
-            for one in usable[key]:
-                _keep(draft, one.claim, f"no document describes its pool {key}, so nothing says when it is idle")
-            continue
-        _pool(draft, pool, usable[key])
+        pool = next(filter(None, (situation.in_force(one.claim) for one in usable[key])), None)
+        for one in usable[key]:
+            if situation.in_force(one.claim) is None:
+                _keep(draft, one.claim, f"no document describes its pool {key} in this run, and its claim holds no limits")
+        known = [one for one in usable[key] if situation.in_force(one.claim) is not None]
+        if pool is not None:
+            _pool(draft, pool, known)
 
 
 def _is_usable(draft: Draft, one: Settled) -> bool:

@@ -284,7 +284,8 @@ def _resume(draft: Draft, market: Market) -> collections.Counter[str]:
         live[claim.pool] += 1
         node_class = situation.node_class(claim)
         if pool is None or node_class is None:
-            draft.warnings.append(f"{claim.name}: no document describes its pool {claim.pool} any more; it is left as it is.")
+            why = situation.wishes.paused.get(claim.pool, "no document describes its pool in this run")
+            draft.warnings.append(f"{claim.name} of {claim.pool} is not usable yet, and its launch is not continued: {why}")
         elif one.recovery.what in RETRY:
             _again(draft, market, one, pool, node_class)
         elif one.recovery.what in ("wait", "unknown"):
@@ -412,6 +413,8 @@ def prevented(draft: Draft, pool: Pool) -> None:
 def refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
     """What forbids any launch in the pool, whatever is on offer."""
     situation = draft.situation
+    if pool.key in situation.wishes.paused:
+        return situation.wishes.paused[pool.key]
     if why := blocked(draft, pool):
         return why
     refused = lanes_refused(pool, node_class, situation.capabilities)
@@ -447,7 +450,7 @@ def _claim(draft: Draft, pool: Pool, node_class: NodeClass, offer: Offer, rest: 
     lane = lane_of(offer, pool, situation.capabilities[offer.cloud])
     if lane is None:
         raise ValueError(f"{offer_key(offer)} was selected without a lane")
-    return Claim(
+    claim = Claim(
         name=name,
         pool=pool.key,
         node_class=node_class.name,
@@ -466,6 +469,7 @@ def _claim(draft: Draft, pool: Pool, node_class: NodeClass, offer: Offer, rest: 
         generation=generation(node_class, pool),
         history=((situation.now, Phase.PENDING.value, "wanted"),),
     )
+    return situation.documented(claim)
 
 
 def _describe(offer: Offer) -> str:

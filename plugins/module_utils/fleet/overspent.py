@@ -103,7 +103,7 @@ def act(draft: Draft, purses: Purses) -> None:
         if not (purse.used_up and purse.whole):
             continue
         if purse.budget.action == "drain_idle":
-            for pool in draft.situation.pools:
+            for pool in draft.situation.described:
                 if purse.covers(pool.key, pool.node_class):
                     draft.hurried.setdefault(pool.key, f"the {purse.title} is used up")
         elif purse.budget.action == "drain_all":
@@ -116,7 +116,7 @@ def _drain_all(draft: Draft, purse: Purse) -> None:
         claim = one.claim
         if claim.price == 0 or not purse.covers(claim.pool, claim.node_class):
             continue
-        pool = draft.situation.pool(claim)
+        pool = draft.situation.in_force(claim)
         last = since + timedelta(seconds=pool.termination_grace if pool is not None else 0)
         held = _held(draft, one)
         if held and draft.now < last:

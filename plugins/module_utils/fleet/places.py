@@ -62,7 +62,7 @@ def _ready(draft: Draft, one: Settled) -> t.Iterator[Place]:
     if node is None or capacity.blocking(node):
         return
     situation = draft.situation
-    end = deadline(one.claim, situation.pool(one.claim), situation.capability(one.claim))
+    end = deadline(one.claim, situation.in_force(one.claim), situation.capability(one.claim))
     shows = shown(node.allocatable) > 0
     if (
         not shows and end is not None and draft.now < end

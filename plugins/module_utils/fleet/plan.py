@@ -13,6 +13,7 @@ from . import (
     clocks,
     consolidation,
     damaged,
+    document_gone,
     drifted,
     endings,
     extras,
@@ -60,6 +61,8 @@ def plan(
     else:
         _reap(draft, unclaimed, run_id)
     damaged.tell(draft)
+    if settings.mode != "status":
+        document_gone.tell(draft)
     _unread(draft)
     for name, why in sorted(wishes.blocked.items()):
         draft.warnings.append(f"Nothing is launched for {'pool' if '/' in name else 'class'} {name}: {why}")
@@ -125,6 +128,7 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
     endings.expired(draft)
     gpu_lost.judge(draft)
     endings.unhealthy(draft)
+    document_gone.judge(draft)
     endings.asked_for(draft)
     endings.go_on(draft)
     served.note(draft)  # before anything is rented in their place

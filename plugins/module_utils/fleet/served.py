@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from . import document_gone
 from .draft import Draft
 from .durations import print_time
 from .model import Pool
@@ -20,8 +21,10 @@ _BY_TIMER = ("autoscale", "everything")  # provision is somebody's own word
 def note(draft: Draft) -> None:
     """Remember requests whose machine goes now by a limit of its own."""
     for action in draft.decisions.values():
-        pool = draft.situation.pool_by_key.get(action.pool)
-        if action.kind == "destroy" and action.reason in _ENDS and pool is not None and pool.request:
+        if action.kind != "destroy" or action.reason not in _ENDS or action.claim is None:
+            continue
+        pool = draft.situation.in_force(action.claim)
+        if pool is not None and pool.request:
             draft.sighted(_key(pool.key))
 
 
@@ -40,7 +43,8 @@ def settle(draft: Draft) -> None:
     }
     for key, since in draft.situation.seen.findings.items():
         pool = key.removeprefix(_key(""))
-        stands = pool in draft.situation.pool_by_key or draft.situation.settings.mode not in _BY_TIMER
+        described = pool in draft.situation.pool_by_key or document_gone.may_stand(draft, pool)
+        stands = described or draft.situation.settings.mode not in _BY_TIMER
         if key == _key(pool) and stands and pool not in alive - goes:
             draft.findings.setdefault(key, since)
     for one in draft.situation.pools:

@@ -85,7 +85,10 @@ def works(instance: Instance, node: Node | None, situation: Situation) -> bool:
     """Whether a machine without a claim works as a service of a described pool."""
     probe = situation.seen.probes.get(instance.name)
     return (
-        node is None and probe is not None and probe.healthy is True and described_pool(instance.name, situation.pools) is not None
+        node is None
+        and probe is not None
+        and probe.healthy is True
+        and described_pool(instance.name, situation.described) is not None
     )
 
 

@@ -88,6 +88,8 @@ class Settings:
     # L-20
     unhealthy_timeout: int = 1200
     unhealthy_share: Decimal = Decimal("0.4")
+    # L-25
+    document_gone_after: int = 600
     # L-22
     plan_max_age: int = 1800
     # L-8

@@ -11,6 +11,7 @@ import functools
 import typing as t
 from datetime import datetime, timedelta
 
+from . import terms
 from .model import (
     Capability,
     Claim,
@@ -49,7 +50,10 @@ class Situation:
         pools = (self._floored(floor_of_now(pool, seen.now)) for pool in wishes.pools)
         self.pools: tuple[Pool, ...] = tuple(sorted(pools, key=lambda pool: (-pool.weight, pool.key)))
         self.damaged = {one.name: one for one in sorted(seen.damaged, key=lambda one: one.name)}
-        self.pool_by_key = {pool.key: pool for pool in self.pools}
+        held = (self._held(pool) for pool in wishes.held)
+        self.described: tuple[Pool, ...] = (*self.pools, *sorted(held, key=lambda pool: pool.key))
+        self.pool_by_key = {pool.key: pool for pool in self.described}
+        self._documents = {pool.key: pool for pool in wishes.described}
         self.nodes: tuple[Node, ...] | None = None if seen.nodes is None else tuple(sorted(seen.nodes, key=lambda node: node.name))
         self.devices: tuple[Device, ...] | None = (
             None if seen.devices is None else tuple(sorted(seen.devices, key=lambda one: one.id))
@@ -71,8 +75,29 @@ class Situation:
             return f"replicas {pool.replicas}"
         return f"{'nodes' if pool.key in self._asked else 'minNodes'} {pool.min_nodes}"
 
+    def _held(self, pool: Pool) -> Pool:
+        """A pool that may not launch; one that is being deleted keeps no machine either."""
+        floored = floor_of_now(pool, self.now)
+        return dataclasses.replace(floored, min_nodes=0, replicas=None) if pool.key in self.wishes.deleted else floored
+
     def pool(self, claim: Claim) -> Pool | None:
+        """What the claim's document says now; None when it is absent or faulty."""
         return self.pool_by_key.get(claim.pool)
+
+    def documented(self, claim: Claim) -> Claim:
+        """The claim with what its valid document says, whatever the hour."""
+        document = self._documents.get(claim.pool)
+        return claim if document is None else terms.follow(claim, document, self.node_class(claim))
+
+    def in_force(self, claim: Claim) -> Pool | None:
+        """What holds for the claim's machine (L-25): its document, else what the claim remembers of it; None = neither."""
+        found = self.pool(claim)
+        remembered = terms.remembered(claim) if found is None else None
+        if remembered is None:
+            return found
+        floored = floor_of_now(remembered, self.now)
+        gone = claim.document_gone_since is not None  # and asks for no machine any more
+        return dataclasses.replace(floored, min_nodes=0, replicas=None) if gone else floored
 
     def node_class(self, claim: Claim) -> NodeClass | None:
         return self.wishes.classes.get(claim.node_class)

@@ -93,7 +93,7 @@ class Purses:
 
 def budgets(wishes: Wishes, overall: SpendingBudget | None) -> list[tuple[str, str, SpendingBudget]]:
     """Every budget of the documents and the run, as scope, name and budget."""
-    found = [("pool", pool.key, pool.budget) for pool in wishes.pools if pool.budget is not None]
+    found = [("pool", pool.key, pool.budget) for pool in wishes.described if pool.budget is not None]
     found += [("class", name, one.budget) for name, one in sorted(wishes.classes.items()) if one.budget is not None]
     return [*sorted(found, key=lambda one: one[:2]), *([(EVERYTHING, EVERYTHING, overall)] if overall is not None else [])]
 

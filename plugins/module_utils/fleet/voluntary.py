@@ -139,7 +139,10 @@ def restore(draft: Draft) -> None:
     for name, one in draft.settled.items():
         before, node = one.stored.deletion, one.node
         taken_back = (
-            before is not None and is_voluntary(before.reason) and one.claim.deletion is None and name not in draft.decisions
+            before is not None
+            and (is_voluntary(before.reason) or before.reason == "DocumentGone")
+            and one.claim.deletion is None
+            and name not in draft.decisions
         )
         if taken_back and node is not None and STARTED in node.annotations:
             text = "an interrupted run had begun to empty it"

@@ -27,6 +27,7 @@ from ..fleet.model import Claim, CloudChoice, Instance, Ledger, Node, NodeClass,
 from ..fleet.names import Verdict
 from ..fleet.ownership import Owner, Store, claimed, generations_of, owner_of, remembered
 from ..fleet.settings import Settings
+from ..fleet.terms import remembered as remembered_pool
 from ..mesh.base import Mesh
 from ..mesh.connect import connect as connect_mesh
 from ..progress import Progress
@@ -190,7 +191,12 @@ class Context:
     # ---- what the documents say
 
     def pool_of(self, claim: Claim) -> Pool | None:
-        return next((pool for pool in self.wishes.pools if pool.key == claim.pool), None)
+        """What the claim's document says; None when it is absent or faulty."""
+        return next((pool for pool in self.wishes.described if pool.key == claim.pool), None)
+
+    def in_force(self, claim: Claim) -> Pool | None:
+        """What holds for the claim's machine (L-25): its document, else what the claim remembers of it; None = neither."""
+        return self.pool_of(claim) or remembered_pool(claim)
 
     def class_of(self, claim: Claim) -> NodeClass:
         try:
@@ -221,7 +227,9 @@ class Context:
 
     def mesh_tags(self, claim: Claim) -> tuple[str, ...]:
         node_class = self.wishes.classes.get(claim.node_class)
-        return node_class.mesh.tags if node_class else ()
+        if node_class is not None:
+            return node_class.mesh.tags
+        return claim.limits.mesh_tags if claim.limits is not None else ()
 
     # ---- connections
 
@@ -253,13 +261,19 @@ class Context:
             self._clouds[name] = error
 
     def _connect(self, name: str) -> Cloud:
-        choice = self.choice(name)
+        choice = self.choice(name) or self._remembered_choice(name)
         credential = cloud_credential(self.task, self.kube, name, choice)
         in_flight = {claim.name: word for claim in self.known_claims() if claim.cloud == name and (word := _in_flight(claim))}
         cloud = connect_cloud(
             name, self.task, credential=credential, choice=choice, node_ready=self._node_ready, in_flight=in_flight
         )
         return told_cloud(cloud, self.task, name)
+
+    def _remembered_choice(self, cloud: str) -> CloudChoice | None:
+        """Where the key of a cloud stands that no valid document names any more, as its claims remember it."""
+        known = (one.limits.credentials for one in self.known_claims() if one.cloud == cloud and one.limits is not None)
+        credentials = next(filter(None, known), None)
+        return CloudChoice(cloud, credentials=credentials) if credentials is not None else None
 
     def _node_ready(self, node: str) -> bool | None:
         from ..cluster.nodes import get_node

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import glob
 import os
 import typing as t
@@ -13,9 +14,9 @@ from ..clock import from_text
 from ..clouds.webhook_machines import groups_from_environment, usable_groups
 from ..cluster.kube import Kube
 from ..documents.document import Document, Origin
-from ..documents.parse import parse
-from ..errors import InvalidInput, NotFound
-from ..fleet.model import Machine, Wishes
+from ..documents.parse import refuse, understand
+from ..errors import ApiError, InvalidInput, NotFound
+from ..fleet.model import Machine, Source, Wishes
 from ..libs import lazy
 from ..task import Task
 
@@ -27,95 +28,147 @@ else:
 _KINDS = {"gpunodeclasses": "GPUNodeClass", "gpunodepools": "GPUNodePool", "gpurequests": "GPURequest"}
 
 
-def load(task: Task, kube: Kube | None) -> Wishes:
-    """All documents of this call, checked; InvalidInput lists every fault of every document with its place."""
-    found: list[Document] = []
+def load(task: Task, kube: Kube | None, *, strict: bool = True) -> Wishes:
+    """All documents of this call, checked. ``strict``: InvalidInput lists every fault of every document with its place, and every file,
+    folder or list that could not be read. Else both are told in the wishes, beside all that is good (L-25)."""
+    found = _Found()
     for entry in task.params.get("documents") or []:
-        found.extend(_inline(entry) if isinstance(entry, dict) else _from_path(str(entry)))
+        if isinstance(entry, dict):
+            found.documents.append(Document("inline document", entry))
+        else:
+            found.path(str(entry))
     if task.params.get("documents_from_cluster"):
         if kube is None:
             raise InvalidInput("documents_from_cluster needs a cluster connection.")
-        found.extend(_from_cluster(kube))
-    documents, values = _split(found)
-    machines, warnings = _node_groups(values, documents)
-    wishes, more = parse(documents, machines=machines, allow_commands=task.params.get("allow_commands") or ())
+        found.cluster(kube)
+    documents, values = _split(found.documents)
+    machines, machines_from, warnings = found.node_groups(values, documents)
+    wishes, more = understand(
+        documents,
+        machines=machines,
+        allow_commands=task.params.get("allow_commands") or (),
+        machines_from=machines_from,
+        sources=found.sources,
+    )
+    wishes = dataclasses.replace(wishes, faults={**found.faults, **wishes.faults})
+    if strict:
+        unread = [one.problem for name, one in found.sources.items() if one.problem and not one.quiet]
+        refuse([*unread, *(sentence for sentences in wishes.faults.values() for sentence in sentences)])
     for warning in (*warnings, *more):
         task.warn(warning)
     return wishes
 
 
-def _inline(entry: t.Mapping[str, t.Any]) -> list[Document]:
-    return [Document("inline document", entry)]
+class _Found:
+    """Documents as they stand, what they were read from, and what of that could not be read or is no document."""
 
+    def __init__(self) -> None:
+        self.documents: list[Document] = []
+        self.sources: dict[str, Source] = {}
+        self.faults: dict[str, tuple[str, ...]] = {}
 
-def _from_path(path: str) -> list[Document]:
-    """Documents of a file, of all YAML files of a folder, or of a glob pattern; ``~`` is understood."""
-    full = os.path.expanduser(path)
-    if os.path.isdir(full):
-        files = sorted(glob.glob(os.path.join(glob.escape(full), "*.y*ml")))
-    else:
-        files = [full] if os.path.isfile(full) else sorted(glob.glob(full))
-    if not files:
-        raise InvalidInput(f"No document file at {path}.", remedy="Give the path of a YAML file or of a folder with YAML files.")
-    source = f"file:{os.path.abspath(full)}"
-    return [document for file in files for document in _read(file, source)]
+    def path(self, path: str) -> None:
+        """Documents of a file, of all YAML files of a folder, or of a glob pattern; ``~`` is understood."""
+        full = os.path.expanduser(path)
+        if os.path.isdir(full):
+            files = sorted(glob.glob(os.path.join(glob.escape(full), "*.y*ml")))
+        else:
+            files = [full] if os.path.isfile(full) else sorted(glob.glob(full))
+        source = f"file:{os.path.abspath(full)}"
+        if not files:
+            text = f"No document file at {path}. Give the path of a YAML file or of a folder with YAML files."
+            self.sources[source] = Source(problem=text)
+            return
+        before = len(self.documents)
+        whole = all([self._file(file, source) for file in files])
+        if not whole:
+            self.sources[source] = Source(problem=f"{path} could not be read in whole.", quiet=True)  # its faults are told
+        elif len(self.documents) == before:
+            self.sources[source] = Source(problem=f"{path} holds no document.")
+        else:
+            self.sources.setdefault(source, Source())
 
-
-def _read(path: str, source: str) -> t.Iterator[Document]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            for number, document in enumerate(yaml.safe_load_all(file), start=1):
-                if document is None:
-                    continue
-                if not isinstance(document, dict):
-                    raise InvalidInput(f"{path}: document {number} is not a mapping but a {type(document).__name__}.")
-                yield Document(f"{path}#{number}", document, source=source)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}.") from error
-    except yaml.YAMLError as error:
-        raise InvalidInput(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
-
-
-def _from_cluster(kube: Kube) -> t.Iterator[Document]:
-    """Objects of the three kinds; a kind whose CRD is not installed has none."""
-    for plural, kind in _KINDS.items():
+    def _file(self, path: str, source: str) -> bool:
+        """Add what the file holds; False when it could not be read to its end."""
         try:
-            for item in kube.pages(f"/apis/tgp.io/v1/{plural}"):
-                meta = item["metadata"]
-                kept = {key: meta[key] for key in ("name", "namespace", "labels", "annotations") if key in meta}
-                document = {"apiVersion": "tgp.io/v1", "kind": kind, "metadata": kept, "spec": item.get("spec", {})}
-                deletion = from_text(meta["deletionTimestamp"]) if meta.get("deletionTimestamp") else None
-                yield Document(
-                    f"{kind} {meta.get('namespace', '')}/{meta['name']} of the cluster",
-                    document,
-                    Origin.CLUSTER if kind == "GPUNodeClass" else Origin.NAMESPACE,
-                    f"cluster:{plural}",
-                    str(meta.get("uid", "")),
-                    deletion,
+            with open(path, encoding="utf-8") as file:
+                for number, document in enumerate(yaml.safe_load_all(file), start=1):
+                    if document is None:
+                        continue
+                    if not isinstance(document, dict):
+                        self._fault(path, f"document {number} is not a mapping but a {type(document).__name__}.")
+                        return False
+                    self.documents.append(Document(f"{path}#{number}", document, source=source))
+        except (OSError, UnicodeDecodeError) as error:
+            self._fault(path, f"cannot be read: {error}.")
+            return False
+        except yaml.YAMLError as error:
+            self._fault(path, f"is not valid YAML: {' '.join(str(error).split())}.")
+            return False
+        return True
+
+    def _fault(self, place: str, sentence: str) -> None:
+        self.faults[place] = (*self.faults.get(place, ()), f"{place}: {sentence}")
+
+    def cluster(self, kube: Kube) -> None:
+        """Objects of the three kinds. A kind whose CRD is not installed has none, which says nothing about objects it had before."""
+        for plural, kind in _KINDS.items():
+            source = f"cluster:{plural}"
+            try:
+                items = list(kube.pages(f"/apis/tgp.io/v1/{plural}"))
+            except NotFound:
+                self.sources[source] = Source(
+                    problem=f"The cluster does not know {kind} objects: its CRD is not installed.", quiet=True
                 )
-        except NotFound:
-            continue
+            except ApiError as error:
+                self.sources[source] = Source(problem=f"The {kind} objects of the cluster could not be listed: {error}")
+            else:
+                self.sources[source] = Source()
+                self.documents.extend(_object(item, kind, source) for item in items)
+
+    def node_groups(self, values: list[Document], documents: list[Document]) -> tuple[tuple[Machine, ...], str, list[str]]:
+        """Own machines given the way k8s-gpu-autoprovision takes them, with the source of the first; the environment is read only when a
+        class asks for webhook machines and lists none."""
+        machines: list[Machine] = []
+        warnings: list[str] = []
+        machines_from = ""
+        for value in values:
+            try:
+                usable, left_out = usable_groups(value.mapping)
+            except InvalidInput as error:
+                for text in error.problems or (str(error),):
+                    self._fault(value.place, text)
+                continue
+            machines_from = machines_from or value.source
+            machines.extend(usable)
+            warnings.extend(left_out)
+        if not machines and _asks_for_groups(documents) and any(name.endswith("_GPU_COUNT") for name in os.environ):
+            try:
+                found, skipped = groups_from_environment(os.environ)
+            except InvalidInput as error:
+                self._fault("environment", str(error))
+            else:
+                return tuple(found), "environment", list(skipped)
+        return tuple(machines), machines_from, warnings
+
+
+def _object(item: t.Mapping[str, t.Any], kind: str, source: str) -> Document:
+    meta = item["metadata"]
+    kept = {key: meta[key] for key in ("name", "namespace", "labels", "annotations") if key in meta}
+    return Document(
+        f"{kind} {meta.get('namespace', '')}/{meta['name']} of the cluster",
+        {"apiVersion": "tgp.io/v1", "kind": kind, "metadata": kept, "spec": item.get("spec", {})},
+        Origin.CLUSTER if kind == "GPUNodeClass" else Origin.NAMESPACE,
+        source,
+        str(meta.get("uid", "")),
+        from_text(meta["deletionTimestamp"]) if meta.get("deletionTimestamp") else None,
+    )
 
 
 def _split(found: list[Document]) -> tuple[list[Document], list[Document]]:
     """Documents proper, and Helm values with ``nodeGroups``."""
     values = [one for one in found if "nodeGroups" in one.mapping and "kind" not in one.mapping]
     return [one for one in found if one not in values], values
-
-
-def _node_groups(values: list[Document], documents: list[Document]) -> tuple[tuple[Machine, ...], list[str]]:
-    """Own machines given the way k8s-gpu-autoprovision takes them; the environment is read only when a class asks for webhook
-    machines and lists none."""
-    machines: list[Machine] = []
-    warnings: list[str] = []
-    for value in values:
-        usable, left_out = usable_groups(value.mapping)
-        machines.extend(usable)
-        warnings.extend(left_out)
-    if not machines and _asks_for_groups(documents) and any(name.endswith("_GPU_COUNT") for name in os.environ):
-        found, skipped = groups_from_environment(os.environ)
-        return tuple(found), list(skipped)
-    return tuple(machines), warnings
 
 
 def _asks_for_groups(documents: list[Document]) -> bool:

@@ -10,12 +10,13 @@ import typing as t
 from ..claims.store import open_store
 from ..cluster.connect import connect as connect_cluster
 from ..cluster.identity import cluster_id
+from ..documents.parse import refuse
 from ..documents.spending import budget_of
 from ..errors import InvalidInput
 from ..events import Events, new_run_id
-from ..fleet.model import SpendingBudget
+from ..fleet.model import SpendingBudget, Wishes
 from ..fleet.money import parse_money
-from ..fleet.settings import Settings
+from ..fleet.settings import REAPING, Settings
 from ..notify import Sender
 from ..places import events_path
 from ..progress import Progress
@@ -26,18 +27,16 @@ from .documents import load
 from .told import KubeTeller, told_store
 
 
-def open_context(task: Task, *, settings: Settings | None = None, documents_required: bool = True) -> Context:
+def open_context(task: Task, *, settings: Settings | None = None, documents_required: bool = True, strict: bool = False) -> Context:
     """Everything a fleet module works with. The documents are checked before the first call to anybody.
 
-    Raises InvalidInput when the documents are wrong, or missing although they are required.
+    Raises InvalidInput when documents are missing although they are required. One that is faulty, or cannot be read, stops nothing but
+    what it describes, and is told in the wishes; ``strict``: it is refused, too.
     """
     kube = connect_cluster(task)
-    wishes = load(task, kube)
+    wishes = load(task, kube, strict=strict)
     if documents_required and not wishes.pools:
-        raise InvalidInput(
-            "There is no pool among the documents, so there is nothing to do.",
-            remedy="Give documents (a file or folder with GPUNodeClass and GPUNodePool), or set documents_from_cluster.",
-        )
+        _refuse_without_pools(task, wishes, settings)
     Sender(task)  # says what is wrong with its options
     task.late_token = lambda: notify_token(task, kube)
     run_id = task.params.get("run_id") or new_run_id()
@@ -55,6 +54,20 @@ def open_context(task: Task, *, settings: Settings | None = None, documents_requ
         cluster_id=cluster_id(kube, task.params.get("cluster_id")),
         run_id=run_id,
         progress=progress,
+    )
+
+
+def _refuse_without_pools(task: Task, wishes: Wishes, settings: Settings | None) -> None:
+    """A run that only launches has nothing to do without a pool. One that reaps has, as soon as any documents were given."""
+    if settings is not None and settings.mode in REAPING and (task.params["documents"] or task.params["documents_from_cluster"]):
+        return
+    refuse(
+        [one.problem for one in wishes.sources.values() if one.problem and not one.quiet]
+        + [sentence for sentences in wishes.faults.values() for sentence in sentences]
+    )
+    raise InvalidInput(
+        "There is no pool among the documents, so there is nothing to do.",
+        remedy="Give documents (a file or folder with GPUNodeClass and GPUNodePool), or set documents_from_cluster.",
     )
 
 

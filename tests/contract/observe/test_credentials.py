@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import typing as t
 from pathlib import Path
 
@@ -110,4 +111,10 @@ def test_documents_are_read_from_the_cluster_too(kube: Kube) -> None:
     for document in documents:
         if document["kind"] == "GPUNodeClass":
             document["spec"] |= allowed["spec"]
-    assert load(task(documents_from_cluster=True), kube) == load(task(documents=documents), None)
+    of_objects, of_files = load(task(documents_from_cluster=True), kube), load(task(documents=documents), None)
+    (pool,) = of_objects.pools
+    assert pool.source == "cluster:gpunodepools" and pool.source_uid, "where it was read is known beside"
+    assert (dataclasses.replace(pool, source="", source_uid=""),) == of_files.pools and of_objects.classes == of_files.classes
+    assert of_objects.sources["cluster:gpunodepools"].pools == (pool.key,) and not any(
+        one.problem for one in of_objects.sources.values()
+    )

@@ -208,6 +208,7 @@ OTHER: dict[str, Json] = {
         "timeSlicing.replicas": 4,
         "timeSlicing.renameByDefault": True,
         "unhealthyTimeout": "5m",
+        "orphanedPolicy": "Keep",
         "calendar.timeZone": "UTC",
         "calendar.windows.0.days": ["Sat"],
         "calendar.windows.0.from": "09:00",
@@ -229,6 +230,7 @@ OTHER: dict[str, Json] = {
         "maxHourlyPrice": "3",
         "maxLifetime": "8h",
         "idleTimeout": "30m",
+        "orphanedPolicy": "Keep",
         "spot": True,
     },
 }

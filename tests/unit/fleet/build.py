@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -32,6 +33,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.terms import follow
 
 CLUSTER = "a1b2c3d4"
 DAY = datetime(2026, 8, 20, tzinfo=timezone.utc)
@@ -151,7 +153,19 @@ def seen(now: datetime = NOON, **facts: t.Any) -> Observation:
 
 
 def decide(observation: Observation, wanted: Wishes | None = None, mode: str = "reap", **settings: t.Any) -> Plan:
-    return plan(observation, wanted or wishes(), Settings(mode=mode, **settings), CAPABILITIES, "run-1")
+    """The plan. Claims have followed their documents up to now, as those of an earlier run have."""
+    wanted = wanted or wishes()
+    claims = None if observation.claims is None else tuple(followed(one, wanted) for one in observation.claims)
+    observation = dataclasses.replace(observation, claims=claims)
+    return plan(observation, wanted, Settings(mode=mode, **settings), CAPABILITIES, "run-1")
+
+
+def followed(claim: Claim, wanted: Wishes) -> Claim:
+    """A claim without limits with those of its valid document."""
+    document = next((one for one in wanted.described if one.key == claim.pool), None)
+    if document is None or claim.limits is not None:
+        return claim
+    return follow(claim, document, wanted.classes.get(claim.node_class))
 
 
 def of(found: Plan, *kinds: str) -> list[Action]:

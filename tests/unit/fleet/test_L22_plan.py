@@ -105,10 +105,12 @@ def test_L22_reap_never_launches_and_reports_what_it_keeps() -> None:
     assert not of(found, "launch", "destroy") and (kept.reason, kept.detail) == ("Kept", "busy: pod default/job")
 
 
-def test_L22_a_machine_whose_pool_is_no_longer_described_is_kept() -> None:
+def test_L22_a_claim_of_version_0_1_without_a_document_is_kept_and_people_are_told() -> None:
     lonely = claim(pool="default/gone", node_class="gone")
     found = decide(seen(claims=(lonely,), nodes=(node(),), instances=(instance(),)))
     assert not of(found, "destroy") and "no document describes its pool" in one(found, "report").detail
+    assert "holds no limits" in " ".join(found.warnings)
+    assert [notice.kind for notice in found.notices] == ["document_gone"] and "$0.42/h" in found.notices[0].text
 
 
 def test_L09_an_interrupted_drain_is_taken_back_when_its_pool_is_no_longer_described() -> None:

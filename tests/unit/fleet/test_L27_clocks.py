@@ -17,7 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Dest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .build import NOON, at, claim, decide, deletions, instance, node, of, offer, pod, pool, seen, wishes
+from .build import NOON, at, claim, decide, deletions, followed, instance, node, of, offer, pod, pool, seen, wishes
 from .test_L24_voluntary import wanted, worlds
 
 HOUR = timedelta(hours=1)
@@ -70,7 +70,7 @@ def test_L27_what_a_person_asks_for_goes_on() -> None:
     ],
 )
 def test_L27_of_ends_under_way_those_go_on_that_hang_on_no_time(reason: str, phase: Phase, goes_on: bool) -> None:
-    ending = claim(phase=phase, deletion=Deletion(reason, at("11:40")))
+    ending = followed(claim(phase=phase, deletion=Deletion(reason, at("11:40"))), wishes())
     found = decide(observed(-7200.0, claims=(ending,)))
     assert [one.claim for one in found.actions] == ([ending] if goes_on else []), "the record stays as it is"
 

@@ -9,7 +9,7 @@ Units: money is Decimal US dollars per hour, GPU and system memory MiB, disk GiB
 
 from __future__ import annotations
 
-from .claims import Attempt, Claim, DamagedClaim, Deletion, Peer, Phase
+from .claims import Attempt, Claim, DamagedClaim, Deletion, Limits, Peer, Phase
 from .clouds import (
     Capability,
     Carrier,
@@ -43,6 +43,7 @@ from .wishes import (
     Requirement,
     SecretRef,
     ServiceSpec,
+    Source,
     Wishes,
 )
 from .words import Labels
@@ -73,6 +74,7 @@ __all__ = [
     "LaunchRequest",
     "Ledger",
     "LedgerLine",
+    "Limits",
     "Machine",
     "MadeToken",
     "Hub",
@@ -99,6 +101,7 @@ __all__ = [
     "SecretRef",
     "ServiceSpec",
     "Shortfall",
+    "Source",
     "SpendingBudget",
     "StateFacts",
     "Taint",

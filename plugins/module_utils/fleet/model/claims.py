@@ -11,6 +11,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from .clouds import Lane, Offer
+from .hours import Calendar
+from .wishes import DisruptionBudget, SecretRef
 
 ADOPTED = "adopted:"  # how the history of a claim begins that was made for a machine without one
 
@@ -64,6 +66,34 @@ class Peer:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What the documents of a machine say of its use and its end, as they were last read (L-25): it holds while they are absent or
+    faulty. The fields are those of :class:`Pool`. ``credentials`` (where the key stands, never the key) and ``mesh_tags`` are the
+    class's."""
+
+    expire_after: int | None
+    expire_jitter: Decimal
+    consolidate_after: int | None
+    consolidation_policy: str
+    max_hourly_price: Decimal | None
+    min_nodes: int
+    replicas: int | None
+    min_age: int
+    termination_grace: int
+    drain_timeout: int
+    registration_timeout: int | None
+    unhealthy_timeout: int | None
+    calendar: Calendar | None
+    disruption_budgets: tuple[DisruptionBudget, ...]
+    idle_mode: str
+    gpu_wait: str
+    request: bool
+    orphaned_policy: str
+    credentials: SecretRef | None = None
+    mesh_tags: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
     """The record "we want, have or had this machine" (L-2). Written before the first billable call; holds no secret.
 
@@ -71,6 +101,8 @@ class Claim:
     ``ids_seen`` are all machine ids ever handed out under this name. ``expected_gpus`` is what must become allocatable.
     ``price_bound``: no offer above it is rented, because an approved plan said so.
     ``generation`` is the hash of class, pool and template (drift); ``store_generation`` that of the record store, as stamped on the machine.
+    ``source`` is where its pool or request was last read (empty = inline, or a claim of version 0.1), ``source_uid`` the uid of an object,
+    ``limits`` what it said (None = a claim of version 0.1), ``document_gone_since`` when a run first missed it there.
     ``running_since`` and ``interrupted_at``: between them the GPUs are billed, where a cloud bills disk and GPUs apart.
     """
 
@@ -113,6 +145,10 @@ class Claim:
     price_bound: Decimal | None = None
     generation: str = ""
     store_generation: str = ""
+    source: str = ""
+    source_uid: str = ""
+    limits: Limits | None = None
+    document_gone_since: datetime | None = None
     deletion: Deletion | None = None
     attempts: tuple[Attempt, ...] = ()
     history: tuple[tuple[datetime, str, str], ...] = ()

@@ -198,7 +198,9 @@ class Pool:
 
     ``pack``: which offer is taken for waiting pods, "price" (the cheapest per GPU they use) or "fewest" (the one that holds most of
     them). ``schedulers``: whose pods count beside the default scheduler's. ``scale_up_delay``: seconds a pod has to wait first.
-    ``slices``: how many pods share each GPU by time slicing, offered as nvidia.com/gpu.shared if ``slices_renamed``."""
+    ``slices``: how many pods share each GPU by time slicing, offered as nvidia.com/gpu.shared if ``slices_renamed``.
+    ``orphaned_policy``: what becomes of its machines when its document is gone, Drain or Keep (L-25). ``source``: what its document was
+    read from, as :class:`Document` has it; ``source_uid``: the uid of an object."""
 
     namespace: str
     name: str
@@ -243,6 +245,9 @@ class Pool:
     slices: int = 1
     slices_renamed: bool = False
     replicas: int | None = None
+    orphaned_policy: str = "Drain"
+    source: str = ""
+    source_uid: str = ""
 
     @property
     def key(self) -> str:
@@ -250,12 +255,39 @@ class Pool:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """One thing that documents were read from: a file, a folder, or one list of the cluster's API. ``pools``: keys of the pools and
+    requests in it, faulty ones included. ``problem``: why what is not in it may be there all the same; empty = it was read in whole.
+    ``quiet``: told only where a claim's document was read there, since it may well be as it should (a kind whose CRD is not installed) or
+    is told otherwise."""
+
+    pools: tuple[str, ...] = ()
+    problem: str = ""
+    quiet: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Wishes:
-    """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted in this run; pools that are not in it
-    want none if any is, else what their documents say. ``blocked`` maps the name of a class, or the key of a pool, to why a machine of it
-    could not join: nothing is launched there (the preflight found it)."""
+    """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted in this run; pools that are not in
+    it want none if any is, else what their documents say. ``blocked`` maps the name of a class, or the key of a pool, to why a machine of it
+    could not join: nothing is launched there (the preflight found it).
+
+    ``pools`` may launch. ``paused`` are the keys of pools that may not, with the reason: their document or class is faulty, or is being
+    deleted; ``held`` are those of them whose own document is valid. ``deleted`` are keys whose object has a deletionTimestamp.
+    ``faults``: sentences by the place of the document. ``sources``: what was read, by its id.
+    """
 
     classes: t.Mapping[str, NodeClass]
     pools: tuple[Pool, ...]
     nodes: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
     blocked: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    held: tuple[Pool, ...] = ()
+    paused: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    deleted: frozenset[str] = frozenset()
+    faults: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    sources: t.Mapping[str, Source] = dataclasses.field(default_factory=dict)
+
+    @property
+    def described(self) -> tuple[Pool, ...]:
+        """Every pool with a valid document."""
+        return (*self.pools, *self.held)
