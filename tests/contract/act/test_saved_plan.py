@@ -364,7 +364,7 @@ def test_L22_while_another_run_is_at_work(rig: Rig, file: Path) -> None:
     save(rig, file)
     other = rig.plan("reap")
     with pytest.raises(Locked):
-        rig.run("apply", file=str(file))
+        rig.run("apply", file=str(file), lock_wait=0)
     found = rig.run("apply", file=str(file), on_lock_busy="skip")
     assert (found["outcome"], found["changed"], found["launch"], found["join"]) == ("lock_busy", False, [], [])
     rig.unlock(other["run_id"])
