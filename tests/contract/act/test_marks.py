@@ -183,7 +183,9 @@ def test_L17_the_neutral_name_is_set_again_and_those_of_others_stay(rig: Rig, wr
 def test_L17_a_neutral_name_that_may_not_be_set_is_told(rig: Rig) -> None:
     rig.provision()
     rig.kube("PATCH", f"/api/v1/nodes/{rig.machine().name}/status", {"status": {"allocatable": {"tgp.io/gpu": None}}})
-    refused = {"message": 'nodes "x" is forbidden: User "tgp" cannot patch resource "nodes/status" in API group "" at the cluster scope'}
+    refused = {
+        "message": 'nodes "x" is forbidden: User "tgp" cannot patch resource "nodes/status" in API group "" at the cluster scope'
+    }
     rig.fault("status", "kubernetes", "PATCH", "/status$", status=403, body=refused, times=None)
     done = rig.join()
     assert (done["machines"][0]["result"], done["outcome"]) == ("drifted", "partial")
