@@ -227,7 +227,32 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> Market:
         if missing > 0:
             now = missing if by_number or bound is None else min(missing, bound)
             _launch_pool(draft, market, pool, now, missing - now, run_id)
+        if situation.settings.mode == "provision":
+            _tell_unusable(draft, pool, min(wanted, live[pool.key]))
     return market
+
+
+def _tell_unusable(draft: Draft, pool: Pool, counted: int) -> None:
+    """Machines that count as wanted ones and that no step of this run makes usable: provision must not end as if they were (L-30)."""
+    claims = [one for one in draft.undecided() if one.claim.pool == pool.key and one.claim.phase in LIVE]
+    going_on = sum(1 for one in draft.decisions.values() if one.kind == "resume" and one.pool == pool.key)
+    adopted = sum(1 for one in draft.others if one.reason == "Adopted" and one.pool == pool.key)
+    reasons = [why for one in claims if one.recovery.what not in RETRY and (why := _unusable(draft, one))]
+    lacking = counted - going_on - adopted - (len(claims) - len(reasons))
+    if reasons and lacking > 0:
+        draft.shortfall.append(Shortfall(pool.key, min(lacking, len(reasons)), "; ".join(reasons)))
+
+
+def _unusable(draft: Draft, one: Settled) -> str:
+    """Why the machine of a claim that nothing is decided about is of no use now; empty when it is of use."""
+    claim = one.claim
+    if claim.phase is not Phase.READY or one.recovery.what == "missing":
+        return f"{claim.name}: {one.recovery.why}"
+    if service.is_service(claim):
+        return "" if service.health(claim, draft.situation).well is not False else f"{claim.name} does not answer"
+    if one.node is not None and one.node.ready:
+        return ""
+    return f"{claim.name}: its Node is {'missing' if one.node is None else 'not Ready'}"
 
 
 def _wants(draft: Draft, pool: Pool) -> tuple[int, bool]:

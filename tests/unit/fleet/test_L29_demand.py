@@ -179,3 +179,32 @@ def test_I22_after_an_applied_plan_the_next_is_empty(start: Observation, wanted:
         current = dataclasses.replace(current, now=current.now + timedelta(minutes=11))
     if wanted.expire_after is None:
         assert launched == 0, "nothing ends that the next plan launches again"
+
+
+# ---- what provision may call done (L-30)
+
+
+def provision(*machines: Facts, nodes: int, **facts: t.Any) -> Plan:
+    return decide(world(*machines, **facts), wishes(pool(), p=nodes), "provision")
+
+
+def test_L30_provision_tells_of_a_machine_whose_node_is_not_ready() -> None:
+    sick = (*machine(1)[:2], node("tgp-a1b2c3d4-p-00001", ready=False, ready_since=at("11:50")))
+    found = provision(sick, machine(2), nodes=2)
+    assert [(one.missing, one.reason) for one in found.shortfall] == [(1, "tgp-a1b2c3d4-p-00001: its Node is not Ready")]
+    assert of(found, "launch") == []
+    assert provision(sick, machine(2), nodes=1).shortfall == ()  # the other one is all that was asked for
+    assert decide(world(sick), wishes(pool()), "everything").shortfall == ()  # nobody asked for it in this run
+
+
+def test_L30_provision_tells_of_a_create_call_whose_outcome_is_open() -> None:
+    lost = claim(phase=Phase.PROVISIONING, launch_started=at("11:58"), instance_id="", ids_seen=(), unknown_since=at("11:58"))
+    found = decide(seen(claims=(lost,), offers=MARKET), wishes(pool(), p=1), "provision")
+    assert of(found, "launch") == [] and [one.missing for one in found.shortfall] == [1]
+
+
+def test_L30_a_machine_that_goes_on_joining_is_no_shortfall() -> None:
+    name = "tgp-a1b2c3d4-p-00001"
+    joining = claim(name, phase=Phase.BOOTING, launch_started=at("11:58"))
+    found = decide(seen(claims=(joining,), instances=(instance(name),), offers=MARKET), wishes(pool(), p=1), "provision")
+    assert found.shortfall == () and [one.name for one in of(found, "resume")] == [name]
