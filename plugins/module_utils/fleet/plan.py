@@ -151,10 +151,14 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
 
 
 def _unread(draft: Draft) -> None:
-    """What could not be read is a failure of the run, whatever was due: nobody would notice a revoked key before a machine has to go."""
+    """What could not be read is a failure of the run, whatever was due: nobody would notice a revoked key before a machine has to go.
+    A cloud that only claims name belongs to documents of another run, which reads it."""
     seen = draft.situation.seen
     for cloud in draft.situation.unlisted:
         text = f"The machines of {cloud} could not be listed; nothing that needs this list is decided. {seen.clouds[cloud].problem}"
+        if not seen.clouds[cloud].expected:
+            draft.warnings.append(f"{text} No document of this run names {cloud}.")
+            continue
         draft.failures.append(text.strip())
         draft.notice("provider_unreadable", cloud, text.strip(), cloud=cloud)
     if seen.mesh_problem:

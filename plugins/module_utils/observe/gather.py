@@ -129,7 +129,7 @@ def _look_at_cloud(context: Context, name: str, offers: bool, extras: bool) -> C
     try:
         cloud = context.cloud(name)
     except TgpError as error:
-        return CloudView(problem=str(error))
+        return CloudView(problem=str(error), expected=not unused(context.task, context.kube, name, context.wishes))
     try:
         instances = tuple(cloud.instances())
     except TgpError as error:

@@ -99,6 +99,15 @@ def test_L30_a_provider_that_cannot_be_read_is_a_failure_in_every_mode(mode: str
     assert [(one.kind, one.subject) for one in found.notices] == [("provider_unreadable", "lambda")]
 
 
+@pytest.mark.parametrize("mode", ["reap", "provision", "everything", "autoscale"])
+def test_L30_a_provider_of_other_documents_is_no_failure_of_this_run(mode: str) -> None:
+    """Two teams share a store: the run of one has neither documents nor a key for the provider of the other."""
+    clouds = {"lambda": CloudView((), ()), "vast": CloudView(problem="There is no API key of vast.", expected=False)}
+    found = decide(seen(claims=(claim(offer=offer(cloud="vast")),), nodes=(node(),), clouds=clouds), wishes(pool()), mode=mode)
+    assert (found.failures, found.notices, deletions(found)) == ((), (), [])
+    assert any("vast could not be listed" in one and "No document of this run" in one for one in found.warnings)
+
+
 # ---- two changes at the same time
 
 BASE = claim(phase=Phase.BOOTING)
