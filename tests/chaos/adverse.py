@@ -161,9 +161,25 @@ def _foreign(stage: Stage, rest: str) -> None:
 def _change(stage: Stage, rest: str) -> None:
     """The pool's document says something else from now on."""
     key, value = rest.split()
+    stage.sight.note_documents()
     spec = stage.training.setdefault("disruption", {}) if key == "expireAfter" else stage.training
     spec[key] = value
     stage.adverse.words["Expired"] = "changed document"
+
+
+def _document(stage: Stage, rest: str) -> None:
+    what, name = rest.split()
+    if what == "keep":
+        stage.training["orphanedPolicy"] = "Keep"
+        stage.sight.kept.setdefault(name, stage.clock.now())
+        return
+    stage.change_paper(what, name)
+    stage.adverse.words |= {"its document is gone": "document that goes", f"{name}.yml": "broken document"}
+
+
+def _folder(stage: Stage, rest: str) -> None:
+    stage.change_paper(rest, "")
+    stage.adverse.words["No document file at"] = "empty folder"
 
 
 LINES: dict[str, t.Callable[[Stage, str], None]] = {
@@ -175,6 +191,8 @@ LINES: dict[str, t.Callable[[Stage, str], None]] = {
     "terminate": _terminate,
     "foreign": _foreign,
     "change": _change,
+    "document": _document,
+    "folder": _folder,
     "revoke": lambda stage, rest: stage.adverse.revoke(rest),
 }
 
@@ -218,6 +236,24 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
             "rest 5400",
             "run reap",
         ],
+        "document that goes": [
+            *dice.choice(([], ["document keep training"])),
+            *begin,
+            "document vanish training",
+            *["run reap", "rest 330"] * dice.choice((1, 3, 4)),
+            *after,
+            *dice.choice(([], ["document return training", *begin])),
+        ],
+        "broken document": [
+            *begin,
+            f"document {dice.choice(('yaml', 'field'))} {dice.choice(('training', 'training', 'demo'))}",
+            *["run reap", "rest 330"] * 2,
+            *after,
+            "document return training",
+            "document return demo",
+            *begin,
+        ],
+        "empty folder": [*begin, "folder empty", *["run reap", "rest 330"] * 3, *after, "folder return", "run reap"],
         "saved plan": ["run plan nodes=2", "run apply", *begin],
     }
     if nodes:
@@ -237,6 +273,7 @@ def report(counts: t.Mapping[str, int], say: t.Callable[[str], None]) -> list[st
 
 INGREDIENTS = (
     "outage", "slow", "hang", "conflict", "invalid", "kube-5xx", "clock skew", "damaged record", "immutable record", "foreign machine",
-    "foreign device", "foreign Node", "revoked key", "changed document", "pod with claim", "pod with spread", "pod with affinity",
+    "foreign device", "foreign Node", "revoked key", "changed document", "document that goes", "broken document", "empty folder",
+    "pod with claim", "pod with spread", "pod with affinity",
     "pod with grace", "drain that a PDB blocks", "saved plan",
 )  # fmt: skip

@@ -10,7 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.tgp.gpu.plugins.module_utils.act import planning
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import age, drain, idle, idleness, removal, situation
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import age, document_gone, drain, idle, idleness, removal, situation
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import cost as costs
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.names import Verdict
 
@@ -85,6 +85,12 @@ BITES: dict[str, Bite] = {
             "rest 70",
             "run reap",
         ),
+    ),
+    "I-21": Bite(
+        "fleet/document_gone.judge: no document is ever gone",
+        lambda: [(document_gone, "judge", lambda _draft: None)],
+        "runpod",
+        ("run provision nodes=1", "rest 660", "document vanish training"),
     ),
     "I-22": Bite(
         "fleet/idle.against: idle at once",

@@ -100,7 +100,7 @@ def I16_a_used_up_budget_ends(action: str, before: int, living: int, *, services
 
 def I21_a_machine_without_document_ends(sight: Sight, living: t.Sequence[str]) -> str:
     """After a source was read often enough without a pool's document, the pool's machines are gone."""
-    left = [name for name in living if pool_in(name) in sight.vanished]
+    left = [name for name in living if pool_in(name) in sight.vanished and name not in sight.forgotten]
     return f"I-21: their documents are gone, and they live: {', '.join(left)}" if left else ""
 
 
@@ -164,10 +164,15 @@ def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decima
 
 
 def _forsaken(stage: Stage) -> None:
-    """Runs of ``reap`` every five minutes, until every machine without a document has had its ten minutes and its drain."""
+    """Runs of ``reap`` every five minutes, until every machine without a document has had its ten minutes and its drain. Where its
+    document said Keep, one that nothing limits stays: containers that serve, whose use nobody measures."""
     for _turn in range(9):
+        if not any(pool_in(one.name) in stage.sight.vanished for one in stage.sight.living()):
+            return
         stage.perform(Order("reap"))
         stage.rest(300)
+    if stage.ground.pool and stage.sight.kept:
+        return
     need(I21_a_machine_without_document_ends(stage.sight, [one.name for one in stage.sight.living()]))
 
 

@@ -36,12 +36,14 @@ def seconds_of(text: str) -> float:
 
 
 def _expired(sight: Sight, machine: Machine) -> str:
-    spec = sight.pool_of(machine) or sight.last_documents.get(pool_in(machine.name)) or {}
-    text = (spec.get("disruption") or {}).get("expireAfter") or spec.get("maxLifetime")
+    texts = [
+        (spec.get("disruption") or {}).get("expireAfter") or spec.get("maxLifetime") or "Never" for spec in sight.told(machine)
+    ]
+    times = [timedelta(seconds=seconds_of(text)) for text in texts if text != "Never"]
     age = sight.now - machine.created
-    if not text or text == "Never":
+    if not times:
         return "its document has no expireAfter"
-    return "" if age >= timedelta(seconds=seconds_of(text)) - _SLACK else f"it is {age} old, its time is {text}"
+    return "" if age >= min(times) - _SLACK else f"it is {age} old, its time is {min(times)}"
 
 
 def _unhealthy(sight: Sight, machine: Machine) -> str:
@@ -79,9 +81,12 @@ def _duplicate(sight: Sight, machine: Machine) -> str:
 
 
 def _document_gone(sight: Sight, machine: Machine) -> str:
-    since = sight.vanished.get(pool_in(machine.name))
+    pool = pool_in(machine.name)
+    since = sight.vanished.get(pool)
     if since is None:
-        return "its document is there"
+        return "" if sight.was_gone(machine.name, pool) else "its document is there"
+    if pool in sight.kept and sight.kept[pool] <= machine.created:
+        return "its document said Keep"
     return "" if sight.now - since >= _DOCUMENT - _SLACK else f"its document is gone for {sight.now - since} only"
 
 
@@ -180,6 +185,11 @@ def I18_a_forced_end_is_true(sight: Sight, call: Call) -> str:
         if check is not None and one.ended is None and not _is_second(sight, one) and (problem := check(sight, one)):
             return f"{one.name} goes as {reason}, but {problem}"
     claim = call.claim()
+    if (claim.get("deletion") or {}).get("reason") == "DocumentGone" != stated(sight, claim["name"]).get("reason"):
+        for one in sight.by_name(claim["name"]):
+            if problem := _document_gone(sight, one):
+                return f"{one.name} begins to go as DocumentGone, but {problem}"
+        sight.given_up.add(claim["name"])
     if (claim.get("deletion") or {}).get("reason") != "InstanceGone" or sight.was_lied_to():
         return ""
     for one in sight.by_name(claim["name"]) if stated(sight, claim["name"]).get("reason") != "InstanceGone" else ():
@@ -220,7 +230,12 @@ def I19_what_works_and_is_wanted_stays(sight: Sight, call: Call) -> str:
 def _below_floor(sight: Sight, machine: Machine) -> str:
     """Whether a voluntary end leaves fewer than ``minNodes`` (or ``replicas``) asks for."""
     spec, reason = sight.pool_of(machine), stated(sight, machine.name).get("reason", "")
-    if spec is None or reason not in ("Empty", "Underutilized") or not _budget(sight, machine):
+    if (
+        spec is None
+        or pool_in(machine.name) in sight.unread
+        or reason not in ("Empty", "Underutilized")
+        or not _budget(sight, machine)
+    ):
         return ""
     floor = int(spec.get("replicas") or spec.get("minNodes") or 0)
     pool = pool_in(machine.name)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import re
@@ -172,8 +173,12 @@ class Sight:
         self.foreign_things: set[tuple[str, str]] = set()  # ("device", id) and ("Node", uid) of others
         self.asked: set[str] = set()  # names that a person asked to end
         self.vanished: dict[str, datetime] = {}  # pools whose document is gone, and since when
-        self.last_documents: dict[str, Json] = {}  # what they said
+        self.unread: set[str] = set()  # documents that no run can read: gone, broken, or with the whole folder empty
+        self.said: dict[str, list[Json]] = {}  # what each of those said, and whenever it was changed before
+        self.kept: dict[str, datetime] = {}  # pools of which machines stay when the document goes (orphanedPolicy), and since when
         self.lied: datetime | None = None  # when a list was last wrong and looked right
+        self.given_up: set[str] = set()  # names that began to go as DocumentGone while that was so
+        self._went: dict[str, datetime] = {}
         self._parsed: dict[str, tuple[int, Json]] = {}
 
     def _table(self, group: str, plural: str, namespace: str | None = None) -> dict[str, Json]:
@@ -276,7 +281,7 @@ class Sight:
 
     def is_node(self, machine: Machine) -> bool:
         """Whether it shall be a node of the cluster; containers that serve are none."""
-        spec = self.pool_of(machine) or self.last_documents.get(pool_in(machine.name)) or {}
+        spec = self.told(machine)[-1]
         return "service" not in ((spec.get("template") or {}).get("spec") or {}).get("lanes", ())
 
     def is_complete(self, machine: Machine) -> bool:
@@ -295,8 +300,35 @@ class Sight:
 
     def documents(self) -> dict[str, Json]:
         """Specs of pools and requests by name."""
+        return {name: spec for name, spec in self._wanted().items() if name not in self.vanished}
+
+    def told(self, machine: Machine) -> list[Json]:
+        """What its document says; where no run can read it, everything that it ever said."""
+        name = pool_in(machine.name)
+        return self.said[name] if name in self.unread and name in self.said else [self._wanted().get(name, {})]
+
+    def _wanted(self) -> dict[str, Json]:
         kinds = ("GPUNodePool", "GPURequest")
         return {one["metadata"]["name"]: one["spec"] for one in self.rig.documents if one["kind"] in kinds}
+
+    def was_gone(self, name: str, pool: str) -> bool:
+        """Whether it began to go while its document was gone: a teardown that has begun is carried out."""
+        return name in self.given_up and pool in self._went
+
+    def note_documents(self) -> None:
+        """Remember what documents say before they change."""
+        for name, spec in self._wanted().items():
+            known = self.said.setdefault(name, [])
+            if spec not in known and name not in self.unread:
+                known.append(copy.deepcopy(spec))
+
+    def see_documents(self, gone: set[str], unread: set[str], *, all_: bool) -> None:
+        """Which documents are gone, and which no run can read. One that goes again is gone since it first went: whether a run saw it
+        between nobody can tell."""
+        self.note_documents()
+        pools = set(self._wanted())
+        self.vanished = {name: self._went.setdefault(name, self.now) for name in sorted(gone & pools)}
+        self.unread = pools if all_ or "demo" in unread else unread & pools
 
     def pod(self, namespace: str, name: str) -> Json | None:
         return self._table("", "pods", namespace).get(name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import typing as t
 from decimal import Decimal
 from pathlib import Path
@@ -137,6 +138,8 @@ class Stage(Rig):
         self._tasks: list[Task] = []
         self.call = self._called
         self.adverse = Adverse(self)
+        self.papers: dict[str, str] = {}  # documents that do not stand in their files as they should: gone, yaml, field
+        self.emptied = False  # the folder holds no file
         self._describe(limits)
         self.sight = Sight(self, limits)
         self.strangers = strangers.settle_in(self, self.sight.cluster_id)
@@ -184,9 +187,23 @@ class Stage(Rig):
         purse = self.sight.purse
         option = {"budget": purse.as_option()} if purse is not None and purse.scope == "all" else {}
         keys = {f"{cloud}_api_key": self.adverse.keys.get(f"{cloud.upper()}_API_KEY") for cloud in RENTED}
-        return super().run(
-            module, run_id, check=check, **{**keys, "state_dir": str(self.folder / f"state-{host}"), **option, **params}
-        )
+        given = {"state_dir": str(self.folder / f"state-{host}"), "documents": [str(self.folder / "documents")]}
+        return super().run(module, run_id, check=check, **{**keys, **given, **option, **params})
+
+    def _write_documents(self) -> None:
+        """One file for each document, in the folder that every run is given."""
+        folder = self.folder / "documents"
+        folder.mkdir(exist_ok=True)
+        for one in self.documents:
+            name, state = one["metadata"]["name"], self.papers.get(one["metadata"]["name"], "")
+            file = folder / f"{name}.yml"
+            if self.emptied or state == "gone":
+                file.unlink(missing_ok=True)
+            elif state == "yaml":
+                file.write_text("kind: [GPUNodePool\nmetadata: }\n")
+            else:
+                wrong = {"maxHourlyPrce": "1"} if state == "field" else {}
+                file.write_text(json.dumps({**one, "spec": {**one["spec"], **wrong}}))  # JSON is YAML
 
     def _called(self, code: t.Any, task: Task) -> dict[str, t.Any]:
         self._tasks.append(task)
@@ -206,6 +223,7 @@ class Stage(Rig):
 
     def perform(self, *orders: Order) -> list[Outcome]:
         """Runs of playbooks, all begun at this moment, each to its end."""
+        self._write_documents()
         outcomes, work = {}, {}
         for order in orders:
             self.runs += 1
@@ -219,7 +237,7 @@ class Stage(Rig):
         for process, error in ends.items():
             self.calls += outcomes[process].run.calls
             if isinstance(error, TgpError):
-                outcomes[process].end, outcomes[process].error = error.kind, str(error)
+                outcomes[process].end, outcomes[process].error = error.kind, str(error).replace(str(self.folder), "")
             elif isinstance(error, Killed):
                 outcomes[process].end = "killed"
             elif error is not None:
@@ -301,8 +319,23 @@ class Stage(Rig):
         """What accounts were billed besides machines."""
         return paperspace_extras(self.world, self.clock.now())[0]
 
+    def change_paper(self, what: str, name: str) -> None:
+        """A document vanishes, comes again, or breaks; without a name the whole folder is emptied, or filled again."""
+        if not name:
+            self.emptied = what == "empty"
+        elif what == "return":
+            self.papers.pop(name, None)
+        else:
+            self.papers[name] = {"vanish": "gone"}.get(what, what)
+        self.sight.see_documents(
+            {one for one, state in self.papers.items() if state == "gone"}, set(self.papers), all_=self.emptied
+        )
+
     def restore_documents(self) -> None:
         """Every document is there again, and says what it said in the beginning."""
+        for name in list(self.papers):
+            self.change_paper("return", name)
+        self.training.pop("orphanedPolicy", None)
         (self.training.get("disruption") or {}).pop("expireAfter", None)
 
     def look(self, checks: t.Mapping[str, invariants.Check], call: Call) -> None:
@@ -335,6 +368,9 @@ class Stage(Rig):
         """Nothing fails any more, nobody wants anything, and there is enough of everything."""
         self.faults.clear()
         self.adverse.restore()
+        self.change_paper("return", "")
+        for name in [one for one, state in self.papers.items() if state != "gone"]:
+            self.change_paper("return", name)
         self.box.machines.behaviours = Behaviours()
         for place, dollars in enumerate(self.prices):
             self.price(place, dollars / self.world.offers[place].price_hour)

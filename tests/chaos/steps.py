@@ -20,6 +20,9 @@ were taken out is still one.
     skew b 7200, revoke lambda            the clock of a host is so many seconds ahead; a key is worth nothing any more
     record damaged 0, terminate 0         a claim cannot be read (``immutable``: not be changed); a person asks for the end of a node
     change expireAfter 30m                the pool's document says something else
+    document vanish training              its file goes from the folder (``yaml``, ``field``: cannot be read, has an unknown field; ``return``)
+    document keep training                from now on machines stay when their document goes (orphanedPolicy)
+    folder empty, folder return           the folder of documents holds no file; all are there again
     budget class 1.80 drain_all 3         of pool, class or all; so much a day, which begins at three; what is done when it is used up
 """
 
@@ -144,6 +147,7 @@ def _forget(stage: Stage, rest: str) -> None:
 
 
 def _min(stage: Stage, rest: str) -> None:
+    stage.sight.note_documents()
     stage.training["minNodes"] = int(rest)
 
 
