@@ -65,7 +65,7 @@ class Lives(Bench):
         spec = {**objects.pod_spec(on=name), "tolerations": [{"key": one, "operator": "Exists"} for one in taints]}
         objects.workload(self.plane, "deployments", SYSTEM, self.system, spec)
         self.plane.until(
-            lambda: objects.pods(self.plane, SYSTEM, "Running", name), timeout=PATIENCE, what="the system's pod to run"
+            lambda: self.system in objects.apps(self.plane, SYSTEM, name), timeout=PATIENCE, what="the system's pod to run"
         )
         if self.job:
             path = f"/api/v1/namespaces/default/pods/{self.job}"

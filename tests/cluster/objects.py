@@ -8,9 +8,12 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
+from sandbox import device_plugin
+
 from .plane import RBAC, Plane
 
 Object = dict[str, t.Any]
+DEVICE_PLUGIN: str = device_plugin.manifest()["spec"]["template"]["metadata"]["labels"]["name"]
 GPU = "nvidia.com/gpu"
 
 
@@ -99,6 +102,12 @@ def pods(plane: Plane, space: str, phase: str = "", on: str = "") -> list[Object
         and phase in ("", one["status"].get("phase"))
         and on in ("", one["spec"].get("nodeName"))
     ]
+
+
+def apps(plane: Plane, space: str, on: str) -> list[str]:
+    """The label app of each pod that runs on node ``on``. Pods of the device plugin, which come and go with the node, are not counted."""
+    labels = [one["metadata"].get("labels") or {} for one in pods(plane, space, "Running", on)]
+    return [one.get("app", "") for one in labels if one.get("name") != DEVICE_PLUGIN]
 
 
 def running(plane: Plane, space: str, count: int, on: str = "") -> list[Object]:

@@ -91,12 +91,7 @@ def test_a_budget_holds_an_idle_node_until_the_deadline_and_the_node_is_as_befor
     objects.workload(stage.plane, "deployments", SYSTEM, app, spec)
     budgets = f"/apis/policy/v1/namespaces/{SYSTEM}/poddisruptionbudgets"
     try:
-        stage.plane.until(
-            lambda: [
-                one for one in objects.pods(stage.plane, SYSTEM, "Running", node) if one["metadata"]["labels"].get("app") == app
-            ],
-            what="the guarded pod to run",
-        )
+        stage.plane.until(lambda: objects.apps(stage.plane, SYSTEM, node) == [app], what="the guarded pod to run")
         objects.budget(stage.plane, SYSTEM, app, {"app": app}, minAvailable=1)
         stage.run("reap")
         stage.advance(IDLE)
@@ -114,7 +109,7 @@ def test_a_budget_holds_an_idle_node_until_the_deadline_and_the_node_is_as_befor
         claim = stage.claims()[node]
         assert claim["phase"] == "Ready" and not claim.get("deletion")
         assert claim["blocked_until"] and claim["blocked_times"] == 1 and not before.get("blocked_until")
-        assert app in [one["metadata"]["labels"].get("app") for one in objects.pods(stage.plane, SYSTEM, "Running", node)]
+        assert objects.apps(stage.plane, SYSTEM, node) == [app]
 
         paused = stage.run("reap")
         assert paused.count("changed") == 0 and paused.seconds < 8, "it is left in peace until the pause is over"
