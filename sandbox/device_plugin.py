@@ -15,6 +15,7 @@ from .cluster import Client, KubeError
 MANIFEST = pathlib.Path(__file__).parent / "device_plugin.yml"
 PATH = "/apis/apps/v1/daemonsets"
 _IMAGES = ("k8s-device-plugin", "gpu-operator")
+_OTHERS = ("feature-discovery", "mps")
 #: taints that the DaemonSet controller lets every pod of a DaemonSet tolerate
 _ALWAYS = ("not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
 
@@ -43,6 +44,9 @@ def runs_on(client: Client, name: str) -> bool:
 
 
 def _is_plugin(daemon: Json) -> bool:
+    """NVIDIA ships GPU feature discovery and the MPS daemon in the image of the device plugin; neither advertises GPUs."""
+    if any(word in daemon["metadata"]["name"] for word in _OTHERS):
+        return False
     containers = daemon["spec"]["template"]["spec"].get("containers") or []
     return any(word in one.get("image", "") for one in containers for word in _IMAGES)
 

@@ -39,6 +39,19 @@ def test_a_device_plugin_that_tolerates_no_taint_of_the_node_does_not_run_there(
     assert "tolerates its taints" in hand.story(machine, "gpu")
 
 
+@pytest.mark.parametrize("name", ["gpu-feature-discovery", "nvidia-device-plugin-mps-control-daemon"])
+def test_other_daemon_sets_with_the_image_of_the_device_plugin_advertise_nothing(make: t.Any, name: str) -> None:
+    hand = make(device_plugin=False)
+    other = device_plugin.manifest()
+    other["metadata"]["name"] = name
+    hand.kube("POST", DAEMONS, other)
+    machine = hand.rent("tgp-a-1", hand.payload("tgp-a-1"))
+    assert "no DaemonSet of a device plugin" in hand.story(machine, "gpu")
+    assert "nvidia.com/gpu" not in hand.node("tgp-a-1")["status"]["allocatable"]
+    hand.kube("POST", DAEMONS, device_plugin.manifest())
+    hand.story(machine, "done")
+
+
 @pytest.mark.parametrize(
     ("more", "runs"),
     [
