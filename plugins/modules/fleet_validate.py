@@ -17,7 +17,15 @@ description:
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)
-options: {}
+options:
+  only:
+    description:
+      - Make this check alone. V(device plugin) says whether nodes of the pools would show their GPUs, and if not, what to install.
+      - Documents are not required then. Without pools the check is made for nodes with the taints of every machine, V(tgp.io/ephemeral) and
+        V(tgp.io/initializing).
+    type: str
+    choices: [device plugin]
+    version_added: 0.2.0
 extends_documentation_fragment:
   - tgp.gpu.fleet
   - tgp.gpu.kubernetes
@@ -31,6 +39,10 @@ EXAMPLES = r"""
 - name: Is everything in place?
   tgp.gpu.fleet_validate:
     documents: [examples/lambda.yml]
+
+- name: Would nodes show their GPUs?
+  tgp.gpu.fleet_validate:
+    only: device plugin
 """
 
 RETURN = r"""
@@ -47,11 +59,11 @@ checks:
     warnings: {description: What will hurt later., type: list, elements: str, returned: always, sample: []}
 """
 
-from ..module_utils.act.validation import validate
+from ..module_utils.act.validation import DEVICE_PLUGIN, validate
 from ..module_utils.observe.options import FLEET_SPEC
 from ..module_utils.task import Task, main
 
-SPEC = dict(argument_spec=dict(**FLEET_SPEC), supports_check_mode=True)
+SPEC = dict(argument_spec=dict(only=dict(type="str", choices=[DEVICE_PLUGIN]), **FLEET_SPEC), supports_check_mode=True)
 
 
 def run(task: Task) -> dict:

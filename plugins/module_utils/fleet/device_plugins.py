@@ -64,12 +64,14 @@ def answer(pool: Pool, node_class: NodeClass, plugins: DevicePlugins | None, nod
 
 
 def _known_labels(pool: Pool, node_class: NodeClass) -> dict[str, str]:
-    """Labels that every new node of the pool has. Others may come from its offer, its template, or somebody in the cluster."""
+    """Labels that every new node of the pool has. Others may come from its offer, its template, or somebody in the cluster. A pool or
+    class without a name stands for any: its name and labels are unknown."""
     ours = {
         "tgp.io/nodepool": label_value(pool.name),
         "tgp.io/nodeclass": label_value(node_class.name),
         "tgp.io/provisioned": "true",
     }
+    ours = {key: value for key, value in ours.items() if value}
     return {**ours, **pool.labels, "kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"}
 
 

@@ -10,9 +10,11 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 
-from sandbox import lambda_account, vast_account
+from sandbox import device_plugin, lambda_account, vast_account
 
 from .rig import Rig
+
+DAEMONS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
 
 
 def check(rig: Rig, what: str) -> dict[str, t.Any]:
@@ -22,6 +24,27 @@ def check(rig: Rig, what: str) -> dict[str, t.Any]:
     except InvalidInput as error:
         result = error.result  # type: ignore[attr-defined]
     return next(one for one in result["checks"] if one["what"] == what)
+
+
+@pytest.mark.parametrize("documents", [True, False])
+def test_L17_the_device_plugin_alone_has_three_answers(build: t.Callable[..., Rig], documents: bool) -> None:
+    """Without documents what selects a pool by its labels is unknown, and what tolerates no taint of ours is none all the same."""
+    rig = build(device_plugin=False)
+    if not documents:
+        rig.documents = []
+    with pytest.raises(InvalidInput, match="tolerations for .*tgp.io/ephemeral") as caught:
+        rig.run("validate", only="device plugin")
+    assert [one["status"] for one in caught.value.result["checks"]] == ["NO"]  # type: ignore[attr-defined]
+    body = device_plugin.manifest()
+    body["metadata"]["name"] = "for-one-pool"
+    body["spec"]["template"]["spec"]["nodeSelector"] = {"nvidia.com/gpu.present": "true"} if documents else {"tgp.io/nodepool": "x"}
+    rig.kube("POST", DAEMONS, body)
+    [open_question] = rig.run("validate", only="device plugin")["checks"]
+    assert open_question["status"] == "warn" and "kube-system/for-one-pool selects nodes by label" in open_question["warnings"][0]
+    rig.kube("POST", DAEMONS, device_plugin.manifest())
+    [found] = rig.run("validate", only="device plugin")["checks"]
+    assert found["status"] == "ok" and "kube-system/nvidia-device-plugin-daemonset" in found["message"]
+    assert ("were not compared" in found["message"]) != documents
 
 
 def name_clouds(rig: Rig, *clouds: str) -> None:
