@@ -207,6 +207,7 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
     service, place = dice.choice((*clouds, "tailscale", "kubernetes")), dice.randrange(4)
     stamped, times = dice.choice(("stamped", "unstamped")), dice.choice((1, 3))
     begin, after = ["run provision nodes=1"], dice.choice((["run reap"], ["run autoscale"], ["run provision nodes=2"]))
+    gone = dice.choice(ground.pools) if len(ground.pools) > 1 else "training"
     looked = ["jump 900", "run reap", "rest 70", "run reap"]
     menu: dict[str, list[str]] = {
         "outage": [*begin, f"outage {service} {dice.choice((900, 3600))}", "run reap", "rest 660", *after, "rest 3600"],
@@ -238,11 +239,11 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
         ],
         "document that goes": [
             *dice.choice(([], ["document keep training"])),
-            *begin,
-            "document vanish training",
+            f"{begin[0]}{' pool=batch' if gone == 'batch' else ''}",
+            f"document vanish {gone}",
             *["run reap", "rest 330"] * dice.choice((1, 3, 4)),
             *after,
-            *dice.choice(([], ["document return training", *begin])),
+            *dice.choice(([], [f"document return {gone}", *begin])),
         ],
         "broken document": [
             *begin,

@@ -11,6 +11,9 @@ from datetime import timedelta
 from . import switches
 from .sight import Run, Sight, pool_in
 
+if t.TYPE_CHECKING:
+    from .stage import Order
+
 _UNSEEN = timedelta(seconds=120)  # what ended so short a time ago no run can know
 _CLOUDS = ("lambda", "paperspace", "runpod", "vast")
 
@@ -20,7 +23,7 @@ def is_clean(said: t.Mapping[str, t.Any]) -> bool:
     return not any(step.get("problems") for step in said.values())
 
 
-def I23_success_is_true(sight: Sight, run: Run, nodes: int, said: t.Mapping[str, t.Any]) -> str:
+def I23_success_is_true(sight: Sight, run: Run, order: Order, said: t.Mapping[str, t.Any]) -> str:
     """What is wrong with the exit status 0 of this run."""
     if not is_clean(said):
         return ""
@@ -31,8 +34,8 @@ def I23_success_is_true(sight: Sight, run: Run, nodes: int, said: t.Mapping[str,
     if blind:
         return f"the machines of {', '.join(blind)} could not be listed" if switches.on("I-23 lists") else ""
     if run.mode == "provision":
-        there = [one for one in sight.made() if pool_in(one.name) == "training" and _is_there(sight, one)]
-        return f"{len(there)} of {nodes} machines are there" if len(there) < nodes else ""
+        there = [one for one in sight.made() if pool_in(one.name) == order.pool and _is_there(sight, one)]
+        return f"{len(there)} of {order.nodes} machines are there" if len(there) < order.nodes else ""
     if run.mode == "destroy":
         left = [one.name for one in sight.living() if one.name in sight.claims()]
         return f"{', '.join(left)} still exist" if left else ""

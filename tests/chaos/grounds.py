@@ -13,7 +13,8 @@ import typing as t
 @dataclasses.dataclass(frozen=True)
 class Ground:
     """Where stories are played. One cloud: which calls of its API create, destroy, list and show offers, as expressions; what its class
-    and pool say. Or several, as ``parts``. ``budgets``: dollars a day that are soon spent there, the least for hardly one machine."""
+    and pool say. Or several, as ``parts``. ``budgets``: dollars a day that are soon spent there, the least for hardly one machine. ``pools``:
+    training is of class demo, batch of class demo-2, which says the same."""
 
     cloud: str
     create: tuple[str, str] = ("", "")
@@ -25,6 +26,7 @@ class Ground:
     pool: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     parts: tuple[Ground, ...] = ()
     budgets: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ("training",)
 
     def clouds(self) -> tuple[Ground, ...]:
         return self.parts or (self,)
@@ -66,6 +68,7 @@ PAPERSPACE = Ground(
         }
     },
     budgets=("0.90", "2.50", "5.00"),
+    pools=("training", "batch"),
 )
 VAST = Ground(
     cloud="vast",
@@ -120,5 +123,6 @@ MIXED = Ground(
     parts=(LAMBDA, PAPERSPACE, VAST),
     scenario={**LAMBDA.scenario, **PAPERSPACE.scenario, **VAST.scenario},
     budgets=("0.60", "0.90", "2.50"),
+    pools=("training", "batch"),
 )
 ALL = {**GROUNDS, "mixed": MIXED}

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from . import purse, reasons, switches
-from .sight import Call, Json, Sight
+from .sight import Call, Json, Sight, pool_in
 
 Check = t.Callable[[Sight, Call], str]
 _VOLUNTARY = frozenset({"Empty", "Underutilized", "Drifted"})
@@ -24,13 +24,16 @@ _DRAIN = timedelta(seconds=600)
 
 
 def I01_limits_hold(sight: Sight, _call: Call) -> str:
-    """Machines, dollars and GPUs of the class. A second machine under one name came of a lost answer: it is looked for at the end."""
-    first = {one.name: one for one in reversed(sight.living())}.values()
-    nodes, gpus = len(first), sum(one.offer.gpu_count for one in first)
-    cost = sum((sight.agreed_rate(one) for one in first), Decimal(0))
+    """Machines, dollars and GPUs of each class. A second machine under one name came of a lost answer: it is looked for at the end."""
     limits = sight.limits
-    if nodes > limits.nodes or cost > limits.cost_hour or gpus > limits.gpus:
-        return f"{nodes} machines, ${cost}/h and {gpus} GPUs, allowed are {limits.nodes}, ${limits.cost_hour}/h and {limits.gpus}"
+    for pool in {pool_in(one.name) for one in sight.living()}:  # each has a class of its own
+        first = {one.name: one for one in reversed(sight.living()) if pool_in(one.name) == pool}.values()
+        nodes, gpus = len(first), sum(one.offer.gpu_count for one in first)
+        cost = sum((sight.agreed_rate(one) for one in first), Decimal(0))
+        if nodes > limits.nodes or cost > limits.cost_hour or gpus > limits.gpus:
+            return (
+                f"{nodes} machines, ${cost}/h and {gpus} GPUs, allowed are {limits.nodes}, ${limits.cost_hour}/h and {limits.gpus}"
+            )
     return ""
 
 
@@ -144,7 +147,7 @@ def I14_who_reads_writes_nothing(_sight: Sight, call: Call) -> str:
 
 def I15_no_launch_on_a_used_up_budget(sight: Sight, call: Call) -> str:
     """Neither before a create call nor after it the day's bill and what is left of the first hours are more than the budget."""
-    if sight.purse is None or not call.creates():
+    if sight.purse is None or not call.creates() or not sight.purse.covers(call.body):
         return ""
     since = sight.purse.since(sight.now)
     spent, promised = purse.spent(sight, since), purse.promised(sight)

@@ -46,6 +46,10 @@ class Purse:
     def until(self, now: datetime) -> datetime:
         return self.since(now) + _DAY
 
+    def covers(self, name: str) -> bool:
+        """Whether it pays for a machine of that name (or for the one whose name a text holds); only pool training and its class have one."""
+        return self.scope == "all" or "-batch-" not in name
+
     def as_document(self) -> dict[str, t.Any]:
         """For a pool or class."""
         return {"period": "day", "amount": str(self.amount), "timeZone": f"Etc/GMT+{self.hour}", "action": self.action}
@@ -73,7 +77,11 @@ def cost_until(machine: Machine, moment: datetime) -> Decimal:
 def spent(sight: Sight, since: datetime) -> Decimal:
     """At least so much was billed from ``since`` on for machines that a run can know of."""
     now = sight.now
-    return sum(((cost_until(one, now) - cost_until(one, since)) * sight.shown_part(one) for one in sight.known()), Decimal(0))
+    return sum(((cost_until(one, now) - cost_until(one, since)) * sight.shown_part(one) for one in _known(sight)), Decimal(0))
+
+
+def _known(sight: Sight) -> list[Machine]:
+    return [one for one in sight.known() if sight.purse is None or sight.purse.covers(one.name)]
 
 
 def promised(sight: Sight) -> Decimal:
@@ -81,7 +89,7 @@ def promised(sight: Sight) -> Decimal:
     now, claims = sight.now, sight.claims()
     left = [
         sight.agreed_rate(one) - cost_until(one, now) * sight.shown_part(one)
-        for one in sight.known()
+        for one in _known(sight)
         if one.ended is None and one.name in claims and not claims[one.name].get("deletion")
     ]
     return sum((one for one in left if one > 0), Decimal(0))
@@ -89,4 +97,4 @@ def promised(sight: Sight) -> Decimal:
 
 def unsure(sight: Sight, since: datetime) -> Decimal:
     """A minute of each machine: a ledger may be so much below the bill (I-13)."""
-    return sum((one.offer.price_hour / 60 for one in sight.known() if one.ended is None or one.ended > since), Decimal(0))
+    return sum((one.offer.price_hour / 60 for one in _known(sight) if one.ended is None or one.ended > since), Decimal(0))

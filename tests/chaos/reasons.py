@@ -90,14 +90,16 @@ def _document_gone(sight: Sight, machine: Machine) -> str:
     return "" if sight.now - since >= _DOCUMENT - _SLACK else f"its document is gone for {sight.now - since} only"
 
 
-def _budget(sight: Sight, _machine: Machine) -> str:
-    if sight.purse is None:
+def _budget(sight: Sight, machine: Machine) -> str:
+    if sight.purse is None or not sight.purse.covers(machine.name):
         return "there is no budget"
     since = sight.purse.since(sight.now)
-    spent = sum((purse.cost_until(one, sight.now) - purse.cost_until(one, since) for one in sight.made()), Decimal(0))
+    made = [one for one in sight.made() if sight.purse.covers(one.name)]
+    spent = sum((purse.cost_until(one, sight.now) - purse.cost_until(one, since) for one in made), Decimal(0))
     spent += purse.unsure(sight, since)
     machines = sight.by_id()
-    for line in sight.ledger():  # time in which no run could know that a machine was gone is booked as well (I-13)
+    lines = [line for line in sight.ledger() if sight.purse.covers(line["name"])]
+    for line in lines:  # time in which no run could know that a machine was gone is booked as well (I-13)
         real = sum((machines[one].cost(sight.now) for one in line["ids"] if one in machines), Decimal(0))
         spent += max(Decimal(0), Decimal(line["cost"]) - real)
     return "" if spent >= sight.purse.amount else f"${spent:.4f} of ${sight.purse.amount} are spent"

@@ -45,6 +45,7 @@ _CREATE = {
 _KUBE_LISTS = {"/api/v1/nodes": "nodes", "/api/v1/namespaces/tgp-system/configmaps": "claims"}
 _EVICT = re.compile(r"^/api/v1/namespaces/([^/]+)/pods/([^/]+)/eviction$")
 _POD = re.compile(r"^/api/v1/namespaces/([^/]+)/pods/([^/]+)$")
+CLASS_OF = {"training": "demo", "batch": "demo-2"}  # of pools that stories have
 _FRESH = timedelta(seconds=330)  # a price may be five minutes old when a machine is ordered
 
 
@@ -328,7 +329,7 @@ class Sight:
         self.note_documents()
         pools = set(self._wanted())
         self.vanished = {name: self._went.setdefault(name, self.now) for name in sorted(gone & pools)}
-        self.unread = pools if all_ or "demo" in unread else unread & pools
+        self.unread = pools if all_ else {name for name in pools if {name, CLASS_OF[name]} & unread}
 
     def pod(self, namespace: str, name: str) -> Json | None:
         return self._table("", "pods", namespace).get(name)

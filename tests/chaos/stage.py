@@ -43,6 +43,7 @@ class Order:
     after: bool = False
     host: str = "a"
     check: bool = False
+    pool: str = "training"
 
 
 @dataclasses.dataclass
@@ -138,7 +139,7 @@ class Stage(Rig):
         self._tasks: list[Task] = []
         self.call = self._called
         self.adverse = Adverse(self)
-        self.papers: dict[str, str] = {}  # documents that do not stand in their files as they should: gone, yaml, field
+        self.papers: dict[str, str] = {}  # documents that do not stand in their files as they should
         self.emptied = False  # the folder holds no file
         self._describe(limits)
         self.sight = Sight(self, limits)
@@ -176,6 +177,11 @@ class Stage(Rig):
             {"nodeClassRef": {"kind": "GPUNodeClass", "name": "demo"}, "maxHourlyPrice": "4.00", **copy.deepcopy(ground.pool)}
         )
         self.documents = [one for one in self.documents if one["metadata"]["name"] in ("demo", "training")]
+        for one in list(self.documents) if len(ground.pools) > 1 else ():
+            other = copy.deepcopy(one)
+            other["metadata"]["name"] = {"demo": "demo-2", "training": "batch"}[one["metadata"]["name"]]
+            other["spec"].get("nodeClassRef", {}).update(name="demo-2")
+            self.documents.append(other)
 
     def _transport(self, url: str) -> httpx.BaseTransport | None:
         service = next(name for name, root in URLS.items() if url.startswith(root))
@@ -265,11 +271,12 @@ class Stage(Rig):
                     return
                 plan = said["plan"] = self.run("apply", run.name, check=order.check, file=file)
             else:
+                nodes: t.Any = {order.pool: order.nodes} if len(self.ground.pools) > 1 else order.nodes
                 params: dict[str, t.Any] = {
-                    "provision": {"nodes": order.nodes},
+                    "provision": {"nodes": nodes, "pools": [order.pool] if len(self.ground.pools) > 1 else []},
                     "destroy": {"all": True, "force": True},
-                    "plan": {"mode": "everything", "nodes": order.nodes or None, "save_to": file},
-                    "everything": {"nodes": order.nodes},
+                    "plan": {"mode": "everything", "nodes": nodes if order.nodes else None, "save_to": file},
+                    "everything": {"nodes": nodes},
                 }.get(order.playbook, {})
                 plan = said["plan"] = self.run("plan", run.name, check=order.check, **{"mode": order.playbook, **params})
             if order.check or order.playbook == "plan":
@@ -284,7 +291,7 @@ class Stage(Rig):
         return play
 
     def _judge(self, run: Run, order: Order, said: dict[str, t.Any]) -> None:
-        problem = exits.I23_success_is_true(self.sight, run, order.nodes, said) if switches.on("I-23") else ""
+        problem = exits.I23_success_is_true(self.sight, run, order, said) if switches.on("I-23") else ""
         if problem:
             self.broken.append(f"I-23: exit status 0, but {problem} [{run.name} ({run.mode})]")
 

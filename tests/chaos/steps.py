@@ -6,6 +6,7 @@ were taken out is still one.
 
     run provision nodes=2 kill=17 after   a run that dies at its 17th call, after the call's effect
     race provision nodes=1 | reap         two runs at once: on the same host, or (``host=b``) on two
+    run provision nodes=1 pool=batch      for the second pool, where there is one
     rest 600, jump 600                    time passes; the clock leaps
     fault {json}, clear                   a rule of sandbox/faults.py; all rules end
     behave {json}, strike dies 0          how machines fare from now on; what befalls the first living one
@@ -44,7 +45,13 @@ def parse_order(text: str) -> Order:
     playbook, *words = text.split()
     given = dict(word.partition("=")[::2] for word in words if "=" in word)
     return Order(
-        playbook, int(given.get("nodes", 1)), int(given.get("kill", 0)), "after" in words, given.get("host", "a"), "check" in words
+        playbook,
+        int(given.get("nodes", 1)),
+        int(given.get("kill", 0)),
+        "after" in words,
+        given.get("host", "a"),
+        "check" in words,
+        given.get("pool", "training"),
     )
 
 
@@ -248,7 +255,7 @@ def draw(ground: Ground, seed: str) -> list[str]:
     nodes, lines = "service" not in ground.cloud and not ground.pool, list[str]()
     for _number in range(dice.randint(4, 9)):
         lines += [_event(ground, dice, nodes) for _one in range(dice.choice((0, 1, 1, 2)))]
-        lines.append(_run(dice))
+        lines.append(_run(dice, ground))
         lines.append(f"{dice.choice(('rest', 'rest', 'jump'))} {dice.choice((5, 70, 300, 660, 660, 1900))}")
     for scene in adverse.draw(ground, seed, nodes):
         place = dice.randrange(len(lines) + 1)
@@ -260,19 +267,22 @@ def draw(ground: Ground, seed: str) -> list[str]:
     return lines
 
 
-def _order(dice: random.Random) -> str:
+def _order(dice: random.Random, ground: Ground) -> str:
     playbook = dice.choice(("provision",) * 4 + ("reap",) * 3 + PLAYBOOKS + ("destroy", "plan", "apply", "apply"))
-    return f"{playbook} nodes={dice.choice((1, 1, 2, 3, 4))}" if playbook in ("provision", "plan") else playbook
+    if playbook not in ("provision", "plan"):
+        return playbook
+    pool = f" pool={dice.choice(ground.pools)}" if len(ground.pools) > 1 else ""
+    return f"{playbook} nodes={dice.choice((1, 1, 2, 3, 4))}{pool}"
 
 
-def _run(dice: random.Random) -> str:
+def _run(dice: random.Random, ground: Ground) -> str:
     chance = dice.random()
     if chance < 0.06:
-        return f"run {_order(dice)} check"
+        return f"run {_order(dice, ground)} check"
     if chance < 0.18:
-        return f"race {_order(dice)} | {_order(dice)}{dice.choice(('', ' host=b', ' host=b'))}"
+        return f"race {_order(dice, ground)} | {_order(dice, ground)}{dice.choice(('', ' host=b', ' host=b'))}"
     kill = f" kill={int(dice.triangular(1, 110, 25))}{dice.choice(('', ' after'))}" if chance < 0.45 else ""
-    return f"run {_order(dice)}{kill}{dice.choice(('', '', '', ' host=b'))}"
+    return f"run {_order(dice, ground)}{kill}{dice.choice(('', '', '', ' host=b'))}"
 
 
 def _event(ground: Ground, dice: random.Random, nodes: bool) -> str:
