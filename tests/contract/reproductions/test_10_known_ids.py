@@ -177,13 +177,20 @@ def test_L2a_the_fleet_closes_no_machine_that_one_list_misses(build: Build) -> N
     assert rig.ledger() == []
 
 
+def _ready(rig: Rig) -> str:
+    (node,) = rig.nodes().values()
+    return next(one["status"] for one in node["status"]["conditions"] if one["type"] == "Ready")
+
+
 def test_L2a_a_machine_that_lists_miss_and_its_id_shows_is_not_gone(build: Build) -> None:
     """Its system hangs, so its Node is not Ready, and lists miss it; it is there. It was called gone and terminated."""
     rig = build()
+    rig.training.update({"unhealthyTimeout": "6h", "disruption": {"consolidateAfter": "6h"}})  # only what lists say is judged here
     rig.provision()
     machine = rig.machine()
     rig.fault("body", "lambda", "GET", "/instances$", body={"data": []}, times=None)
     rig.box.machines.strike(machine, "crash")
+    rig.until(lambda: _ready(rig) != "True", "the Node is not Ready")
     for _run in range(5):
         rig.reap()
         rig.advance(200)
