@@ -23,7 +23,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 RULES = Path("plugins") / "module_utils" / "fleet"
 MUTATIONS: list[dict[str, str]] = yaml.safe_load((Path(__file__).parent / "mutations.yml").read_text())
-_FAILED = re.compile(r"^FAILED \S*::(test_L\d\d_\w+)", re.MULTILINE)
+_FAILED = re.compile(r"^FAILED \S*::(test_L\d+a?_\w+)", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
