@@ -18,7 +18,7 @@ from ..observe.options import FLEET_SPEC
 from ..redact import begin_generation
 from ..task import Run, Task, execute
 from .loop_state import Teller, under_way
-from .planning import plan_run
+from .planning import STARTS, plan_run
 from .steps import join_step, scale_step, unlock_step
 from .stopping import Stop
 from .waking import Waker
@@ -84,7 +84,8 @@ class Loop:
         self._counts["looks"] += 1
         begin_generation()
         lines: list[str] = []
-        plan = self._call(plan_run, "fleet_plan", lines.append, **_PLAN)
+        asked = _PLAN if self._counts["looks"] > 1 else {**_PLAN, "loop": STARTS}
+        plan = self._call(plan_run, "fleet_plan", lines.append, **asked)
         if plan.get("failed"):
             self._counts["failed_looks"] += 1
             self._teller.failed(plan["msg"])

@@ -35,6 +35,7 @@ RENTS = ("launch", "resume")
 _LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_token", "delete_service", "delete_extra")
 _SCHEDULED = ("reap", "autoscale")  # modes of playbooks that a timer starts
 _BOOKKEEPING = ("update", "annotate")
+STARTS = "starts"  # value of ``loop`` in the first plan of a loop: whoever starts one waits for its answer
 _CHANGES = ("launch", "destroy", "resume", "taint", "untaint", "restore", *_LEFTOVERS)
 
 
@@ -46,6 +47,9 @@ def plan_run(task: Task) -> dict[str, t.Any]:
         context.wishes = _chosen(task, context.wishes, settings, context.clock.now())
         if task.params.get("loop"):
             refuse_hubs(context)
+        if task.params.get("loop") == STARTS and context.wishes.faults and not (context.wishes.pools or context.known_claims()):
+            faults = [text for texts in context.wishes.faults.values() for text in texts]
+            raise InvalidInput("There is no pool without a fault, so the loop would have nothing to do.", problems=faults)
         if task.check_mode or task.params.get("save_to"):
             return _decide(context, writes=False)
         return locked(context, lambda: _decide(context, writes=True))
