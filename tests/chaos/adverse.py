@@ -93,6 +93,8 @@ class Adverse:
         if outcome.run.mode in ("reap", "autoscale") and outcome.end == "ok":  # what it would remove were it ours
             listed = {"foreign device": "tailscale", "foreign Node": "nodes"}
             found |= {what for what in set(self.words.values()) & set(listed) if listed[what] in outcome.run.good}
+        if outcome.order.host == "t" and outcome.end == "ok" and self.stage.twins and self.stage.sight.living():
+            found.add("second cluster")
         if outcome.order.playbook == "apply" and (outcome.said.get("plan") or {}).get("launch"):
             found.add("saved plan")
         for what in found:
@@ -126,7 +128,7 @@ def _skew(stage: Stage, rest: str) -> None:
 
 def _record(stage: Stage, rest: str) -> None:
     kind, place = rest.split()
-    names = sorted(stage.sight.claims())
+    names = sorted(set(stage.sight.claims()) - stage.adverse.records)  # one that is immutable cannot be damaged any more
     if not names:
         return
     name = names[int(place) % len(names)]
@@ -177,6 +179,10 @@ def _document(stage: Stage, rest: str) -> None:
     stage.adverse.words |= {"its document is gone": "document that goes", f"{name}.yml": "broken document"}
 
 
+def _twin(stage: Stage, rest: str) -> None:
+    stage.found(restored=rest == "restored")
+
+
 def _folder(stage: Stage, rest: str) -> None:
     stage.change_paper(rest, "")
     stage.adverse.words["No document file at"] = "empty folder"
@@ -193,6 +199,7 @@ LINES: dict[str, t.Callable[[Stage, str], None]] = {
     "change": _change,
     "document": _document,
     "folder": _folder,
+    "twin": _twin,
     "revoke": lambda stage, rest: stage.adverse.revoke(rest),
 }
 
@@ -255,6 +262,14 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
             *begin,
         ],
         "empty folder": [*begin, "folder empty", *["run reap", "rest 330"] * 3, *after, "folder return", "run reap"],
+        "second cluster": [
+            *begin,
+            *dice.choice((["rest 660"], ["min 1"])),
+            f"twin {dice.choice(('empty', 'restored'))}",
+            *["run reap host=t", "rest 700"] * dice.choice((2, 4)),
+            *after,
+            "run reap host=t",
+        ],
         "saved plan": ["run plan nodes=2", "run apply", *begin],
     }
     if nodes:
@@ -275,6 +290,7 @@ def report(counts: t.Mapping[str, int], say: t.Callable[[str], None]) -> list[st
 INGREDIENTS = (
     "outage", "slow", "hang", "conflict", "invalid", "kube-5xx", "clock skew", "damaged record", "immutable record", "foreign machine",
     "foreign device", "foreign Node", "revoked key", "changed document", "document that goes", "broken document", "empty folder",
+    "second cluster",
     "pod with claim", "pod with spread", "pod with affinity",
     "pod with grace", "drain that a PDB blocks", "saved plan",
 )  # fmt: skip

@@ -166,6 +166,7 @@ BEFORE: dict[str, Check] = {
     "I-15": I15_no_launch_on_a_used_up_budget,
     **reasons.CHECKS,
 }
+SECOND: dict[str, Check] = {"I-20": reasons.I20_a_second_cluster_ends_nothing}  # for runs of another cluster with the same id
 AFTER: dict[str, Check] = {
     "I-1": I01_limits_hold,
     "I-2": I02_nothing_is_booked_twice,

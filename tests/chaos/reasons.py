@@ -260,6 +260,29 @@ def I20_nothing_foreign_is_touched(sight: Sight, call: Call) -> str:
     return f"Node {node} belongs to somebody else and is deleted" if ("Node", uid) in sight.foreign_things else ""
 
 
+def I20_a_second_cluster_ends_nothing(sight: Sight, call: Call) -> str:
+    """A run of another cluster with the same id. With empty records it ends and adopts no machine; restored from a backup it ends what works
+    for a reason that the world has, or because its end had begun before. Neither takes a device away from a machine that works. A machine
+    that does not work and whose provider carries no stamp (Paperspace) looks like an orphan of any of them, and is not judged."""
+    claim = call.claim()
+    aimed = [one for one in sight.aimed_at(call) if call.destroys() and one.ended is None]
+    for one in [*aimed, *(one for one in sight.living() if one.id in claim.get("ids_seen", ()))]:
+        if sight.copied is None and (_is_well(sight, one) or one.cloud != "paperspace"):
+            return f"{one.name} is {'ended' if one in aimed else 'adopted'} by an empty cluster of the same id"
+        begun = ((sight.copied or {}).get(one.name) or {}).get("deletion")
+        if one in aimed and _is_well(sight, one) and not begun and not why_it_may_end(sight, one):
+            return f"{one.name} works and is ended by a restored cluster of the same id"
+    what = call.deleted("/api/v2/device/") if call.service == "tailscale" else ""
+    device = sight.device(what) if what else None
+    if device is not None and any(one.name == device.hostname and _is_well(sight, one) for one in sight.living()):
+        return f"the device of {device.hostname}, which works, is removed by another cluster of the same id"
+    return I20_nothing_foreign_is_touched(sight, call)
+
+
+def _is_well(sight: Sight, machine: Machine) -> bool:
+    return "struck" not in machine.details and (sight.is_complete(machine) or not sight.is_node(machine))
+
+
 CHECKS: dict[str, t.Callable[[Sight, Call], str]] = {
     "I-17": I17_what_can_wait_ends_no_work,
     "I-18": I18_a_forced_end_is_true,

@@ -150,7 +150,7 @@ class Call:
 
     def claim(self) -> Json:
         """The claim that it writes, {} when it writes none."""
-        if self.service == "kubernetes" and self.method in ("POST", "PUT") and "claim.json" in self.body:
+        if self.service in ("kubernetes", "second cluster") and self.method in ("POST", "PUT") and "claim.json" in self.body:
             return t.cast(Json, json.loads(json.loads(self.body)["data"]["claim.json"]))
         return {}
 
@@ -176,6 +176,7 @@ class Sight:
         self.vanished: dict[str, datetime] = {}  # pools whose document is gone, and since when
         self.unread: set[str] = set()  # documents that no run can read: gone, broken, or with the whole folder empty
         self.said: dict[str, list[Json]] = {}  # what each of those said, and whenever it was changed before
+        self.copied: dict[str, Json] | None = None  # claims in the newest second cluster when it was restored; None = an empty one
         self.kept: dict[str, datetime] = {}  # pools of which machines stay when the document goes (orphanedPolicy), and since when
         self.lied: datetime | None = None  # when a list was last wrong and looked right
         self.given_up: set[str] = set()  # names that began to go as DocumentGone while that was so

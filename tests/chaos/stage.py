@@ -141,6 +141,7 @@ class Stage(Rig):
         self.adverse = Adverse(self)
         self.papers: dict[str, str] = {}  # documents that do not stand in their files as they should
         self.emptied = False  # the folder holds no file
+        self.desk, self.is_twin = folder / "documents", False
         self._describe(limits)
         self.sight = Sight(self, limits)
         self.strangers = strangers.settle_in(self, self.sight.cluster_id)
@@ -184,6 +185,8 @@ class Stage(Rig):
             self.documents.append(other)
 
     def _transport(self, url: str) -> httpx.BaseTransport | None:
+        if url in self.receivers:
+            return _Door(self, "second cluster", httpx.WSGITransport(app=self.receivers[url]))
         service = next(name for name, root in URLS.items() if url.startswith(root))
         return _Door(self, service, httpx.WSGITransport(app=self.box.apps[service]))
 
@@ -193,16 +196,15 @@ class Stage(Rig):
         purse = self.sight.purse
         option = {"budget": purse.as_option()} if purse is not None and purse.scope == "all" else {}
         keys = {f"{cloud}_api_key": self.adverse.keys.get(f"{cloud.upper()}_API_KEY") for cloud in RENTED}
-        given = {"state_dir": str(self.folder / f"state-{host}"), "documents": [str(self.folder / "documents")]}
+        given = {"state_dir": str(self.folder / f"state-{host}"), "documents": [str(self.desk)]}
         return super().run(module, run_id, check=check, **{**keys, **given, **option, **params})
 
     def _write_documents(self) -> None:
         """One file for each document, in the folder that every run is given."""
-        folder = self.folder / "documents"
-        folder.mkdir(exist_ok=True)
+        self.desk.mkdir(exist_ok=True)
         for one in self.documents:
             name, state = one["metadata"]["name"], self.papers.get(one["metadata"]["name"], "")
-            file = folder / f"{name}.yml"
+            file = self.desk / f"{name}.yml"
             if self.emptied or state == "gone":
                 file.unlink(missing_ok=True)
             elif state == "yaml":
@@ -262,7 +264,9 @@ class Stage(Rig):
         self._tasks.clear()
 
     def _playbook(self, order: Order, run: Run, outcome: Outcome) -> t.Callable[[], None]:
-        """What playbooks/<name>.yml does, module by module."""
+        """What playbooks/<name>.yml does, module by module; on host t by the controller of the second cluster, where there is one."""
+        if order.host == "t" and not self.is_twin:
+            return t.cast(Stage, self.twins[-1])._playbook(order, run, outcome) if self.twins else lambda: None
 
         def play() -> None:
             said, file = outcome.said, str(self.folder / "plan.json")
@@ -291,7 +295,7 @@ class Stage(Rig):
         return play
 
     def _judge(self, run: Run, order: Order, said: dict[str, t.Any]) -> None:
-        problem = exits.I23_success_is_true(self.sight, run, order, said) if switches.on("I-23") else ""
+        problem = exits.I23_success_is_true(self.sight, run, order, said) if switches.on("I-23") and not self.is_twin else ""
         if problem:
             self.broken.append(f"I-23: exit status 0, but {problem} [{run.name} ({run.mode})]")
 
@@ -346,6 +350,8 @@ class Stage(Rig):
         (self.training.get("disruption") or {}).pop("expireAfter", None)
 
     def look(self, checks: t.Mapping[str, invariants.Check], call: Call) -> None:
+        if self.is_twin:
+            checks = invariants.SECOND if checks is invariants.BEFORE else {}
         self.broken += invariants.problems(checks, self.sight, call)
 
     def _keep_secrets(self, outcomes: t.Iterable[Outcome]) -> None:
@@ -362,6 +368,13 @@ class Stage(Rig):
 
     def rest(self, seconds: float) -> None:
         self.loom.sleep(seconds)
+
+    def found(self, *, restored: bool) -> None:
+        """From now on there is a second cluster with the same id: an empty one, or one restored from a backup of this one as it is now. Its
+        runs (``host=t``) read the same documents, and use the same accounts and the same mesh."""
+        self.sight.copied = copy.deepcopy(self.sight.claims()) if restored else None
+        other = t.cast(Stage, self.twin(restored=restored))
+        other.is_twin, other.lines, other.warnings = True, self.lines, self.warnings
 
     def give(self, purse: Purse) -> None:
         """From now on there is this budget, and no other."""

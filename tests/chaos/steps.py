@@ -23,6 +23,7 @@ were taken out is still one.
     change expireAfter 30m                the pool's document says something else
     document vanish training              its file goes from the folder (``yaml``, ``field``: cannot be read, has an unknown field; ``return``)
     document keep training                from now on machines stay when their document goes (orphanedPolicy)
+    twin empty, twin restored             a second cluster with the same id, whose runs say ``host=t``
     folder empty, folder return           the folder of documents holds no file; all are there again
     budget class 1.80 drain_all 3         of pool, class or all; so much a day, which begins at three; what is done when it is used up
 """

@@ -23,7 +23,7 @@ from .stage import Stage
 from .weaving import woven
 
 _UNCLEAN = (
-    "strike", "behave", "jump", "forget", "race", "price", "skew", "outage", "slowness", "refuse", "record", "revoke", "foreign",
+    "strike", "behave", "jump", "forget", "race", "price", "skew", "outage", "slowness", "refuse", "record", "revoke", "foreign", "twin",
 )  # fmt: skip
 
 

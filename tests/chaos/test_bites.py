@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.act import teardown
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import overspent, spending
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import endings as fleet_endings
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import overspent, situation, spending
 
 from sandbox.world import Machine, Offer
 
@@ -362,6 +363,29 @@ def test_I17_to_I24_each_catches_a_wrong_decision(number: str) -> None:
     bites.directed(number).play()
     runs, word = bites.until_caught(number, [bites.directed(number)])
     assert 0 < runs < 40, word
+
+
+_SECOND: dict[str, t.Callable[[], list[bites.Patch]]] = {
+    "empty": lambda: [
+        (situation.Situation, "owner", lambda self, one: self.is_ours(one.name)),
+        (situation.Situation, "in_mesh", lambda *_given: False),
+    ],
+    "restored": lambda: [(fleet_endings, "_proven", lambda *_given: True)],
+}
+
+
+@pytest.mark.parametrize("kind", sorted(_SECOND))
+def test_I20_catches_a_second_cluster_that_ends_what_works(kind: str) -> None:
+    """With empty records its runs go by the name alone; restored from a backup they need no second witness."""
+    story = Story(
+        "lambda", "twin", ("min 1", "run provision nodes=1", "jump 900", f"twin {kind}", *("run reap host=t", "rest 1300") * 3)
+    )
+    story.play()
+    with (
+        bites.broken(_SECOND[kind]()),
+        pytest.raises(Violated, match="^I-20: .* is (ended|adopted) by an? .* cluster of the same id"),
+    ):
+        story.play()
 
 
 def test_what_is_switched_off_waits_for_something_that_is_not_done() -> None:
