@@ -246,7 +246,7 @@ class ByName:
             ours, strange = self._existing()
             if strange and not unmarked:
                 raise errors.InvalidInput(
-                    f"{self.name}: {', '.join(one.id for one in strange)} was not made by this collection and is left alone.",
+                    f"{self.name}: {', '.join(one.id for one in strange)} was not made by this collection; it is not changed.",
                     remedy="Set include_unmarked to destroy it all the same.",
                 )
             found = _sorted([*ours, *strange])
@@ -340,7 +340,7 @@ class ByName:
 
     def _tell_strange(self, strange: t.Iterable[Instance]) -> None:
         for one in strange:
-            self.task.warn(f"{_told(one)} is also named {self.name} and was not made by this collection: left alone.")
+            self.task.warn(f"{_told(one)} is also named {self.name} and was not made by this collection; it is not changed.")
 
     def _end(self, machines: t.Sequence[Instance]) -> None:
         for one in machines if not self.task.check_mode else ():

@@ -50,9 +50,12 @@ def judge(draft: Draft) -> None:
 
 def since(draft: Draft, one: Settled) -> datetime | None:
     """Since when a Ready node is seen without any GPU; None when it has one, or never was to have any."""
-    if one.node is None or not _watched(draft, one) or allocatable_gpus(one.claim, one.node):
-        return None
-    return draft.sighted(_key(one, 0))
+    return draft.sighted(_key(one, 0)) if shows_none(draft, one) else None
+
+
+def shows_none(draft: Draft, one: Settled) -> bool:
+    """Whether a Ready node that had GPUs shows none at this moment."""
+    return one.node is not None and _watched(draft, one) and not allocatable_gpus(one.claim, one.node)
 
 
 def replace(draft: Draft) -> None:
@@ -62,13 +65,13 @@ def replace(draft: Draft) -> None:
         if pool.gpu_loss_policy != "Replace":
             continue
         wanted: list[tuple[Claim, str]] = []
-        patience = draft.situation.settings.unhealthy_timeout if pool.unhealthy_timeout is None else pool.unhealthy_timeout
+        timeout = draft.situation.settings.unhealthy_timeout if pool.unhealthy_timeout is None else pool.unhealthy_timeout
         for one in draft.undecided():
             node = one.node
             if one.claim.pool != pool.key or node is None or not _watched(draft, one):
                 continue
             first = draft.findings.get(_key(one, 1))
-            if first is None or (draft.now - first).total_seconds() < patience:
+            if first is None or (draft.now - first).total_seconds() < timeout:
                 continue
             what = f"its Node shows {allocatable_gpus(one.claim, node)} of its {_wanted(draft, one)} GPUs since {print_time(first)}"
             why = voluntary.against(draft, pool, one, REPLACED)

@@ -11,7 +11,7 @@ import typing as t
 from decimal import Decimal
 
 from . import blocks as blocklist
-from . import damaged, device_plugins, limits, lost, overspent, served, service, tunnels
+from . import damaged, device_plugins, gpu_lost, limits, lost, overspent, served, service, tunnels
 from .adoption import adopt
 from .capacity import of_offer, planned_gpus
 from .draft import Draft
@@ -251,7 +251,7 @@ def _unusable(draft: Draft, one: Settled) -> str:
     if service.is_service(claim):
         return "" if service.health(claim, draft.situation).well is not False else f"{claim.name} does not answer"
     if one.node is not None and one.node.ready:
-        return ""
+        return f"{claim.name}: its Node shows no GPUs" if gpu_lost.shows_none(draft, one) else ""
     return f"{claim.name}: its Node is {'missing' if one.node is None else 'not Ready'}"
 
 

@@ -197,6 +197,12 @@ def test_L30_provision_tells_of_a_machine_whose_node_is_not_ready() -> None:
     assert decide(world(sick), wishes(pool()), "everything").shortfall == ()  # nobody asked for it in this run
 
 
+def test_L30_provision_tells_of_a_machine_whose_node_shows_no_gpus() -> None:
+    blind = (*machine(1)[:2], node("tgp-a1b2c3d4-p-00001", allocatable={}))
+    assert [one.reason for one in provision(blind, nodes=1).shortfall] == ["tgp-a1b2c3d4-p-00001: its Node shows no GPUs"]
+    assert provision(machine(1), nodes=1).shortfall == ()
+
+
 def test_L30_provision_tells_of_a_create_call_whose_outcome_is_open() -> None:
     lost = claim(phase=Phase.PROVISIONING, launch_started=at("11:58"), instance_id="", ids_seen=(), unknown_since=at("11:58"))
     found = decide(seen(claims=(lost,), offers=MARKET), wishes(pool(), p=1), "provision")
