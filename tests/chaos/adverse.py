@@ -23,7 +23,6 @@ if t.TYPE_CHECKING:
     from .stage import Outcome, Stage
 
 LEAST = 50  # runs in a full search; an ingredient that changed less is not really there
-_CLAIMS = "/api/v1/namespaces/tgp-system/configmaps/tgp-claim-"
 _REFUSED = {"conflict": 409, "invalid": 422, "kube-5xx": 503}
 
 
@@ -71,8 +70,7 @@ class Adverse:
 
     def _whole(self, name: str) -> None:
         """A person deletes a record that nobody can read or change; its machine is an orphan then."""
-        status, _answer = self.stage.api.request("DELETE", f"{_CLAIMS}{name}")
-        if status < 300:
+        if self.stage.remove_record(name):
             self.stage.sight.forgotten.add(name)
 
     # ---- who noticed
@@ -97,6 +95,8 @@ class Adverse:
             found.add("second cluster")
         if outcome.order.playbook == "apply" and (outcome.said.get("plan") or {}).get("launch"):
             found.add("saved plan")
+        if outcome.run.acted:
+            found |= set(self.stage.ground.marks)
         for what in found:
             self.counts[what] = self.counts.get(what, 0) + 1
 
@@ -118,7 +118,8 @@ def _slow(stage: Stage, rest: str) -> None:
 
 def _refuse(stage: Stage, rest: str) -> None:
     kind, path, times = rest.split()
-    stage.adverse.fault(kind, service="kubernetes", method="PUT", path=path, kind="status", status=_REFUSED[kind], times=int(times))
+    service = "kubernetes" if stage.sight.files is None else "directory"
+    stage.adverse.fault(kind, service=service, method="PUT", path=path, kind="status", status=_REFUSED[kind], times=int(times))
 
 
 def _skew(stage: Stage, rest: str) -> None:
@@ -211,18 +212,19 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
     """Up to three scenes for a story: what goes wrong, and runs that meet it."""
     dice = random.Random(f"adverse {seed}")
     clouds = [one.cloud for one in ground.clouds()]
-    service, place = dice.choice((*clouds, "tailscale", "kubernetes")), dice.randrange(4)
+    service, place = dice.choice((*clouds, *ground.beside())), dice.randrange(4)
     stamped, times = dice.choice(("stamped", "unstamped")), dice.choice((1, 3))
     begin, after = ["run provision nodes=1"], dice.choice((["run reap"], ["run autoscale"], ["run provision nodes=2"]))
     gone = dice.choice(ground.pools) if len(ground.pools) > 1 else "training"
+    records = "/claims/" if "directory" in ground.beside() else "/configmaps/tgp-"
     looked = ["jump 900", "run reap", "rest 70", "run reap"]
     menu: dict[str, list[str]] = {
         "outage": [*begin, f"outage {service} {dice.choice((900, 3600))}", "run reap", "rest 660", *after, "rest 3600"],
         "slow": [f"slowness slow {service} {dice.choice((20, 70))}", *after],
         "hang": [f"slowness hang {service} {dice.choice((30, 120))}", *after],
-        "conflict": [*begin, f"refuse conflict /configmaps/tgp- {times}", "rest 660", *after],
-        "invalid": [*begin, f"refuse invalid /configmaps/tgp- {times}", "rest 660", *after],
-        "kube-5xx": [*begin, f"refuse kube-5xx /configmaps/tgp- {times}", "rest 660", *after],
+        "conflict": [*begin, f"refuse conflict {records} {times}", "rest 660", *after],
+        "invalid": [*begin, f"refuse invalid {records} {times}", "rest 660", *after],
+        "kube-5xx": [*begin, f"refuse kube-5xx {records} {times}", "rest 660", *after],
         "clock skew": [
             *begin,
             f"skew b {dice.choice((-7200, -600, 300, 7200))}",
@@ -293,4 +295,5 @@ INGREDIENTS = (
     "second cluster",
     "pod with claim", "pod with spread", "pod with affinity",
     "pod with grace", "drain that a PDB blocks", "saved plan",
+    "directory store",
 )  # fmt: skip

@@ -14,7 +14,8 @@ import typing as t
 class Ground:
     """Where stories are played. One cloud: which calls of its API create, destroy, list and show offers, as expressions; what its class
     and pool say. Or several, as ``parts``. ``budgets``: dollars a day that are soon spent there, the least for hardly one machine. ``pools``:
-    training is of class demo, batch of class demo-2, which says the same."""
+    training is of class demo, batch of class demo-2, which says the same. ``options`` of every module; ``marks``: ingredients that every
+    run here has which acts. Not ``two_hosts``: runs are on host a only, as no other host has the records."""
 
     cloud: str
     create: tuple[str, str] = ("", "")
@@ -27,9 +28,16 @@ class Ground:
     parts: tuple[Ground, ...] = ()
     budgets: tuple[str, ...] = ()
     pools: tuple[str, ...] = ("training",)
+    options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    marks: tuple[str, ...] = ()
+    two_hosts: bool = True
 
     def clouds(self) -> tuple[Ground, ...]:
         return self.parts or (self,)
+
+    def beside(self) -> tuple[str, ...]:
+        """What else than clouds a run calls."""
+        return ("tailscale", "kubernetes", *(("directory",) if self.options.get("claim_store") == "directory" else ()))
 
     def providers(self) -> dict[str, dict[str, t.Any]]:
         """Clouds of the class and what is set for each."""
@@ -125,4 +133,5 @@ MIXED = Ground(
     budgets=("0.60", "0.90", "2.50"),
     pools=("training", "batch"),
 )
-ALL = {**GROUNDS, "mixed": MIXED}
+DIRECTORY = dataclasses.replace(LAMBDA, options={"claim_store": "directory"}, marks=("directory store",), two_hosts=False)
+ALL = {**GROUNDS, "mixed": MIXED, "directory": DIRECTORY}

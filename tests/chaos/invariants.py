@@ -136,7 +136,12 @@ def I07_no_name_twice(sight: Sight, _call: Call) -> str:
 def I12_no_secret_is_written(sight: Sight, call: Call) -> str:
     """Not in an address, and not in what we keep in the cluster (but for Secrets, which are made for that)."""
     text = call.path
-    if call.service == "kubernetes" and call.writes and "/secrets" not in call.path and "accessreviews" not in call.path:
+    if (
+        call.service in ("kubernetes", "directory")
+        and call.writes
+        and "/secrets" not in call.path
+        and "accessreviews" not in call.path
+    ):
         text += call.body
     return "a secret is in it" if any(one in text for one in sight.secrets()) else ""
 

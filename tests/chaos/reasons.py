@@ -110,7 +110,7 @@ def _failed_join(sight: Sight, machine: Machine) -> str:
         return ""
     if not sight.is_node(machine):
         return ""  # a container that ends has failed at once
-    if sight.is_complete(machine):
+    if sight.is_complete(machine) and (not sight.is_cordoned(machine.name) or sight.work(machine.name)):
         return "its Node is Ready, open, and shows all GPUs"
     age = sight.now - machine.created
     return "" if age >= _REGISTRATION - _SLACK else f"it is {age} old"

@@ -20,6 +20,7 @@ from .purse import Purse
 
 if t.TYPE_CHECKING:
     from ..contract.act.rig import Rig
+    from .folder import Files
 
 Json = dict[str, t.Any]
 _NAME = re.compile(r"tgp-([0-9a-f]{8})-[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?-[0-9a-z]{5}")
@@ -96,6 +97,7 @@ class Run:
     calls: int = 0
     struck: set[str] = dataclasses.field(default_factory=set)  # calls that a fault had its hand in
     repeats: bool = False  # one of them was sent again
+    acted: bool = False  # it changed something at a cloud or in the mesh
 
 
 @dataclasses.dataclass
@@ -119,12 +121,18 @@ class Call:
         if self.service == "kubernetes":
             kind = _KUBE_LISTS.get(bare, "")
             return "" if kind == "claims" and "claim%3Dtrue" not in self.path else kind
+        if self.service == "directory":
+            return "claims" if bare == "/claims" else ""
         found = _LISTS.get(self.service)
         return self.service if found is not None and found.search(bare) else ""
 
     def is_good(self) -> bool:
         """Whether its answer was the service's own. One that only looks like it (stale, an empty list) counts: nobody can tell."""
         return 200 <= self.status < 300 and self.struck not in ("truncate", "status", "status_after")
+
+    def acts(self) -> bool:
+        """Whether it changed something at a cloud or in the mesh."""
+        return self.writes and 200 <= self.status < 300 and self.service in (*RENTED, "tailscale")
 
     def creates(self) -> bool:
         return self._is_one_of(_CREATE)
@@ -150,7 +158,11 @@ class Call:
 
     def claim(self) -> Json:
         """The claim that it writes, {} when it writes none."""
-        if self.service in ("kubernetes", "second cluster") and self.method in ("POST", "PUT") and "claim.json" in self.body:
+        if (
+            self.service in ("kubernetes", "directory", "second cluster")
+            and self.method in ("POST", "PUT")
+            and "claim.json" in self.body
+        ):
             return t.cast(Json, json.loads(json.loads(self.body)["data"]["claim.json"]))
         return {}
 
@@ -165,6 +177,7 @@ class Sight:
         self._store = kube.store
         uid = self._table("", "namespaces")["kube-system"]["metadata"]["uid"]
         self.cluster_id = uid.replace("-", "")[:8]
+        self.files: Files | None = None  # our records, where they are files
         self.guarded: dict[str, float] = {}  # pods that a budget never lets go, and the seconds they may take to end
         self.forgotten: set[str] = set()  # names whose claim somebody removed by hand
         self.by_hand: set[str] = set()  # ids of machines that somebody ended at the cloud's own page
@@ -235,6 +248,8 @@ class Sight:
         return [one for one in self.by_id().values() if one.cloud == call.service and one.id in words]
 
     def claims(self) -> dict[str, Json]:
+        if self.files is not None:
+            return self.files.claims()
         with self._store.lock:
             items = self._store.table(("", "configmaps")).select("tgp-system")
         found = {}
@@ -252,6 +267,8 @@ class Sight:
         return found
 
     def ledger(self) -> list[Json]:
+        if self.files is not None:
+            return self.files.ledger()
         with self._store.lock:
             items = self._store.table(("", "configmaps")).select("tgp-system")
         parts = [item.obj for item in items if "tgp.io/ledger" in (item.obj["metadata"].get("labels") or {})]
@@ -285,6 +302,10 @@ class Sight:
         """Whether it shall be a node of the cluster; containers that serve are none."""
         spec = self.told(machine)[-1]
         return "service" not in ((spec.get("template") or {}).get("spec") or {}).get("lanes", ())
+
+    def is_cordoned(self, name: str) -> bool:
+        """Whether its Node takes no pods."""
+        return bool((self.nodes().get(name) or {"spec": {}})["spec"].get("unschedulable"))
 
     def is_complete(self, machine: Machine) -> bool:
         """Its Node is Ready, open to pods, and shows every GPU."""

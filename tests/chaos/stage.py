@@ -24,6 +24,7 @@ from sandbox.picture_accounts import paperspace_extras
 
 from ..contract.act.rig import RENTED, URLS, Rig
 from . import exits, invariants, strangers, switches
+from . import folder as folder_store
 from .adverse import Adverse
 from .grounds import Ground
 from .loom import Killed, Loom, Process
@@ -66,31 +67,22 @@ class _Door(httpx.BaseTransport):
         run, process = stage.run_of.get(loom.current.process), loom.current.process
         if run is None or process is None:
             return self._inner.handle_request(request)
-        order = stage.orders[run.name]
         loom.sleep(loom.dice.uniform(0.001, _FAST if self._service == "kubernetes" else _SLOW))
         path, query = request.url.path, request.url.query.decode()
         call = Call(
             run, self._service, request.method, path + (f"?{query}" if query else ""), request.content.decode(errors="replace"),
             wsgi.is_write(request.method, path, query),
         )  # fmt: skip
-        run.calls += 1
-        stage.adverse.pass_time()
-        stage.on_call(run.calls)
-        if order.playbook == "destroy" and not order.check:
-            stage.sight.asked |= {one.name for one in stage.sight.living()}
-        due = order.kill == run.calls
-        if due and not order.after:
-            self._die(process)
-        stage.look(invariants.BEFORE, call)
+        due = stage.begin(call, process)
         response = self._send(request, call)
         if due:
-            self._die(process)
+            stage.die(process)
         loom.sleep(loom.dice.uniform(0.001, _FAST))
         return response
 
     def _send(self, request: httpx.Request, call: Call) -> httpx.Response:
         stage, loom = self._stage, self._stage.loom
-        stage.struck.pop(loom.current, None)
+        html = False
         try:
             if "watch=" in call.path or "follow=" in call.path:
                 response = self._inner.handle_request(request)  # may wait for ever, and may die waiting
@@ -98,30 +90,11 @@ class _Door(httpx.BaseTransport):
                 with loom.shielded():
                     response = self._inner.handle_request(request)
                     response.read()
+                    html = b"<html>" in response.content
             call.status = response.status_code
         finally:
-            fault = stage.struck.pop(loom.current, None)
-            call.struck = fault.kind if fault is not None else ""
-            if (what := f"{call.service} {call.method} {call.path}") in call.run.struck:
-                call.run.repeats = True
-            if fault is not None:
-                call.run.struck.add(what)
-                stage.adverse.strike(call.run.name, fault)
-            elif call.status in (401, 403) and call.service in RENTED:
-                stage.adverse.met.setdefault("revoked key", set()).add(call.run.name)
-            if call.lists() and call.struck in ("stale", "body"):
-                stage.sight.lied = stage.clock.now()
-            if (kind := call.lists()) and call.is_good() and not (call.struck == "body" and b"<html>" in response.content):
-                call.run.good.add(kind)
-            elif kind:
-                call.run.bad.add(kind)
-            stage.look(invariants.AFTER, call)
+            stage.end(call, html=html)
         return response
-
-    def _die(self, process: Process) -> t.NoReturn:
-        self._stage.kills += 1
-        self._stage.loom.kill(process)
-        raise Killed(process.name)
 
 
 class Stage(Rig):
@@ -144,6 +117,8 @@ class Stage(Rig):
         self.desk, self.is_twin = folder / "documents", False
         self._describe(limits)
         self.sight = Sight(self, limits)
+        if ground.options.get("claim_store") == "directory":
+            self.sight.files = folder_store.Files(folder / "state-a" / self.sight.cluster_id)
         self.strangers = strangers.settle_in(self, self.sight.cluster_id)
         self.prices = [one.price_hour for one in self.world.offers]
         plain = self.faults.strike
@@ -156,6 +131,55 @@ class Stage(Rig):
             return fault
 
         self.faults.strike = strike  # type: ignore[method-assign]
+        self._uninstall = folder_store.install(self) if self.sight.files is not None else lambda: None
+
+    def close(self) -> None:
+        self._uninstall()
+        super().close()
+
+    # ---- around each call
+
+    def begin(self, call: Call, process: Process) -> bool:
+        """Just before a call leaves; whether the run dies once its effect is there."""
+        order = self.orders[call.run.name]
+        call.run.calls += 1
+        self.adverse.pass_time()
+        self.on_call(call.run.calls)
+        if order.playbook == "destroy" and not order.check:
+            self.sight.asked |= {one.name for one in self.sight.living()}
+        due = order.kill == call.run.calls
+        if due and not order.after:
+            self.die(process)
+        self.look(invariants.BEFORE, call)
+        self.struck.pop(self.loom.current, None)
+        return due
+
+    def end(self, call: Call, *, html: bool = False) -> None:
+        """Just after its effect. ``html``: its answer is a page."""
+        fault = self.struck.pop(self.loom.current, None)
+        call.struck = fault.kind if fault is not None else ""
+        if (what := f"{call.service} {call.method} {call.path}") in call.run.struck:
+            call.run.repeats = True
+        if fault is not None:
+            call.run.struck.add(what)
+            self.adverse.strike(call.run.name, fault)
+        elif call.status in (401, 403) and call.service in RENTED:
+            self.adverse.met.setdefault("revoked key", set()).add(call.run.name)
+        if call.acts():
+            call.run.acted = True
+        if call.lists() and call.struck in ("stale", "body"):
+            self.sight.lied = self.clock.now()
+        if (kind := call.lists()) and call.is_good() and not (call.struck == "body" and html):
+            call.run.good.add(kind)
+        elif kind:
+            call.run.bad.add(kind)
+        self.look(invariants.AFTER, call)
+
+    def die(self, process: Process) -> t.NoReturn:
+        """The run that is at work is killed."""
+        self.kills += 1
+        self.loom.kill(process)
+        raise Killed(process.name)
 
     @property  # type: ignore[override]
     def host(self) -> HostClock:
@@ -197,7 +221,7 @@ class Stage(Rig):
         option = {"budget": purse.as_option()} if purse is not None and purse.scope == "all" else {}
         keys = {f"{cloud}_api_key": self.adverse.keys.get(f"{cloud.upper()}_API_KEY") for cloud in RENTED}
         given = {"state_dir": str(self.folder / f"state-{host}"), "documents": [str(self.desk)]}
-        return super().run(module, run_id, check=check, **{**keys, **given, **option, **params})
+        return super().run(module, run_id, check=check, **{**keys, **given, **option, **self.ground.options, **params})
 
     def _write_documents(self) -> None:
         """One file for each document, in the folder that every run is given."""
@@ -226,6 +250,31 @@ class Stage(Rig):
         ours["nodes"] = [name for name, one in self.nodes().items() if one["metadata"]["uid"] not in foreign]
         found |= {kind: len([name for name in names if self.sight.ours(name)]) for kind, names in ours.items()}
         return {kind: number for kind, number in found.items() if number}
+
+    # ---- records
+
+    def claims(self) -> dict[str, dict[str, t.Any]]:
+        return super().claims() if self.sight.files is None else self.sight.claims()
+
+    def ledger(self) -> list[dict[str, t.Any]]:
+        return super().ledger() if self.sight.files is None else self.sight.ledger()
+
+    def remove_record(self, name: str) -> bool:
+        """A person removes a claim; whether it was there."""
+        if self.sight.files is not None:
+            return self.sight.files.remove(name)
+        return self.api.request("DELETE", f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{name}")[0] < 300
+
+    def make_immutable(self, name: str) -> None:
+        """As for a ConfigMap: a file that no run may replace or remove."""
+        if self.sight.files is None:
+            return super().make_immutable(name)
+        self.fault("status", folder_store.SERVICE, "", f"/claims/{name}$", status=422, times=None)
+
+    def damage(self, name: str, text: str | None = None) -> str:
+        if self.sight.files is None:
+            return super().damage(name, text)
+        return self.sight.files.damage(name)
 
     # ---- playing
 
@@ -375,6 +424,8 @@ class Stage(Rig):
         self.sight.copied = copy.deepcopy(self.sight.claims()) if restored else None
         other = t.cast(Stage, self.twin(restored=restored))
         other.is_twin, other.lines, other.warnings = True, self.lines, self.warnings
+        if restored and self.sight.files is not None:
+            self.sight.files.copy_to(other.folder / "state-t" / self.sight.cluster_id)
 
     def give(self, purse: Purse) -> None:
         """From now on there is this budget, and no other."""

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import typing as t
 from decimal import Decimal
 
@@ -151,7 +152,7 @@ def _forget(stage: Stage, rest: str) -> None:
     if names:
         name = names[int(rest) % len(names)]
         stage.sight.forgotten.add(name)
-        stage.kube("DELETE", f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{name}")
+        stage.remove_record(name)
 
 
 def _min(stage: Stage, rest: str) -> None:
@@ -191,14 +192,20 @@ PLAYBOOKS = ("autoscale",) * 3
 def fault(ground: Ground, dice: random.Random) -> str:
     """Something that goes wrong between us and a cloud, the mesh or the cluster."""
     part = dice.choice(ground.clouds())
-    lists = part.lists
+    lists, files = part.lists, "directory" in ground.beside()
     service, method, path, rule = dice.choice(
         [(part.cloud, *part.create, rule) for rule in _CREATE]
         + [(part.cloud, *part.destroy, rule) for rule in _DESTROY]
         + [(part.cloud, "GET", lists, rule) for rule in _LIST]
         + [(part.cloud, "", part.offers, {"kind": "status", "status": 500})]
         + [("tailscale", "", dice.choice(("/keys", "/device", "/oauth")), rule) for rule in _ANY]
-        + [("kubernetes", method, where, rule) for method, where in _KUBE for rule in _ANY[:4]]
+        + [
+            ("kubernetes", method, where, rule)
+            for method, where in _KUBE
+            for rule in _ANY[:4]
+            if not files or where[1:7] != "config"
+        ]
+        + [("directory", method, where, rule) for method, where in _FILES * files for rule in _ANY[:3:2]]
     )
     rule = {"service": service, "method": method, "path": path, "after_calls": dice.choice((0, 0, 0, 1, 2)), **rule}
     return "fault " + json.dumps({**rule, "times": dice.choice((1, 1, 1, 2, 4))})
@@ -247,6 +254,7 @@ _KUBE = [
     ("POST", "/secrets"),
     ("POST", "/eviction"),
 ]
+_FILES = [("", "/claims"), ("PUT", "/claims/"), ("", "/ledger"), ("PUT", "/ledger/"), ("PUT", "/state/"), ("DELETE", "/claims/")]
 _BEHAVE = ("never_boots", "boot_error", "dies", "crash", "vanish", "never_ready", "gpu_missing", "slow", "mesh_fails")
 
 
@@ -265,7 +273,11 @@ def draw(ground: Ground, seed: str) -> list[str]:
     if coins.random() < 0.4:
         line = f"budget {coins.choice(purse.SCOPES)} {coins.choice(ground.budgets)} {coins.choice(purse.ACTIONS)} {coins.randint(1, 4)}"
         lines.insert(coins.randrange(len(lines)), line)
-    return lines
+    return (
+        lines
+        if ground.two_hosts
+        else [re.sub(r"( host=b\b|(?<=skew) b)", lambda found: found[1].replace("b", "a"), one) for one in lines]
+    )
 
 
 def _order(dice: random.Random, ground: Ground) -> str:

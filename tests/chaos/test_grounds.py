@@ -1,0 +1,65 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is special about a ground reaches the runs, and its invariants fail on broken code like those of every other ground."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.act import teardown
+
+from . import reasons
+from .story import Story, Sum, Violated
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+
+
+def played(ground: str, *lines: str) -> Sum:
+    """What a story came to."""
+    return Story(ground, "own", lines).play()
+
+
+# ---- records in files
+
+
+def test_records_in_files_are_read_damaged_and_removed() -> None:
+    lines = ("run provision nodes=2", "record damaged 0", "run reap", "forget 1", "rest 70", "run reap")
+    changed = played("directory", *lines).changed
+    assert changed["directory store"] >= 2 and changed["damaged record"] >= 1
+
+
+def test_a_write_to_the_folder_can_fail_and_can_be_the_last() -> None:
+    fault = 'fault {"service": "directory", "method": "PUT", "path": "/claims/", "kind": "status", "status": 500, "times": 1}'
+    total = played("directory", fault, "run provision nodes=1", "run provision nodes=1 kill=9", "rest 660")
+    assert (total.faults, total.kills) == (1, 1)
+
+
+def test_a_story_fails_when_half_the_bill_is_booked_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = teardown.ledger_line
+
+    def halved(*args: t.Any, **kwargs: t.Any) -> dict[str, t.Any]:
+        line = plain(*args, **kwargs)
+        return {**line, "cost": str(Decimal(line["cost"]) / 2)}
+
+    monkeypatch.setattr(teardown, "ledger_line", halved)
+    with pytest.raises(Violated, match="^I-13:"):
+        played("directory", "run provision nodes=1", "rest 1900", "run destroy")
+
+
+# ---- what the world says
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "work", "wrong"), [(False, [], True), (True, [], False), (True, [{}], True)], ids=["open", "cordoned", "at work"]
+)
+def test_I18_a_complete_node_that_takes_no_pods_has_failed_to_join(cordoned: bool, work: list[t.Any], wrong: bool) -> None:
+    machine = types.SimpleNamespace(ended=None, state="active", details={}, name="n", created=NOON - timedelta(hours=3))
+    sight = types.SimpleNamespace(
+        now=NOON, is_node=lambda _one: True, is_complete=lambda _one: True, is_cordoned=lambda _name: cordoned, work=lambda _n: work
+    )
+    assert bool(reasons._failed_join(t.cast(t.Any, sight), t.cast(t.Any, machine))) is wrong
