@@ -53,10 +53,13 @@ class Rate:
 
 @dataclasses.dataclass
 class Account:
-    """``quota`` = machines that may exist at a time, None = no bound. ``active`` False: e-mail or payment were never verified."""
+    """``quota`` = machines that may exist at a time, None = no bound. ``active`` False: e-mail or payment were never verified.
+    ``list_after``: seconds until a new machine is listed.
+    """
 
     quota: int | None = None
     active: bool = True
+    list_after: float = 0.0
     ssh_keys: list[dict[str, str]] = dataclasses.field(default_factory=list)
     file_systems: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
     rules: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)

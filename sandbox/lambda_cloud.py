@@ -124,7 +124,8 @@ def _machine_routes(service: flask.Flask, world: World, account: Account) -> Non
     @service.get("/api/v1/instances")
     def instances() -> t.Any:
         with world.lock:
-            return data([form(machine) for machine in machines(world)])
+            since = world.clock.seconds() - account.list_after
+            return data([form(machine) for machine in machines(world) if machine.created.timestamp() <= since])
 
     @service.get("/api/v1/instances/<identity>")
     def instance(identity: str) -> t.Any:

@@ -49,6 +49,7 @@ class Switches:
     retry_after: bool = True  # whether a 429 says how long to wait
     firewall: bool = True  # HTML 403 for bodies that look like an attack
     static_ip_hour: Decimal = Decimal("0.0041")  # dollars
+    list_after: float = 0.0  # seconds until a new machine is listed
 
     CHOICES: t.ClassVar[dict[str, tuple[t.Any, ...]]] = {
         "delete_while_starting": (0, 400, 409, 412),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from datetime import timedelta
 
 import flask
 
@@ -61,7 +62,8 @@ def _machine_routes(service: flask.Flask, world: World, account: Account, power:
     def list_machines() -> t.Any:
         with world.lock:
             now = world.clock.now()
-            found = [forms.machine(one, now) for one in machines(world) if _wanted(one, account)]
+            since = now - timedelta(seconds=account.switches.list_after)
+            found = [forms.machine(one, now) for one in machines(world) if one.created <= since and _wanted(one, account)]
         return page(found, ("dtCreated", "name", "state"))
 
     @service.post("/v1/machines")

@@ -6,6 +6,7 @@
 An ingredient counts for a run when the run met it and answered it: a call of the run was struck by it and the run repeated the call, told a
 problem or ended with an error; or the plan, a result or a line of progress of the run speaks of the object that it put into the world. A
 device or Node of somebody else changes an action by what is not done: a run counts that read the list and removes such things of ours.
+A list that lags counts for a run that read it while a machine of ours existed that it did not show yet.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ import random
 import typing as t
 from datetime import datetime, timedelta
 
+from sandbox import lagging
 from sandbox.faults import Fault
 
 from . import strangers, switches
 
 if t.TYPE_CHECKING:
     from .grounds import Ground
+    from .sight import Call
     from .stage import Outcome, Stage
 
 LEAST = 50  # runs in a full search; an ingredient that changed less is not really there
 _REFUSED = {"conflict": 409, "invalid": 422, "kube-5xx": 503}
+_LATEST = {"lambda": 60, "paperspace": 60, "runpod": 120, "vast": 60}  # seconds a list may lack a new machine (L-2a)
 
 
 class Adverse:
@@ -37,6 +41,7 @@ class Adverse:
         self.records: set[str] = set()  # claims that cannot be read, or not be changed
         self.keys = dict(stage.world.secrets)
         self.skews: dict[str, float] = {}
+        self.lags: dict[str, float] = {}  # clouds whose list lags, and what it was before
         self.met: dict[str, set[str]] = {}  # ingredient to the runs that it struck
         self.counts: dict[str, int] = {}
 
@@ -56,6 +61,11 @@ class Adverse:
                 fault.times = fault.hits
                 self.ends.remove((moment, fault))
 
+    def lag(self, cloud: str, seconds: float) -> None:
+        """From now on the cloud's list shows a new machine so much later than it is made."""
+        self.lags.setdefault(cloud, lagging.list_after(self.stage.world, cloud))
+        lagging.set_list_after(self.stage.world, cloud, seconds)
+
     def revoke(self, cloud: str) -> None:
         self.stage.world.secrets[f"{cloud.upper()}_API_KEY"] = "revoked-" + self.keys[f"{cloud.upper()}_API_KEY"]
 
@@ -64,6 +74,9 @@ class Adverse:
         self.stage.world.secrets.update(self.keys)
         self.skews.clear()
         self.ends.clear()
+        for cloud, seconds in self.lags.items():
+            lagging.set_list_after(self.stage.world, cloud, seconds)
+        self.lags.clear()
         for name in sorted(self.records):
             self._whole(name)
         self.records.clear()
@@ -80,11 +93,21 @@ class Adverse:
         if what:
             self.met.setdefault(what, set()).add(run)
 
+    def listed(self, call: Call) -> None:
+        """A list was read. It counts where it lags and lacks a machine of ours."""
+        if call.service not in self.lags or call.struck:
+            return
+        late = timedelta(seconds=lagging.list_after(self.stage.world, call.service))
+        mine = [one for one in self.stage.sight.living() if one.cloud == call.service]
+        if any(self.stage.clock.now() - one.created < late for one in mine):
+            self.met.setdefault("lagging list", set()).add(call.run.name)
+
     def judge(self, outcome: Outcome, text: str) -> None:
         """Count for one run that has ended; ``text`` is all that it said."""
         name = outcome.run.name
         troubled = outcome.end not in ("ok", "killed") or any(one.get("problems") for one in outcome.said.values())
-        found = {what for what, runs in self.met.items() if name in runs and (troubled or outcome.run.repeats)}
+        plain = troubled or outcome.run.repeats
+        found = {what for what, runs in self.met.items() if name in runs and (plain or what == "lagging list")}
         found |= {what for word, what in self.words.items() if word in text}
         if abs(self.skews.get(outcome.order.host, 0)) > 120 and "clock" in text:
             found.add("clock skew")
@@ -125,6 +148,11 @@ def _refuse(stage: Stage, rest: str) -> None:
 def _skew(stage: Stage, rest: str) -> None:
     host, seconds = rest.split()
     stage.adverse.skews[host] = float(seconds)
+
+
+def _lag(stage: Stage, rest: str) -> None:
+    cloud, seconds = rest.split()
+    stage.adverse.lag(cloud, float(seconds))
 
 
 def _record(stage: Stage, rest: str) -> None:
@@ -194,6 +222,7 @@ LINES: dict[str, t.Callable[[Stage, str], None]] = {
     "slowness": _slow,
     "refuse": _refuse,
     "skew": _skew,
+    "lag": _lag,
     "record": _record,
     "terminate": _terminate,
     "foreign": _foreign,
@@ -231,6 +260,14 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
             "run reap host=b",
             *after,
             "run autoscale host=b",
+        ],
+        "lagging list": [
+            *(f"lag {cloud} {_LATEST[cloud]}" for cloud in clouds),
+            f"run provision nodes=1{dice.choice(('', ' kill=30 after', ' kill=40 after', ' kill=50 after'))}",
+            *dice.choice(([], ["rest 25"], ["strike vanish 0"])),
+            *after,
+            "rest 70",
+            "run reap",
         ],
         "damaged record": [*begin, f"record damaged {place}", *after, "rest 70", "run reap"],
         "immutable record": [*begin, f"record immutable {place}", *after, "rest 660", "run reap"],
@@ -282,6 +319,13 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
     return [dice.choice(allowed) for _one in range(dice.choice((0, 1, 1, 2, 3)))]
 
 
+def lags(ground: Ground, seed: str) -> list[str]:
+    """In one of five stories the lists of all clouds lag from the beginning."""
+    dice = random.Random(f"lag {seed}")
+    clouds = [one.cloud for one in ground.clouds()] if dice.random() < 0.2 and switches.on("lagging list") else []
+    return [f"lag {cloud} {_LATEST[cloud]}" for cloud in clouds]
+
+
 def report(counts: t.Mapping[str, int], say: t.Callable[[str], None]) -> list[str]:
     """Print in how many runs each ingredient changed an action; those that did in too few."""
     for what in sorted(counts):
@@ -292,7 +336,7 @@ def report(counts: t.Mapping[str, int], say: t.Callable[[str], None]) -> list[st
 INGREDIENTS = (
     "outage", "slow", "hang", "conflict", "invalid", "kube-5xx", "clock skew", "damaged record", "immutable record", "foreign machine",
     "foreign device", "foreign Node", "revoked key", "changed document", "document that goes", "broken document", "empty folder",
-    "second cluster",
+    "second cluster", "lagging list",
     "pod with claim", "pod with spread", "pod with affinity",
     "pod with grace", "drain that a PDB blocks", "saved plan",
     "directory store",

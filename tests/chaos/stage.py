@@ -171,6 +171,7 @@ class Stage(Rig):
             self.sight.lied = self.clock.now()
         if (kind := call.lists()) and call.is_good() and not (call.struck == "body" and html):
             call.run.good.add(kind)
+            self.adverse.listed(call)
         elif kind:
             call.run.bad.add(kind)
         self.look(invariants.AFTER, call)

@@ -19,6 +19,7 @@ were taken out is still one.
     outage lambda 3600, slowness hang vast 120   a service answers nothing but 503 for an hour; three answers take so long, or never come
     refuse conflict /configmaps/tgp- 3    the cluster refuses so many writes there: conflict (409), invalid (422), kube-5xx
     skew b 7200, revoke lambda            the clock of a host is so many seconds ahead; a key is worth nothing any more
+    lag vast 60                             its list shows a new machine so many seconds late
     record damaged 0, terminate 0         a claim cannot be read (``immutable``: not be changed); a person asks for the end of a node
     change expireAfter 30m                the pool's document says something else
     document vanish training              its file goes from the folder (``yaml``, ``field``: cannot be read, has an unknown field; ``return``)
@@ -269,6 +270,7 @@ def draw(ground: Ground, seed: str) -> list[str]:
     for scene in adverse.draw(ground, seed, nodes):
         place = dice.randrange(len(lines) + 1)
         lines[place:place] = scene
+    lines[:0] = adverse.lags(ground, seed)
     coins = random.Random(f"budget {seed}")
     if coins.random() < 0.4:
         line = f"budget {coins.choice(purse.SCOPES)} {coins.choice(ground.budgets)} {coins.choice(purse.ACTIONS)} {coins.randint(1, 4)}"

@@ -11,6 +11,8 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState
 
+from sandbox.lagging import set_list_after
+
 from .stands import Stand
 
 GONE = {None, InstanceState.TERMINATED}
@@ -28,6 +30,17 @@ def test_a_machine_lives_and_ends(stand: Stand) -> None:
     cloud.terminate(made)
     stand.wait_for(cloud, made, GONE)
     assert stand.billed() == 0
+
+
+def test_a_list_that_lags_shows_a_new_machine_late_and_its_id_at_once(stand: Stand) -> None:
+    cloud = stand.cloud()
+    late = stand.service != "webhook"  # own machines are always listed
+    if late:
+        set_list_after(stand.world, stand.service, 60.0)
+    made = cloud.launch(stand.request())
+    assert (made not in {one.id for one in cloud.instances()}) is late and cloud.instance(made) is not None
+    stand.world.clock.advance(61)
+    assert made in {one.id for one in cloud.instances()}
 
 
 def test_terminate_may_be_repeated(stand: Stand) -> None:
