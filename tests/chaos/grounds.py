@@ -15,7 +15,8 @@ class Ground:
     """Where stories are played. One cloud: which calls of its API create, destroy, list and show offers, as expressions; what its class
     and pool say. Or several, as ``parts``. ``budgets``: dollars a day that are soon spent there, the least for hardly one machine. ``pools``:
     training is of class demo, batch of class demo-2, which says the same. ``options`` of every module; ``marks``: ingredients that every
-    run here has which acts. Not ``two_hosts``: runs are on host a only, as no other host has the records."""
+    run here has which acts. Not ``two_hosts``: runs are on host a only, as no other host has the records. ``mesh_calls``: calls of the mesh's
+    API that can fail, as expressions."""
 
     cloud: str
     create: tuple[str, str] = ("", "")
@@ -31,6 +32,7 @@ class Ground:
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     marks: tuple[str, ...] = ()
     two_hosts: bool = True
+    mesh_calls: tuple[str, ...] = ("/keys", "/device", "/oauth")
 
     def clouds(self) -> tuple[Ground, ...]:
         return self.parts or (self,)
@@ -134,4 +136,15 @@ MIXED = Ground(
     pools=("training", "batch"),
 )
 DIRECTORY = dataclasses.replace(LAMBDA, options={"claim_store": "directory"}, marks=("directory store",), two_hosts=False)
-ALL = {**GROUNDS, "mixed": MIXED, "directory": DIRECTORY}
+HEADSCALE = dataclasses.replace(
+    VAST,
+    scenario={**VAST.scenario, "tailnet": {"profile": "headscale"}},
+    options={"mesh_login_server": "https://tailscale.test"},
+    marks=("headscale",),
+)
+HEADSCALE_V1 = dataclasses.replace(
+    HEADSCALE,
+    scenario={**VAST.scenario, "tailnet": {"profile": "headscale-v1"}},
+    mesh_calls=("/preauthkey", "/node", "/version"),
+)
+ALL = {**GROUNDS, "mixed": MIXED, "directory": DIRECTORY, "headscale": HEADSCALE, "headscale-v1": HEADSCALE_V1}

@@ -63,7 +63,7 @@ def _ends(sight: Sight, call: Call) -> tuple[list[str], str]:
     """Names of what the call deletes, and the list that tells of such things."""
     if call.destroys():
         return [one.name for one in sight.aimed_at(call)], call.service
-    if call.service == "tailscale" and (device_id := call.deleted("/api/v2/device/")):
+    if device_id := call.device():
         device = sight.device(device_id)
         return [device.hostname] if device is not None else [], "tailscale"
     if call.service == "kubernetes" and (name := call.deleted("/api/v1/nodes/")):

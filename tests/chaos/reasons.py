@@ -252,7 +252,7 @@ def I20_nothing_foreign_is_touched(sight: Sight, call: Call) -> str:
             return f"machine {one.id} ({one.name}) belongs to somebody else and is ended"
         if one.id in (call.claim().get("ids_seen") or ()):
             return f"machine {one.id} ({one.name}) belongs to somebody else and is adopted"
-    device = call.deleted("/api/v2/device/") if call.service == "tailscale" else ""
+    device = call.device()
     if device and ("device", device) in sight.foreign_things:
         return f"device {device} belongs to somebody else and is removed"
     node = call.deleted("/api/v1/nodes/") if call.service == "kubernetes" else ""
@@ -272,7 +272,7 @@ def I20_a_second_cluster_ends_nothing(sight: Sight, call: Call) -> str:
         begun = ((sight.copied or {}).get(one.name) or {}).get("deletion")
         if one in aimed and _is_well(sight, one) and not begun and not why_it_may_end(sight, one):
             return f"{one.name} works and is ended by a restored cluster of the same id"
-    what = call.deleted("/api/v2/device/") if call.service == "tailscale" else ""
+    what = call.device()
     device = sight.device(what) if what else None
     if device is not None and any(one.name == device.hostname and _is_well(sight, one) for one in sight.living()):
         return f"the device of {device.hostname}, which works, is removed by another cluster of the same id"

@@ -35,7 +35,7 @@ _LISTS = {
     "paperspace": re.compile(r"/v1/machines$"),
     "runpod": re.compile(r"/v2/pods$"),
     "vast": re.compile(r"/api/v1/instances/$"),
-    "tailscale": re.compile(r"/devices$"),
+    "tailscale": re.compile(r"/devices$|/api/v1/node$"),  # Tailscale's API, which newer headscales speak too, and headscale's own
 }
 _CREATE = {
     "lambda": ("POST", re.compile(r"/instance-operations/launch$")),
@@ -148,6 +148,10 @@ class Call:
         """What a DELETE of a path with that beginning is aimed at."""
         bare = self.path.partition("?")[0]
         return bare.removeprefix(prefix) if self.method == "DELETE" and bare.startswith(prefix) else ""
+
+    def device(self) -> str:
+        """The device of the mesh that it removes, "" for none."""
+        return (self.deleted("/api/v2/device/") or self.deleted("/api/v1/node/")) if self.service == "tailscale" else ""
 
     def pod_that_goes(self) -> tuple[str, str]:
         """Namespace and name of the pod that it evicts or deletes, ("", "") for none."""

@@ -116,6 +116,7 @@ class Stage(Rig):
         self.emptied = False  # the folder holds no file
         self.desk, self.is_twin = folder / "documents", False
         self._describe(limits)
+        self.box.machines.login_servers |= {one for one in (ground.options.get("mesh_login_server"),) if one}
         self.sight = Sight(self, limits)
         if ground.options.get("claim_store") == "directory":
             self.sight.files = folder_store.Files(folder / "state-a" / self.sight.cluster_id)
@@ -220,6 +221,9 @@ class Stage(Rig):
         host = process.host if process is not None else "a"
         purse = self.sight.purse
         option = {"budget": purse.as_option()} if purse is not None and purse.scope == "all" else {}
+        if self.box.tailnet.v1_only:  # it has API keys and no OAuth clients
+            token = self.world.secrets["TAILSCALE_API_KEY"]
+            option |= {"tailscale_oauth_client_id": None, "tailscale_oauth_client_secret": None, "tailscale_api_token": token}
         keys = {f"{cloud}_api_key": self.adverse.keys.get(f"{cloud.upper()}_API_KEY") for cloud in RENTED}
         given = {"state_dir": str(self.folder / f"state-{host}"), "documents": [str(self.desk)]}
         return super().run(module, run_id, check=check, **{**keys, **given, **option, **self.ground.options, **params})

@@ -199,7 +199,7 @@ def fault(ground: Ground, dice: random.Random) -> str:
         + [(part.cloud, *part.destroy, rule) for rule in _DESTROY]
         + [(part.cloud, "GET", lists, rule) for rule in _LIST]
         + [(part.cloud, "", part.offers, {"kind": "status", "status": 500})]
-        + [("tailscale", "", dice.choice(("/keys", "/device", "/oauth")), rule) for rule in _ANY]
+        + [("tailscale", "", dice.choice(ground.mesh_calls), rule) for rule in _ANY]
         + [
             ("kubernetes", method, where, rule)
             for method, where in _KUBE

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 import typing as t
 from datetime import datetime, timedelta, timezone
@@ -14,6 +15,8 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.act import teardown
 
 from . import reasons
+from .sight import Call, Run
+from .stage import Stage
 from .story import Story, Sum, Violated
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -49,6 +52,30 @@ def test_a_story_fails_when_half_the_bill_is_booked_in_files(monkeypatch: pytest
     monkeypatch.setattr(teardown, "ledger_line", halved)
     with pytest.raises(Violated, match="^I-13:"):
         played("directory", "run provision nodes=1", "rest 1900", "run destroy")
+
+
+# ---- headscale
+
+
+@pytest.mark.parametrize(("ground", "calls"), [
+    ("headscale", ("POST /api/v2/tailnet/-/keys", "DELETE /api/v2/device/")),
+    ("headscale-v1", ("POST /api/v1/preauthkey", "DELETE /api/v1/node/")),
+])  # fmt: skip
+def test_a_headscale_is_spoken_to_in_its_own_words(ground: str, calls: tuple[str, str]) -> None:
+    stages: list[Stage] = []
+    total = Story(ground, "own", ("run provision nodes=1", "rest 70", "run destroy")).play(sabotage=stages.append)
+    assert total.changed["headscale"] >= 2
+    for one in calls:
+        assert [what for what in stages[0].writes() if f"tailscale {one}" in what], one
+
+
+def test_I03_sees_a_device_that_goes_in_both_apis() -> None:
+    for path in ("/api/v2/device/", "/api/v1/node/"):
+        call = Call(Run("r", "reap"), "tailscale", "DELETE", f"{path}7", "", writes=True)
+        assert call.device() == "7" and not dataclasses.replace(call, service="vast").device()
+        assert Call(
+            Run("r", "reap"), "tailscale", "GET", path.rstrip("/") if "v1" in path else "/api/v2/tailnet/-/devices", "", False
+        ).lists()
 
 
 # ---- what the world says
