@@ -37,7 +37,7 @@ def app(world: World) -> flask.Flask:
     """The WSGI application."""
     account = Account.of(world)
     with world.lock:
-        key = world.secrets.setdefault("LAMBDA_API_KEY", f"secret_sandbox_{world.random.getrandbits(128):032x}")
+        world.secrets.setdefault("LAMBDA_API_KEY", f"secret_sandbox_{world.random.getrandbits(128):032x}")
     service = flask.Flask("lambda")
     service.json.sort_keys = False  # type: ignore[attr-defined]
 
@@ -53,7 +53,7 @@ def app(world: World) -> flask.Flask:
     @service.before_request
     def guard() -> None:
         if flask.request.path.startswith("/api/v1/"):
-            authorise(flask.request.headers.get("Authorization", ""), key)
+            authorise(flask.request.headers.get("Authorization", ""), world.secrets["LAMBDA_API_KEY"])
             if not account.active:
                 raise Refused(403, "global/account-inactive", "Your account is inactive.", "Verify your email and payment method.")
             account.check_pace(world, flask.request.method == "POST" and flask.request.path == _LAUNCH)

@@ -38,13 +38,13 @@ def app(world: World) -> flask.Flask:
     power = Power(world, account)
     world.on_taken["paperspace"] = power.taken
     with world.lock:
-        key = world.secrets.setdefault("PAPERSPACE_API_KEY", f"sandbox{world.random.getrandbits(128):032x}")
+        world.secrets.setdefault("PAPERSPACE_API_KEY", f"sandbox{world.random.getrandbits(128):032x}")
     service = flask.Flask("paperspace")
     service.json.sort_keys = False  # type: ignore[attr-defined]
 
     def authorised() -> bool:
         scheme, _blank, value = flask.request.headers.get("Authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and value.strip() == key
+        return scheme.lower() == "bearer" and value.strip() == world.secrets["PAPERSPACE_API_KEY"]
 
     @service.errorhandler(Refused)
     def refuse(error: Refused) -> t.Any:

@@ -62,7 +62,7 @@ def app(world: World) -> flask.Flask:
     """The WSGI application."""
     account = Account.of(world)
     with world.lock:
-        key = world.secrets.setdefault("VAST_API_KEY", f"{world.random.getrandbits(256):064x}")
+        world.secrets.setdefault("VAST_API_KEY", f"{world.random.getrandbits(256):064x}")
     life.prepare(world)
     service = flask.Flask("vast")
     service.json.sort_keys = False  # type: ignore[attr-defined]
@@ -88,7 +88,7 @@ def app(world: World) -> flask.Flask:
         if not path.startswith("/api/"):
             return
         said = request.headers.get("Authorization", "")
-        _check_key(account, said, key, _OPEN.match(path) is not None)
+        _check_key(account, said, world.secrets["VAST_API_KEY"], _OPEN.match(path) is not None)
         endpoint, right = next((row[2:] for row in _ENDPOINTS if method in row[0].split("|") and re.match(row[1], path)), ("", ""))
         _check_rights(account, method, right)
         account.check_pace(world, endpoint, (said or "") + str(request.remote_addr or ""))

@@ -5,7 +5,8 @@
 
 An ingredient counts for a run when the run met it and answered it: a call of the run was struck by it and the run repeated the call, told a
 problem or ended with an error; or the plan, a result or a line of progress of the run speaks of the object that it put into the world. A
-device or Node of somebody else changes an action by what is not done: a run counts that read the list and removes such things of ours.
+device or Node of somebody else changes an action by what is not done: a run counts that read the list fifteen minutes after it came and
+removes such things of ours, where the device is offline and the Node not Ready.
 A list that lags counts for a run that read it while a machine of ours existed that it did not show yet.
 """
 
@@ -26,6 +27,9 @@ if t.TYPE_CHECKING:
     from .stage import Outcome, Stage
 
 LEAST = 50  # runs in a full search; an ingredient that changed less is not really there
+_LISTED = {"foreign device": "tailscale", "foreign Node": "nodes"}
+_OLD = timedelta(seconds=900)  # a device or Node of ours without a machine is removed by then (L-12)
+_RARE = ("pod with", "slow", "document that goes", "changed document")  # twice as often as other scenes: they often change nothing
 _REFUSED = {"conflict": 409, "invalid": 422, "kube-5xx": 503}
 _LATEST = {"lambda": 60, "paperspace": 60, "runpod": 120, "vast": 60}  # seconds a list may lack a new machine (L-2a)
 
@@ -42,6 +46,7 @@ class Adverse:
         self.keys = dict(stage.world.secrets)
         self.skews: dict[str, float] = {}
         self.lags: dict[str, float] = {}  # clouds whose list lags, and what it was before
+        self.silent: dict[str, datetime] = {}  # foreign devices and Nodes that show no life, and since when the last is there
         self.met: dict[str, set[str]] = {}  # ingredient to the runs that it struck
         self.counts: dict[str, int] = {}
 
@@ -68,6 +73,9 @@ class Adverse:
 
     def revoke(self, cloud: str) -> None:
         self.stage.world.secrets[f"{cloud.upper()}_API_KEY"] = "revoked-" + self.keys[f"{cloud.upper()}_API_KEY"]
+
+    def renew(self, cloud: str) -> None:
+        self.stage.world.secrets[f"{cloud.upper()}_API_KEY"] = self.keys[f"{cloud.upper()}_API_KEY"]
 
     def restore(self) -> None:
         """Nothing is wrong any more."""
@@ -112,11 +120,15 @@ class Adverse:
         if abs(self.skews.get(outcome.order.host, 0)) > 120 and "clock" in text:
             found.add("clock skew")
         if outcome.run.mode in ("reap", "autoscale") and outcome.end == "ok":  # what it would remove were it ours
-            listed = {"foreign device": "tailscale", "foreign Node": "nodes"}
-            found |= {what for what in set(self.words.values()) & set(listed) if listed[what] in outcome.run.good}
+            found |= {
+                what
+                for what, since in self.silent.items()
+                if _LISTED[what] in outcome.run.good and self.stage.clock.now() - since > _OLD
+            }
         if outcome.order.host == "t" and outcome.end == "ok" and self.stage.twins and self.stage.sight.living():
             found.add("second cluster")
-        if outcome.order.playbook == "apply" and (outcome.said.get("plan") or {}).get("launch"):
+        applied = (outcome.said.get("plan") or {}) if outcome.order.playbook == "apply" else {}
+        if applied.get("launch") or applied.get("destroy"):
             found.add("saved plan")
         if outcome.run.acted:
             found |= set(self.stage.ground.marks)
@@ -185,6 +197,8 @@ def _foreign(stage: Stage, rest: str) -> None:
     strangers.intrude(stage, what, int(place), stamped == "stamped")
     for one in (set(stage.sight.foreign) | {uid for _kind, uid in stage.sight.foreign_things}) - before:
         stage.adverse.words[one] = f"foreign {what}"
+        if what == "Node" or (what == "device" and int(place) % 2):  # the others are online
+            stage.adverse.silent[f"foreign {what}"] = stage.clock.now()
         if one in stage.sight.foreign:
             stage.adverse.words[stage.sight.foreign[one].name] = f"foreign {what}"
 
@@ -231,35 +245,47 @@ LINES: dict[str, t.Callable[[Stage, str], None]] = {
     "folder": _folder,
     "twin": _twin,
     "revoke": lambda stage, rest: stage.adverse.revoke(rest),
+    "renew": lambda stage, rest: stage.adverse.renew(rest),
 }
 
 
 # ---- chance
 
 
-def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
-    """Up to three scenes for a story: what goes wrong, and runs that meet it."""
-    dice = random.Random(f"adverse {seed}")
+def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[str]]:
+    """One scene for each ingredient: what goes wrong, and runs that meet it."""
     clouds = [one.cloud for one in ground.clouds()]
     service, place = dice.choice((*clouds, *ground.beside())), dice.randrange(4)
+    another, cloud = dice.choice((*clouds, "kubernetes")), dice.choice(clouds)
+    records = "/claims/" if "directory" in ground.beside() else "/configmaps/tgp-"
     stamped, times = dice.choice(("stamped", "unstamped")), dice.choice((1, 3))
     begin, after = ["run provision nodes=1"], dice.choice((["run reap"], ["run autoscale"], ["run provision nodes=2"]))
     gone = dice.choice(ground.pools) if len(ground.pools) > 1 else "training"
-    records = "/claims/" if "directory" in ground.beside() else "/configmaps/tgp-"
-    looked = ["jump 900", "run reap", "rest 70", "run reap"]
+    looked = ["jump 930", "run reap", "rest 70", "run reap"]
+    many = "run provision nodes=2"
     menu: dict[str, list[str]] = {
-        "outage": [*begin, f"outage {service} {dice.choice((900, 3600))}", "run reap", "rest 660", *after, "rest 3600"],
-        "slow": [f"slowness slow {service} {dice.choice((20, 70))}", *after],
-        "hang": [f"slowness hang {service} {dice.choice((30, 120))}", *after],
-        "conflict": [*begin, f"refuse conflict {records} {times}", "rest 660", *after],
-        "invalid": [*begin, f"refuse invalid {records} {times}", "rest 660", *after],
-        "kube-5xx": [*begin, f"refuse kube-5xx {records} {times}", "rest 660", *after],
+        "outage": [*begin, f"outage {service} {dice.choice((900, 3600))}", "run reap", "rest 300", *after, "rest 3600"],
+        "slow": [f"slowness slow {service} {dice.choice((40, 70))}", *begin, f"slowness slow {another} 70", *after],
+        "hang": [f"slowness hang {service} {dice.choice((30, 120))}", *begin, f"slowness hang {another} 30", *after],
+        **{
+            kind: [
+                *begin,
+                f"refuse {kind} {records} {times}",
+                many,
+                "rest 660",
+                f"refuse {kind} {records} {times}",
+                *after,
+            ]
+            for kind in _REFUSED
+        },
         "clock skew": [
             *begin,
             f"skew b {dice.choice((-7200, -600, 300, 7200))}",
             "run reap host=b",
             *after,
-            "run autoscale host=b",
+            f"run {dice.choice(('autoscale', 'provision nodes=2', 'destroy'))} host=b",
+            "run reap host=b",
+            "skew b 0",
         ],
         "lagging list": [
             *(f"lag {cloud} {_LATEST[cloud]}" for cloud in clouds),
@@ -274,33 +300,34 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
         "foreign machine": [*begin, f"foreign machine {place} {stamped}", *looked],
         "foreign device": [*begin, f"foreign device {place} {stamped}", *looked],
         "foreign Node": [*begin, f"foreign Node {place} {stamped}", *looked],
-        "revoked key": [*begin, f"revoke {dice.choice(clouds)}", *after, "rest 70", "run reap"],
+        "revoked key": [*begin, f"revoke {cloud}", *after, "rest 70", "run reap", f"renew {cloud}"],
         "changed document": [
             *begin,
-            f"change expireAfter {dice.choice(('30m', '2h'))}",
-            "rest 1900",
-            "run reap",
+            f"change expireAfter {dice.choice(('30m', '30m', '2h'))}",
+            *(["rest 1900", "run reap", many] * 2),
             "rest 5400",
             "run reap",
+            "change expireAfter Never",
         ],
         "document that goes": [
             *dice.choice(([], ["document keep training"])),
             f"{begin[0]}{' pool=batch' if gone == 'batch' else ''}",
             f"document vanish {gone}",
-            *["run reap", "rest 330"] * dice.choice((1, 3, 4)),
+            *["run reap", "rest 330"] * dice.choice((2, 3, 4)),
             *after,
             *dice.choice(([], [f"document return {gone}", *begin])),
         ],
         "broken document": [
             *begin,
             f"document {dice.choice(('yaml', 'field'))} {dice.choice(('training', 'training', 'demo'))}",
-            *["run reap", "rest 330"] * 2,
+            "run reap",
+            "rest 330",
             *after,
             "document return training",
             "document return demo",
             *begin,
         ],
-        "empty folder": [*begin, "folder empty", *["run reap", "rest 330"] * 3, *after, "folder return", "run reap"],
+        "empty folder": [*begin, "folder empty", *["run reap", "rest 330"] * 2, *after, "folder return", "run reap"],
         "second cluster": [
             *begin,
             *dice.choice((["rest 660"], ["min 1"])),
@@ -309,14 +336,22 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
             *after,
             "run reap host=t",
         ],
-        "saved plan": ["run plan nodes=2", "run apply", *begin],
+        "saved plan": ["run plan nodes=1", "run apply", "run plan nodes=2", "run apply", *begin],
     }
     if nodes:
         for kind in ("claim", "spread", "affinity", "grace"):
             menu[f"pod with {kind}"] = [*begin, f"pod {place} {kind}", "rest 660", "run reap", "rest 660", "run reap"]
         menu["drain that a PDB blocks"] = [*begin, "pod 0 guarded", "terminate 0", "run reap", "rest 660", "run reap"]
-    allowed = [lines for name, lines in sorted(menu.items()) if switches.on(name)]
-    return [dice.choice(allowed) for _one in range(dice.choice((0, 1, 1, 2, 3)))]
+    return menu
+
+
+def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
+    """Scenes of a story: none in one of ten, else three to five different ones."""
+    dice = random.Random(f"adverse {seed}")
+    menu = {name: lines for name, lines in sorted(_menu(ground, dice, nodes).items()) if switches.on(name)}
+    names = [name for name in menu for _ticket in range(2 if name.startswith(_RARE) else 1)]
+    chosen = dice.sample(names, dice.choice((0, 3, 3, 3, 4, 4, 4, 5, 5, 5)))
+    return [menu[name] for name in dict.fromkeys(chosen)]
 
 
 def lags(ground: Ground, seed: str) -> list[str]:

@@ -87,10 +87,13 @@ class _Door(httpx.BaseTransport):
             if "watch=" in call.path or "follow=" in call.path:
                 response = self._inner.handle_request(request)  # may wait for ever, and may die waiting
             else:
+                began = loom.now
                 with loom.shielded():
                     response = self._inner.handle_request(request)
                     response.read()
                     html = b"<html>" in response.content
+                if loom.now - began > (limit := request.extensions["timeout"]["read"]):
+                    raise httpx.ReadTimeout(f"no answer within {limit:.0f} s", request=request)
             call.status = response.status_code
         finally:
             stage.end(call, html=html)
@@ -253,6 +256,7 @@ class Stage(Rig):
         devices = [one.hostname for one in self.box.tailnet.devices() if one.node_id not in foreign]
         ours = {"devices": devices, "instances": [one.name for one in self.sight.living()]}
         ours["nodes"] = [name for name, one in self.nodes().items() if one["metadata"]["uid"] not in foreign]
+        ours["services"] = [one["metadata"]["name"] for one in self.kube("GET", "/api/v1/namespaces/default/services")["items"]]
         found |= {kind: len([name for name in names if self.sight.ours(name)]) for kind, names in ours.items()}
         return {kind: number for kind, number in found.items() if number}
 

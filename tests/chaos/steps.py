@@ -18,8 +18,9 @@ were taken out is still one.
     foreign machine 0 stamped             somebody else's machine (device, Node) under a name of ours; ``unstamped``: it does not say whose
     outage lambda 3600, slowness hang vast 120   a service answers nothing but 503 for an hour; three answers take so long, or never come
     refuse conflict /configmaps/tgp- 3    the cluster refuses so many writes there: conflict (409), invalid (422), kube-5xx
-    skew b 7200, revoke lambda            the clock of a host is so many seconds ahead; a key is worth nothing any more
-    lag vast 60                             its list shows a new machine so many seconds late
+    skew b 7200                           the clock of a host is so many seconds ahead
+    revoke lambda, renew lambda           a key is worth nothing any more; it is valid again
+    lag vast 60                           its list shows a new machine so many seconds late
     record damaged 0, terminate 0         a claim cannot be read (``immutable``: not be changed); a person asks for the end of a node
     change expireAfter 30m                the pool's document says something else
     document vanish training              its file goes from the folder (``yaml``, ``field``: cannot be read, has an unknown field; ``return``)
@@ -263,7 +264,7 @@ def draw(ground: Ground, seed: str) -> list[str]:
     """A story: some ten lines, most of them runs."""
     dice = random.Random(f"story {seed}")
     nodes, lines = "service" not in ground.cloud and not ground.pool, list[str]()
-    for _number in range(dice.randint(4, 9)):
+    for _number in range(dice.randint(3, 6)):
         lines += [_event(ground, dice, nodes) for _one in range(dice.choice((0, 1, 1, 2)))]
         lines.append(_run(dice, ground))
         lines.append(f"{dice.choice(('rest', 'rest', 'jump'))} {dice.choice((5, 70, 300, 660, 660, 1900))}")
