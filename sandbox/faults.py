@@ -23,8 +23,9 @@ import httpx
 from .clock import ClockClosed, SimClock
 from .wsgi import App, Environ, StartResponse, is_machine
 
-KINDS = ("status", "status_after", "lost_before", "lost_after", "delay", "body", "truncate", "stale", "hang", "hang_after")
+KINDS = ("status", "status_after", "lost_before", "lost_after", "delay", "body", "truncate", "stale", "hang", "hang_after", "drip")
 _REMEMBERED = 256  # answers kept for `stale`
+_DRIP = 5.0  # seconds between two pieces: no pause is as long as a client's limit for one
 _LARGEST = 1_000_000  # bytes; longer answers are not kept
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\x20-\x7e\xa0-\xff]*")
 
@@ -48,7 +49,8 @@ class Fault:
     ``kind``: status (answered with ``status`` and ``body``, no effect), status_after (the same after the effect), lost_before and
     lost_after (no answer, without or with the effect), delay (``seconds`` world time, then as usual), body (``body`` with status 200,
     no effect), truncate (half of the real answer), stale (the answer an earlier identical GET got), hang (no answer for ``seconds``
-    world time, then the connection breaks; no effect), hang_after (the same after the effect).
+    world time, then the connection breaks; no effect), hang_after (the same after the effect), drip (the real answer in small pieces that
+    take ``seconds`` world time in all).
     """
 
     kind: str
@@ -196,6 +198,8 @@ class FaultyApp:
             case "delay":
                 self._sleep(fault.seconds)
                 return self._pass(method, path, environ, start_response)
+            case "drip" if "watch=" in path or "follow=" in path:
+                return self.app(environ, start_response)  # a stream has no end that could come late
             case "stale":
                 with self._lock:
                     old = self._seen.get(path) if method == "GET" else None
@@ -210,6 +214,9 @@ class FaultyApp:
             case "hang_after":
                 self._sleep(fault.seconds)
                 raise LostConnection("no answer came")
+            case "drip":
+                (body,) = real.send(start_response)
+                return self._drip(body, fault.seconds)
             case _:
                 raise LostConnection
 
@@ -247,6 +254,13 @@ class FaultyApp:
         if self.service == "kubernetes" and fault.body is None and fault.status >= 400:
             return _answer(dataclasses.replace(fault, body=_status(fault.status, path)), fault.status)
         return _answer(fault, fault.status)
+
+    def _drip(self, body: bytes, seconds: float) -> t.Iterator[bytes]:
+        """The body, a piece every five seconds of the world; one that is too short for that, a byte at a time."""
+        pieces = max(1, min(len(body), int(seconds / _DRIP)))
+        for number in range(pieces):
+            self._sleep(seconds / pieces)
+            yield body[len(body) * number // pieces : len(body) * (number + 1) // pieces]
 
     def _sleep(self, seconds: float) -> None:
         if self._clock is not None:

@@ -52,12 +52,12 @@ class Adverse:
 
     # ---- what lines do
 
-    def fault(self, what: str, seconds: float = 0, **rule: t.Any) -> None:
-        """A rule of sandbox/faults.py; for so many seconds, or until it is used up."""
-        fault = self.stage.faults.add({**rule, "times": None} if seconds else rule)
+    def fault(self, what: str, lasts: float = 0, **rule: t.Any) -> None:
+        """A rule of sandbox/faults.py; it ``lasts`` so many seconds, or until it is used up."""
+        fault = self.stage.faults.add({**rule, "times": None} if lasts else rule)
         self.faults[id(fault)] = what
-        if seconds:
-            self.ends.append((self.stage.clock.now() + timedelta(seconds=seconds), fault))
+        if lasts:
+            self.ends.append((self.stage.clock.now() + timedelta(seconds=lasts), fault))
 
     def pass_time(self) -> None:
         """Outages whose time is over end."""
@@ -147,7 +147,7 @@ def _outage(stage: Stage, rest: str) -> None:
 def _slow(stage: Stage, rest: str) -> None:
     kind, service, seconds = rest.split()
     stage.adverse.fault(
-        kind, service=service, method="GET", kind={"slow": "delay", "hang": "hang"}[kind], seconds=float(seconds), times=3
+        kind, service=service, method="GET", kind={"slow": "delay"}.get(kind, kind), seconds=float(seconds), times=3
     )
 
 
@@ -267,6 +267,7 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
         "outage": [*begin, f"outage {service} {dice.choice((900, 3600))}", "run reap", "rest 300", *after, "rest 3600"],
         "slow": [f"slowness slow {service} {dice.choice((40, 70))}", *begin, f"slowness slow {another} 70", *after],
         "hang": [f"slowness hang {service} {dice.choice((30, 120))}", *begin, f"slowness hang {another} 30", *after],
+        "drip": [f"slowness drip {service} {dice.choice((120, 900))}", *begin, f"slowness drip {another} 900", *after],
         **{
             kind: [
                 *begin,
@@ -369,7 +370,7 @@ def report(counts: t.Mapping[str, int], say: t.Callable[[str], None]) -> list[st
 
 
 INGREDIENTS = (
-    "outage", "slow", "hang", "conflict", "invalid", "kube-5xx", "clock skew", "damaged record", "immutable record", "foreign machine",
+    "outage", "slow", "hang", "drip", "conflict", "invalid", "kube-5xx", "clock skew", "damaged record", "immutable record", "foreign machine",
     "foreign device", "foreign Node", "revoked key", "changed document", "document that goes", "broken document", "empty folder",
     "second cluster", "lagging list",
     "pod with claim", "pod with spread", "pod with affinity",

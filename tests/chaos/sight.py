@@ -112,6 +112,7 @@ class Call:
     writes: bool
     status: int = 0
     struck: str = ""
+    cut: bool = False  # the run did not wait for the end of its answer
 
     def lists(self) -> str:
         """Which list it asks for, "" for none."""
@@ -128,7 +129,7 @@ class Call:
 
     def is_good(self) -> bool:
         """Whether its answer was the service's own. One that only looks like it (stale, an empty list) counts: nobody can tell."""
-        return 200 <= self.status < 300 and self.struck not in ("truncate", "status", "status_after")
+        return 200 <= self.status < 300 and not self.cut and self.struck not in ("truncate", "status", "status_after")
 
     def acts(self) -> bool:
         """Whether it changed something at a cloud or in the mesh."""

@@ -58,6 +58,22 @@ class Outcome:
     error: str = ""
 
 
+class _Pieces(httpx.SyncByteStream):
+    """An answer that drips in. Its call ends with the last piece, or when the run waits no longer."""
+
+    def __init__(self, stage: Stage, call: Call, inner: httpx.SyncByteStream) -> None:
+        self._stage, self._call, self._inner = stage, call, inner
+        call.cut = True
+
+    def __iter__(self) -> t.Iterator[bytes]:
+        yield from self._inner
+        self._call.cut = False
+
+    def close(self) -> None:
+        self._inner.close()
+        self._stage.end(self._call)
+
+
 class _Door(httpx.BaseTransport):
     def __init__(self, stage: Stage, service: str, inner: httpx.BaseTransport) -> None:
         self._stage, self._service, self._inner = stage, service, inner
@@ -82,7 +98,7 @@ class _Door(httpx.BaseTransport):
 
     def _send(self, request: httpx.Request, call: Call) -> httpx.Response:
         stage, loom = self._stage, self._stage.loom
-        html = False
+        html = drips = False
         try:
             if "watch=" in call.path or "follow=" in call.path:
                 response = self._inner.handle_request(request)  # may wait for ever, and may die waiting
@@ -90,13 +106,20 @@ class _Door(httpx.BaseTransport):
                 began = loom.now
                 with loom.shielded():
                     response = self._inner.handle_request(request)
-                    response.read()
-                    html = b"<html>" in response.content
+                    fault = stage.struck.get(loom.current)
+                    if fault is None or fault.kind != "drip":
+                        response.read()
+                        html = b"<html>" in response.content
                 if loom.now - began > (limit := request.extensions["timeout"]["read"]):
                     raise httpx.ReadTimeout(f"no answer within {limit:.0f} s", request=request)
+                drips = fault is not None and fault.kind == "drip"
             call.status = response.status_code
         finally:
-            stage.end(call, html=html)
+            if not drips:
+                stage.end(call, html=html)
+        if drips:
+            assert isinstance(response.stream, httpx.SyncByteStream)
+            response.stream = _Pieces(stage, call, response.stream)
         return response
 
 

@@ -17,6 +17,7 @@ were taken out is still one.
     pod 0 claim | spread | affinity | grace   work that holds its GPU by ResourceClaim, is bound to its place, or takes an hour to end
     foreign machine 0 stamped             somebody else's machine (device, Node) under a name of ours; ``unstamped``: it does not say whose
     outage lambda 3600, slowness hang vast 120   a service answers nothing but 503 for an hour; three answers take so long, or never come
+    slowness drip lambda 900                three answers come in small pieces, over so long
     refuse conflict /configmaps/tgp- 3    the cluster refuses so many writes there: conflict (409), invalid (422), kube-5xx
     skew b 7200                           the clock of a host is so many seconds ahead
     revoke lambda, renew lambda           a key is worth nothing any more; it is valid again
@@ -221,6 +222,7 @@ _CREATE: list[dict[str, t.Any]] = [
     {"kind": "status_after", "status": 502},
     {"kind": "status", "status": 429},
     {"kind": "truncate"},
+    {"kind": "drip", "seconds": 100},
     {"kind": "body", "body": {"surprise": True}},
 ]
 _DESTROY: list[dict[str, t.Any]] = [

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from .model import Capability, Claim, Instance, InstanceState, Node
+
+_INEXACT = timedelta(seconds=30)  # uptimes come in tenths of a minute, and with an answer that was on its way
 
 
 def noted(claim: Claim, instance: Instance, capability: Capability | None, now: datetime, node: Node | None = None) -> Claim:
@@ -20,10 +22,10 @@ def noted(claim: Claim, instance: Instance, capability: Capability | None, now: 
     paid = claim.price_paid if instance.price_hour is None else instance.price_hour
     running, interrupted = claim.running_since, claim.interrupted_at
     if capability is not None and not capability.bills_boot:
-        told = [one for one in (running, instance.running_since) if one is not None]
-        if told:
-            running = min(told)
-        elif instance.state is InstanceState.RUNNING:
+        told = instance.running_since
+        if told is not None and (running is None or told < running - _INEXACT):
+            running = told
+        elif running is None and instance.state is InstanceState.RUNNING:
             running = now
         if instance.interrupted and interrupted is None:
             interrupted = _silent_since(node, running) or now

@@ -182,6 +182,9 @@ def test_I13_when_the_gpus_ran_is_noted_from_what_the_cloud_says() -> None:
     first = noted(on_vast(), untold, apart, at("12:00"))
     assert first.running_since == at("12:00") and noted(first, untold, apart, at("12:30")) == first
     assert noted(first, running, apart, at("12:30")).running_since == at("11:06")
+    again = instance(NAME, cloud="vast", running_since=at("11:05:50"))
+    known = noted(on_vast(), running, apart, at("12:00"))
+    assert noted(known, again, apart, at("12:30")) == known, "an uptime told inexactly changes nothing"
     booting = instance(NAME, InstanceState.PENDING, cloud="vast")
     assert noted(on_vast(), booting, apart, at("12:00")).running_since is None
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import typing as t
 
@@ -132,6 +133,28 @@ def test_delay_is_world_time(service: t.Any, clock: SimClock) -> None:
     before = clock.seconds()
     assert api.get("/n")["value"] == 0
     assert clock.seconds() - before >= 30
+
+
+def test_a_dripping_answer_is_whole_at_its_end(service: t.Any, clock: SimClock) -> None:
+    counter, faults, api = service
+    faults.add({"kind": "drip", "method": "POST", "seconds": 30})
+    before = clock.seconds()
+    assert api.call("POST", "/n").json == {"value": 1} and counter.value == 1
+    assert clock.seconds() - before >= 30
+
+
+def test_an_answer_drips_in_pieces_and_a_stream_does_not(clock: SimClock) -> None:
+    faults = Faults([{"kind": "drip", "seconds": 50, "times": None}])
+    app = FaultyApp(Counter().app, faults, "counter", clock)
+
+    def pieces(query: str) -> list[bytes]:
+        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/n", "QUERY_STRING": query, "SERVER_NAME": "x", "SERVER_PORT": "80"}
+        environ |= {"wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()}
+        return list(app(environ, lambda *_head: None))
+
+    (whole,) = pieces("watch=true")
+    found = pieces("")
+    assert len(found) == 10 and b"".join(found) == whole
 
 
 def test_rules_count_calls_and_end(service: t.Any) -> None:
