@@ -11,7 +11,7 @@ import time
 import traceback
 from pathlib import Path
 
-from . import adverse, bites
+from . import adverse, bites, faults
 from .grounds import ALL
 from .shrink import shortest
 from .story import Story, Sum, Violated
@@ -34,7 +34,24 @@ def main(words: list[str]) -> int:
         "bites", help="break one decision for each invariant, and tell how many runs it takes until it is caught"
     )
     bite.add_argument("--stories", type=int, default=40, help="drawn stories for each fault, at most")
+    fault = tasks.add_parser("faults", help="draw faults of the product by seed, and play until each is found")
+    fault.add_argument("--seed", default="1")
+    fault.add_argument("--count", default="10", help="how many are drawn, or all")
+    fault.add_argument("--full", action="store_true", help="with what each invariant said, and the story")
+    one = tasks.add_parser("hunt", help="play against the collection that is first on the path, until an invariant is broken")
+    one.add_argument("--edge", default="", help="a story of edges.py that comes first")
+    one.add_argument("--seed", default="1")
+    for parts in (fault, one):
+        parts.add_argument(
+            "--seconds", type=float, default=faults.SECONDS, help="of CPU for each fault; 0: the directed story alone"
+        )
     given = parser.parse_args(words)
+    if given.task == "faults":
+        count = 0 if given.count == "all" else int(given.count)
+        return 1 if faults.table(given.seed, count, print, seconds=given.seconds, full=given.full) else 0
+    if given.task == "hunt":
+        faults.tell(given.edge, given.seed, given.seconds)
+        return 0
     if given.task == "bites":
         return 1 if bites.table(given.stories, print) else 0
     if given.task == "search":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from sandbox.world import Machine
@@ -36,9 +36,10 @@ def seconds_of(text: str) -> float:
 
 
 def _expired(sight: Sight, machine: Machine) -> str:
-    texts = [
-        (spec.get("disruption") or {}).get("expireAfter") or spec.get("maxLifetime") or "Never" for spec in sight.told(machine)
-    ]
+    specs, begun = sight.told(machine), stated(sight, machine.name).get("requested")
+    if begun and sight.restored and datetime.fromisoformat(begun.replace("Z", "+00:00")) <= sight.restored:
+        specs = [*specs, *sight.said[pool_in(machine.name)]]  # an end that has begun is carried out
+    texts = [(spec.get("disruption") or {}).get("expireAfter") or spec.get("maxLifetime") or "Never" for spec in specs]
     times = [timedelta(seconds=seconds_of(text)) for text in texts if text != "Never"]
     age = sight.now - machine.created
     if not times:

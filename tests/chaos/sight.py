@@ -56,7 +56,12 @@ def works(pod: Json) -> bool:
     if pod.get("status", {}).get("phase") in ("Succeeded", "Failed") or "deletionTimestamp" in meta:
         return False
     kinds = {one["kind"] for one in meta.get("ownerReferences") or ()}
-    return meta.get("namespace") == "default" and not kinds & {"DaemonSet", "Node"}
+    return (meta.get("namespace") == "default" or _wants_gpu(pod)) and not kinds & {"DaemonSet", "Node"}
+
+
+def _wants_gpu(pod: Json) -> bool:
+    """A pod of the system's that asks for a GPU works like any other."""
+    return any("nvidia.com/gpu" in (one.get("resources") or {}).get("limits", {}) for one in pod["spec"]["containers"])
 
 
 def stays(pod: Json) -> bool:
@@ -194,6 +199,7 @@ class Sight:
         self.vanished: dict[str, datetime] = {}  # pools whose document is gone, and since when
         self.unread: set[str] = set()  # documents that no run can read: gone, broken, or with the whole folder empty
         self.said: dict[str, list[Json]] = {}  # what each of those said, and whenever it was changed before
+        self.restored: datetime | None = None  # when every document said again what it said in the beginning
         self.copied: dict[str, Json] | None = None  # claims in the newest second cluster when it was restored; None = an empty one
         self.kept: dict[str, datetime] = {}  # pools of which machines stay when the document goes (orphanedPolicy), and since when
         self.lied: datetime | None = None  # when a list was last wrong and looked right
@@ -298,7 +304,7 @@ class Sight:
         return int((self.nodes().get(name) or {}).get("status", {}).get("allocatable", {}).get("nvidia.com/gpu", 0))
 
     def work(self, node: str) -> list[Json]:
-        """Pods that count on a node: not finished, not told to end, of no DaemonSet and no static pod, outside the system's namespaces."""
+        """Pods that count on a node: not finished, not told to end, of no DaemonSet, not static, in the system's namespaces only with a GPU."""
         with self._store.lock:
             pods = [item.obj for item in self._store.table(("", "pods")).select(None)]
         return [one for one in pods if one["spec"].get("nodeName") == node and works(one)]

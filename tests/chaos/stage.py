@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
 import json
@@ -23,7 +24,7 @@ from sandbox.faults import Fault
 from sandbox.picture_accounts import paperspace_extras
 
 from ..contract.act.rig import RENTED, URLS, Rig
-from . import exits, invariants, strangers, switches
+from . import edges, exits, invariants, strangers, switches
 from . import folder as folder_store
 from .adverse import Adverse
 from .grounds import Ground
@@ -83,7 +84,7 @@ class _Door(httpx.BaseTransport):
         run, process = stage.run_of.get(loom.current.process), loom.current.process
         if run is None or process is None:
             return self._inner.handle_request(request)
-        loom.sleep(loom.dice.uniform(0.001, _FAST if self._service == "kubernetes" else _SLOW))
+        stage.pause(_FAST if self._service == "kubernetes" else _SLOW)
         path, query = request.url.path, request.url.query.decode()
         call = Call(
             run, self._service, request.method, path + (f"?{query}" if query else ""), request.content.decode(errors="replace"),
@@ -93,7 +94,7 @@ class _Door(httpx.BaseTransport):
         response = self._send(request, call)
         if due:
             stage.die(process)
-        loom.sleep(loom.dice.uniform(0.001, _FAST))
+        stage.pause(_FAST)
         return response
 
     def _send(self, request: httpx.Request, call: Call) -> httpx.Response:
@@ -139,6 +140,10 @@ class Stage(Rig):
         self.call = self._called
         self.adverse = Adverse(self)
         self.papers: dict[str, str] = {}  # documents that do not stand in their files as they should
+        self.quick = False  # calls take no time
+        self.sent: collections.Counter[str] = collections.Counter()  # create and destroy calls
+        self.created_at = self.clock.now()  # of the last create call
+        self.plain: dict[str, t.Any] = {}  # what documents said before a line of the story changed them
         self.emptied = False  # the folder holds no file
         self.desk, self.is_twin = folder / "documents", False
         self._describe(limits)
@@ -170,6 +175,8 @@ class Stage(Rig):
         """Just before a call leaves; whether the run dies once its effect is there."""
         order = self.orders[call.run.name]
         call.run.calls += 1
+        self.sent.update(what for what, is_so in (("create", call.creates()), ("destroy", call.destroys())) if is_so)
+        self.created_at = self.clock.now() if call.creates() else self.created_at
         self.adverse.pass_time()
         self.on_call(call.run.calls)
         if order.playbook == "destroy" and not order.check:
@@ -425,6 +432,8 @@ class Stage(Rig):
 
     def restore_documents(self) -> None:
         """Every document is there again, and says what it said in the beginning."""
+        self.sight.note_documents()
+        self.sight.restored = self.clock.now()
         for name in list(self.papers):
             self.change_paper("return", name)
         self.training.pop("orphanedPolicy", None)
@@ -446,6 +455,16 @@ class Stage(Rig):
         self.warnings.clear()
 
     # ---- the world moves
+
+    def pause(self, most: float) -> None:
+        """On the way to a service or back."""
+        seconds = self.loom.dice.uniform(0.001, most)
+        self.loom.sleep(0.0 if self.quick else seconds)
+
+    def lease(self) -> dict[str, t.Any]:
+        """The run lock of the whole cluster."""
+        found = self.kube("GET", f"/apis/coordination.k8s.io/v1/namespaces/tgp-system/leases/tgp-{self.cluster_id}")
+        return t.cast("dict[str, t.Any]", found)
 
     def rest(self, seconds: float) -> None:
         self.loom.sleep(seconds)
@@ -471,6 +490,7 @@ class Stage(Rig):
         """Nothing fails any more, nobody wants anything, and there is enough of everything."""
         self.faults.clear()
         self.adverse.restore()
+        edges.restore(self)
         self.change_paper("return", "")
         for name in [one for one, state in self.papers.items() if state != "gone"]:
             self.change_paper("return", name)
@@ -490,6 +510,11 @@ class Stage(Rig):
         for name, node in self.nodes().items():
             if "tgp.io/do-not-disrupt" in (node["metadata"].get("annotations") or {}):
                 self.kube("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": {"tgp.io/do-not-disrupt": None}}})
+        for one in self.kube("GET", "/api/v1/namespaces/kube-system/pods")["items"]:
+            if one["metadata"]["name"].startswith("job-"):
+                self.api.request(
+                    "DELETE", f"/api/v1/namespaces/kube-system/pods/{one['metadata']['name']}", {"gracePeriodSeconds": 0}
+                )
 
     def end_by_hand(self, name: str) -> None:
         """Somebody ends a machine at the cloud's own page."""

@@ -28,6 +28,14 @@ were taken out is still one.
     document keep training                from now on machines stay when their document goes (orphanedPolicy)
     twin empty, twin restored             a second cluster with the same id, whose runs say ``host=t``
     folder empty, folder return           the folder of documents holds no file; all are there again
+    pod 0 system | bare                   a GPU pod of the system's; a pod that nobody makes anew
+    limits 3 10.00 8                      of the class: machines, dollars an hour, GPUs (else by chance)
+    still                                 calls take no time from now on
+    at made 0 1800                        it is so many seconds after a machine was made; ``clock 18:00:00``; ``node KEY 600`` after a mark of
+                                          the first Node; ``claim FIELD 600``; ``lease 900`` after the holder of the run lock was last heard of
+    mark 0 tgp.io/hold-until=…            an annotation of a Node; without a value it goes
+    spec pool {json}                      the document of the pool (``class``) says this besides
+    expect living 1                       what has to be so at this moment (I-25); edges.TRUTHS lists what else may stand there
     budget class 1.80 drain_all 3         of pool, class or all; so much a day, which begins at three; what is done when it is used up
 """
 
@@ -41,7 +49,7 @@ from decimal import Decimal
 
 from sandbox.behaviour import Behaviour
 
-from . import adverse, purse
+from . import adverse, edges, purse
 from .grounds import Ground
 from .stage import Order, Outcome, Stage
 
@@ -95,15 +103,19 @@ def _pod(stage: Stage, rest: str) -> None:
     node, name = nodes[int(place) % len(nodes)], f"job-{stage.loom.dice.getrandbits(40):010x}"
     notes = {"sandbox/run-seconds": "60"} if kind == "short" else {}
     owner = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "x", "controller": True}]
-    spec = {
+    owner = [] if kind == "bare" else owner
+    spec: dict[str, t.Any] = {
         "nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}],
         "terminationGracePeriodSeconds": 30,
     }  # fmt: skip
     if kind in _BOUND:
         spec |= _BOUND[kind]
         stage.adverse.words[name] = f"pod with {kind}"
+    if kind == "system":
+        spec["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
     meta = {"name": name, "labels": {"app": name}, "annotations": notes, "ownerReferences": owner}
-    stage.kube("POST", "/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
+    namespace = "kube-system" if kind == "system" else "default"
+    stage.kube("POST", f"/api/v1/namespaces/{namespace}/pods", {"metadata": meta, "spec": spec})
     if kind == "guarded":
         stage.sight.guarded[name] = 30
         guard = {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}}}
@@ -184,6 +196,7 @@ _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     "forget": _forget,
     "budget": _budget,
     **adverse.LINES,
+    **edges.LINES,
 }
 
 

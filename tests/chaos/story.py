@@ -58,7 +58,12 @@ class Sum:
 
 
 def limits_of(seed: str, lines: t.Iterable[str]) -> Limits:
-    """By chance; wide ones where a budget shall be what bounds."""
+    """By chance; wide ones where a budget shall be what bounds, and those that a line names."""
+    lines = list(lines)
+    for line in lines:
+        if line.startswith("limits "):
+            nodes, cost, gpus = line.split()[1:]
+            return Limits(int(nodes), Decimal(cost), int(gpus))
     if any(line.startswith("budget") for line in lines):
         return Limits(4, Decimal("10.00"), 8)
     dice = random.Random(f"limits {seed}")

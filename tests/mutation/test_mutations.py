@@ -9,46 +9,26 @@ The collection is copied beside itself, changed there, and the tests of that rul
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
 import subprocess
 import sys
 import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
-RULES = Path("plugins") / "module_utils" / "fleet"
-MUTATIONS: list[dict[str, str]] = yaml.safe_load((Path(__file__).parent / "mutations.yml").read_text())
-_FAILED = re.compile(r"^FAILED \S*::(test_L\d+a?_\w+)", re.MULTILINE)
+from .copies import MUTATIONS, copy_to, environment, mutated, noticed_by, run
 
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The collection once more, in a folder that Python looks into first."""
-    top = tmp_path_factory.mktemp("copy")
-    collection = top / "ansible_collections" / "tgp" / "gpu"
-    shutil.copytree(ROOT / "plugins", collection / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
-    return top
-
-
-def run(copy: Path, rule: str) -> subprocess.CompletedProcess[str]:
-    """The tests of one rule, against the copy."""
-    name = f"test_{rule.replace('-', '')}_"
-    files = [str(path) for path in sorted((ROOT / "tests" / "unit").rglob("test_*.py")) if f"def {name}" in path.read_text()]
-    assert files, f"no test carries the name of {rule}"
-    command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", "-k", name, *files]
-    environment = {**os.environ, "PYTHONPATH": str(copy)}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return copy_to(tmp_path_factory.mktemp("copy"))
 
 
 def test_the_tests_run_against_the_copy_and_pass_without_a_fault(copy: Path) -> None:
     where = "from ansible_collections.tgp.gpu.plugins.module_utils.fleet import guard; print(guard.__file__)"
-    environment = {**os.environ, "PYTHONPATH": str(copy)}
-    told = subprocess.run([sys.executable, "-c", where], env=environment, capture_output=True, text=True, timeout=60, check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", where], env=environment(copy), capture_output=True, text=True, timeout=60, check=True
+    )
     assert told.stdout.startswith(str(copy))
     passed = run(copy, "L-12")
     assert passed.returncode == 0, passed.stdout
@@ -56,18 +36,12 @@ def test_the_tests_run_against_the_copy_and_pass_without_a_fault(copy: Path) -> 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[f"{one['rule']}: {one['what']}" for one in MUTATIONS])
 def test_a_fault_in_a_rule_is_noticed_by_a_test_of_that_rule(mutation: dict[str, str], copy: Path) -> None:
-    file = copy / "ansible_collections" / "tgp" / "gpu" / RULES / mutation["file"]
-    text = file.read_text()
-    assert text.count(mutation["from"]) == 1, f"{mutation['file']} has changed; write the mutation anew"
-    file.write_text(text.replace(mutation["from"], mutation["to"]))
-    try:
+    with mutated(copy, mutation):
         noticed = run(copy, mutation["rule"])
-    finally:
-        file.write_text(text)
     assert noticed.returncode == 1, f"nobody noticed that {mutation['what']}:\n{noticed.stdout[-2000:]}"
-    tests = _FAILED.findall(noticed.stdout)
-    assert tests, noticed.stdout
-    print(f"{mutation['rule']} {mutation['file']}: {mutation['what']} - noticed by {tests[0]}")
+    test = noticed_by(noticed)
+    assert test, noticed.stdout
+    print(f"{mutation['rule']} {mutation['file']}: {mutation['what']} - noticed by {test}")
 
 
 def test_every_rule_that_decides_is_mutated() -> None:
