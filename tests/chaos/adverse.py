@@ -375,5 +375,5 @@ INGREDIENTS = (
     "second cluster", "lagging list",
     "pod with claim", "pod with spread", "pod with affinity",
     "pod with grace", "drain that a PDB blocks", "saved plan",
-    "directory store", "headscale",
+    "directory store", "headscale", "WireGuard",
 )  # fmt: skip

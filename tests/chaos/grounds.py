@@ -9,6 +9,8 @@ import copy
 import dataclasses
 import typing as t
 
+from . import hub
+
 
 @dataclasses.dataclass(frozen=True)
 class Ground:
@@ -16,7 +18,7 @@ class Ground:
     and pool say. Or several, as ``parts``. ``budgets``: dollars a day that are soon spent there, the least for hardly one machine. ``pools``:
     training is of class demo, batch of class demo-2, which says the same. ``options`` of every module; ``marks``: ingredients that every
     run here has which acts. Not ``two_hosts``: runs are on host a only, as no other host has the records. ``mesh_calls``: calls of the mesh's
-    API that can fail, as expressions."""
+    API that can fail, as expressions. ``node_class``: fields of the class, None for one that it does not have."""
 
     cloud: str
     create: tuple[str, str] = ("", "")
@@ -32,14 +34,20 @@ class Ground:
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     marks: tuple[str, ...] = ()
     two_hosts: bool = True
+    node_class: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     mesh_calls: tuple[str, ...] = ("/keys", "/device", "/oauth")
 
     def clouds(self) -> tuple[Ground, ...]:
         return self.parts or (self,)
 
+    def has_hub(self) -> bool:
+        """Whether machines reach the cluster through a WireGuard hub."""
+        return "wireguardConfig" in self.node_class
+
     def beside(self) -> tuple[str, ...]:
         """What else than clouds a run calls."""
-        return ("tailscale", "kubernetes", *(("directory",) if self.options.get("claim_store") == "directory" else ()))
+        mesh = "hub" if self.has_hub() else "tailscale"
+        return (mesh, "kubernetes", *(("directory",) if self.options.get("claim_store") == "directory" else ()))
 
     def providers(self) -> dict[str, dict[str, t.Any]]:
         """Clouds of the class and what is set for each."""
@@ -147,4 +155,14 @@ HEADSCALE_V1 = dataclasses.replace(
     scenario={**VAST.scenario, "tailnet": {"profile": "headscale-v1"}},
     mesh_calls=("/preauthkey", "/node", "/version"),
 )
-ALL = {**GROUNDS, "mixed": MIXED, "directory": DIRECTORY, "headscale": HEADSCALE, "headscale-v1": HEADSCALE_V1}
+WIREGUARD = dataclasses.replace(
+    LAMBDA, node_class={"tailscaleConfig": None, "wireguardConfig": hub.CONFIG}, marks=("WireGuard",), mesh_calls=("/wg-tgp",)
+)
+ALL = {
+    **GROUNDS,
+    "wireguard": WIREGUARD,
+    "mixed": MIXED,
+    "directory": DIRECTORY,
+    "headscale": HEADSCALE,
+    "headscale-v1": HEADSCALE_V1,
+}

@@ -137,7 +137,7 @@ def I12_no_secret_is_written(sight: Sight, call: Call) -> str:
     """Not in an address, and not in what we keep in the cluster (but for Secrets, which are made for that)."""
     text = call.path
     if (
-        call.service in ("kubernetes", "directory")
+        call.service in ("kubernetes", "directory", "hub")
         and call.writes
         and "/secrets" not in call.path
         and "accessreviews" not in call.path
@@ -172,7 +172,9 @@ BEFORE: dict[str, Check] = {
     **reasons.CHECKS,
 }
 SECOND: dict[str, Check] = {"I-20": reasons.I20_a_second_cluster_ends_nothing}  # for runs of another cluster with the same id
+SECOND_AFTER: dict[str, Check] = {"I-20": reasons.I20_a_tunnel_that_works_stays}
 AFTER: dict[str, Check] = {
+    **SECOND_AFTER,
     "I-1": I01_limits_hold,
     "I-2": I02_nothing_is_booked_twice,
     "I-7": I07_no_name_twice,

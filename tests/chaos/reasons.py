@@ -280,6 +280,17 @@ def I20_a_second_cluster_ends_nothing(sight: Sight, call: Call) -> str:
     return I20_nothing_foreign_is_touched(sight, call)
 
 
+def I20_a_tunnel_that_works_stays(sight: Sight, call: Call) -> str:
+    """The hub keeps what was there before any run, and knows every machine that works and that it knew before the call."""
+    if call.service != "hub":
+        return ""
+    if not sight.keeps_others():
+        return "what the hub had before the first run is not there as it was"
+    lost = set(sight.peers_before) - set(sight.peers())
+    cut = [one.name for one in sight.living() if one.name in lost and _is_well(sight, one)]
+    return f"the hub no longer knows {', '.join(cut)}, which works" if cut else ""
+
+
 def _is_well(sight: Sight, machine: Machine) -> bool:
     return "struck" not in machine.details and (sight.is_complete(machine) or not sight.is_node(machine))
 

@@ -16,6 +16,7 @@ from decimal import Decimal
 from sandbox.world import Machine
 
 from ..contract.act.rig import RENTED
+from . import hub
 from .purse import Purse
 
 if t.TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Call:
 
     def acts(self) -> bool:
         """Whether it changed something at a cloud or in the mesh."""
-        return self.writes and 200 <= self.status < 300 and self.service in (*RENTED, "tailscale")
+        return self.writes and 200 <= self.status < 300 and self.service in (*RENTED, "tailscale", "hub")
 
     def creates(self) -> bool:
         return self._is_one_of(_CREATE)
@@ -188,6 +189,9 @@ class Sight:
         uid = self._table("", "namespaces")["kube-system"]["metadata"]["uid"]
         self.cluster_id = uid.replace("-", "")[:8]
         self.files: Files | None = None  # our records, where they are files
+        self.hub = ""  # the file of the WireGuard hub, where there is one
+        self.peers_before: list[str] = []  # machines that it knew before the newest call
+        self._keys: dict[str, str] = {}
         self.guarded: dict[str, float] = {}  # pods that a budget never lets go, and the seconds they may take to end
         self.forgotten: set[str] = set()  # names whose claim somebody removed by hand
         self.by_hand: set[str] = set()  # ids of machines that somebody ended at the cloud's own page
@@ -367,6 +371,14 @@ class Sight:
     def pod(self, namespace: str, name: str) -> Json | None:
         return self._table("", "pods", namespace).get(name)
 
+    def peers(self) -> list[str]:
+        """Names of machines that the hub knows."""
+        return hub.peers(self.hub) if self.hub else []
+
+    def keeps_others(self) -> bool:
+        """Whether the hub has what it had before any run."""
+        return hub.keeps_others(self.hub)
+
     def device(self, device_id: str) -> t.Any:
         return self.rig.box.tailnet.device(device_id)
 
@@ -381,4 +393,9 @@ class Sight:
         found = {text for name, text in self.rig.world.secrets.items() if name != "TS_OAUTH_CLIENT_ID"}
         found |= {one.secret for one in tailnet._keys.values() if one.kind == "auth"}
         found |= {talos.trustd_token, talos.bootstrap_token, talos.cluster_secret, talos.os_key.splitlines()[1]}
+        if self.hub:
+            for one in self.made():
+                if one.id not in self._keys:
+                    self._keys[one.id] = hub.private_key(one)
+            found |= set(self._keys.values())
         return {one for one in found if len(one) >= 16}

@@ -24,7 +24,7 @@ from sandbox.faults import Fault
 from sandbox.picture_accounts import paperspace_extras
 
 from ..contract.act.rig import RENTED, URLS, Rig
-from . import edges, exits, invariants, strangers, switches
+from . import edges, exits, hub, invariants, strangers, switches, telling
 from . import folder as folder_store
 from .adverse import Adverse
 from .grounds import Ground
@@ -129,7 +129,8 @@ class Stage(Rig):
 
     def __init__(self, folder: Path, loom: Loom, ground: Ground, limits: Limits) -> None:
         self.loom, self.ground = loom, ground
-        super().__init__(folder, speed=1.0, **{"machines": [], "lambda": [], **copy.deepcopy(ground.scenario)})
+        tunnels = {"wireguard": {"hub_config": hub.make(folder)}} if ground.has_hub() else {}
+        super().__init__(folder, speed=1.0, **{"machines": [], "lambda": [], **copy.deepcopy(ground.scenario), **tunnels})
         self.run_of: dict[Process | None, Run] = {}
         self.orders: dict[str, Order] = {}
         self.struck: dict[t.Any, Fault] = {}
@@ -149,6 +150,8 @@ class Stage(Rig):
         self._describe(limits)
         self.box.machines.login_servers |= {one for one in (ground.options.get("mesh_login_server"),) if one}
         self.sight = Sight(self, limits)
+        if ground.has_hub():
+            self.sight.hub = self.box.hub.config
         if ground.options.get("claim_store") == "directory":
             self.sight.files = folder_store.Files(folder / "state-a" / self.sight.cluster_id)
         self.strangers = strangers.settle_in(self, self.sight.cluster_id)
@@ -232,6 +235,10 @@ class Stage(Rig):
         self.demo_class["limits"] = {
             "maxNodes": limits.nodes, "maxHourlyCost": str(limits.cost_hour), "resources": {"nvidia.com/gpu": limits.gpus},
         }  # fmt: skip
+        for key, value in ground.node_class.items():
+            self.demo_class.pop(key, None)
+            if value is not None:
+                self.demo_class[key] = copy.deepcopy(value)
         self.training.clear()
         self.training.update(
             {"nodeClassRef": {"kind": "GPUNodeClass", "name": "demo"}, "maxHourlyPrice": "4.00", **copy.deepcopy(ground.pool)}
@@ -287,6 +294,7 @@ class Stage(Rig):
         ours = {"devices": devices, "instances": [one.name for one in self.sight.living()]}
         ours["nodes"] = [name for name, one in self.nodes().items() if one["metadata"]["uid"] not in foreign]
         ours["services"] = [one["metadata"]["name"] for one in self.kube("GET", "/api/v1/namespaces/default/services")["items"]]
+        ours["peers"] = self.sight.peers()
         found |= {kind: len([name for name in names if self.sight.ours(name)]) for kind, names in ours.items()}
         return {kind: number for kind, number in found.items() if number}
 
@@ -375,7 +383,9 @@ class Stage(Rig):
                 return
             try:
                 if plan["outcome"] != "lock_busy":
-                    self._act(order.playbook, plan, said)
+                    self._act(order, run, plan, said)
+                else:
+                    telling.tell(self, run, order, said)
                 self._judge(run, order, said)
             finally:
                 self.run("unlock", run.name)
@@ -387,21 +397,27 @@ class Stage(Rig):
         if problem:
             self.broken.append(f"I-23: exit status 0, but {problem} [{run.name} ({run.mode})]")
 
-    def _act(self, playbook: str, plan: dict[str, t.Any], said: dict[str, t.Any]) -> None:
+    def _act(self, order: Order, run: Run, plan: dict[str, t.Any], said: dict[str, t.Any]) -> None:
         def step(name: str, **params: t.Any) -> None:
             said[name] = self.run(name, plan["run_id"], **params)
 
         launch, destroy, leftovers = plan["launch"], plan["destroy"], plan["leftovers"]
-        match playbook:
+
+        def hubs() -> None:
+            telling.tell(self, run, order, said)
+
+        match order.playbook:
             case "provision":
                 if destroy:
                     step("teardown", names=destroy, leftovers=leftovers)
                 if launch:
                     step("launch", names=launch)
+                hubs()
                 step("join")
             case "autoscale":
                 if launch or destroy or leftovers:
                     step("scale", names=launch + destroy, leftovers=leftovers)
+                hubs()
                 if plan["join"]:
                     step("join", names=plan["join"])
             case "apply":
@@ -409,10 +425,12 @@ class Stage(Rig):
                     step("launch", names=launch)
                 if destroy or leftovers:
                     step("teardown", names=destroy, only_named=True, leftovers=leftovers)
+                hubs()
                 if plan["join"]:
                     step("join", names=plan["join"])
             case _:
                 step("teardown", leftovers=leftovers)
+                hubs()
 
     def extras(self) -> Decimal:
         """What accounts were billed besides machines."""
@@ -441,7 +459,7 @@ class Stage(Rig):
 
     def look(self, checks: t.Mapping[str, invariants.Check], call: Call) -> None:
         if self.is_twin:
-            checks = invariants.SECOND if checks is invariants.BEFORE else {}
+            checks = invariants.SECOND if checks is invariants.BEFORE else invariants.SECOND_AFTER
         self.broken += invariants.problems(checks, self.sight, call)
 
     def _keep_secrets(self, outcomes: t.Iterable[Outcome]) -> None:

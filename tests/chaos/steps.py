@@ -214,7 +214,11 @@ def fault(ground: Ground, dice: random.Random) -> str:
         + [(part.cloud, *part.destroy, rule) for rule in _DESTROY]
         + [(part.cloud, "GET", lists, rule) for rule in _LIST]
         + [(part.cloud, "", part.offers, {"kind": "status", "status": 500})]
-        + [("tailscale", "", dice.choice(ground.mesh_calls), rule) for rule in _ANY]
+        + [
+            (service, "", dice.choice(ground.mesh_calls), rule)
+            for service in ground.beside()[:1]
+            for rule in _ANY[: 3 if ground.has_hub() else None]
+        ]
         + [
             ("kubernetes", method, where, rule)
             for method, where in _KUBE

@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing as t
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act import teardown
+from ansible_collections.tgp.gpu.plugins.module_utils.act import teardown, tunnelling
 
-from . import reasons
+from . import hub, invariants, reasons
 from .sight import Call, Run
 from .stage import Stage
 from .story import Story, Sum, Violated
@@ -76,6 +77,34 @@ def test_I03_sees_a_device_that_goes_in_both_apis() -> None:
         assert Call(
             Run("r", "reap"), "tailscale", "GET", path.rstrip("/") if "v1" in path else "/api/v2/tailnet/-/devices", "", False
         ).lists()
+
+
+# ---- WireGuard
+
+
+def test_I20_catches_a_hub_that_forgets_a_machine_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ("min 1", "run provision nodes=1", "forget 0", "run reap")
+    assert played("wireguard", *lines).changed["WireGuard"] >= 2
+    monkeypatch.setattr(tunnelling, "_lost_its_peer", lambda *_given: False)
+    with pytest.raises(Violated, match="^I-20: the hub no longer knows .*, which works"):
+        played("wireguard", *lines)
+
+
+def test_a_hub_that_cannot_be_reached_ends_the_run() -> None:
+    said: list[str] = []
+    fault = 'fault {"service": "hub", "kind": "lost_before", "times": 1}'
+    Story("wireguard", "own", (fault, "run provision nodes=1", "run provision nodes=1")).play(said.append)
+    assert "hub-1 cannot be reached" in said[0] and said[1].endswith(": ok ")
+
+
+def test_I12_knows_the_private_key_of_each_tunnel() -> None:
+    stages: list[Stage] = []
+    Story("wireguard", "own", ("run provision nodes=1",)).play(sabotage=stages.append)
+    keys = {hub.private_key(one) for one in stages[0].sight.made()}
+    assert keys and "" not in keys and keys <= stages[0].sight.secrets()
+    text = json.dumps({"peer": keys.pop()})
+    call = Call(Run("r", "reap"), "kubernetes", "PUT", "/api/v1/namespaces/tgp-system/configmaps/c", text, writes=True)
+    assert invariants.I12_no_secret_is_written(stages[0].sight, call)
 
 
 # ---- what the world says

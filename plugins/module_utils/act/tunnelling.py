@@ -45,7 +45,8 @@ def hubs_of(context: Context) -> list[dict[str, t.Any]]:
         return []
     gone = _gone(context)
     claims, damaged = context.store.claim_records()
-    unknown = {"unknown": [one.name for one in damaged]} if damaged else {}
+    keyless = [*(one.name for one in damaged), *(one.name for one in claims if _lost_its_peer(context, one))]
+    unknown = {"unknown": sorted(keyless)} if keyless else {}
     return [
         {
             "host": one.host,
@@ -57,6 +58,12 @@ def hubs_of(context: Context) -> list[dict[str, t.Any]]:
         }
         for one in tunnels.hubs(classes, claims)
     ]
+
+
+def _lost_its_peer(context: Context, claim: Claim) -> bool:
+    """Whether the machine was adopted: no cloud and no Node tells its key, so only the hub knows it, until the machine is gone."""
+    node_class = context.wishes.classes.get(claim.node_class)
+    return claim.adopted is not None and claim.peer is None and (node_class is None or node_class.mesh.hub is not None)
 
 
 def _gone(context: Context) -> set[str]:

@@ -78,6 +78,20 @@ def test_S3_39_hubs_hear_of_a_machine_until_its_record_is_gone(tunnel: Rig) -> N
     assert tunnel.plan("reap", check=True)["hubs"][0]["gone"] == []
 
 
+def test_S3_39_the_hub_keeps_the_peer_of_a_machine_whose_record_was_lost(tunnel: Rig) -> None:
+    """An adopted machine's key is on no record; without its peer it would be cut off while it works."""
+    (peer,) = tunnel.rent()["hubs"][0]["peers"]
+    name, file = peer["name"], tunnel.folder / "hub.conf"
+    file.write_text(f"[Interface]\n[Peer]\nPublicKey = {peer['public_key']}\nAllowedIPs = {peer['allowed_ips'][0]}\n")
+    tunnel.box.hub.config, tunnel.box.hub._key = str(file), HUB["publicKey"]
+    assert tunnel.join()["machines"][0]["result"] == "ready"
+    tunnel.kube("DELETE", f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{name}")
+    (hub,) = tunnel.reap()["hubs"]
+    assert tunnel.claim()["peer"] is None and (hub["peers"], hub["unknown"], hub["gone"]) == ([], [name], [])
+    (hub,) = tunnel.destroy(force=True)["hubs"]
+    assert hub["gone"] == [name] and "unknown" not in hub
+
+
 def test_S3_39_the_documents_may_have_forgotten_the_class(tunnel: Rig) -> None:
     tunnel.rent()
     tunnel.documents = []
