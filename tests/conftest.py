@@ -76,7 +76,7 @@ def _tests_by_rule(passed: list[t.Any]) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: t.Any) -> None:
-    """One line per level: how many tests passed, failed and were skipped; and one for the contract of clouds."""
+    """One line per level: how many tests passed, failed and were skipped, and its minutes; and one for the contract of clouds."""
     counts: dict[str, collections.Counter[str]] = {
         level: collections.Counter() for level in (*LEVELS, *OTHER_NAMES.values(), "other")
     }
@@ -84,10 +84,17 @@ def pytest_terminal_summary(terminalreporter: t.Any) -> None:
         for report in terminalreporter.stats.get(outcome, []):
             if getattr(report, "when", "call") in ("call", "setup"):
                 counts[_level(report.nodeid)][outcome] += 1
+    minutes: collections.Counter[str] = collections.Counter()
+    for report in (one for reports in terminalreporter.stats.values() for one in reports):
+        if hasattr(report, "duration"):  # of setup, test and teardown alike
+            minutes[_level(report.nodeid)] += report.duration / 60
     terminalreporter.section("tests by level")
     for level, counter in counts.items():
         if counter:
-            terminalreporter.line(f"{level:>9}: " + ", ".join(f"{number} {outcome}" for outcome, number in counter.items()))
+            told = ", ".join(f"{number} {outcome}" for outcome, number in counter.items())
+            terminalreporter.line(f"{level:>9}: {told} in {minutes[level]:.1f} min")
+    before = float(os.environ.get("TGP_MINUTES_BEFORE", "0"))
+    terminalreporter.line(f"{'in all':>9}: {before:.1f} min of checks and builds, {sum(minutes.values()):.1f} min of tests")
     contract = _contract_of_clouds(terminalreporter.stats.get("passed", []))
     if contract:
         terminalreporter.line(contract)

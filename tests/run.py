@@ -75,6 +75,7 @@ def main() -> int:
     chosen = [name for name in options.only.split(",") if name]
     if unknown := [name for name in chosen if name not in CHECKS]:
         parser.error(f"--only: there is no check {', '.join(unknown)}; checks are {', '.join(CHECKS)}")
+    began = time.monotonic()
     building = None if chosen else plane()
     failed = []
     for name, check in CHECKS.items():
@@ -91,10 +92,13 @@ def main() -> int:
             say("real control plane, mesh and container runtime")
             if building.wait() != 0:
                 print("   not all of it could be built; the tests that need it are skipped", flush=True)
+            print(f"   built or found after {(time.monotonic() - began) / 60:.1f} min", flush=True)
         say("tests")
         if failed:
             print(f"   before the tests begin: {', '.join(failed)} FAILED", flush=True)
-        code = run(sys.executable, "-m", "pytest", "-q", *(options.pytest or ["tests"]), TGP_FAILED_CHECKS=",".join(failed))
+        before = f"{(time.monotonic() - began) / 60:.1f}"
+        tests = options.pytest or ["tests"]
+        code = run(sys.executable, "-m", "pytest", "-q", *tests, TGP_FAILED_CHECKS=",".join(failed), TGP_MINUTES_BEFORE=before)
     return code or bool(failed)
 
 

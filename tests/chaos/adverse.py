@@ -29,7 +29,8 @@ if t.TYPE_CHECKING:
 LEAST = 50  # runs in a full search; an ingredient that changed less is not really there
 _LISTED = {"foreign device": "tailscale", "foreign Node": "nodes"}
 _OLD = timedelta(seconds=900)  # a device or Node of ours without a machine is removed by then (L-12)
-_RARE = ("pod with", "slow", "document that goes", "changed document")  # twice as often as other scenes: they often change nothing
+# Twice as often as other scenes, for they often change nothing.
+_RARE = ("pod with", "slow", "hang", "conflict", "document that goes", "changed document")
 _REFUSED = {"conflict": 409, "invalid": 422, "kube-5xx": 503}
 _LATEST = {"lambda": 60, "paperspace": 60, "runpod": 120, "vast": 60}  # seconds a list may lack a new machine (L-2a)
 
