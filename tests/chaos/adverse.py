@@ -30,7 +30,7 @@ LEAST = 50  # runs in a full search; an ingredient that changed less is not real
 _LISTED = {"foreign device": "tailscale", "foreign Node": "nodes"}
 _OLD = timedelta(seconds=900)  # a device or Node of ours without a machine is removed by then (L-12)
 # Twice as often as other scenes, for they often change nothing.
-_RARE = ("pod with", "slow", "hang", "conflict", "document that goes", "changed document")
+_RARE = ("pod with", "slow", "hang", "conflict", "document that goes", "changed document", "node that loses some")
 _REFUSED = {"conflict": 409, "invalid": 422, "kube-5xx": 503}
 _LATEST = {"lambda": 60, "paperspace": 60, "runpod": 120, "vast": 60}  # seconds a list may lack a new machine (L-2a)
 
@@ -83,6 +83,10 @@ class Adverse:
         self.stage.world.secrets.update(self.keys)
         self.skews.clear()
         self.ends.clear()
+        for one in self.stage.sight.living():
+            if one.name in self.stage.sight.gpus_lost and one.name in self.stage.nodes():
+                self.stage.show_gpus(one.name, one.offer.gpu_count)
+        self.stage.sight.gpus_lost.clear()
         for cloud, seconds in self.lags.items():
             lagging.set_list_after(self.stage.world, cloud, seconds)
         self.lags.clear()
@@ -208,9 +212,23 @@ def _change(stage: Stage, rest: str) -> None:
     """The pool's document says something else from now on."""
     key, value = rest.split()
     stage.sight.note_documents()
-    spec = stage.training.setdefault("disruption", {}) if key == "expireAfter" else stage.training
+    spec = stage.training.setdefault("disruption", {}) if key in ("expireAfter", "gpuLossPolicy") else stage.training
     spec[key] = value
-    stage.adverse.words["Expired"] = "changed document"
+    if key == "expireAfter":
+        stage.adverse.words["Expired"] = "changed document"
+
+
+def _gpus(stage: Stage, rest: str) -> None:
+    """A node shows so many GPUs fewer from now on."""
+    place, fewer = map(int, rest.split())
+    machines = [one for one in stage.sight.living() if stage.sight.is_complete(one) and stage.sight.is_node(one)]
+    if not machines:
+        return
+    one = machines[place % len(machines)]
+    left, rented = max(0, stage.sight.gpus(one.name) - fewer), one.offer.gpu_count
+    stage.sight.gpus_lost[one.name] = stage.clock.now()
+    stage.show_gpus(one.name, left)
+    stage.adverse.words[f"shows {left or 'none'} of its {rented} GPUs"] = "node that loses " + ("some GPUs" if left else "its GPUs")
 
 
 def _document(stage: Stage, rest: str) -> None:
@@ -242,6 +260,7 @@ LINES: dict[str, t.Callable[[Stage, str], None]] = {
     "terminate": _terminate,
     "foreign": _foreign,
     "change": _change,
+    "gpus": _gpus,
     "document": _document,
     "folder": _folder,
     "twin": _twin,
@@ -343,6 +362,18 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
     if nodes:
         for kind in ("claim", "spread", "affinity", "grace"):
             menu[f"pod with {kind}"] = [*begin, f"pod {place} {kind}", "rest 660", "run reap", "rest 660", "run reap"]
+        lost = [*begin, *dice.choice((["min 1"], [f"pod {place} short"], [f"pod {place} busy"])), f"gpus {place} 1"]
+        some = "some" if ground.gpus > 1 else "its"
+        menu[f"node that loses {some} GPUs"] = [
+            *dice.choice(([], ["change gpuLossPolicy Replace"])),
+            *lost,
+            *["run reap", "rest 70"] * 2,
+            *after,
+            "rest 1300",
+            "run reap",
+            "rest 70",
+            "run reap",
+        ]
         menu["drain that a PDB blocks"] = [*begin, "pod 0 guarded", "terminate 0", "run reap", "rest 660", "run reap"]
     return menu
 
@@ -375,6 +406,6 @@ INGREDIENTS = (
     "foreign device", "foreign Node", "revoked key", "changed document", "document that goes", "broken document", "empty folder",
     "second cluster", "lagging list",
     "pod with claim", "pod with spread", "pod with affinity",
-    "pod with grace", "drain that a PDB blocks", "saved plan",
+    "pod with grace", "node that loses some GPUs", "node that loses its GPUs", "drain that a PDB blocks", "saved plan",
     "directory store", "headscale", "WireGuard",
 )  # fmt: skip

@@ -43,8 +43,11 @@ def I23_success_is_true(sight: Sight, run: Run, order: Order, said: t.Mapping[st
 
 
 def _is_there(sight: Sight, machine: t.Any) -> bool:
-    """It lives and is a whole node, or ended or fell silent a moment ago."""
+    """It lives and is a whole node, or one that lost some GPUs (only the pool's policy replaces it, L-20a), or ended or fell silent a
+    moment ago."""
     if machine.ended is not None:
         return bool(sight.now - machine.ended < _UNSEEN)
-    since = sight.not_ready_since(machine.name)
+    since, lost = sight.not_ready_since(machine.name), sight.gpus_lost.get(machine.name)
+    if lost is not None and since is None and (sight.gpus(machine.name) or sight.now - lost < _UNSEEN):
+        return True
     return not sight.is_node(machine) or sight.is_complete(machine) or (since is not None and sight.now - since < _UNSEEN)

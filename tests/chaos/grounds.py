@@ -18,7 +18,8 @@ class Ground:
     and pool say. Or several, as ``parts``. ``budgets``: dollars a day that are soon spent there, the least for hardly one machine. ``pools``:
     training is of class demo, batch of class demo-2, which says the same. ``options`` of every module; ``marks``: ingredients that every
     run here has which acts. Not ``two_hosts``: runs are on host a only, as no other host has the records. ``mesh_calls``: calls of the mesh's
-    API that can fail, as expressions. ``node_class``: fields of the class, None for one that it does not have."""
+    API that can fail, as expressions. ``node_class``: fields of the class, None for one that it does not have.
+    ``gpus`` of a machine."""
 
     cloud: str
     create: tuple[str, str] = ("", "")
@@ -35,6 +36,7 @@ class Ground:
     marks: tuple[str, ...] = ()
     two_hosts: bool = True
     node_class: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    gpus: int = 1
     mesh_calls: tuple[str, ...] = ("/keys", "/device", "/oauth")
 
     def clouds(self) -> tuple[Ground, ...]:
@@ -158,10 +160,21 @@ HEADSCALE_V1 = dataclasses.replace(
 WIREGUARD = dataclasses.replace(
     LAMBDA, node_class={"tailscaleConfig": None, "wireguardConfig": hub.CONFIG}, marks=("WireGuard",), mesh_calls=("/wg-tgp",)
 )
+PAIRS = dataclasses.replace(
+    LAMBDA,
+    scenario={
+        "lambda": [
+            {"type": "gpu_2x_a6000", "region": "us-south-2", "stock": 3, "boot": 20, "price": "0.66"},
+            {"type": "gpu_2x_h100_sxm5", "region": "us-east-1", "stock": 3, "boot": 20, "price": "0.90"},
+        ]
+    },
+    gpus=2,
+)
 ALL = {
     **GROUNDS,
     "wireguard": WIREGUARD,
     "mixed": MIXED,
+    "pairs": PAIRS,
     "directory": DIRECTORY,
     "headscale": HEADSCALE,
     "headscale-v1": HEADSCALE_V1,

@@ -50,13 +50,25 @@ def _expired(sight: Sight, machine: Machine) -> str:
 def _unhealthy(sight: Sight, machine: Machine) -> str:
     if "struck" in machine.details or not sight.is_node(machine):
         return ""
-    if machine.name not in sight.nodes() or sight.gpus(machine.name) < machine.offer.gpu_count:
+    if machine.name not in sight.nodes():
         return ""
-    since = sight.not_ready_since(machine.name)
-    if since is None:
-        return "its Node is Ready and shows all GPUs"
-    least = _UNHEALTHY - _SLACK
-    return "" if sight.now - since >= least else f"its Node is not Ready for {sight.now - since} only"
+    since, what, shown = sight.not_ready_since(machine.name), "is not Ready", sight.gpus(machine.name)
+    if since is None and shown:
+        return f"its Node is Ready and shows {shown} of {machine.offer.gpu_count} GPUs"
+    if since is None or (not shown and sight.fewer_gpus_since(machine.name) < since):
+        since, what = sight.fewer_gpus_since(machine.name), "shows no GPU"
+    return "" if sight.now - since >= _UNHEALTHY - _SLACK else f"its Node {what} for {sight.now - since} only"
+
+
+def _replaced(sight: Sight, machine: Machine) -> str:
+    """A node that shows some of its GPUs only goes where the pool says so."""
+    shown, rented = sight.gpus(machine.name), machine.offer.gpu_count
+    if machine.name not in sight.nodes() or not 0 < shown < rented:
+        return f"its Node shows {shown} of {rented} GPUs"
+    if all((spec.get("disruption") or {}).get("gpuLossPolicy") != "Replace" for spec in sight.told(machine)):
+        return "its pool does not say gpuLossPolicy Replace"
+    passed = sight.now - sight.fewer_gpus_since(machine.name)
+    return "" if passed >= _UNHEALTHY - _SLACK else f"its Node shows {shown} of {rented} GPUs for {passed} only"
 
 
 def _instance_gone(_sight: Sight, machine: Machine) -> str:
@@ -184,7 +196,7 @@ def I18_a_forced_end_is_true(sight: Sight, call: Call) -> str:
     ending = sight.aimed_at(call) if call.destroys() else []
     for one in ending:
         reason = stated(sight, one.name).get("reason", "")
-        check = REASONS.get(reason)
+        check = _replaced if reason == "Replaced" else REASONS.get(reason)
         if check is not None and one.ended is None and not _is_second(sight, one) and (problem := check(sight, one)):
             return f"{one.name} goes as {reason}, but {problem}"
     claim = call.claim()

@@ -194,6 +194,7 @@ class Sight:
         self._keys: dict[str, str] = {}
         self.guarded: dict[str, float] = {}  # pods that a budget never lets go, and the seconds they may take to end
         self.forgotten: set[str] = set()  # names whose claim somebody removed by hand
+        self.gpus_lost: dict[str, datetime] = {}  # nodes that GPUs were taken from, and when it was last
         self.by_hand: set[str] = set()  # ids of machines that somebody ended at the cloud's own page
         self.former: list[tuple[datetime, tuple[str, str, str], Decimal]] = []  # until when an offer was shown at which price
         self.purse: Purse | None = None
@@ -306,6 +307,11 @@ class Sight:
     def gpus(self, name: str) -> int:
         """How many GPUs its Node shows."""
         return int((self.nodes().get(name) or {}).get("status", {}).get("allocatable", {}).get("nvidia.com/gpu", 0))
+
+    def fewer_gpus_since(self, name: str) -> datetime:
+        """Since when its Node shows as few GPUs as it does; since it is there, where none were taken away."""
+        made = self.nodes()[name]["metadata"]["creationTimestamp"]
+        return self.gpus_lost.get(name) or datetime.fromisoformat(made.replace("Z", "+00:00"))
 
     def work(self, node: str) -> list[Json]:
         """Pods that count on a node: not finished, not told to end, of no DaemonSet, not static, in the system's namespaces only with a GPU."""

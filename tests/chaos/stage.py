@@ -455,7 +455,13 @@ class Stage(Rig):
         for name in list(self.papers):
             self.change_paper("return", name)
         self.training.pop("orphanedPolicy", None)
-        (self.training.get("disruption") or {}).pop("expireAfter", None)
+        for key in ("expireAfter", "gpuLossPolicy"):
+            (self.training.get("disruption") or {}).pop(key, None)
+
+    def show_gpus(self, name: str, number: int) -> None:
+        """The node has so many GPUs from now on."""
+        amount = {"nvidia.com/gpu": str(number)}
+        self.kube("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"capacity": amount, "allocatable": amount}})
 
     def look(self, checks: t.Mapping[str, invariants.Check], call: Call) -> None:
         if self.is_twin:

@@ -23,6 +23,7 @@ were taken out is still one.
     revoke lambda, renew lambda           a key is worth nothing any more; it is valid again
     lag vast 60                           its list shows a new machine so many seconds late
     record damaged 0, terminate 0         a claim cannot be read (``immutable``: not be changed); a person asks for the end of a node
+    gpus 0 1                                a node shows one GPU fewer than before
     change expireAfter 30m                the pool's document says something else
     document vanish training              its file goes from the folder (``yaml``, ``field``: cannot be read, has an unknown field; ``return``)
     document keep training                from now on machines stay when their document goes (orphanedPolicy)

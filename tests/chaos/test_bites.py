@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.act import teardown
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import endings as fleet_endings
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import overspent, situation, spending
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import gpu_lost, overspent, situation, spending
 
 from sandbox.world import Machine, Offer
 
-from . import bites, endings, invariants, switches
+from . import bites, endings, invariants, reasons, switches
 from .purse import Purse, cost_until, spent
 from .shrink import shortest
 from .sight import Call, Limits, Run
@@ -386,6 +386,38 @@ def test_I20_catches_a_second_cluster_that_ends_what_works(kind: str) -> None:
         pytest.raises(Violated, match="^I-20: .* is (ended|adopted) by an? .* cluster of the same id"),
     ):
         story.play()
+
+
+def test_I18_catches_a_node_with_some_gpus_that_goes_as_unhealthy() -> None:
+    """Fewer GPUs than rented: only by the pool's policy, as Replaced."""
+    story = Story("pairs", "gpus", ("min 1", "run provision nodes=1", "gpus 0 1", "run reap", "rest 1300", "run reap"))
+    story.play()
+    wrong = [
+        (gpu_lost, "_key", lambda one, _found: f"GpuLost|{one.claim.name}"),
+        (gpu_lost, "shows_none", lambda *_given: True),
+    ]
+    with (
+        bites.broken(wrong),
+        pytest.raises(Violated, match="^I-18: .* goes as Unhealthy, but its Node is Ready and shows 1 of 2 GPUs"),
+    ):
+        story.play()
+
+
+@pytest.mark.parametrize(
+    ("shown", "minutes", "policy", "wrong"),
+    [(1, 20, "Replace", False), (1, 20, "Keep", True), (2, 20, "Replace", True), (1, 10, "Replace", True)],
+)
+def test_I18_bites_when_a_node_is_replaced_too_early_or_without_a_policy(
+    shown: int, minutes: int, policy: str, wrong: bool
+) -> None:
+    one = machine()
+    one.offer.gpu_count = 2
+    world = World(one, nodes={OURS: {}}, claims={OURS: {"name": OURS, "deletion": {"reason": "Replaced"}}})
+    world.gpus = lambda _name: shown  # type: ignore[attr-defined]
+    world.told = lambda _one: [{"disruption": {"gpuLossPolicy": policy}}]  # type: ignore[attr-defined]
+    world.fewer_gpus_since = lambda _name: NOON - timedelta(minutes=minutes)  # type: ignore[attr-defined]
+    what = call("lambda", "POST", "/api/v1/instance-operations/terminate", one.id)
+    assert breaks(reasons.I18_a_forced_end_is_true, world, what) is wrong
 
 
 def test_what_is_switched_off_waits_for_something_that_is_not_done() -> None:
