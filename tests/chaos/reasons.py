@@ -25,6 +25,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _UNHEALTHY = timedelta(seconds=1200)
 _REGISTRATION = timedelta(seconds=900)  # the shortest there is (own machines)
 _DOCUMENT = timedelta(seconds=600)
+_GONE = ("terminating", "terminated", "preempted")
 
 
 def seconds_of(text: str) -> float:
@@ -71,9 +72,10 @@ def _replaced(sight: Sight, machine: Machine) -> str:
     return "" if passed >= _UNHEALTHY - _SLACK else f"its Node shows {shown} of {rented} GPUs for {passed} only"
 
 
-def _instance_gone(_sight: Sight, machine: Machine) -> str:
-    gone = machine.ended is not None or machine.state != "active" or "struck" in machine.details
-    return "" if gone else f"machine {machine.id} exists"
+def _instance_gone(sight: Sight, machine: Machine) -> str:
+    """A list that lacks it does not suffice: every provider has a look by id (L-2a)."""
+    gone = machine.ended is not None or machine.state in _GONE or "struck" in machine.details
+    return "" if gone or machine.id in sight.misread else f"machine {machine.id} exists"
 
 
 def _spot_lost(_sight: Sight, machine: Machine) -> str:
@@ -84,7 +86,8 @@ def _spot_lost(_sight: Sight, machine: Machine) -> str:
 def _orphan(sight: Sight, machine: Machine) -> str:
     known = {one for claim in sight.claims().values() for one in claim["ids_seen"]} | set(sight.claims())
     if machine.name in sight.forgotten:
-        return ""
+        alive = sight.is_node(machine) and sight.is_ready(machine.name) and "struck" not in machine.details
+        return f"it lives, and its Node {machine.name} is Ready" if alive else ""
     return f"machine {machine.id} has a claim" if {machine.id, machine.name} & known else ""
 
 
@@ -121,7 +124,7 @@ def _budget(sight: Sight, machine: Machine) -> str:
 def _failed_join(sight: Sight, machine: Machine) -> str:
     if machine.ended is not None or machine.state != "active" or "struck" in machine.details:
         return ""
-    if not sight.is_node(machine):
+    if not sight.is_node(machine) and machine.details.get("phase") == "exited":
         return ""  # a container that ends has failed at once
     if sight.is_complete(machine) and (not sight.is_cordoned(machine.name) or sight.work(machine.name)):
         return "its Node is Ready, open, and shows all GPUs"
@@ -205,7 +208,7 @@ def I18_a_forced_end_is_true(sight: Sight, call: Call) -> str:
             if problem := _document_gone(sight, one):
                 return f"{one.name} begins to go as DocumentGone, but {problem}"
         sight.given_up.add(claim["name"])
-    if (claim.get("deletion") or {}).get("reason") != "InstanceGone" or sight.was_lied_to():
+    if (claim.get("deletion") or {}).get("reason") != "InstanceGone":
         return ""
     for one in sight.by_name(claim["name"]) if stated(sight, claim["name"]).get("reason") != "InstanceGone" else ():
         if one.id in claim["ids_seen"] and (problem := _instance_gone(sight, one)):

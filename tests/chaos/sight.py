@@ -207,7 +207,7 @@ class Sight:
         self.restored: datetime | None = None  # when every document said again what it said in the beginning
         self.copied: dict[str, Json] | None = None  # claims in the newest second cluster when it was restored; None = an empty one
         self.kept: dict[str, datetime] = {}  # pools of which machines stay when the document goes (orphanedPolicy), and since when
-        self.lied: datetime | None = None  # when a list was last wrong and looked right
+        self.misread: set[str] = set()  # ids of machines of which a look by id had a wrong answer
         self.given_up: set[str] = set()  # names that began to go as DocumentGone while that was so
         self._went: dict[str, datetime] = {}
         self._parsed: dict[str, tuple[int, Json]] = {}
@@ -333,10 +333,6 @@ class Sight:
         taints = {one["key"] for one in (self.nodes().get(machine.name) or {"spec": {}})["spec"].get("taints") or ()}
         shown = self.gpus(machine.name) >= machine.offer.gpu_count
         return self.is_ready(machine.name) and shown and "tgp.io/initializing" not in taints
-
-    def was_lied_to(self) -> bool:
-        """Whether lists that were wrong and looked right were read in the last half hour."""
-        return self.lied is not None and self.now - self.lied < timedelta(minutes=30)
 
     def pool_of(self, machine: Machine) -> Json | None:
         """The spec of the document of its pool or request, as it is now; None when there is none."""

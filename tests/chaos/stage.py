@@ -204,8 +204,8 @@ class Stage(Rig):
             self.adverse.met.setdefault("revoked key", set()).add(call.run.name)
         if call.acts():
             call.run.acted = True
-        if call.lists() and call.struck in ("stale", "body"):
-            self.sight.lied = self.clock.now()
+        if call.method == "GET" and not call.lists() and call.service in RENTED and call.struck in ("stale", "body", "status"):
+            self.sight.misread |= {one.id for one in self.sight.aimed_at(call)}
         if (kind := call.lists()) and call.is_good() and not (call.struck == "body" and html):
             call.run.good.add(kind)
             self.adverse.listed(call)

@@ -7,6 +7,7 @@ on purpose."""
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import types
 import typing as t
@@ -416,6 +417,42 @@ def test_I18_bites_when_a_node_is_replaced_too_early_or_without_a_policy(
     world.gpus = lambda _name: shown  # type: ignore[attr-defined]
     world.told = lambda _one: [{"disruption": {"gpuLossPolicy": policy}}]  # type: ignore[attr-defined]
     world.fewer_gpus_since = lambda _name: NOON - timedelta(minutes=minutes)  # type: ignore[attr-defined]
+    what = call("lambda", "POST", "/api/v1/instance-operations/terminate", one.id)
+    assert breaks(reasons.I18_a_forced_end_is_true, world, what) is wrong
+
+
+def test_I18_judges_a_machine_called_gone_by_its_look_by_id() -> None:
+    """L-2a: a list that lacks it does not suffice."""
+    gone = {"name": OURS, "ids_seen": [machine().id], "deletion": {"reason": "InstanceGone"}}
+    body = json.dumps({"data": {"claim.json": json.dumps(gone)}})
+    what = call("kubernetes", "PUT", f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{OURS}", body)
+    for one, misread, wrong in (
+        (machine(), False, True), (machine(state="booting"), False, True), (machine(), True, False), (machine(ended=NOON), False, False),
+    ):  # fmt: skip
+        world = World(one)
+        world.misread = {one.id} if misread else set()  # type: ignore[attr-defined]
+        assert breaks(reasons.I18_a_forced_end_is_true, world, what) is wrong
+
+
+@pytest.mark.parametrize(("ready", "struck", "wrong"), [(True, False, True), (True, True, False), (False, False, False)])
+def test_I18_bites_when_an_orphan_that_lives_ends(ready: bool, struck: bool, wrong: bool) -> None:
+    """L-12a: one of the same generation whose Node is Ready is adopted."""
+    one = machine()
+    one.details.update({"struck": "dies"} if struck else {})
+    world = World(
+        one, ready=[OURS] if ready else [], claims={OURS: {"name": OURS, "deletion": {"reason": "Orphan"}, "ids_seen": [one.id]}}
+    )
+    world.forgotten, world.is_node = {OURS}, lambda _one: True  # type: ignore[attr-defined]
+    what = call("lambda", "POST", "/api/v1/instance-operations/terminate", one.id)
+    assert breaks(reasons.I18_a_forced_end_is_true, world, what) is wrong
+
+
+@pytest.mark.parametrize(("phase", "minutes", "wrong"), [("running", 5, True), ("exited", 5, False), ("running", 20, False)])
+def test_I18_bites_when_a_service_has_not_failed_to_join_yet(phase: str, minutes: int, wrong: bool) -> None:
+    one = machine(created=NOON - timedelta(minutes=minutes))
+    one.details["phase"] = phase
+    world = World(one, claims={OURS: {"name": OURS, "deletion": {"reason": "FailedJoin"}}})
+    world.is_node = world.is_complete = lambda _one: False  # type: ignore[attr-defined]
     what = call("lambda", "POST", "/api/v1/instance-operations/terminate", one.id)
     assert breaks(reasons.I18_a_forced_end_is_true, world, what) is wrong
 
