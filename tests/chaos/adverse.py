@@ -135,6 +135,8 @@ class Adverse:
         applied = (outcome.said.get("plan") or {}) if outcome.order.playbook == "apply" else {}
         if applied.get("launch") or applied.get("destroy"):
             found.add("saved plan")
+        if outcome.run.acted and outcome.run.mode == "loop":
+            found.add("loop mode")
         if outcome.run.acted:
             found |= set(self.stage.ground.marks)
         for what in found:
@@ -407,5 +409,5 @@ INGREDIENTS = (
     "second cluster", "lagging list",
     "pod with claim", "pod with spread", "pod with affinity",
     "pod with grace", "node that loses some GPUs", "node that loses its GPUs", "drain that a PDB blocks", "saved plan",
-    "directory store", "headscale", "WireGuard",
+    "directory store", "headscale", "WireGuard", "loop mode",
 )  # fmt: skip

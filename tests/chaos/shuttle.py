@@ -302,7 +302,8 @@ def replacements(loom: Loom, *, own: bool) -> dict[str, t.Any]:
     return {
         "threading": types.SimpleNamespace(
             Lock=bound(Lock, loom), RLock=bound(RLock, loom), Condition=bound(Condition, loom), Event=bound(Event, loom),
-            Thread=bound(Thread, loom, own), local=threading.local, TIMEOUT_MAX=threading.TIMEOUT_MAX,
+            Thread=bound(Thread, loom, own), local=threading.local,
+            current_thread=threading.current_thread, main_thread=threading.main_thread, TIMEOUT_MAX=threading.TIMEOUT_MAX,
         ),
         "queue": types.SimpleNamespace(SimpleQueue=bound(SimpleQueue, loom), Empty=queue.Empty),
         "concurrent": types.SimpleNamespace(futures=futures),

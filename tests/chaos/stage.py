@@ -24,7 +24,7 @@ from sandbox.faults import Fault
 from sandbox.picture_accounts import paperspace_extras
 
 from ..contract.act.rig import RENTED, URLS, Rig
-from . import edges, exits, hub, invariants, strangers, switches, telling
+from . import edges, exits, hub, invariants, looks, strangers, switches, telling
 from . import folder as folder_store
 from .adverse import Adverse
 from .grounds import Ground
@@ -46,6 +46,7 @@ class Order:
     host: str = "a"
     check: bool = False
     pool: str = "training"
+    looks: int = 3
 
 
 @dataclasses.dataclass
@@ -168,8 +169,11 @@ class Stage(Rig):
         self.faults.strike = strike  # type: ignore[method-assign]
         self._uninstall = folder_store.install(self) if self.sight.files is not None else lambda: None
 
+        self._unwatch = looks.install(self)
+
     def close(self) -> None:
         self._uninstall()
+        self._unwatch()
         super().close()
 
     # ---- around each call
@@ -366,6 +370,8 @@ class Stage(Rig):
 
         def play() -> None:
             said, file = outcome.said, str(self.folder / "plan.json")
+            if order.playbook == "loop":
+                return looks.play(self, order, outcome)
             if order.playbook == "apply":
                 if not Path(file).exists():
                     return

@@ -7,6 +7,7 @@ were taken out is still one.
     run provision nodes=2 kill=17 after   a run that dies at its 17th call, after the call's effect
     race provision nodes=1 | reap         two runs at once: on the same host, or (``host=b``) on two
     run provision nodes=1 pool=batch      for the second pool, where there is one
+    run loop looks=4                      autoscale.yml as a loop that ends after so many looks
     rest 600, jump 600                    time passes; the clock leaps
     fault {json}, clear                   a rule of sandbox/faults.py; all rules end
     behave {json}, strike dies 0          how machines fare from now on; what befalls the first living one
@@ -66,6 +67,7 @@ def parse_order(text: str) -> Order:
         given.get("host", "a"),
         "check" in words,
         given.get("pool", "training"),
+        int(given.get("looks", 3)),
     )
 
 
@@ -292,6 +294,8 @@ def draw(ground: Ground, seed: str) -> list[str]:
         place = dice.randrange(len(lines) + 1)
         lines[place:place] = scene
     lines[:0] = adverse.lags(ground, seed)
+    scene, place = _loop(ground, random.Random(f"loop {seed}"), nodes)
+    lines[int(place * len(lines)) : int(place * len(lines))] = scene
     coins = random.Random(f"budget {seed}")
     if coins.random() < 0.4:
         line = f"budget {coins.choice(purse.SCOPES)} {coins.choice(ground.budgets)} {coins.choice(purse.ACTIONS)} {coins.randint(1, 4)}"
@@ -301,6 +305,17 @@ def draw(ground: Ground, seed: str) -> list[str]:
         if ground.two_hosts
         else [re.sub(r"( host=b\b|(?<=skew) b)", lambda found: found[1].replace("b", "a"), one) for one in lines]
     )
+
+
+def _loop(ground: Ground, dice: random.Random, nodes: bool) -> tuple[list[str], float]:
+    """A loop in three of ten stories, and where in it; tasks of playbooks tell a hub, and a loop has none."""
+    if ground.has_hub() or dice.random() >= 0.3:
+        return [], 0.0
+    text = f"loop looks={dice.choice((3, 5, 8))}"
+    kill = f" kill={int(dice.triangular(1, 160, 40))}{dice.choice(('', ' after'))}" if dice.random() < 0.3 else ""
+    line = f"race {text} | {dice.choice(('provision nodes=2', 'reap'))} host=b" if dice.random() < 0.2 else f"run {text}{kill}"
+    begin = [f"demand {dice.choice((1, 2))}"] if nodes else ["min 1"]
+    return [*begin, line, *dice.choice(([], ["done", f"run {text}"]))], dice.random()
 
 
 def _order(dice: random.Random, ground: Ground) -> str:

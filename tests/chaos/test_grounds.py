@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act import teardown, tunnelling
+from ansible_collections.tgp.gpu.plugins.module_utils.act import looping, teardown, tunnelling
 
 from . import hub, invariants, reasons
 from .sight import Call, Run
@@ -105,6 +105,29 @@ def test_I12_knows_the_private_key_of_each_tunnel() -> None:
     text = json.dumps({"peer": keys.pop()})
     call = Call(Run("r", "reap"), "kubernetes", "PUT", "/api/v1/namespaces/tgp-system/configmaps/c", text, writes=True)
     assert invariants.I12_no_secret_is_written(stages[0].sight, call)
+
+
+# ---- loop mode
+
+
+def test_a_loop_rents_and_gives_back_look_by_look() -> None:
+    total = played("lambda", "demand 1", "run loop looks=4", "done", "run loop looks=6", "run loop looks=3 kill=20")
+    assert total.changed["loop mode"] >= 1 and total.kills == 1
+
+
+def test_I03_counts_what_this_look_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look but the first begins as if nothing had been read."""
+    stages: list[Stage] = []
+    seen: list[set[str]] = []
+    plain = looping.plan_run
+
+    def watched(task: t.Any) -> dict[str, t.Any]:
+        seen.append(set(next(one for one in stages[0].run_of.values() if one.mode == "loop").good))
+        return plain(task)
+
+    monkeypatch.setattr(looping, "plan_run", watched)
+    Story("lambda", "own", ("run loop looks=3",)).play(sabotage=stages.append)
+    assert seen == [set(), set(), set()]
 
 
 # ---- what the world says

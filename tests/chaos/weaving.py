@@ -33,6 +33,7 @@ from .shuttle import replacements
 _OURS = "ansible_collections.tgp.gpu.plugins."
 _WORLD = ("sandbox.", "tests.contract.act.rig")
 _GLANCES = {  # how often what stands still is looked at: every change is told to those who wait for it, too
+    "ansible_collections.tgp.gpu.plugins.module_utils.act.looping": {"_SLICE": 5.0},
     "sandbox.agenda": {"_GLANCE": 10.0},
     "sandbox.kubelets": {"_HEARTBEAT": 600.0},
     "sandbox.kube.watch": {"_GLANCE": 600.0, "_BOOKMARK": 600.0},
