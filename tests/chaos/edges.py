@@ -14,6 +14,7 @@ import dataclasses
 import json
 import typing as t
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 
 if t.TYPE_CHECKING:
     from .stage import Stage
@@ -59,7 +60,8 @@ def _at(stage: Stage, rest: str) -> None:
         elif what == "create":
             moment = stage.created_at
         elif what == "lease":
-            moment = _moment(stage.lease()["spec"]["renewTime"])
+            _to(stage, _moment(stage.lease()["spec"]["renewTime"]) + timedelta(seconds=seconds))
+            return  # kept to the microsecond
         elif what == "node":
             moment = _moment(_marks(stage)[words[0]])
         else:
@@ -112,12 +114,21 @@ def restore(stage: Stage) -> None:
     stage.quick = False
 
 
+def _bills(stage: Stage, rest: str) -> None:
+    """An offer shows one price and costs another."""
+    place, real, shown = rest.split()
+    offers = stage.world.offers
+    old = offers[int(place)]
+    offers[int(place)] = dataclasses.replace(old, price_hour=Decimal(real), details={**old.details, "shown_price": Decimal(shown)})
+
+
 LINES: dict[str, t.Callable[[Stage, str], None]] = {
     "limits": lambda _stage, _rest: None,  # read when the story begins
     "still": _still,
     "at": _at,
     "mark": _mark,
     "spec": _spec,
+    "bills": _bills,
 }
 
 
@@ -128,6 +139,15 @@ def _tokens(stage: Stage) -> int:
     return len(stage.tokens())
 
 
+def _unbilled(stage: Stage) -> Decimal:
+    """Dollars, to the cent, that the world billed for ended machines and the ledger does not have."""
+    machines = stage.sight.by_id()
+    ids = [(one, line) for line in stage.sight.ledger() for one in line["ids"]]
+    theirs = sum((machines[one].cost(stage.clock.now()) for one, _line in ids), Decimal(0))
+    ours = sum((Decimal(line["cost"]) for line in stage.sight.ledger()), Decimal(0))
+    return max(Decimal(0), theirs - ours).quantize(Decimal("0.01"))
+
+
 TRUTHS: dict[str, t.Callable[[Stage], t.Any]] = {
     "living": lambda stage: len(stage.sight.living()),
     "made": lambda stage: len(stage.sight.made()),
@@ -136,7 +156,9 @@ TRUTHS: dict[str, t.Callable[[Stage], t.Any]] = {
     "pods": lambda stage: len(stage.kube("GET", "/api/v1/namespaces/default/pods")["items"]),
     "nodes": lambda stage: len(_nodes(stage)),
     "tokens": _tokens,
+    "claims": lambda stage: len(stage.sight.claims()),
     "held": lambda stage: int(bool(stage.sight.holder())),
+    "unbilled": _unbilled,
     "types": lambda stage: ",".join(sorted(one.offer.type for one in stage.sight.living())),
 }
 
@@ -207,14 +229,46 @@ EDGES: dict[str, Edge] = {
     "unknown create": Edge(
         "lambda",
         'still; fault {"service": "lambda", "method": "POST", "path": "/instance-operations/launch$", "kind": "lost_before"}; '
-        "run provision nodes=1; expect creates 1; at claim unknown_since 598; run provision nodes=1; expect creates 1; "
-        "at claim unknown_since 599; run provision nodes=1; expect creates 2",
+        "run provision nodes=1; expect creates 1; at claim unknown_since 599; "
+        "run provision nodes=1; expect creates 2",
     ),
     "stamped stranger": Edge(
-        "runpod", "run provision nodes=1; foreign machine 1 stamped; jump 900; run reap; rest 70; run reap; rest 70; run reap"
+        "vast", "run provision nodes=1; foreign machine 1 stamped; jump 900; run reap; rest 70; run reap; rest 70; run reap"
     ),
     "unstamped stranger": Edge(
         "runpod", "run provision nodes=1; foreign machine 1 unstamped; jump 900; run reap; rest 70; run reap; rest 70; run reap"
+    ),
+    "token seen once": Edge(
+        "lambda",
+        'min 1; behave {"kind": "never_boots", "times": 9}; run autoscale; forget 0; rest 660; expect tokens 1; run reap; expect tokens 1; '
+        "rest 70; run reap; expect tokens 0",
+    ),
+    "alive in the mesh": Edge(
+        "lambda",
+        'min 1; behave {"kind": "never_ready", "times": 9}; run autoscale; rest 600; '
+        'fault {"service": "lambda", "method": "GET", "path": "/api/v1/instances$", "kind": "body", "body": {"data": []}, "times": 40}; '
+        'fault {"service": "lambda", "method": "GET", "path": "/api/v1/instances/", "kind": "status", "status": 404, "times": 40, '
+        '"body": {"error": {"code": "global/object-does-not-exist", "message": "Instance does not exist"}}}; '
+        "run reap; rest 65; run reap; rest 65; run reap; expect claims 1",
+    ),
+    "five per cent more": Edge(
+        "runpod", 'bills 0 0.525 0.50; spec pool {"maxHourlyPrice": "0.50"}; run provision nodes=1; run reap; expect living 1'
+    ),
+    "started unit": Edge("lambda", "still; run provision nodes=1; at made 0 630; run destroy; expect unbilled 0.00"),
+    "dearest first": Edge(
+        "lambda-sizes",
+        'limits 2 10.00 8; still; spec pool {"disruption": {"budgets": [{"nodes": "1"}]}}; run provision nodes=2; rest 660; run reap; '
+        f"{_IDLE}; expect types gpu_2x_a6000",
+    ),
+    "scale-down-disabled": Edge(
+        "lambda", f"{_FIRST}; mark 0 cluster-autoscaler.kubernetes.io/scale-down-disabled=true; {_IDLE}; expect living 1; "
+        "mark 0 cluster-autoscaler.kubernetes.io/scale-down-disabled="
+    ),
+    "teardown": Edge("lambda", "run provision nodes=1; rest 660; run destroy; expect living 0"),
+    "joined long ago": Edge("lambda", "min 1; run provision nodes=1; rest 1900; run reap; rest 70; run reap; expect living 1"),
+    "floor": Edge("lambda", f"min 1; {_FIRST}; {_IDLE}; expect living 1"),
+    "stranger of one name": Edge(
+        "vast", "run provision nodes=1; foreign machine 0 unstamped; jump 900; run reap; rest 70; run reap; expect living 1"
     ),
     "second cluster": Edge(
         "lambda", f"min 1; run provision nodes=1; jump 900; twin empty; {'run reap host=t; rest 1300; ' * 3}run reap"
@@ -224,7 +278,6 @@ EDGES: dict[str, Edge] = {
         'still; spec pool {"disruption": {"idleMode": "gpu"}}; run provision nodes=1; pod 0 bare; rest 660; run reap; '
         f"{_IDLE}; expect pods 1",
     ),
-    "Ready Node": Edge("lambda", "run provision nodes=1; rest 660; run destroy"),
     "fourth failed join": Edge(
         "vast",
         'behave {"kind": "never_ready", "times": 9}; run provision nodes=1; run provision nodes=1; '

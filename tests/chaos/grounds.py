@@ -179,3 +179,13 @@ ALL = {
     "headscale": HEADSCALE,
     "headscale-v1": HEADSCALE_V1,
 }
+SIZES = dataclasses.replace(
+    LAMBDA,
+    scenario={
+        "lambda": [
+            {"type": "gpu_2x_a6000", "region": "us-west-1", "price": "0.50", "stock": 1, "boot": 20},
+            {"type": "gpu_1x_a10", "region": "us-east-1", "stock": 1, "boot": 20},
+        ]
+    },
+)
+NAMED = {**ALL, "lambda-sizes": SIZES}  # the last one is played by stories that name it

@@ -10,6 +10,7 @@ endings.py.
 from __future__ import annotations
 
 import collections
+import json
 import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -21,6 +22,7 @@ Check = t.Callable[[Sight, Call], str]
 _VOLUNTARY = frozenset({"Empty", "Underutilized", "Drifted"})
 _AT_DEADLINE = frozenset({"Expired", "Unhealthy", "Manual", "Budget"})
 _DRAIN = timedelta(seconds=600)
+_SECOND_READING = 9.9  # seconds; clocks are floats
 
 
 def I01_limits_hold(sight: Sight, _call: Call) -> str:
@@ -161,6 +163,23 @@ def I15_no_launch_on_a_used_up_budget(sight: Sight, call: Call) -> str:
     return f"a create call with ${spent:.4f} spent and ${promised:.4f} promised of ${sight.purse.amount} since {since:%d %H:%M}"
 
 
+def I26_a_lock_is_read_twice(sight: Sight, call: Call) -> str:
+    """The run lock of another host's run is taken over only after two readings ten seconds apart that show the same last sign of life."""
+    if call.service != "kubernetes" or "/leases/" not in call.path:
+        return ""
+    holder, renewed = sight.holder(), sight.renewed()
+    if call.method == "GET":
+        call.run.lock_read.setdefault((holder, renewed), sight.now)
+    if call.method != "PUT" or not holder:
+        return ""
+    taker = str((json.loads(call.body).get("spec") or {}).get("holderIdentity") or "")
+    if not taker or taker.partition("/")[0] == holder.partition("/")[0]:
+        return ""  # on one host the process itself says whether it is dead
+    first = call.run.lock_read.get((holder, renewed))
+    apart = (sight.now - first).total_seconds() if first is not None else 0.0
+    return f"{taker} takes the lock of {holder}, {apart:.0f} s after its first reading" if apart < _SECOND_READING else ""
+
+
 BEFORE: dict[str, Check] = {
     "I-3": I03_only_ours_ends,
     "I-4": I04_a_ready_node_protects,
@@ -169,6 +188,7 @@ BEFORE: dict[str, Check] = {
     "I-12": I12_no_secret_is_written,
     "I-14": I14_who_reads_writes_nothing,
     "I-15": I15_no_launch_on_a_used_up_budget,
+    "I-26": I26_a_lock_is_read_twice,
     **reasons.CHECKS,
 }
 SECOND: dict[str, Check] = {"I-20": reasons.I20_a_second_cluster_ends_nothing}  # for runs of another cluster with the same id

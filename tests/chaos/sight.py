@@ -101,6 +101,9 @@ class Run:
     good: set[str] = dataclasses.field(default_factory=set)
     bad: set[str] = dataclasses.field(default_factory=set)
     calls: int = 0
+    lock_read: dict[tuple[str, str], datetime] = dataclasses.field(
+        default_factory=dict
+    )  # (holder, last sign of life) to when first read
     struck: set[str] = dataclasses.field(default_factory=set)  # calls that a fault had its hand in
     repeats: bool = False  # one of them was sent again
     acted: bool = False  # it changed something at a cloud or in the mesh
@@ -388,6 +391,11 @@ class Sight:
         """Who holds the run lock for the whole cluster."""
         lease = self._table("coordination.k8s.io", "leases", "tgp-system").get(f"tgp-{self.cluster_id}")
         return str((lease or {}).get("spec", {}).get("holderIdentity") or "")
+
+    def renewed(self) -> str:
+        """When the holder of the run lock was last heard of."""
+        lease = self._table("coordination.k8s.io", "leases", "tgp-system").get(f"tgp-{self.cluster_id}")
+        return str((lease or {}).get("spec", {}).get("renewTime") or "")
 
     def secrets(self) -> set[str]:
         """Every value that may be seen by nobody."""

@@ -37,6 +37,7 @@ were taken out is still one.
                                           the first Node; ``claim FIELD 600``; ``lease 900`` after the holder of the run lock was last heard of
     mark 0 tgp.io/hold-until=…            an annotation of a Node; without a value it goes
     spec pool {json}                      the document of the pool (``class``) says this besides
+    bills 0 0.525 0.50                    an offer costs the first price and shows the second
     expect living 1                       what has to be so at this moment (I-25); edges.TRUTHS lists what else may stand there
     budget class 1.80 drain_all 3         of pool, class or all; so much a day, which begins at three; what is done when it is used up
 """

@@ -16,7 +16,7 @@ from pathlib import Path
 from ansible_collections.tgp.gpu.plugins.module_utils.redact import begin_generation
 
 from . import endings, steps
-from .grounds import ALL
+from .grounds import NAMED
 from .loom import Loom, Stuck
 from .sight import Limits
 from .stage import Stage
@@ -80,14 +80,14 @@ class Story:
 
     @classmethod
     def draw(cls, ground: str, seed: str) -> Story:
-        return cls(ground, seed, tuple(steps.draw(ALL[ground], f"{ground} {seed}")))
+        return cls(ground, seed, tuple(steps.draw(NAMED[ground], f"{ground} {seed}")))
 
     @classmethod
     def parse(cls, text: str) -> Story:
         """As :meth:`text` wrote it; empty lines and lines after ``#`` do not count."""
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
         first = lines.pop(0).split()
-        if len(first) != 4 or (first[0], first[2]) != ("ground", "seed") or first[1] not in ALL:
+        if len(first) != 4 or (first[0], first[2]) != ("ground", "seed") or first[1] not in NAMED:
             raise ValueError("a story begins with a line `ground <name> seed <seed>`")
         return cls(first[1], first[3], tuple(lines))
 
@@ -102,7 +102,7 @@ class Story:
         begin_generation(kept=2)  # the secrets of stories long past need not be looked for
         loom = Loom(f"{self.ground} {self.seed}")
         with tempfile.TemporaryDirectory(prefix="tgp-chaos-") as folder, woven(loom):
-            stage = Stage(Path(folder), loom, ALL[self.ground], limits)
+            stage = Stage(Path(folder), loom, NAMED[self.ground], limits)
             try:
                 sabotage(stage)
                 began = stage.clock.now()
