@@ -71,6 +71,7 @@ class ActionModule(ActionBase):
                 self._execute_module(module_name=f"tgp.gpu.{name}", task_vars=task_vars, wrap_async=True),
             )
         keep()
+        self._load_name = f"tgp.gpu.{name}"  # what messages about options call it
         module = importlib.import_module(_MODULES + name)
         spec = {key: value for key, value in module.SPEC.items() if key != "supports_check_mode"}
         with _surrounded_by(self._environment()):

@@ -14,6 +14,7 @@ import sys
 import typing as t
 from pathlib import Path
 
+import pytest
 import yaml
 
 from .tree import ROOT, below
@@ -110,6 +111,33 @@ def test_every_module_is_in_the_group_and_routed_to_the_worker() -> None:
     own = {path.stem for path in (ROOT / "plugins" / "action").glob("*.py")}  # some have an action plugin of their name
     assert sorted(routed) == [one for one in MODULES if one not in own | ON_ITS_TARGET]
     assert {json.dumps(route) for route in routed.values()} == {json.dumps({"action_plugin": "tgp.gpu.in_process"})}
+
+
+@pytest.mark.parametrize(
+    ("group", "fragment"),
+    [(one, {"lambda": "lambda_cloud", "paperspace": "paperspace_cloud", "runpod": "runpod_cloud", "vast": "vast_cloud"}.get(one, one))
+     for one in ("kubernetes", "lambda", "paperspace", "runpod", "tailscale", "talos", "vast", "webhook")],
+)  # fmt: skip
+def test_a_group_of_a_service_holds_every_module_that_takes_its_options(group: str, fragment: str) -> None:
+    """A key of module_defaults that one member does not take would fail each task of that member."""
+    documented = importlib.import_module(f"ansible_collections.tgp.gpu.plugins.doc_fragments.{fragment}").ModuleDocFragment
+    options = set(yaml.safe_load(documented.DOCUMENTATION)["options"])
+    takes = {one: set(documentation()[one]["doc"]["options"]) for one in MODULES}
+    assert RUNTIME["action_groups"][group] == [one for one in MODULES if options <= takes[one]]
+
+
+def test_module_defaults_of_a_group_reach_its_modules_and_messages_name_the_module(tmp_path: Path) -> None:
+    play = tmp_path / "play.yml"
+    tasks = [
+        {"tgp.gpu.instance_info": {"clouds": ["lambda"]}, "ignore_errors": True},
+        {"tgp.gpu.lambda_instance": {"name": "x", "instance_type": "gpu_1x_a10", "sise": 1}},
+    ]
+    defaults = {"group/tgp.gpu.lambda": {"lambda_api_url": "http://127.0.0.1:9", "lambda_api_key": "k"}}
+    play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "module_defaults": defaults, "tasks": tasks}]))
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,", "-c", "local", str(play)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path).stdout
+    assert "http://127.0.0.1:9" in said
+    assert "Unsupported parameters for (tgp.gpu.lambda_instance) module: sise" in said and "in_process" not in said
 
 
 def test_roles_and_playbooks_are_all_documented() -> None:
