@@ -16,6 +16,7 @@ from ..fleet.model.tunnel import Tunnel
 from ..fleet.names import Verdict, verdict
 from ..mesh.wireguard_keys import generate
 from ..observe.context import Context
+from ..observe.gather import asked_clouds
 from ..redact import register
 
 _REMEMBERED = timedelta(days=30)
@@ -45,7 +46,8 @@ def hubs_of(context: Context) -> list[dict[str, t.Any]]:
         return []
     gone = _gone(context)
     claims, damaged = context.store.claim_records()
-    keyless = [*(one.name for one in damaged), *(one.name for one in claims if _lost_its_peer(context, one))]
+    strange, whole = _machines_without_claim(context, {one.name for one in claims})
+    keyless = {*(one.name for one in damaged), *(one.name for one in claims if _lost_its_peer(context, one)), *(strange - gone)}
     unknown = {"unknown": sorted(keyless)} if keyless else {}
     return [
         {
@@ -55,9 +57,21 @@ def hubs_of(context: Context) -> list[dict[str, t.Any]]:
             "peers": [{"name": name, "public_key": peer.public_key, "allowed_ips": [_alone(peer)]} for name, peer in one.peers],
             "gone": sorted(gone - {name for name, _peer in one.peers}),
             **unknown,
+            **({} if whole else {"state": "present"}),
         }
         for one in tunnels.hubs(classes, claims)
     ]
+
+
+def _machines_without_claim(context: Context, known: t.Collection[str]) -> tuple[set[str], bool]:
+    """Machines under names of ours that no claim of this store has, and whether every list could be read. Their record was lost, or is kept
+    by another cluster with the same id: only the hub knows their keys."""
+    found, whole = set[str](), True
+    for cloud in asked_clouds(context):
+        listed = context.instances(cloud)
+        whole = whole and listed is not None
+        found |= {one.name for one in listed or () if not one.gone and verdict(one.name, context.cluster_id) is Verdict.OURS}
+    return found - set(known), whole
 
 
 def _lost_its_peer(context: Context, claim: Claim) -> bool:

@@ -12,12 +12,10 @@ from . import gpus, service
 from .capacity import planned_gpus
 from .model import Claim, Instance, Lane, Node, Offer, Phase
 from .model.claims import ADOPTED
-from .names import pool_of, pool_part
+from .names import NO_NAMESPACE, pool_of, pool_part
 from .phases import advance
 from .registration import not_initialized
 from .situation import Situation
-
-NO_NAMESPACE = "unknown"
 
 
 def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:

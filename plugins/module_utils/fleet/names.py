@@ -15,6 +15,7 @@ PATTERN = re.compile(
 )
 CLUSTER_ID = re.compile(r"[0-9a-f]{8}")
 POOL_LENGTH = 40
+NO_NAMESPACE = "unknown"  # of the pool of a machine that was adopted while no document described its pool
 RAND_LENGTH = 5
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _LABEL_LENGTH = 63

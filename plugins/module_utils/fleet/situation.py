@@ -27,7 +27,7 @@ from .model import (
     Pool,
     Wishes,
 )
-from .names import Verdict, label_value, verdict
+from .names import NO_NAMESPACE, Verdict, label_value, pool_part, verdict
 from .office_hours import floor_of_now, hours
 from .ownership import Owner, Store, claimed, owner_of
 from .phases import LIVE
@@ -86,8 +86,20 @@ class Situation:
 
     def documented(self, claim: Claim) -> Claim:
         """The claim with what its valid document says, whatever the hour."""
-        document = self._documents.get(claim.pool)
-        return claim if document is None else terms.follow(claim, document, self.node_class(claim))
+        document = self._documents.get(claim.pool) or self._named_as(claim)
+        if document is None:
+            return claim
+        if document.key != claim.pool:
+            claim = dataclasses.replace(claim, pool=document.key, node_class=claim.node_class or document.node_class)
+        return terms.follow(claim, document, self.node_class(claim))
+
+    def _named_as(self, claim: Claim) -> Pool | None:
+        """The document of a machine that was adopted while none described its pool: the only one of that name."""
+        namespace, _slash, name = claim.pool.partition("/")
+        if namespace != NO_NAMESPACE:
+            return None
+        found = [pool for pool in self._documents.values() if name in (pool.name, pool_part(pool.name))]
+        return found[0] if len(found) == 1 else None
 
     def in_force(self, claim: Claim) -> Pool | None:
         """What holds for the claim's machine (L-25): its document, else what the claim remembers of it; None = neither."""

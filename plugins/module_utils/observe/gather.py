@@ -49,7 +49,7 @@ def gather(
     offers = offers or (context.settings.mode in REAPING and wants_offers(context.wishes))
     packs = context.settings.mode == "autoscale" or any(pool.consolidation_policy == CONSOLIDATES for pool in context.wishes.pools)
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="observe") as pool:
-        views = {name: pool.submit(_look_at_cloud, context, name, offers, extras) for name in _asked(context)}
+        views = {name: pool.submit(_look_at_cloud, context, name, offers, extras) for name in asked_clouds(context)}
         clouds = {name: future.result() for name, future in views.items()}
         mesh_problems: list[str] = []
         devices_read = pool.submit(_devices, context, mesh_problems)
@@ -114,7 +114,7 @@ def _ledger(context: Context) -> Ledger | None:
         return None
 
 
-def _asked(context: Context) -> list[str]:
+def asked_clouds(context: Context) -> list[str]:
     """The clouds to look at. One that no document names and for which there is no credential is passed over in silence."""
     needed = {claim.cloud for claim in context.known_claims()}
     return [

@@ -92,6 +92,18 @@ def test_S3_39_the_hub_keeps_the_peer_of_a_machine_whose_record_was_lost(tunnel:
     assert hub["gone"] == [name] and "unknown" not in hub
 
 
+def test_L12a_another_cluster_with_the_same_id_takes_no_peer_from_a_machine(tunnel: Rig) -> None:
+    """Its store has no claim for the machine, and the cloud lists it: the hub keeps what it knows, and so it does while a list fails."""
+    tunnel.rent()
+    twin = tunnel.twin()
+    (hub,) = twin.reap()["hubs"]
+    assert (hub["peers"], hub["unknown"], hub.get("state")) == ([], [tunnel.machine().name], None)
+    tunnel.advance(60)
+    tunnel.fault("status", "lambda", "GET", "/api/v1/instances$", status=503, times=None)
+    (hub,) = twin.reap()["hubs"]
+    assert (hub["peers"], hub.get("unknown"), hub["state"]) == ([], None, "present")
+
+
 def test_S3_39_the_documents_may_have_forgotten_the_class(tunnel: Rig) -> None:
     tunnel.rent()
     tunnel.documents = []

@@ -186,6 +186,16 @@ def test_L25_a_document_that_comes_back_takes_its_drain_back() -> None:
         assert one(found, "restore").target == begun.name and not of(found, "destroy")
 
 
+def test_L25_a_machine_adopted_without_a_document_follows_the_one_that_comes_back() -> None:
+    """Its claim was lost while its document was gone, so nothing said which namespace its pool is in."""
+    life = Life(claim("tgp-a1b2c3d4-p-00001", pool="unknown/job-1"))
+    assert life.run("12:00", given_(OTHER)) == [] and life.claim.pool == "unknown/job-1"
+    two = (REQUEST, dataclasses.replace(REQUEST, namespace="team-b"))
+    assert life.run("12:05", given_(*two)) == [] and life.claim.pool == "unknown/job-1", "two of the name: neither is it"
+    assert life.run("12:10", given_(REQUEST)) == [] and life.claim.pool == REQUEST.key
+    assert life.run("13:01", given_(REQUEST)) == ["Expired"]
+
+
 def test_L25_a_run_that_does_not_read_its_source_neither_continues_its_drain_nor_takes_it_back() -> None:
     life = Life(machine(), pods=())
     life.run("12:00", given_(OTHER))
