@@ -278,14 +278,16 @@ def I20_nothing_foreign_is_touched(sight: Sight, call: Call) -> str:
 
 def I20_a_second_cluster_ends_nothing(sight: Sight, call: Call) -> str:
     """A run of another cluster with the same id. With empty records it ends and adopts no machine; restored from a backup it ends what works
-    for a reason that the world has, or because its end had begun before. Neither takes a device away from a machine that works. A machine
+    for a reason that the world has, because its end had begun before, or because it was being launched when the backup was made: it joins
+    the other cluster, so in the copy it fails to join. Neither takes a device away from a machine that works. A machine
     that does not work and whose provider carries no stamp (Paperspace) looks like an orphan of any of them, and is not judged."""
     claim = call.claim()
     aimed = [one for one in sight.aimed_at(call) if call.destroys() and one.ended is None]
     for one in [*aimed, *(one for one in sight.living() if one.id in claim.get("ids_seen", ()))]:
         if sight.copied is None and (_is_well(sight, one) or one.cloud != "paperspace"):
             return f"{one.name} is {'ended' if one in aimed else 'adopted'} by an empty cluster of the same id"
-        begun = ((sight.copied or {}).get(one.name) or {}).get("deletion")
+        copied = (sight.copied or {}).get(one.name) or {}
+        begun = copied.get("deletion") or (copied and not copied.get("instance_id"))  # or it was being launched then
         if one in aimed and _is_well(sight, one) and not begun and not why_it_may_end(sight, one):
             return f"{one.name} works and is ended by a restored cluster of the same id"
     what = call.device()
