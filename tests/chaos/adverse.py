@@ -7,7 +7,8 @@ An ingredient counts for a run when the run met it and answered it: a call of th
 problem or ended with an error; or the plan, a result or a line of progress of the run speaks of the object that it put into the world. A
 device or Node of somebody else changes an action by what is not done: a run counts that read the list fifteen minutes after it came and
 removes such things of ours, where the device is offline and the Node not Ready.
-A list that lags counts for a run that read it while a machine of ours existed that it did not show yet.
+A list that lags counts for a run that read it while a machine of ours existed that it did not show yet. A module for one machine counts when
+it returned that of ours, or told of somebody else's.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from datetime import datetime, timedelta
 from sandbox import lagging
 from sandbox.faults import Fault
 
-from . import strangers, switches
+from . import modules, strangers, switches
 
 if t.TYPE_CHECKING:
     from .grounds import Ground
@@ -30,7 +31,7 @@ LEAST = 50  # runs in a full search; an ingredient that changed less is not real
 _LISTED = {"foreign device": "tailscale", "foreign Node": "nodes"}
 _OLD = timedelta(seconds=900)  # a device or Node of ours without a machine is removed by then (L-12)
 # Twice as often as other scenes, for they often change nothing.
-_RARE = ("pod with", "slow", "hang", "conflict", "document that goes", "changed document", "node that loses some")
+_RARE = ("pod with", "slow", "hang", "conflict", "document that goes", "changed document", "single module", "node that loses some")
 _REFUSED = {"conflict": 409, "invalid": 422, "kube-5xx": 503}
 _LATEST = {"lambda": 60, "paperspace": 60, "runpod": 120, "vast": 60}  # seconds a list may lack a new machine (L-2a)
 
@@ -263,6 +264,7 @@ LINES: dict[str, t.Callable[[Stage, str], None]] = {
     "foreign": _foreign,
     "change": _change,
     "gpus": _gpus,
+    "module": modules.ask,
     "document": _document,
     "folder": _folder,
     "twin": _twin,
@@ -320,7 +322,14 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
         ],
         "damaged record": [*begin, f"record damaged {place}", *after, "rest 70", "run reap"],
         "immutable record": [*begin, f"record immutable {place}", *after, "rest 660", "run reap"],
-        "foreign machine": [*begin, f"foreign machine {place} {stamped}", *looked],
+        "foreign machine": [*begin, f"foreign machine {place} {stamped}", *looked, "module 0", "module 0 ours"],
+        "single module": [
+            many,
+            "foreign machine 0 stamped",
+            f"foreign machine {place} {stamped}",
+            "rest 240",
+            *("module 0", "module 1", "module 0 ours", "module 1 ours"),
+        ],
         "foreign device": [*begin, f"foreign device {place} {stamped}", *looked],
         "foreign Node": [*begin, f"foreign Node {place} {stamped}", *looked],
         "revoked key": [*begin, f"revoke {cloud}", *after, "rest 70", "run reap", f"renew {cloud}"],
@@ -406,7 +415,7 @@ def report(counts: t.Mapping[str, int], say: t.Callable[[str], None]) -> list[st
 INGREDIENTS = (
     "outage", "slow", "hang", "drip", "conflict", "invalid", "kube-5xx", "clock skew", "damaged record", "immutable record", "foreign machine",
     "foreign device", "foreign Node", "revoked key", "changed document", "document that goes", "broken document", "empty folder",
-    "second cluster", "lagging list",
+    "second cluster", "lagging list", "single module",
     "pod with claim", "pod with spread", "pod with affinity",
     "pod with grace", "node that loses some GPUs", "node that loses its GPUs", "drain that a PDB blocks", "saved plan",
     "directory store", "headscale", "WireGuard", "loop mode",

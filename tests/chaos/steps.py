@@ -17,6 +17,7 @@ were taken out is still one.
     done, hold 0, min 1, forget 0         all work ends; a hold on a node; minNodes; somebody removes a claim by hand
     pod 0 claim | spread | affinity | grace   work that holds its GPU by ResourceClaim, is bound to its place, or takes an hour to end
     foreign machine 0 stamped             somebody else's machine (device, Node) under a name of ours; ``unstamped``: it does not say whose
+    module 0, module 0 ours               a module for one machine is asked for the name of somebody else's in check mode; of ours, for real
     outage lambda 3600, slowness hang vast 120   a service answers nothing but 503 for an hour; three answers take so long, or never come
     slowness drip lambda 900                three answers come in small pieces, over so long
     refuse conflict /configmaps/tgp- 3    the cluster refuses so many writes there: conflict (409), invalid (422), kube-5xx

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.act import teardown
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds import by_name
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import endings as fleet_endings
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import gpu_lost, overspent, situation, spending
 
@@ -387,6 +388,36 @@ def test_I20_catches_a_second_cluster_that_ends_what_works(kind: str) -> None:
         pytest.raises(Violated, match="^I-20: .* is (ended|adopted) by an? .* cluster of the same id"),
     ):
         story.play()
+
+
+@pytest.mark.parametrize("ground", ["lambda", "runpod", "vast", "vast-containers", "paperspace"])
+@pytest.mark.parametrize("stamped", ["stamped", "unstamped"])
+def test_a_module_tells_ours_from_others(ground: str, stamped: str) -> None:
+    """Beside a machine of ours, and where there is none; Paperspace has no stamps, so others have other names there."""
+    for place in (0, 1):
+        lines = ("run provision nodes=1", f"foreign machine {place} {stamped}", "rest 240", "module 0", "module 0 ours")
+        assert Story(ground, "modules", lines).play().changed["single module"] == (1 if ground == "paperspace" else 2)
+
+
+_MODULES: dict[str, tuple[t.Callable[..., t.Any], str]] = {
+    "takes all for ours": (lambda _self, found: (found, []), "^I-20: a module (returns|does not re(turn|port))"),
+    "takes none for ours": (lambda _self, found: ([], found), "^I-20: a module does not return .* which is ours"),
+    "keeps silent": (
+        lambda self, found: ([one for one in found if one.marks.get("cluster") == self.name[4:12]], []),
+        "does not report",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(_MODULES))
+@pytest.mark.parametrize("place", [0, 1])
+def test_I20_catches_a_module_that_takes_others_for_ours(kind: str, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``place`` 0: the other machine has the name of ours."""
+    wrong, said = _MODULES[kind]
+    monkeypatch.setattr(by_name.ByName, "_split", wrong)
+    lines = ("run provision nodes=1", f"foreign machine {place} stamped", "rest 240", "module 0", "module 0 ours")
+    with pytest.raises(Violated, match=said):
+        Story("lambda", "modules", lines).play()
 
 
 def test_I18_catches_a_node_with_some_gpus_that_goes_as_unhealthy() -> None:

@@ -82,10 +82,13 @@ def owner_of(instance: Instance, capability: Capability | None, store: Store) ->
 
 
 def made_here(instance: Instance, capability: Capability) -> bool:
-    """Whether a machine of a module's free name was made by this collection: it carries our stamp, and not that of another machine. Where a
-    cloud can carry none, the name is all there is (L-1a)."""
+    """Whether a machine of a module's free name was made by this collection: it carries our stamp, and not that of another machine or, where
+    the name is one of a cluster's machines, of another cluster. Where a cloud can carry none, the name is all there is (L-1a)."""
     if not capability.tags:
         return True
+    cluster = _mark(instance, CLUSTER_MARKS)
+    if cluster and verdict(instance.name, cluster) is Verdict.FOREIGN:
+        return False
     return bool(instance.marks) and instance.marks.get("node", instance.name) == instance.name
 
 

@@ -23,3 +23,20 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ownership import mad
 def test_L1a_a_machine_of_a_module_is_ours_by_its_stamp(tags: bool, marks: dict[str, str], ours: bool) -> None:
     capability = Capability(cloud="vast", lanes=(Lane.KUBELET,), tags=tags)
     assert made_here(Instance("vast", "101", "tgp-demo", InstanceState.RUNNING, marks=marks), capability) is ours
+
+
+@pytest.mark.parametrize(
+    ("name", "marks", "ours"),
+    [
+        ("tgp-0a1b2c3d-train-x7k2p", {"cluster": "0a1b2c3d", "generation": "g"}, True),
+        ("tgp-0a1b2c3d-train-x7k2p", {"cluster": "ffffffff", "generation": "g"}, False),
+        ("tgp-0a1b2c3d-train-x7k2p", {"tgp:cluster": "ffffffff"}, False),
+        ("tgp-0a1b2c3d-train-x7k2p", {"created": "1795000000"}, True),
+        ("tgp-demo", {"cluster": "lab"}, True),  # a mark that a user chose
+    ],
+)
+def test_L1a_a_stamp_of_another_cluster_than_the_name_says_makes_a_machine_foreign(
+    name: str, marks: dict[str, str], ours: bool
+) -> None:
+    capability = Capability(cloud="lambda", lanes=(Lane.KUBELET,), tags=True)
+    assert made_here(Instance("lambda", "101", name, InstanceState.RUNNING, marks=marks), capability) is ours
