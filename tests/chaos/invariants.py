@@ -172,7 +172,11 @@ def I26_a_lock_is_read_twice(sight: Sight, call: Call) -> str:
         call.run.lock_read.setdefault((holder, renewed), sight.now)
     if call.method != "PUT" or not holder:
         return ""
-    taker = str((json.loads(call.body).get("spec") or {}).get("holderIdentity") or "")
+    lease = json.loads(call.body)
+    taker = str((lease.get("spec") or {}).get("holderIdentity") or "")
+    version = (lease.get("metadata") or {}).get("resourceVersion")
+    if version and version != sight.lease_version():
+        return ""  # another run was faster; the cluster refuses this one (409)
     if not taker or taker.partition("/")[0] == holder.partition("/")[0]:
         return ""  # on one host the process itself says whether it is dead
     first = call.run.lock_read.get((holder, renewed))

@@ -387,6 +387,11 @@ class Sight:
     def device(self, device_id: str) -> t.Any:
         return self.rig.box.tailnet.device(device_id)
 
+    def lease_version(self) -> str:
+        """The resourceVersion of the run lock's Lease, "" when there is none."""
+        lease = self._table("coordination.k8s.io", "leases", "tgp-system").get(f"tgp-{self.cluster_id}")
+        return str((lease or {"metadata": {}})["metadata"].get("resourceVersion") or "")
+
     def holder(self) -> str:
         """Who holds the run lock for the whole cluster."""
         lease = self._table("coordination.k8s.io", "leases", "tgp-system").get(f"tgp-{self.cluster_id}")
