@@ -107,6 +107,8 @@ def _document_gone(sight: Sight, machine: Machine) -> str:
 
 
 def _budget(sight: Sight, machine: Machine) -> str:
+    if machine.name in sight.overspent:
+        return ""  # its end began on the day that was used up, and is carried out on the next
     if sight.purse is None or not sight.purse.covers(machine.name):
         return "there is no budget"
     since = sight.purse.since(sight.now)
@@ -208,6 +210,11 @@ def I18_a_forced_end_is_true(sight: Sight, call: Call) -> str:
             if problem := _document_gone(sight, one):
                 return f"{one.name} begins to go as DocumentGone, but {problem}"
         sight.given_up.add(claim["name"])
+    if (claim.get("deletion") or {}).get("reason") == "Budget" != stated(sight, claim["name"]).get("reason"):
+        for one in sight.by_name(claim["name"]):
+            if one.ended is None and (problem := _budget(sight, one)):
+                return f"{one.name} begins to go as Budget, but {problem}"
+        sight.overspent.add(claim["name"])
     if (claim.get("deletion") or {}).get("reason") != "InstanceGone":
         return ""
     for one in sight.by_name(claim["name"]) if stated(sight, claim["name"]).get("reason") != "InstanceGone" else ():

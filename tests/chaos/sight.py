@@ -211,6 +211,7 @@ class Sight:
         self.copied: dict[str, Json] | None = None  # claims in the newest second cluster when it was restored; None = an empty one
         self.kept: dict[str, datetime] = {}  # pools of which machines stay when the document goes (orphanedPolicy), and since when
         self.misread: set[str] = set()  # ids of machines of which a look by id had a wrong answer
+        self.overspent: set[str] = set()  # names that began to go as Budget while it was used up
         self.given_up: set[str] = set()  # names that began to go as DocumentGone while that was so
         self._went: dict[str, datetime] = {}
         self._parsed: dict[str, tuple[int, Json]] = {}
