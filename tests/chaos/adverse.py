@@ -99,6 +99,7 @@ class Adverse:
         """A person deletes a record that nobody can read or change; its machine is an orphan then."""
         if self.stage.remove_record(name):
             self.stage.sight.forgotten.add(name)
+            self.stage.sight.unbooked.add(name)
 
     # ---- who noticed
 
@@ -190,7 +191,7 @@ def _record(stage: Stage, rest: str) -> None:
 
 
 def _terminate(stage: Stage, rest: str) -> None:
-    nodes = sorted(name for name in stage.nodes() if stage.sight.ours(name))
+    nodes = stage.sight.places()
     if nodes:
         name = nodes[int(rest) % len(nodes)]
         stage.sight.asked.add(name)
@@ -313,7 +314,7 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
             "skew b 0",
         ],
         "lagging list": [
-            *(f"lag {cloud} {_LATEST[cloud]}" for cloud in clouds),
+            *(f"lag {cloud} {_LATEST[cloud]}" for cloud in clouds if cloud in _LATEST),
             f"run provision nodes=1{dice.choice(('', ' kill=30 after', ' kill=40 after', ' kill=50 after'))}",
             *dice.choice(([], ["rest 25"], ["strike vanish 0"])),
             *after,
@@ -386,6 +387,8 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
             "run reap",
         ]
         menu["drain that a PDB blocks"] = [*begin, "pod 0 guarded", "terminate 0", "run reap", "rest 660", "run reap"]
+    if ground.has_own():  # there is no account: no key, no list that lags, and no machine that somebody else rents
+        menu = {name: lines for name, lines in menu.items() if name not in ("lagging list", "foreign machine", "revoked key")}
     return menu
 
 
@@ -401,7 +404,11 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
 def lags(ground: Ground, seed: str) -> list[str]:
     """In one of five stories the lists of all clouds lag from the beginning."""
     dice = random.Random(f"lag {seed}")
-    clouds = [one.cloud for one in ground.clouds()] if dice.random() < 0.2 and switches.on("lagging list") else []
+    clouds = (
+        [one.cloud for one in ground.clouds() if one.cloud in _LATEST]
+        if dice.random() < 0.2 and switches.on("lagging list")
+        else []
+    )
     return [f"lag {cloud} {_LATEST[cloud]}" for cloud in clouds]
 
 
@@ -418,5 +425,5 @@ INGREDIENTS = (
     "second cluster", "lagging list", "single module",
     "pod with claim", "pod with spread", "pod with affinity",
     "pod with grace", "node that loses some GPUs", "node that loses its GPUs", "drain that a PDB blocks", "saved plan",
-    "directory store", "headscale", "WireGuard", "loop mode",
+    "directory store", "headscale", "WireGuard", "loop mode", "own machines", "lane talos",
 )  # fmt: skip

@@ -11,7 +11,7 @@ import typing as t
 from datetime import timedelta
 from decimal import Decimal
 
-from . import strangers, switches
+from . import own, strangers, switches
 from .purse import Purse, spent
 from .sight import Sight, pool_in
 from .stage import Order, Outcome, Stage
@@ -42,8 +42,9 @@ def I02_every_id_is_on_record(sight: Sight) -> str:
 
 
 def I02_each_id_has_one_line(sight: Sight) -> str:
-    counts = collections.Counter(one for line in sight.ledger() for one in line["ids"])
-    made = {one.id for one in sight.made()}
+    """Own machines, whose ids come again and again, have a line for each time (I-13)."""
+    counts = collections.Counter(one for line in sight.ledger() for one in line["ids"] if one not in own.NAMES)
+    made = {one.id for one in sight.made() if not own.is_own(one)}
     may_lack = sight.by_hand | {one.id for one in sight.made() if one.name in sight.forgotten}
     wrong = [one for one in made | set(counts) if counts[one] != 1 and (counts[one] or one not in may_lack) or one not in made]
     return f"I-2: not exactly once in the ledger: {', '.join(f'{one} ({counts[one]}×)' for one in sorted(wrong))}" if wrong else ""
@@ -78,7 +79,7 @@ def I13_the_bill_is_theirs(sight: Sight, *, strict: bool) -> tuple[str, Decimal,
     could know that the machine was gone (``strict`` False). The problem, their bill, ours."""
     now, machines, problem = sight.now, sight.by_id(), ""
     theirs, ours = Decimal(0), Decimal(0)
-    for line in sight.ledger():
+    for line in [one for one in sight.ledger() if not set(one["ids"]) & set(own.NAMES)]:
         real = sum((machines[one].cost(now) for one in line["ids"] if one in machines), Decimal(0))
         unit = Decimal(line["price_hour"]) / 60 * max(1, len(line["ids"]))
         over = Decimal(line["cost"]) - real
@@ -120,9 +121,9 @@ def I22_a_plan_that_was_applied_is_done(outcomes: t.Sequence[Outcome], made: int
 def I24_all_bills_agree(sight: Sight, extras: Decimal, *, strict: bool) -> str:
     """Everything the world billed for what we made, disks and what lies in accounts included, is what the ledger says in all."""
     now, booked = sight.now, {one for line in sight.ledger() for one in line["ids"]}
-    mine = [one for one in sight.made() if one.id in booked]
+    mine = [one for one in sight.made() if one.id in booked and not own.is_own(one)]
     theirs = sum((one.cost(now) for one in mine), extras)
-    ours = sum((Decimal(line["cost"]) for line in sight.ledger()), Decimal(0))
+    ours = sum((Decimal(line["cost"]) for line in sight.ledger() if not set(line["ids"]) & set(own.NAMES)), Decimal(0))
     slack = sum((one.price_hour / 60 for one in mine), Decimal(0))
     unseen = sum((one.cost(now) for one in mine if one.cloud == "vast" and "struck" in one.details), Decimal(0))
     if ours < theirs - slack - unseen or (strict and ours > theirs + slack):
@@ -158,7 +159,9 @@ def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decima
     _still(stage, Order("reap"))
     problem, theirs, ours = I13_the_bill_is_theirs(sight, strict=not blind and not unclean)
     total = I24_all_bills_agree(sight, stage.extras(), strict=not blind and not unclean) if switches.on("I-24") else ""
-    need("\n".join(filter(None, (problem, total))))
+    own_problem, own_theirs, own_ours = own.I13_each_machine_is_booked(sight, strict=not blind and not unclean)
+    theirs, ours = theirs + own_theirs, ours + own_ours
+    need("\n".join(filter(None, (problem, total, own_problem))))
     need(I03_strangers_are_left_alone(strangers.missing(stage, stage.strangers)))
     return theirs, ours
 
@@ -195,7 +198,8 @@ def _applied(stage: Stage, wanted: int) -> None:
 
 def _affordable(stage: Stage) -> int:
     """How many machines limits and budget surely allow: as if each were the dearest."""
-    limits, offers, purse = stage.sight.limits, stage.world.offers, stage.sight.purse
+    limits, purse = stage.sight.limits, stage.sight.purse
+    offers = stage.world.offers or [one.offer for one in stage.world.machines.values() if own.is_own(one)]
     dearest = max(one.price_hour for one in offers) * Decimal("1.3")
     budget = int(purse.amount / dearest) if purse is not None else limits.nodes
     return min(

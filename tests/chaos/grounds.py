@@ -9,7 +9,7 @@ import copy
 import dataclasses
 import typing as t
 
-from . import hub
+from . import hub, own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Ground:
     training is of class demo, batch of class demo-2, which says the same. ``options`` of every module; ``marks``: ingredients that every
     run here has which acts. Not ``two_hosts``: runs are on host a only, as no other host has the records. ``mesh_calls``: calls of the mesh's
     API that can fail, as expressions. ``node_class``: fields of the class, None for one that it does not have.
-    ``gpus`` of a machine."""
+    ``gpus`` of a machine; ``lane`` of the pool, where it does not leave that to the cloud."""
 
     cloud: str
     create: tuple[str, str] = ("", "")
@@ -37,6 +37,7 @@ class Ground:
     two_hosts: bool = True
     node_class: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     gpus: int = 1
+    lane: str = ""
     mesh_calls: tuple[str, ...] = ("/keys", "/device", "/oauth")
 
     def clouds(self) -> tuple[Ground, ...]:
@@ -45,6 +46,10 @@ class Ground:
     def has_hub(self) -> bool:
         """Whether machines reach the cluster through a WireGuard hub."""
         return "wireguardConfig" in self.node_class
+
+    def has_own(self) -> bool:
+        """Whether there are own machines behind power webhooks."""
+        return self.cloud == own.CLOUD
 
     def beside(self) -> tuple[str, ...]:
         """What else than clouds a run calls."""
@@ -170,6 +175,18 @@ PAIRS = dataclasses.replace(
     },
     gpus=2,
 )
+OWN = Ground(
+    cloud=own.CLOUD,
+    create=("POST", "/start$"),
+    destroy=("POST", "/stop$"),
+    lists="/status$",
+    offers="/status$",
+    scenario={"machines": own.MACHINES},
+    settings={"payload": "body"},
+    marks=("own machines",),
+    lane="kubelet",
+)
+OWN_TALOS = dataclasses.replace(OWN, marks=("own machines", "lane talos"), lane="talos")
 ALL = {
     **GROUNDS,
     "wireguard": WIREGUARD,
@@ -178,6 +195,8 @@ ALL = {
     "directory": DIRECTORY,
     "headscale": HEADSCALE,
     "headscale-v1": HEADSCALE_V1,
+    "own": OWN,
+    "own-talos": OWN_TALOS,
 }
 SIZES = dataclasses.replace(
     LAMBDA,

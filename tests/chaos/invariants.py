@@ -15,7 +15,7 @@ import typing as t
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from . import purse, reasons, switches
+from . import own, purse, reasons, switches
 from .sight import Call, Json, Sight, pool_in
 
 Check = t.Callable[[Sight, Call], str]
@@ -40,7 +40,9 @@ def I01_limits_hold(sight: Sight, _call: Call) -> str:
 
 
 def I02_nothing_is_booked_twice(sight: Sight, _call: Call) -> str:
-    counts = collections.Counter(one for line in sight.ledger() for one in line["ids"])
+    counts = collections.Counter(
+        one for line in sight.ledger() for one in line["ids"] if one not in own.NAMES
+    )  # used again and again
     twice = [one for one, number in counts.items() if number > 1]
     return f"more than one line of the ledger has {', '.join(twice)}" if twice else ""
 
@@ -50,6 +52,8 @@ def I03_only_ours_ends(sight: Sight, call: Call) -> str:
     names, kind = _ends(sight, call)
     if not names:
         return ""
+    if call.destroys() and (problem := own.I03_one_without_a_claim_stays_on(sight, sight.aimed_at(call))):
+        return problem
     strange = [name for name in names if not sight.ours(name)]
     if strange:
         return f"{', '.join(strange)} is not ours"
@@ -127,8 +131,9 @@ def I06_the_node_goes_last(sight: Sight, call: Call) -> str:
 
 
 def I07_no_name_twice(sight: Sight, _call: Call) -> str:
-    """No machine is made under the name of one whose account is closed."""
+    """No machine is made under the name of one whose account is closed. Own machines keep their names."""
     closed = {line["name"]: datetime.fromisoformat(line["end"].replace("Z", "+00:00")) for line in sight.ledger() if line["ids"]}
+    closed = {name: moment for name, moment in closed.items() if name not in own.NAMES}
     for one in sight.living():
         if one.name in closed and one.created > closed[one.name] + timedelta(seconds=1):
             return f"{one.name} was given to another machine before"

@@ -25,7 +25,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _UNHEALTHY = timedelta(seconds=1200)
 _REGISTRATION = timedelta(seconds=900)  # the shortest there is (own machines)
 _DOCUMENT = timedelta(seconds=600)
-_GONE = ("terminating", "terminated", "preempted")
+_GONE = ("terminating", "terminated", "preempted", "stopping", "off")
 
 
 def seconds_of(text: str) -> float:
@@ -79,7 +79,7 @@ def _instance_gone(sight: Sight, machine: Machine) -> str:
 
 
 def _spot_lost(_sight: Sight, machine: Machine) -> str:
-    lost = machine.ended is not None or machine.state in ("preempted", "stopped") or "struck" in machine.details
+    lost = machine.ended is not None or machine.state in ("preempted", "stopped", "stopping", "off") or "struck" in machine.details
     return "" if lost else f"machine {machine.id} runs"
 
 
@@ -124,7 +124,7 @@ def _budget(sight: Sight, machine: Machine) -> str:
 
 
 def _failed_join(sight: Sight, machine: Machine) -> str:
-    if machine.ended is not None or machine.state != "active" or "struck" in machine.details:
+    if machine.ended is not None or machine.state not in ("active", "on") or "struck" in machine.details:
         return ""
     if not sight.is_node(machine) and machine.details.get("phase") == "exited":
         return ""  # a container that ends has failed at once

@@ -16,7 +16,7 @@ from decimal import Decimal
 from sandbox.world import Machine
 
 from ..contract.act.rig import RENTED
-from . import hub
+from . import hub, own
 from .purse import Purse
 
 if t.TYPE_CHECKING:
@@ -30,6 +30,7 @@ _DESTROY = {
     "paperspace": ("DELETE", re.compile(r"/v1/machines/[^/]+$")),
     "runpod": ("DELETE", re.compile(r"/v2/pods/[^/]+$")),
     "vast": ("DELETE", re.compile(r"/api/v0/instances/\d+/$")),
+    "webhook": ("POST", re.compile(r"/stop$")),
 }
 _LISTS = {
     "lambda": re.compile(r"/api/v1/instances$"),
@@ -43,6 +44,7 @@ _CREATE = {
     "paperspace": ("POST", re.compile(r"/v1/machines$")),
     "runpod": ("POST", re.compile(r"/v2/pods$")),
     "vast": ("PUT", re.compile(r"/api/v0/asks/[^/]+/$")),
+    "webhook": ("POST", re.compile(r"/start$")),
 }
 _KUBE_LISTS = {"/api/v1/nodes": "nodes", "/api/v1/namespaces/tgp-system/configmaps": "claims"}
 _EVICT = re.compile(r"^/api/v1/namespaces/([^/]+)/pods/([^/]+)/eviction$")
@@ -77,7 +79,9 @@ def stays(pod: Json) -> bool:
 
 
 def pool_in(name: str) -> str:
-    """The name of the pool in a machine's name."""
+    """The name of the pool in a machine's name; own machines keep theirs, and there is one pool for them."""
+    if not name.startswith("tgp-"):
+        return "training"
     return name.split("-", 2)[-1].rpartition("-")[0]
 
 
@@ -142,7 +146,7 @@ class Call:
 
     def acts(self) -> bool:
         """Whether it changed something at a cloud or in the mesh."""
-        return self.writes and 200 <= self.status < 300 and self.service in (*RENTED, "tailscale", "hub")
+        return self.writes and 200 <= self.status < 300 and self.service in (*RENTED, own.CLOUD, "tailscale", "hub")
 
     def creates(self) -> bool:
         return self._is_one_of(_CREATE)
@@ -198,6 +202,8 @@ class Sight:
         self.guarded: dict[str, float] = {}  # pods that a budget never lets go, and the seconds they may take to end
         self.forgotten: set[str] = set()  # names whose claim somebody removed by hand
         self.gpus_lost: dict[str, datetime] = {}  # nodes that GPUs were taken from, and when it was last
+        self.started: set[str] = set()  # own machines that a run of ours switched on last
+        self.unbooked: set[str] = set()  # those of which the ledger cannot know every hour
         self.by_hand: set[str] = set()  # ids of machines that somebody ended at the cloud's own page
         self.former: list[tuple[datetime, tuple[str, str, str], Decimal]] = []  # until when an offer was shown at which price
         self.purse: Purse | None = None
@@ -226,14 +232,18 @@ class Sight:
 
     def ours(self, name: str) -> bool:
         match = _NAME.fullmatch(name)
-        return match is not None and match[1] == self.cluster_id
+        return name in self.started if match is None else match[1] == self.cluster_id
 
     def made(self) -> list[Machine]:
-        """Every rented machine of ours there ever was, the oldest first."""
-        return [one for one in self.rig.machines(living=False) if self.ours(one.name) and one.id not in self.foreign]
+        """Every machine of ours there ever was, the oldest first. An own one whose claim somebody removed is its owner's, until a run takes
+        it back by its Node."""
+        lost = self.forgotten - set(self.claims()) if self.forgotten else set()
+        machines = [one for one in self.rig.world.machines.values() if own.is_own(one) and one.name not in lost]
+        machines = sorted([*self.rig.machines(living=False), *machines], key=lambda one: one.created)
+        return [one for one in machines if self.ours(one.name) and one.id not in self.foreign]
 
     def living(self) -> list[Machine]:
-        return [one for one in self.made() if one.ended is None]
+        return [one for one in self.made() if one.ended is None and one.state not in ("stopping", "off")]
 
     def agreed_rate(self, machine: Machine) -> Decimal:
         """What it costs an hour; where the price had moved in the five minutes before it was made, at the price that was shown."""
@@ -257,7 +267,7 @@ class Sight:
         return [one for one in first if one.name not in self.forgotten and not (one.cloud == "vast" and "struck" in one.details)]
 
     def by_id(self) -> dict[str, Machine]:
-        return {one.id: one for one in self.rig.world.machines.values() if one.cloud in RENTED}
+        return {one.id: one for one in self.rig.world.machines.values() if one.cloud in RENTED or own.is_own(one)}
 
     def by_name(self, name: str) -> list[Machine]:
         return [one for one in self.rig.world.machines.values() if one.name == name and one.id not in self.foreign]
@@ -296,6 +306,12 @@ class Sight:
 
     def nodes(self) -> dict[str, Json]:
         return self._table("", "nodes")
+
+    def places(self) -> list[str]:
+        """Nodes of ours by name. Own machines keep theirs, cordoned, until they are on again and let in."""
+        racks = {one.name for one in self.rig.world.machines.values() if own.is_own(one)}
+        closed = {name for name in racks if not self.is_ready(name) or self.is_cordoned(name)}
+        return sorted(name for name in self.nodes() if self.ours(name) and name not in closed)
 
     def is_ready(self, name: str) -> bool:
         conditions = (self.nodes().get(name) or {}).get("status", {}).get("conditions") or []

@@ -22,9 +22,10 @@ from sandbox.behaviour import Behaviours
 from sandbox.clock import HostClock
 from sandbox.faults import Fault
 from sandbox.picture_accounts import paperspace_extras
+from sandbox.world import Machine
 
 from ..contract.act.rig import RENTED, URLS, Rig
-from . import edges, exits, hub, invariants, looks, strangers, switches, telling
+from . import edges, exits, hub, invariants, looks, own, strangers, switches, telling
 from . import folder as folder_store
 from .adverse import Adverse
 from .grounds import Ground
@@ -32,6 +33,7 @@ from .loom import Killed, Loom, Process
 from .purse import Purse
 from .sight import Call, Limits, Run, Sight
 
+_WRONG = ("stale", "body", "status")  # what a fault makes of an answer that is read as if it were true
 _SLOW, _FAST = 0.4, 0.02  # seconds on the way to a cloud, and to the cluster, at most
 
 
@@ -153,9 +155,12 @@ class Stage(Rig):
         self.sight = Sight(self, limits)
         if ground.has_hub():
             self.sight.hub = self.box.hub.config
+        self.by_hand: t.Callable[[Machine], t.Any] = self.world.power_on  # somebody's hand switches an own machine on
         if ground.options.get("claim_store") == "directory":
             self.sight.files = folder_store.Files(folder / "state-a" / self.sight.cluster_id)
         self.strangers = strangers.settle_in(self, self.sight.cluster_id)
+        if ground.has_own():
+            own.install(self)
         self.prices = [one.price_hour for one in self.world.offers]
         plain = self.faults.strike
 
@@ -208,7 +213,7 @@ class Stage(Rig):
             self.adverse.met.setdefault("revoked key", set()).add(call.run.name)
         if call.acts():
             call.run.acted = True
-        if call.method == "GET" and not call.lists() and call.service in RENTED and call.struck in ("stale", "body", "status"):
+        if call.method == "GET" and not call.lists() and call.service in (*RENTED, own.CLOUD) and call.struck in _WRONG:
             self.sight.misread |= {one.id for one in self.sight.aimed_at(call)}
         if (kind := call.lists()) and call.is_good() and not (call.struck == "body" and html):
             call.run.good.add(kind)
@@ -235,7 +240,10 @@ class Stage(Rig):
 
     def _describe(self, limits: Limits) -> None:
         ground = self.ground
-        self.demo_class["providers"] = [{"name": cloud, "settings": settings} for cloud, settings in ground.providers().items()]
+        self.demo_class["providers"] = [
+            {"name": cloud, "settings": settings, **({"machines": own.entries()} if cloud == own.CLOUD else {})}
+            for cloud, settings in ground.providers().items()
+        ]
         self.demo_class["limits"] = {
             "maxNodes": limits.nodes, "maxHourlyCost": str(limits.cost_hour), "resources": {"nvidia.com/gpu": limits.gpus},
         }  # fmt: skip
@@ -247,6 +255,8 @@ class Stage(Rig):
         self.training.update(
             {"nodeClassRef": {"kind": "GPUNodeClass", "name": "demo"}, "maxHourlyPrice": "4.00", **copy.deepcopy(ground.pool)}
         )
+        if ground.lane:
+            self.training["template"] = {"spec": {"lanes": [ground.lane]}}
         self.documents = [one for one in self.documents if one["metadata"]["name"] in ("demo", "training")]
         for one in list(self.documents) if len(ground.pools) > 1 else ():
             other = copy.deepcopy(one)
@@ -292,11 +302,12 @@ class Stage(Rig):
 
     def left(self) -> dict[str, int]:
         """What of ours exists anywhere."""
-        found = super().left()
+        found = {**super().left(), "own": 0}  # own machines that are on are among those that live
         foreign = {what for _kind, what in self.sight.foreign_things}
         devices = [one.hostname for one in self.box.tailnet.devices() if one.node_id not in foreign]
         ours = {"devices": devices, "instances": [one.name for one in self.sight.living()]}
-        ours["nodes"] = [name for name, one in self.nodes().items() if one["metadata"]["uid"] not in foreign]
+        kept = {one.name for one in self.world.machines.values() if own.is_own(one)}  # own machines keep their Node
+        ours["nodes"] = [name for name, one in self.nodes().items() if one["metadata"]["uid"] not in foreign and name not in kept]
         ours["services"] = [one["metadata"]["name"] for one in self.kube("GET", "/api/v1/namespaces/default/services")["items"]]
         ours["peers"] = self.sight.peers()
         found |= {kind: len([name for name in names if self.sight.ours(name)]) for kind, names in ours.items()}
@@ -520,6 +531,7 @@ class Stage(Rig):
         """Nothing fails any more, nobody wants anything, and there is enough of everything."""
         self.faults.clear()
         self.adverse.restore()
+        own.put_away(self)
         edges.restore(self)
         self.change_paper("return", "")
         for name in [one for one, state in self.papers.items() if state != "gone"]:

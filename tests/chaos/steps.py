@@ -40,6 +40,7 @@ were taken out is still one.
     spec pool {json}                      the document of the pool (``class``) says this besides
     bills 0 0.525 0.50                    an offer costs the first price and shows the second
     expect living 1                       what has to be so at this moment (I-25); edges.TRUTHS lists what else may stand there
+    hand 0                                an owner switches on the first own machine that is off and that no claim names
     budget class 1.80 drain_all 3         of pool, class or all; so much a day, which begins at three; what is done when it is used up
 """
 
@@ -53,7 +54,7 @@ from decimal import Decimal
 
 from sandbox.behaviour import Behaviour
 
-from . import adverse, edges, purse
+from . import adverse, edges, own, purse
 from .grounds import Ground
 from .stage import Order, Outcome, Stage
 
@@ -102,7 +103,7 @@ _BOUND: dict[str, dict[str, t.Any]] = {
 
 def _pod(stage: Stage, rest: str) -> None:
     place, kind = rest.split()
-    nodes = sorted(name for name in stage.nodes() if stage.sight.ours(name))
+    nodes = stage.sight.places()
     if not nodes:
         return
     node, name = nodes[int(place) % len(nodes)], f"job-{stage.loom.dice.getrandbits(40):010x}"
@@ -144,7 +145,7 @@ def _done(stage: Stage, _rest: str) -> None:
 
 
 def _hold(stage: Stage, rest: str) -> None:
-    nodes = sorted(name for name in stage.nodes() if stage.sight.ours(name))
+    nodes = stage.sight.places()
     if nodes:
         mark = {"metadata": {"annotations": {"tgp.io/do-not-disrupt": "true"}}}
         stage.kube("PATCH", f"/api/v1/nodes/{nodes[int(rest) % len(nodes)]}", mark)
@@ -172,6 +173,7 @@ def _forget(stage: Stage, rest: str) -> None:
     if names:
         name = names[int(rest) % len(names)]
         stage.sight.forgotten.add(name)
+        stage.sight.unbooked.add(name)
         stage.remove_record(name)
 
 
@@ -200,6 +202,7 @@ _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     "min": _min,
     "forget": _forget,
     "budget": _budget,
+    "hand": lambda stage, rest: own.by_hand(stage, int(rest)),
     **adverse.LINES,
     **edges.LINES,
 }
@@ -299,7 +302,7 @@ def draw(ground: Ground, seed: str) -> list[str]:
     scene, place = _loop(ground, random.Random(f"loop {seed}"), nodes)
     lines[int(place * len(lines)) : int(place * len(lines))] = scene
     coins = random.Random(f"budget {seed}")
-    if coins.random() < 0.4:
+    if ground.budgets and coins.random() < 0.4:
         line = f"budget {coins.choice(purse.SCOPES)} {coins.choice(ground.budgets)} {coins.choice(purse.ACTIONS)} {coins.randint(1, 4)}"
         lines.insert(coins.randrange(len(lines)), line)
     return (
@@ -341,9 +344,13 @@ def _run(dice: random.Random, ground: Ground) -> str:
 def _event(ground: Ground, dice: random.Random, nodes: bool) -> str:
     number = dice.randrange(4)
     menu: list[t.Callable[[], str]] = [lambda: fault(ground, dice)] * 9
-    menu += [lambda: "clear", lambda: f"price {number} {dice.choice(('0.5', '0.9', '1.2', '3.0', '20'))}"]
+    menu += [lambda: "clear"]
+    if ground.has_own():  # without prices that move and stock
+        menu += [lambda: f"hand {number}"] * 2
+    else:
+        menu += [lambda: f"price {number} {dice.choice(('0.5', '0.9', '1.2', '3.0', '20'))}"]
+        menu += [lambda: f"stock {number} {dice.choice((0, 0, 1))}"]
     menu += [
-        lambda: f"stock {number} {dice.choice((0, 0, 1))}",
         lambda: f"strike {dice.choice(('dies', 'crash', 'vanish'))} {number}",
     ]
     menu += [lambda: "behave " + json.dumps({"kind": dice.choice(_BEHAVE), "times": 1, "seconds": dice.choice((5, 30, 400))})]

@@ -14,8 +14,10 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.act import looping, teardown, tunnelling
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_cloud import WebhookCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import drain, idle, orphans
 
-from . import hub, invariants, reasons
+from . import hub, invariants, own, reasons
 from .sight import Call, Run
 from .stage import Stage
 from .story import Story, Sum, Violated
@@ -128,6 +130,69 @@ def test_I03_counts_what_this_look_read_alone(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(looping, "plan_run", watched)
     Story("lambda", "own", ("run loop looks=3",)).play(sabotage=stages.append)
     assert seen == [set(), set(), set()]
+
+
+# ---- own machines
+
+
+@pytest.mark.parametrize(("ground", "payload", "mark"), [
+    ("own", "#cloud-config\n", "own machines"), ("own-talos", "version: v1alpha1", "lane talos"),
+])  # fmt: skip
+def test_own_machines_are_switched_on_become_nodes_and_are_switched_off(ground: str, payload: str, mark: str) -> None:
+    stages: list[Stage] = []
+    total = Story(ground, "own", ("run provision nodes=2", "rest 70", "hand 0", "run destroy")).play(sabotage=stages.append)
+    (one, *_more) = stages[0].sight.made()
+    assert payload in (one.payload or "") and total.changed[mark] >= 2 and total.made >= 2
+    assert stages[0].world.machines[own.IN_USE].state == "on"
+
+
+def test_I03_and_I01_know_own_machines() -> None:
+    stages: list[Stage] = []
+
+    def beside(stage: Stage) -> None:
+        stages.append(stage)
+        for name in own.NAMES:
+            stage.world.power_on(stage.world.machines[name])
+
+    with pytest.raises(Violated, match="^I-1: 4 machines"):
+        Story("own", "own", ("limits 2 10.00 8", "run reap")).play(sabotage=beside)
+    for name in ("rack-1", own.IN_USE):
+        call = Call(Run("r", "reap"), "webhook", "POST", f"/{name}/stop", "{}", writes=True)
+        assert call.destroys() and "no claim names it" in invariants.I03_only_ours_ends(stages[0].sight, call), name
+
+
+def test_I20_catches_the_adoption_of_a_machine_that_its_owner_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    played("own", "run reap")
+    monkeypatch.setattr(orphans, "_case", lambda *_given: "O2")
+    with pytest.raises(Violated, match="^I-20: machine rack-9 .* is adopted"):
+        played("own", "run reap")
+
+
+def test_I17_catches_work_that_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (idle, drain):
+        monkeypatch.setattr(module, "counts", lambda *_given: False)
+    with pytest.raises(Violated, match="I-17: "):
+        played("own", "run provision nodes=1", "pod 0 busy", *("rest 660", "run reap") * 3)
+
+
+def test_I10_catches_a_machine_that_is_never_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WebhookCloud, "terminate", lambda *_given: None)
+    with pytest.raises(Violated, match="^I-10: left: .*1 instances"):
+        played("own", "run provision nodes=1")
+
+
+def test_I13_adds_up_the_lines_of_an_own_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = teardown.ledger_line
+
+    def halved(*args: t.Any, **kwargs: t.Any) -> dict[str, t.Any]:
+        line = plain(*args, **kwargs)
+        return {**line, "cost": str(Decimal(line["cost"]) / 2)}
+
+    lines = ("run provision nodes=1", "rest 1900", "run destroy", "rest 70", "run provision nodes=1", "rest 1900", "run destroy")
+    played("own", *lines)
+    monkeypatch.setattr(teardown, "ledger_line", halved)
+    with pytest.raises(Violated, match="^I-13: rack-1 is booked"):
+        played("own", *lines)
 
 
 # ---- what the world says
