@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
 from sandbox.world import Machine
@@ -24,6 +24,7 @@ _SLACK = timedelta(seconds=125)  # a clock may be two minutes wrong (L-27), and 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _UNHEALTHY = timedelta(seconds=1200)
 _REGISTRATION = timedelta(seconds=900)  # the shortest there is (own machines)
+_BEGINS = ("Budget", "Expired")  # true when the end begins: the day or the document may be another when it is carried out
 _DOCUMENT = timedelta(seconds=600)
 _GONE = ("terminating", "terminated", "preempted", "stopping", "off")
 
@@ -37,10 +38,11 @@ def seconds_of(text: str) -> float:
 
 
 def _expired(sight: Sight, machine: Machine) -> str:
-    specs, begun = sight.told(machine), stated(sight, machine.name).get("requested")
-    if begun and sight.restored and datetime.fromisoformat(begun.replace("Z", "+00:00")) <= sight.restored:
-        specs = [*specs, *sight.said[pool_in(machine.name)]]  # an end that has begun is carried out
-    texts = [(spec.get("disruption") or {}).get("expireAfter") or spec.get("maxLifetime") or "Never" for spec in specs]
+    if (machine.name, "Expired") in sight.begun:
+        return ""  # an end that has begun is carried out
+    texts = [
+        (spec.get("disruption") or {}).get("expireAfter") or spec.get("maxLifetime") or "Never" for spec in sight.told(machine)
+    ]
     times = [timedelta(seconds=seconds_of(text)) for text in texts if text != "Never"]
     age = sight.now - machine.created
     if not times:
@@ -107,7 +109,7 @@ def _document_gone(sight: Sight, machine: Machine) -> str:
 
 
 def _budget(sight: Sight, machine: Machine) -> str:
-    if machine.name in sight.overspent:
+    if (machine.name, "Budget") in sight.begun:
         return ""  # its end began on the day that was used up, and is carried out on the next
     if sight.purse is None or not sight.purse.covers(machine.name):
         return "there is no budget"
@@ -210,11 +212,12 @@ def I18_a_forced_end_is_true(sight: Sight, call: Call) -> str:
             if problem := _document_gone(sight, one):
                 return f"{one.name} begins to go as DocumentGone, but {problem}"
         sight.given_up.add(claim["name"])
-    if (claim.get("deletion") or {}).get("reason") == "Budget" != stated(sight, claim["name"]).get("reason"):
+    reason = (claim.get("deletion") or {}).get("reason", "")
+    if reason in _BEGINS and reason != stated(sight, claim["name"]).get("reason"):
         for one in sight.by_name(claim["name"]):
-            if one.ended is None and (problem := _budget(sight, one)):
-                return f"{one.name} begins to go as Budget, but {problem}"
-        sight.overspent.add(claim["name"])
+            if one.ended is None and (problem := REASONS[reason](sight, one)):
+                return f"{one.name} begins to go as {reason}, but {problem}"
+        sight.begun.add((claim["name"], reason))
     if (claim.get("deletion") or {}).get("reason") != "InstanceGone":
         return ""
     for one in sight.by_name(claim["name"]) if stated(sight, claim["name"]).get("reason") != "InstanceGone" else ():
@@ -286,7 +289,8 @@ def I20_nothing_foreign_is_touched(sight: Sight, call: Call) -> str:
 def I20_a_second_cluster_ends_nothing(sight: Sight, call: Call) -> str:
     """A run of another cluster with the same id. With empty records it ends and adopts no machine; restored from a backup it ends what works
     for a reason that the world has, because its end had begun before, or because it was being launched when the backup was made: it joins
-    the other cluster, so in the copy it fails to join. Neither takes a device away from a machine that works. A machine
+    the other cluster, so in the copy it fails to join; or, in a pool of two and more, because its Node is silent there (the guard of L-12a
+    lets one go). Neither takes a device away from a machine that works. A machine
     that does not work and whose provider carries no stamp (Paperspace) looks like an orphan of any of them, and is not judged."""
     claim = call.claim()
     aimed = [one for one in sight.aimed_at(call) if call.destroys() and one.ended is None]
@@ -295,6 +299,10 @@ def I20_a_second_cluster_ends_nothing(sight: Sight, call: Call) -> str:
             return f"{one.name} is {'ended' if one in aimed else 'adopted'} by an empty cluster of the same id"
         copied = (sight.copied or {}).get(one.name) or {}
         begun = copied.get("deletion") or (copied and not copied.get("instance_id"))  # or it was being launched then
+        others = [name for name in sight.copied or {} if name != one.name and pool_in(name) == pool_in(one.name)]
+        begun = begun or (
+            others and _reason_there(sight, one.name) == "Unhealthy"
+        )  # its Node is silent there; of two one may go (L-12a)
         if one in aimed and _is_well(sight, one) and not begun and not why_it_may_end(sight, one):
             return f"{one.name} works and is ended by a restored cluster of the same id"
     what = call.device()
@@ -313,6 +321,12 @@ def I20_a_tunnel_that_works_stays(sight: Sight, call: Call) -> str:
     lost = set(sight.peers_before) - set(sight.peers())
     cut = [one.name for one in sight.living() if one.name in lost and _is_well(sight, one)]
     return f"the hub no longer knows {', '.join(cut)}, which works" if cut else ""
+
+
+def _reason_there(sight: Sight, name: str) -> str:
+    """What the newest second cluster says it ends this machine for."""
+    claim = sight.rig.twins[-1].claims().get(name) if sight.rig.twins else None
+    return str(((claim or {}).get("deletion") or {}).get("reason", ""))
 
 
 def _is_well(sight: Sight, machine: Machine) -> bool:

@@ -213,11 +213,10 @@ class Sight:
         self.vanished: dict[str, datetime] = {}  # pools whose document is gone, and since when
         self.unread: set[str] = set()  # documents that no run can read: gone, broken, or with the whole folder empty
         self.said: dict[str, list[Json]] = {}  # what each of those said, and whenever it was changed before
-        self.restored: datetime | None = None  # when every document said again what it said in the beginning
         self.copied: dict[str, Json] | None = None  # claims in the newest second cluster when it was restored; None = an empty one
         self.kept: dict[str, datetime] = {}  # pools of which machines stay when the document goes (orphanedPolicy), and since when
         self.misread: set[str] = set()  # ids of machines of which a look by id had a wrong answer
-        self.overspent: set[str] = set()  # names that began to go as Budget while it was used up
+        self.begun: set[tuple[str, str]] = set()  # names and reasons of ends that were true when they began
         self.given_up: set[str] = set()  # names that began to go as DocumentGone while that was so
         self._went: dict[str, datetime] = {}
         self._parsed: dict[str, tuple[int, Json]] = {}

@@ -468,7 +468,6 @@ class Stage(Rig):
     def restore_documents(self) -> None:
         """Every document is there again, and says what it said in the beginning."""
         self.sight.note_documents()
-        self.sight.restored = self.clock.now()
         for name in list(self.papers):
             self.change_paper("return", name)
         self.training.pop("orphanedPolicy", None)
