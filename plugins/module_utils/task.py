@@ -85,12 +85,19 @@ def secret_values(spec: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) ->
         value = params.get(name)
         if not value:  # nor an empty text, which is found everywhere
             continue
-        if option.get("no_log"):
+        if option.get("no_log") and not _is_path(option, value):
             found.extend([value] if isinstance(value, str) else [one for one in _strings(value) if len(one) >= _LIKE_A_SECRET])
         elif option.get("options"):
             for item in value if isinstance(value, list) else [value]:
                 found.extend(secret_values(option["options"], item or {}))
     return found
+
+
+def _is_path(option: t.Mapping[str, t.Any], value: t.Any) -> bool:
+    """Whether the option takes a path or a mapping, and this can only be a path: a message about the file has to name it."""
+    if option.get("type") != "raw" or not isinstance(value, str) or "\n" in value:
+        return False
+    return value.startswith(("/", "~", "./", "../")) or value.endswith((".yaml", ".yml", ".json"))
 
 
 def _strings(value: t.Any) -> t.Iterator[str]:

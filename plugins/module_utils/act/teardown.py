@@ -426,7 +426,7 @@ class _Teardown:
         except ApiError as error:  # the record stays as it was; that alone must not hide what became of the others
             why = f"{why} (not noted: {error})"
         if self.claim.gone_since is None and alarm(self.claim, self.context.clock.now()):
-            self.context.warn(f"ALARM: {self.claim.name} ({self.claim.cloud} {self.claim.ids_seen}) still exists: {why}")
+            self.context.warn(f"ALARM: {self.claim.name} ({self.claim.cloud} {', '.join(self.claim.ids_seen)}) still exists: {why}")
         self.context.progress.step(self.claim.name, "pending", why, **self._money())
         return Ended(self.claim, "pending", why, self.drained)
 

@@ -39,7 +39,9 @@ def test_of_a_mapping_those_values_are_secrets_that_are_long_enough_for_one() ->
     }
     config = {"type": "worker", "sysctls": {"a": "1"}, "token": TOKEN, "list": ["x" * 15, "y" * 16]}
     assert secret_values(spec, {"config": config, "key": "short", "empty": "", "other": KEY}) == [TOKEN, "y" * 16, "short"]
-    assert secret_values(spec, {"config": "a/path", "key": None}) == ["a/path"]
+    assert secret_values(spec, {"config": "/nowhere/secrets.yaml", "key": None}) == [], "a path is what a message has to name"
+    for text in ('{"cluster": {"token": "t"}}', "cluster:\n  token: t\n", "abcdef.0123456789abcdef"):
+        assert secret_values(spec, {"config": text}) == [text]
 
 
 def test_progress_lines_lose_them_as_well() -> None:
