@@ -10,13 +10,14 @@ import typing as t
 from datetime import datetime
 
 from ..claims.store import state_dir
-from ..clouds.registry import CAPABILITIES
+from ..clouds.registry import CAPABILITIES, ENTRIES
 from ..clouds.survey import each, failures
 from ..cluster.connect import connect as connect_cluster
 from ..cluster.kube import Kube
 from ..errors import InvalidInput, TgpError
 from ..fleet.model import Offer
 from ..fleet.prices import Trend, trends
+from ..fleet.regions import misspelt_region
 from ..offers.files import replace
 from ..offers.history import ConfigMapHistory, FolderHistory, History, lines_of, oldest_needed
 from ..offers.listing import as_csv, as_json, history_csv, rejections, row, table, trend_row, trend_table
@@ -65,6 +66,7 @@ class _Run:
         unanswered = failures(self.task, answers)
         quotes = [answer for answer in answers.values() if not isinstance(answer, TgpError)]
         now = self.task.clock.now()
+        self._check_regions([word for quote in quotes for one in quote.offers for word in (one.region, one.cloud_region)])
         found = [offer for quote in quotes for offer in quote.offers if self.shopping.asked_for(offer)]
         chosen, rejected, reasons = self.shopping.judge(found, now)
         rows = [row(offer, now, lane, place) for offer, lane, place in sorted(chosen, key=_cheapest_first)]
@@ -79,6 +81,13 @@ class _Run:
         }
         lines = self._table(data)
         return {"changed": self._publish(data, lines), **data, "table": lines}
+
+    def _check_regions(self, offered: list[str]) -> None:
+        """InvalidInput for a region that no cloud has and that resembles one: what is sold out may have its region without an offer."""
+        named = [word for entry in ENTRIES.values() for word in entry.regions]
+        for wish in self.params["region"]:
+            if near := misspelt_region(wish, [*offered, *named]):
+                raise InvalidInput(f"There is no region {wish!r}.", remedy=f"Did you mean {' or '.join(near)}?")
 
     def _quote(self, name: str) -> Quote:
         return self.market.offers(name, self.shopping.query(name), lambda: self.shopping.ask(name), self.shopping.choice(name))

@@ -5,11 +5,12 @@
 
 Form: ``<area>-<part>``, areas us, eu, asia, me, australia; parts are compass points. A cloud's region without a
 standard word keeps its own. A wish may also
-say ``asia-pacific`` for Asia's east and south with Australia.
+say ``asia-pacific`` for Asia's east and south with Australia, and an area for all of its parts (``us``).
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 import typing as t
 from types import MappingProxyType
@@ -17,6 +18,10 @@ from types import MappingProxyType
 _AREAS = {"us": "us", "eu": "eu", "europe": "eu", "asia": "asia", "me": "me", "australia": "australia"}
 _PARTS = "north|south|east|west|central|northeast|northwest|southeast|southwest"
 _PACIFIC = ("asia-east", "asia-northeast", "asia-southeast", "asia-south", "australia")
+_WORDS = frozenset(
+    {*_AREAS.values(), "asia-pacific", *(f"{area}-{part}" for area in _AREAS.values() for part in _PARTS.split("|"))}
+)
+_END = re.compile(r"-?\d+$")
 _NUMBERED = re.compile(rf"({'|'.join(_AREAS)})-({_PARTS})-?\d*")
 
 
@@ -36,4 +41,16 @@ def region_matches(wish: str, region: str, cloud_region: str) -> bool:
     wanted = wish.strip().lower()
     if wanted == "asia-pacific" and region.lower().startswith(_PACIFIC):
         return True
+    if wanted in _AREAS and region.lower().startswith(f"{_AREAS[wanted]}-"):
+        return True  # an area is all of its parts
     return bool(wanted) and wanted in (region.lower(), cloud_region.strip().lower())
+
+
+def misspelt_region(wish: str, regions: t.Iterable[str]) -> tuple[str, ...]:
+    """The words that the wish resembles, the nearest first, at most two; none when it is a standard word, of a form that clouds use
+    (``us-west-2``), or one of ``regions``: words of clouds, with or without a number at their end (``us-tx`` for ``us-tx-3``)."""
+    known = {one.strip().lower() for one in regions} - {""}
+    wanted = wish.strip().lower()
+    if _NUMBERED.fullmatch(wanted) or {wanted, _END.sub("", wanted)} & (known | _WORDS):
+        return ()
+    return tuple(difflib.get_close_matches(wanted, sorted(known | _WORDS), 2, 0.8))

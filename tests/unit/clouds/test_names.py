@@ -10,7 +10,7 @@ import pathlib
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import ENTRIES, canonical_cloud, cloud_suggestions
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import gpus
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.regions import region_matches, standard_region
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.regions import misspelt_region, region_matches, standard_region
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,7 +174,7 @@ def test_S1_28_standard_regions(cloud: str, own: str, standard: str) -> None:
         ("US-West", True),
         ("us-west-1", True),
         ("us-west-2", False),
-        ("us", False),
+        ("us", True),
         ("us-east", False),
         ("", False),
     ],
@@ -185,3 +185,19 @@ def test_S0_36_region_wishes(wish: str, expected: bool) -> None:
 
 def test_a_sold_out_offer_is_in_no_region() -> None:
     assert not region_matches("", "", "")
+
+
+@pytest.mark.parametrize(
+    ("wish", "near"),
+    [
+        ("us-wset", "us-west"), ("eu-centrl", "eu-central"), ("assia-east", "asia-east"), ("swedn, se", "sweden, se"),
+        ("us-west", ""), ("US-WEST-2", ""), ("us", ""), ("asia-pacific", ""), ("us-tx-3", ""), ("Sweden, SE", ""), ("mars", ""),
+    ],
+)  # fmt: skip
+def test_a_region_that_resembles_one_is_a_slip_of_the_pen(wish: str, near: str) -> None:
+    assert "".join(misspelt_region(wish, ["Sweden, SE", "us-tx", ""])[:1]) == near
+
+
+def test_an_area_is_all_of_its_parts() -> None:
+    assert region_matches("us", "us-west", "us-west-1") and region_matches("US", "us-central", "")
+    assert not region_matches("us", "australia", "") and not region_matches("eu", "europe", "")
