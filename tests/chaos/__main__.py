@@ -80,6 +80,7 @@ def _search(given: argparse.Namespace) -> int:
                     total.add(story.play())
                 except Exception as error:  # noqa: BLE001 - what nobody foresaw ends a story, not the search
                     failed += 1
+                    total.violations += 1
                     told = str(error) if isinstance(error, Violated) else f"{traceback.format_exc()}{story.text()}"
                     print(f"VIOLATED {told}", flush=True)
                     if not given.go_on:

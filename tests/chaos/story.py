@@ -36,6 +36,7 @@ class Sum:
     """What stories amounted to."""
 
     stories: int = 0
+    violations: int = 0  # stories that ended with one; what they amounted to does not count
     runs: int = 0
     calls: int = 0
     faults: int = 0
@@ -53,7 +54,8 @@ class Sum:
     def __str__(self) -> str:
         return (
             f"{self.stories} stories, {self.runs} runs, {self.calls} calls, {self.faults} faults struck, {self.kills} kills, "
-            f"{self.made} machines made, {self.days:.0f} days lived, our bill ${self.ours:.2f}, the world's ${self.bill:.2f}, violations 0"
+            f"{self.made} machines made, {self.days:.0f} days lived, our bill ${self.ours:.2f}, the world's ${self.bill:.2f}, "
+            f"violations {self.violations}"
         )
 
 
@@ -116,7 +118,7 @@ class Story:
                 self._whole(stage, "the end")
                 days = (stage.clock.now() - began).total_seconds() / 86400
                 return Sum(
-                    1, stage.runs, stage.calls, stage.strikes, stage.kills, len(stage.sight.made()), days, bill, ours,
+                    1, 0, stage.runs, stage.calls, stage.strikes, stage.kills, len(stage.sight.made()), days, bill, ours,
                     collections.Counter(stage.adverse.counts),
                 )  # fmt: skip
             except (Stuck, endings.Unsettled) as error:
