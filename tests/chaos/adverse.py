@@ -32,6 +32,7 @@ _LISTED = {"foreign device": "tailscale", "foreign Node": "nodes"}
 _OLD = timedelta(seconds=900)  # a device or Node of ours without a machine is removed by then (L-12)
 # Twice as often as other scenes, for they often change nothing.
 _RARE = ("pod with", "slow", "hang", "conflict", "document that goes", "changed document", "single module", "node that loses some")
+_OF_ACCOUNTS = ("lagging list", "foreign machine", "single module", "revoked key")
 _REFUSED = {"conflict": 409, "invalid": 422, "kube-5xx": 503}
 _LATEST = {"lambda": 60, "paperspace": 60, "runpod": 120, "vast": 60}  # seconds a list may lack a new machine (L-2a)
 
@@ -388,7 +389,7 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
         ]
         menu["drain that a PDB blocks"] = [*begin, "pod 0 guarded", "terminate 0", "run reap", "rest 660", "run reap"]
     if ground.has_own():  # there is no account: no key, no list that lags, and no machine that somebody else rents
-        menu = {name: lines for name, lines in menu.items() if name not in ("lagging list", "foreign machine", "revoked key")}
+        menu = {name: lines for name, lines in menu.items() if name not in _OF_ACCOUNTS}
     return menu
 
 

@@ -258,6 +258,10 @@ def _empty(stage: Stage, playbook: str) -> None:
             need(I02_every_id_is_on_record(stage.sight))
         if not I10_nothing_is_left(stage.left(), stage.sight.holder()):
             return
+        if any("is the only node of" in one for one in (outcome.said.get("plan") or {}).get("problems", [])):
+            stage.perform(
+                Order("destroy")
+            )  # a tunnel gives no second witness that the node is dead, so this waits for a person (L-12a)
         for row in (outcome.said.get("plan") or {}).get("plan", []):
             if row["reason"] == "O3" and row["name"] in stage.sight.forgotten:
                 stage.end_by_hand(row["name"])

@@ -38,9 +38,11 @@ def ask(stage: Stage, rest: str) -> None:
     """A module is asked for the name of a machine of somebody else; ``ours``: of one of ours."""
     place, *whose = rest.split()
     if whose == ["ours"]:
-        found = [one for one in stage.sight.living() if _can_be_read(stage, one) and _is_alone(stage, one)]
+        found = [one for one in stage.sight.living() if one.cloud in MODULES and _can_be_read(stage, one) and _is_alone(stage, one)]
     else:
-        found = [one for one in stage.sight.foreign.values() if one.ended is None and one.cloud != "paperspace"]
+        found = [
+            one for one in stage.sight.foreign.values() if one.ended is None and one.cloud in MODULES and one.cloud != "paperspace"
+        ]
     if found:
         one = found[int(place) % len(found)]
         (_for_ours if whose == ["ours"] else _for_theirs)(stage, one)
