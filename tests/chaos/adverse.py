@@ -185,6 +185,7 @@ def _record(stage: Stage, rest: str) -> None:
     name = names[int(place) % len(names)]
     stage.adverse.words[name] = f"{kind} record"
     stage.adverse.records.add(name)
+    stage.sight.unwritable.add(name)
     if kind == "immutable":
         stage.make_immutable(name)
     else:

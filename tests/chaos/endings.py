@@ -11,6 +11,8 @@ import typing as t
 from datetime import timedelta
 from decimal import Decimal
 
+from sandbox.world import Machine
+
 from . import own, strangers, switches
 from .purse import Purse, spent
 from .sight import Sight, pool_in
@@ -74,6 +76,13 @@ def I08_the_plan_is_fulfilled(outcomes: t.Sequence[Outcome]) -> str:
     return f"I-8: after the plan was carried out it wants again: {', '.join(again)}" if again else ""
 
 
+def _is_unseen(sight: Sight, machine: Machine) -> bool:
+    """Where GPUs are billed apart from the disk (Vast.ai): since when they ran is told by nothing once the machine is dead or its container
+    has ended, and noted by nothing while its claim cannot be written, or is removed by hand."""
+    dead = "struck" in machine.details or machine.details.get("phase") == "exited"
+    return machine.cloud == "vast" and (dead or machine.name in sight.forgotten | sight.unwritable)
+
+
 def I13_the_bill_is_theirs(sight: Sight, *, strict: bool) -> tuple[str, Decimal, Decimal]:
     """A line of the ledger costs what the world billed, give or take a started minute for each machine; more only for time in which nobody
     could know that the machine was gone (``strict`` False). The problem, their bill, ours."""
@@ -83,8 +92,7 @@ def I13_the_bill_is_theirs(sight: Sight, *, strict: bool) -> tuple[str, Decimal,
         real = sum((machines[one].cost(now) for one in line["ids"] if one in machines), Decimal(0))
         unit = Decimal(line["price_hour"]) / 60 * max(1, len(line["ids"]))
         over = Decimal(line["cost"]) - real
-        # where GPUs are billed apart from the disk: since when those ran is told by nobody once the machine is dead
-        unseen = any(one in machines and machines[one].cloud == "vast" and "struck" in machines[one].details for one in line["ids"])
+        unseen = any(one in machines and _is_unseen(sight, machines[one]) for one in line["ids"])
         if (over < -unit and not unseen) or (strict and over > unit):
             problem = problem or f"I-13: {line['name']} ({line['reason']}) is booked at ${line['cost']}, billed were ${real}"
         theirs, ours = theirs + real, ours + Decimal(line["cost"])
@@ -125,7 +133,7 @@ def I24_all_bills_agree(sight: Sight, extras: Decimal, *, strict: bool) -> str:
     theirs = sum((one.cost(now) for one in mine), extras)
     ours = sum((Decimal(line["cost"]) for line in sight.ledger() if not set(line["ids"]) & set(own.NAMES)), Decimal(0))
     slack = sum((one.price_hour / 60 for one in mine), Decimal(0))
-    unseen = sum((one.cost(now) for one in mine if one.cloud == "vast" and "struck" in one.details), Decimal(0))
+    unseen = sum((one.cost(now) for one in mine if _is_unseen(sight, one)), Decimal(0))
     if ours < theirs - slack - unseen or (strict and ours > theirs + slack):
         return f"I-24: the ledger says ${ours:.4f} in all, billed were ${theirs:.4f}"
     return ""
@@ -258,10 +266,11 @@ def _empty(stage: Stage, playbook: str) -> None:
             need(I02_every_id_is_on_record(stage.sight))
         if not I10_nothing_is_left(stage.left(), stage.sight.holder()):
             return
-        if any("is the only node of" in one for one in (outcome.said.get("plan") or {}).get("problems", [])):
+        problems = (outcome.said.get("plan") or {}).get("problems", [])
+        if any("is the only node of" in one or "are not well; none is removed" in one for one in problems):
             stage.perform(
                 Order("destroy")
-            )  # a tunnel gives no second witness that the node is dead, so this waits for a person (L-12a)
+            )  # all nodes of a pool are dead, and nothing else tells it: this waits for a person (L-12a)
         for row in (outcome.said.get("plan") or {}).get("plan", []):
             if row["reason"] == "O3" and row["name"] in stage.sight.forgotten:
                 stage.end_by_hand(row["name"])

@@ -212,10 +212,12 @@ class Sight:
         self.asked: set[str] = set()  # names that a person asked to end
         self.vanished: dict[str, datetime] = {}  # pools whose document is gone, and since when
         self.unread: set[str] = set()  # documents that no run can read: gone, broken, or with the whole folder empty
+        self.broken_class: set[str] = set()  # of those, pools whose own document is read: only their class cannot be
         self.said: dict[str, list[Json]] = {}  # what each of those said, and whenever it was changed before
         self.copied: dict[str, Json] | None = None  # claims in the newest second cluster when it was restored; None = an empty one
         self.kept: dict[str, datetime] = {}  # pools of which machines stay when the document goes (orphanedPolicy), and since when
         self.misread: set[str] = set()  # ids of machines of which a look by id had a wrong answer
+        self.unwritable: set[str] = set()  # names whose claim could not be changed at any time
         self.begun: set[tuple[str, str]] = set()  # names and reasons of ends that were true when they began
         self.given_up: set[str] = set()  # names that began to go as DocumentGone while that was so
         self._went: dict[str, datetime] = {}
@@ -364,7 +366,10 @@ class Sight:
     def told(self, machine: Machine) -> list[Json]:
         """What its document says; where no run can read it, everything that it ever said."""
         name = pool_in(machine.name)
-        return self.said[name] if name in self.unread and name in self.said else [self._wanted().get(name, {})]
+        now = [self._wanted().get(name, {})]
+        if name not in self.unread or name not in self.said:
+            return now
+        return [*self.said[name], *now] if name in self.broken_class else self.said[name]
 
     def _wanted(self) -> dict[str, Json]:
         kinds = ("GPUNodePool", "GPURequest")
@@ -378,7 +383,7 @@ class Sight:
         """Remember what documents say before they change."""
         for name, spec in self._wanted().items():
             known = self.said.setdefault(name, [])
-            if spec not in known and name not in self.unread:
+            if spec not in known and (name not in self.unread or name in self.broken_class):
                 known.append(copy.deepcopy(spec))
 
     def see_documents(self, gone: set[str], unread: set[str], *, all_: bool) -> None:
@@ -387,6 +392,7 @@ class Sight:
         self.note_documents()
         pools = set(self._wanted())
         self.vanished = {name: self._went.setdefault(name, self.now) for name in sorted(gone & pools)}
+        self.broken_class = set() if all_ else {name for name in pools - unread if CLASS_OF[name] in unread}
         self.unread = pools if all_ else {name for name in pools if {name, CLASS_OF[name]} & unread}
 
     def pod(self, namespace: str, name: str) -> Json | None:

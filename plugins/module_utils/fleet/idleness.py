@@ -71,6 +71,9 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         begun = one.stored.deletion
         if begun is not None and stronger(begun.reason, "Empty") and not against:  # its own judge comes after this one
             against = f"idle, but the drain for {begun.reason} goes on, or is taken back in this run"
+        unknown = voluntary.cloud_unknown(one)
+        if unknown and not against:
+            against = f"idle, but {unknown}"
         if against or found.since is None:
             _keep(draft, claim, against)
         else:

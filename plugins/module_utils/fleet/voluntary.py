@@ -70,6 +70,8 @@ def against(draft: Draft, pool: Pool, one: Settled, reason: str) -> str:
         return "its Node is not Ready"
     if pods is None:
         return "pods unknown"
+    if unknown := cloud_unknown(one):
+        return unknown
     hold = node_hold(node, now)
     draft.warnings.extend(hold.warnings)
     if hold.why:
@@ -84,6 +86,12 @@ def against(draft: Draft, pool: Pool, one: Settled, reason: str) -> str:
         f"{found.pod.namespace}/{found.pod.name} ({found.why})" for found in verdicts(draft, one, reason) if found.do is Do.BLOCK
     ]
     return f"pods that must not be moved: {', '.join(blocked)}" if blocked else ""
+
+
+def cloud_unknown(one: Settled) -> str:
+    """Why nothing that can wait is asked of the machine's cloud: a node that is drained while its machine cannot be deleted is billed
+    for no work. Empty = the cloud lists its machines."""
+    return one.recovery.why if one.recovery.what == "unknown" else ""
 
 
 def after_failure(draft: Draft, pool: Pool) -> str:

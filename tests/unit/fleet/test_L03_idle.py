@@ -13,7 +13,7 @@ from decimal import Decimal
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import holds, idle
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost, ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Node, Plan, Pod
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, CloudView, Node, Plan, Pod
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
@@ -209,6 +209,18 @@ def test_L03_a_node_that_is_not_ready_is_not_idle() -> None:
     machine.run("12:01")
     machine.node = dataclasses.replace(machine.node, ready=None, ready_since=at("12:30"))
     assert not of(machine.run("12:40"), "destroy", "annotate")
+
+
+def test_L03_an_idle_node_is_not_drained_while_its_cloud_cannot_be_listed() -> None:
+    """It could not be deleted there: it would be empty, and billed, until the cloud is back."""
+    machine = Machine()
+    machine.run("12:01")
+    lost = {"lambda": CloudView(problem="503")}
+    observed = seen(at("12:40"), claims=(machine.claim,), nodes=(machine.node,), clouds=lost)
+    found = decide(observed, wishes(machine.pool))
+    assert not of(found, "destroy")
+    assert one(found, "report").detail == "idle, but the machines of lambda could not be listed"
+    assert of(machine.run("12:41"), "destroy")
 
 
 def test_L03_blocked_drain_is_not_tried_again_at_once() -> None:
