@@ -194,9 +194,14 @@ def test_a_past_that_is_none(behind: str, tmp_path: t.Any) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_demo_that_is_ended_takes_its_sandbox_along(number: int, code: int, tmp_path: pathlib.Path) -> None:
     command, environment = [sys.executable, "-m", "sandbox.demo"], {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and its children do
+    try:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
         assert process.stdout is not None and process.stderr is not None
         while not (line := process.stdout.readline()).startswith("$ ansible-playbook"):
             assert line, process.stderr.read()  # its output has not ended
