@@ -21,6 +21,7 @@ from . import hub, invariants, own, reasons
 from .sight import Call, Run
 from .stage import Stage
 from .story import Story, Sum, Violated
+from .test_bites import _book_half
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
@@ -46,13 +47,7 @@ def test_a_write_to_the_folder_can_fail_and_can_be_the_last() -> None:
 
 
 def test_a_story_fails_when_half_the_bill_is_booked_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = teardown.ledger_line
-
-    def halved(*args: t.Any, **kwargs: t.Any) -> dict[str, t.Any]:
-        line = plain(*args, **kwargs)
-        return {**line, "cost": str(Decimal(line["cost"]) / 2)}
-
-    monkeypatch.setattr(teardown, "ledger_line", halved)
+    _book_half(monkeypatch)
     with pytest.raises(Violated, match="^I-13:"):
         played("directory", "run provision nodes=1", "rest 1900", "run destroy")
 
