@@ -11,7 +11,8 @@ description:
   - For each claim with a deletion it drains the node, destroys the machine, waits until the cloud says that it is gone, removes the mesh
     device, the key, the Node and the token, writes the ledger line and only then removes the claim. Every step is recorded before the next.
   - A voluntary drain that pods hold up to its deadline is undone; the node is usable again.
-  - Whatever does not end in this run is continued by the next one.
+  - Whatever does not end in this run is continued by the next one. If work came meanwhile onto a node that was drained for a reason that
+    can wait (Empty, Underutilized, Drifted, Replaced), its machine stays until the work has ended.
 version_added: 0.1.0
 author:
   - The tgp.gpu contributors (@tgp-gpu)

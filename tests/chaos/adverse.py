@@ -31,7 +31,8 @@ LEAST = 50  # runs in a full search; an ingredient that changed less is not real
 _LISTED = {"foreign device": "tailscale", "foreign Node": "nodes"}
 _OLD = timedelta(seconds=900)  # a device or Node of ours without a machine is removed by then (L-12)
 # Twice as often as other scenes, for they often change nothing.
-_RARE = ("pod with", "slow", "hang", "conflict", "document that goes", "changed document", "single module", "node that loses some")
+_RARE = ("pod with", "slow", "hang", "conflict", "document that goes", "changed document", "single module")
+_SOME = "node that loses some GPUs"
 _OF_ACCOUNTS = ("lagging list", "foreign machine", "single module", "revoked key")
 _REFUSED = {"conflict": 409, "invalid": 422, "kube-5xx": 503}
 _LATEST = {"lambda": 60, "paperspace": 60, "runpod": 120, "vast": 60}  # seconds a list may lack a new machine (L-2a)
@@ -377,8 +378,7 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
         for kind in ("claim", "spread", "affinity", "grace"):
             menu[f"pod with {kind}"] = [*begin, f"pod {place} {kind}", "rest 660", "run reap", "rest 660", "run reap"]
         lost = [*begin, *dice.choice((["min 1"], [f"pod {place} short"], [f"pod {place} busy"])), f"gpus {place} 1"]
-        some = "some" if ground.gpus > 1 else "its"
-        menu[f"node that loses {some} GPUs"] = [
+        menu[_SOME if ground.gpus > 1 else "node that loses its GPUs"] = [
             *dice.choice(([], ["change gpuLossPolicy Replace"])),
             *lost,
             *["run reap", "rest 70"] * 2,
@@ -400,6 +400,8 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
     menu = {name: lines for name, lines in sorted(_menu(ground, dice, nodes).items()) if switches.on(name)}
     names = [name for name in menu for _ticket in range(2 if name.startswith(_RARE) else 1)]
     chosen = dice.sample(names, dice.choice((0, 3, 3, 3, 4, 4, 4, 5, 5, 5)))
+    if chosen and _SOME in menu and dice.random() < 0.8:  # one ground in thirteen has nodes with more than one GPU
+        chosen.append(_SOME)
     return [menu[name] for name in dict.fromkeys(chosen)]
 
 

@@ -208,6 +208,10 @@ EDGES: dict[str, Edge] = {
         "lambda",
         "still; run provision nodes=1; run reap host=b kill=20; at lease 900; run reap; expect held 1; at lease 901; run reap; expect held 0",
     ),
+    "work after a drain": Edge(
+        "lambda",
+        "run provision nodes=1; rest 1300; run reap; rest 700; run reap kill=33 after; jump 660; pod 0 busy; run reap",
+    ),
     "lock read twice": Edge("lambda", "still; run provision nodes=1; run reap host=b kill=20; at lease 960; run reap"),
     "exact limits": Edge("lambda", "limits 2 1.38 2; run provision nodes=2; expect living 2"),
     "exact price": Edge("lambda", 'spec pool {"maxHourlyPrice": "0.69"}; run provision nodes=1; expect living 1'),

@@ -20,22 +20,23 @@ from ..clouds.base import Cloud
 from ..clouds.registry import CAPABILITIES
 from ..cluster.drain import Drained, drain
 from ..cluster.nodes import delete_node, get_node
+from ..cluster.pods import pods
 from ..cluster.volumes import attached_volumes
 from ..errors import ApiError, Conflict, Forbidden, LockLost, NotFound, RateLimited, TgpError, Unauthorized
 from ..fleet.age import holds_end
 from ..fleet.bill import noted
 from ..fleet.cost import ledger_line
 from ..fleet.drain import STARTED, backoff_after_block, is_voluntary, rules_of
-from ..fleet.model import Claim, Instance, Node, Phase
+from ..fleet.model import Claim, Instance, InstanceState, Node, Phase
 from ..fleet.phases import LONGEST_WORDS, advance
 from ..fleet.service import is_service
-from ..fleet.teardown import VOLUME_WAIT, Facts, Step, alarm, next_step
+from ..fleet.teardown import VOLUME_WAIT, Facts, Step, alarm, came_back, next_step, waits
 from ..observe.context import Context
 from .duplicates import REASON as DUPLICATE
 from .duplicates import REFUSED, book, without_booked
 from .publish import withdraw
 from .remains import delete_device, discard_extras, extras_of
-from .serve_idle import not_idle_any_more
+from .serve_idle import got_work, not_idle_any_more
 from .token_keeping import take_back_all
 
 _WORKERS = 32
@@ -47,7 +48,8 @@ _APART = 30.0  # seconds between two lists that have to miss a machine
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """How one claim ended in this step: ``result`` is gone, kept (a voluntary drain was held up) or pending (next run goes on)."""
+    """How one claim ended in this step: ``result`` is gone, kept (a voluntary drain was held up), in_use (drained by an earlier run, and work
+    came since) or pending (next run goes on)."""
 
     claim: Claim
     result: str
@@ -93,6 +95,8 @@ class _Teardown:
     def run(self) -> Ended:
         """Do the next step until one of them ends this run's work."""
         self.node = self._node()
+        if why := self._refilled():
+            return self._stay(why)
         mesh = self._has_mesh()
         self._learn(
             instance="present",
@@ -122,6 +126,30 @@ class _Teardown:
             ended = steps[step]()
             if ended is not None:
                 return ended
+
+    def _refilled(self) -> str:
+        """Which work came after the drain of a run that was killed before it deleted the machine (the plan may be minutes old)."""
+        claim, pool = self.claim, self.context.in_force(self.claim)
+        if not waits(claim):
+            return ""
+        listed = self.context.instances(claim.cloud)
+        if listed is not None and not any(one.id == claim.instance_id and one.state is InstanceState.RUNNING for one in listed):
+            return ""
+        if is_service(claim):
+            return got_work(self.context, claim)
+        if self.node is None:
+            return ""
+        settings = self.context.settings
+        try:
+            here = pods(self.context.kube, node=self.node.name, gpu_resources=settings.gpu_resources)
+        except ApiError:
+            here = None
+        return came_back(claim, self.node, here, pool.idle_mode if pool else "workload", settings, self.context.clock.now())
+
+    def _stay(self, why: str) -> Ended:
+        """Nothing is written: its drain is over, and it goes when the work has ended, or for a stronger reason."""
+        self.context.progress.step(self.claim.name, "in use", why, **self._money())
+        return Ended(self.claim, "in_use", f"kept: {why}")
 
     def _has_mesh(self) -> bool | None:
         """None when it cannot be opened. The machine goes all the same: it costs money, its device does not."""
@@ -196,7 +224,7 @@ class _Teardown:
         """A voluntary drain was held up: the node is usable again, the claim goes on as it was, with a pause before the next try."""
         blockers = ", ".join(f"{one.pod} ({one.by})" for one in self.drained.blocked) if self.drained else ""
         message = f"kept: {blockers or (self.drained.message if self.drained else '')}"
-        if not is_voluntary(self.deletion.reason):
+        if not is_voluntary(self.deletion.reason) or self.claim.phase is Phase.TERMINATING:
             return self.pending(message)
         if (node := self._node()) is not None and STARTED in node.annotations:
             return self.pending(message)  # its marks are still on: without this record no run would open it again

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 from datetime import datetime
 from decimal import Decimal
@@ -14,6 +15,7 @@ from .facts import Settled
 from .model import Action, Claim, Deletion, Notice, Plan, Pod, Shortfall, Tally, WaitingPod
 from .reasons import decided
 from .situation import Situation
+from .teardown import refilled
 
 # reasons of reports that a machine stays, although
 _STAYS = frozenset({"Kept", "Empty", "Drifted", "Underutilized", "Replaced", "DocumentGone"})
@@ -44,6 +46,12 @@ class Draft:
     admit: tuple[str, ...] = ()
     hurried: dict[str, str] = dataclasses.field(default_factory=dict)  # pools whose idle machines go at once, and why
 
+    @functools.cached_property
+    def refilled(self) -> dict[str, str]:
+        """Drained machines onto which work came before they were deleted, and which (fleet/teardown.py)."""
+        found = {name: refilled(one, self.situation) for name, one in self.settled.items()}
+        return {name: why for name, why in found.items() if why}
+
     @property
     def now(self) -> datetime:
         return self.situation.now
@@ -62,7 +70,8 @@ class Draft:
         if problem := self.situation.foreign(claim):
             self.problems.append(problem)
             return
-        deletion = decided(claim, Deletion(reason=reason, requested=self.now, force=force))
+        new = Deletion(reason=reason, requested=self.now, force=force)
+        deletion = decided(claim, new, refilled=claim.name in self.refilled)
         if deletion.reason != reason:
             detail = f"goes on; also {reason}: {detail}".rstrip(": ")
         if deletion != claim.deletion:

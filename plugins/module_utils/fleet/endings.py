@@ -25,6 +25,8 @@ def finish(draft: Draft) -> None:
     """Go on with what is past its drain (L-10), and clear away launches that failed."""
     for one in list(draft.undecided()):
         claim = one.claim
+        if claim.name in draft.refilled:
+            continue  # a stronger reason may still take it; go_on tells of it otherwise
         if claim.phase is Phase.TERMINATING:
             draft.destroy(claim, "Manual" if claim.deletion is None else claim.deletion.reason, "goes on")
         elif claim.phase is Phase.FAILED:
@@ -45,6 +47,9 @@ def go_on(draft: Draft) -> None:
     """Go on with what an earlier run decided and no stronger reason has replaced. Reasons that can wait are judged anew in every run, and
     so is whether a document is gone."""
     for one in list(draft.undecided()):
+        if why := draft.refilled.get(one.claim.name):
+            draft.report(one.claim.name, "Kept", f"{why}; it is deleted when that has ended", pool=one.claim.pool)
+            continue
         deletion = one.claim.deletion
         anew = deletion is None or deletion.reason == "DocumentGone" or is_voluntary(deletion.reason)
         if deletion is not None and deletion.reason in MODES and not anew:

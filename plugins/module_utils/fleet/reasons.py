@@ -45,13 +45,14 @@ def stronger(reason: str, than: str) -> bool:
     return rank(reason) < rank(than)
 
 
-def decided(claim: Claim, new: Deletion) -> Deletion:
+def decided(claim: Claim, new: Deletion, *, refilled: bool = False) -> Deletion:
     """The deletion of ``claim`` after ``new`` was decided. What is under way for the same reason, or a stronger one, keeps its times; and
-    once the pods have left (phase Terminating) there is nothing more that a reason governs. Force that a person asked for is never lost."""
+    once the pods have left (phase Terminating) there is nothing more that a reason governs, unless others came (``refilled``). Force that
+    a person asked for is never lost."""
     pending = claim.deletion
     if pending is None:
         return new
     force = pending.force or new.force
-    if claim.phase is Phase.TERMINATING or not stronger(new.reason, pending.reason):
+    if (claim.phase is Phase.TERMINATING and not refilled) or not stronger(new.reason, pending.reason):
         return pending if pending.force == force else dataclasses.replace(pending, force=force)
     return dataclasses.replace(new, force=force)

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import typing as t
 from datetime import datetime
 
-from .drain import MODES, Mode
-from .model import Claim, Phase
+from . import service, service_idle
+from .drain import MODES, Mode, busy, is_voluntary
+from .facts import Settled
+from .model import Claim, InstanceState, Node, Phase, Pod
+from .settings import Settings
+from .situation import Situation
 
 VOLUME_WAIT = 120
 ALARM_AFTER = 900
@@ -56,9 +61,44 @@ class Facts:
 
 
 def needs_drain(claim: Claim, facts: Facts) -> bool:
-    """True while pods have to leave first: the reason asks for it and the node may still be there."""
+    """True while pods have to leave first: the reason asks for it and the node may still be there. A reason that was decided after the
+    drain of another one (see :func:`refilled`) drains again."""
     reason = claim.deletion.reason if claim.deletion else ""
-    return claim.phase is not Phase.TERMINATING and reason not in NO_DRAIN and not facts.drained and facts.node is not False
+    over = claim.phase is Phase.TERMINATING and not (claim.deletion and claim.deletion.requested > claim.phase_since)
+    return not over and reason not in NO_DRAIN and not facts.drained and facts.node is not False
+
+
+def refilled(one: Settled, situation: Situation) -> str:
+    """Which work came onto a machine after it was drained for a reason that can wait, and before it was deleted: a run that was killed in
+    between leaves time for that. Empty = none, or the machine is gone already. The phase never goes back (L-2): the machine stays closed,
+    and goes when the work has ended, or for a stronger reason."""
+    claim, found = one.claim, one.recovery.instance
+    listed = situation.instances(claim.cloud) is not None
+    if not waits(claim) or (listed and (found is None or found.state is not InstanceState.RUNNING)):
+        return ""
+    pool = situation.in_force(claim)
+    if service.is_service(claim):
+        probe = service.probe_of(claim, situation)
+        return service_idle.judge(claim, probe, pool, situation.now).why if pool is not None and probe.idle is False else ""
+    pods = situation.pods(one.node) if one.node is not None else None
+    return came_back(claim, one.node, pods, pool.idle_mode if pool else "workload", situation.settings, situation.now)
+
+
+def came_back(
+    claim: Claim, node: Node | None, pods: t.Sequence[Pod] | None, idle_mode: str, settings: Settings, now: datetime
+) -> str:
+    """The same from the Ready ``node`` and its ``pods`` (None = could not be read, which is no proof that none came)."""
+    if not waits(claim) or node is None or not node.ready:
+        return ""
+    if pods is None:
+        return "whether a pod came after the drain is unknown: the pods could not be read"
+    here = busy([pod for pod in pods if pod.node == node.name], idle_mode, settings, now)
+    return f"pod {here[0].namespace}/{here[0].name} came after the drain" if here else ""
+
+
+def waits(claim: Claim) -> bool:
+    """Whether the claim is past its drain for a reason that can wait."""
+    return claim.phase is Phase.TERMINATING and claim.deletion is not None and is_voluntary(claim.deletion.reason)
 
 
 def next_step(claim: Claim, facts: Facts) -> Step:

@@ -15,6 +15,7 @@ from ..fleet.model import Claim, CloudView, Device, Phase, Pool, Probe, Publishe
 from ..fleet.names import Verdict, verdict
 from ..fleet.phases import LIVE
 from ..fleet.service import described_pool, is_service
+from ..fleet.teardown import waits
 from ..mesh.find import find_device
 from .context import Context
 from .probe import Prober
@@ -72,11 +73,11 @@ def published(context: Context) -> tuple[Published, ...] | None:
 def _claimed(context: Context, devices: t.Sequence[Device], claims: t.Sequence[Claim]) -> t.Iterator[Target]:
     for claim in claims:
         pool = context.pool_of(claim)
-        if not is_service(claim) or claim.phase not in LIVE or pool is None:
+        if not is_service(claim) or not (claim.phase in LIVE or waits(claim)) or pool is None:
             continue
         found = find_device(devices, hostname=claim.name, tags=(), created_after=claim.created).device
         if found is not None and found.online is not False:
-            yield Target(claim.name, pool, found, claim.phase is Phase.READY)
+            yield Target(claim.name, pool, found, claim.phase in (Phase.READY, Phase.TERMINATING))
 
 
 def _unclaimed(

@@ -338,6 +338,26 @@ def test_L03_one_that_got_work_since_the_plan_stays(pods: Rig) -> None:
     assert pods.claim()["deletion"] is None and len(services(pods)) == 1
 
 
+def test_L10_one_that_got_work_while_no_run_goes_on_stays(pods: Rig) -> None:
+    """A run is killed after it has closed the claim of an idle container and before its destroy call."""
+    pods.provision(pool="llm")
+    pods.advance(1800)
+    pods.reap()
+    pods.advance(700)
+    plan = pods.plan("reap")
+    machine = pods.machine()
+    with pods.killed_at(2, after=False):
+        pods.run("teardown", plan["run_id"], leftovers=plan["leftovers"])
+    pods.unlock(plan["run_id"])
+    assert pods.claim()["phase"] == "Terminating" and machine.ended is None
+    set_busy(machine, True)
+    done = pods.reap()
+    assert [one["result"] for one in done["machines"]] == ["in_use"] and machine.ended is None
+    assert "busy: " in next(one["detail"] for one in done["plan"]["plan"] if one["name"] == machine.name)
+    set_busy(machine, False)
+    assert [one["result"] for one in pods.reap()["machines"]] == ["gone"]
+
+
 def test_L20_a_service_that_does_not_answer_for_long_is_given_back(pods: Rig) -> None:
     pods.provision(pool="llm")
     pods.machine().details["unhealthy_until"] = float("inf")

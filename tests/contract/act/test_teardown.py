@@ -108,6 +108,34 @@ def test_L10_a_run_that_dies_while_giving_back_is_continued(build: Build, number
     settled(rig, late=5)
 
 
+@pytest.mark.parametrize(("number", "noted"), [(3, False), (4, True)], ids=["before its call is noted", "before its call is sent"])
+def test_L10_work_that_comes_while_no_run_goes_on_is_not_taken_along(rig: Rig, number: int, noted: bool) -> None:
+    """A run drains an idle node and is killed before it deletes the machine. An hour later a pod that tolerates every taint is there."""
+    rig.provision()
+    rig.advance(1300)
+    rig.reap()
+    rig.advance(700)
+    plan = rig.plan("reap")
+    assert plan["destroy"]
+    machine = rig.machine()
+    with rig.killed_at(number, after=False):  # cordon, phase Terminating, the destroy call on record, the call
+        rig.run("teardown", plan["run_id"])
+    rig.unlock(plan["run_id"])
+    assert rig.claim()["phase"] == "Terminating" and bool(rig.claim()["deletion"]["started"]) is noted and machine.ended is None
+    rig.advance(3600)
+    rig.pod(machine.name)
+    rig.reap()
+    before = rig.writes()
+    done = rig.reap()
+    assert only(done) == ("in_use", "kept: pod default/job came after the drain") and machine.ended is None
+    assert rig.writes() == before and not done["changed"] and done["outcome"] == "ok", "a second run writes nothing"
+    (row,) = [one for one in done["plan"]["plan"] if one["name"] == machine.name]
+    assert row["detail"] == "pod default/job came after the drain; it is deleted when that has ended"
+    rig.kube("DELETE", "/api/v1/namespaces/default/pods/job")
+    rig.advance(60)
+    assert only(rig.reap())[0] == "gone" and settled(rig)["reason"] == "Empty"
+
+
 # ---- what the cloud may answer
 
 

@@ -86,12 +86,13 @@ def claim(name: str = "tgp-a1b2c3d4-p-00001", phase: Phase = Phase.READY, **fact
         known.update(instance_id=f"i-{name[-5:]}", ids_seen=(f"i-{name[-5:]}",))
     if 4 <= place <= 5:
         known.update(registered=at("11:08"), initialized=at("11:10"), node_uid=f"uid-{name}")
+    ending = facts.get("deletion") if phase is Phase.TERMINATING else None  # decided first, drained, then in this phase
     fixed: dict[str, t.Any] = {
         "pool": "default/p",
         "node_class": "c",
         "cloud": rented.cloud,
         "lane": Lane.KUBELET,
-        "phase_since": at("11:00"),
+        "phase_since": ending.requested if ending is not None else at("11:00"),
         "created": at("11:00"),
         "reserved_price": rented.price_hour,
         "expected_gpus": rented.gpu_count,

@@ -22,7 +22,6 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Claim,
     CloudChoice,
     CloudView,
-    Deletion,
     Machine,
     MeshChoice,
     Phase,
@@ -32,6 +31,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import parse_money, print_money
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.packing import is_gpu
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.phases import advance
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.teardown import Facts, Step, next_step
 
@@ -132,7 +132,7 @@ def test_K02_idle_for_a_while_then_emptied_then_off(moment: str, goes: bool) -> 
         going = one(found, "destroy").claim
         assert going is not None and drain.mode_of("Empty") is drain.Mode.VOLUNTARY
         assert next_step(going, Facts(at(moment), node=True, instance="present")) is Step.DRAIN
-        drained = dataclasses.replace(going, phase=Phase.TERMINATING, deletion=Deletion("Empty", at(moment)))
+        drained = advance(going, Phase.TERMINATING, at(moment), "Empty")
         assert next_step(drained, Facts(at(moment), node=True, instance="present")) is Step.DESTROY
 
 

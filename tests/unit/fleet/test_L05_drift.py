@@ -177,7 +177,7 @@ def test_L06_a_closed_budget_keeps_what_drifted_and_says_so() -> None:
 
 def test_L06_while_one_goes_the_next_waits() -> None:
     leaving = old(1, phase=Phase.TERMINATING, deletion=Deletion("Drifted", at("11:55")))
-    found = planned([leaving, old(2)])
+    found = planned([leaving, old(2)], pods=[pod("job", node=name(2))])
     assert going(found) == [name(1)] and told(found) == [
         "made from an older class or pool; kept by disruption budget 10%, the usual one"
     ]

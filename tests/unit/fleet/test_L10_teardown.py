@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import itertools
 import typing as t
+from datetime import datetime
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import Mode, mode_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import MODES, Mode, mode_of
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView, Deletion, InstanceState, Phase, Plan, Pool
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Destroy
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.teardown import Facts, Step, alarm, next_step
 
-from .build import NOON, at, claim
+from .build import NOON, at, claim, decide, instance, node, of, pod, pool, seen, wishes
 
 ALL = {"instance": "present", "node": True, "node_ready": True, "device": True, "key": True, "volumes": 1, "volumes_since": NOON}
 
@@ -135,3 +137,74 @@ def test_L10_time_line_of_a_destroy_that_fails_twice() -> None:
     assert left == [Step.DELETE_DEVICE, Step.DELETE_NODE, Step.REMOVE_CLAIM]
     assert not alarm(going, at("12:15")), "exactly fifteen minutes are none too many"
     assert ledger_line(going, end=at("12:15"))["cost"] == "0.525"
+
+
+# ---- work that came between the drain and the deletion (a run was killed there)
+
+CLOSED = node(annotations={"tgp.io/drain-started": "2026-08-20T11:50:00Z"})
+VOLUNTARY = sorted(reason for reason, mode in MODES.items() if mode is Mode.VOLUNTARY)
+
+
+def resumed(reason: str = "Empty", wanted: Pool = pool(), started: datetime | None = None, **facts: t.Any) -> Plan:
+    """The plan of a run that finds a machine past its drain, with a job on its Ready Node unless said otherwise."""
+    drained = claim(phase=Phase.TERMINATING, deletion=Deletion(reason, at("11:50"), started=started))
+    mode = facts.pop("mode", {})
+    usual: dict[str, t.Any] = {"claims": (drained,), "nodes": (CLOSED,), "instances": (instance(),), "pods": (pod(),)}
+    return decide(seen(facts.pop("now", NOON), **{**usual, **facts}), wishes(wanted), **mode)
+
+
+@pytest.mark.parametrize("started", [None, at("11:51")], ids=["no destroy call on record", "one that may not have been sent"])
+@pytest.mark.parametrize("reason", VOLUNTARY)
+def test_L10_work_that_came_after_a_drain_is_not_taken_along(reason: str, started: datetime | None) -> None:
+    found = resumed(reason, started=started)
+    assert not of(found, "destroy", "restore")
+    (report,) = of(found, "report")
+    assert report.detail == "pod default/job came after the drain; it is deleted when that has ended"
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        {"pods": ()},
+        {"pods": (pod(phase="Succeeded"),)},
+        {"pods": (pod(owner_kind="DaemonSet", owner_api="apps/v1"),)},
+        {"nodes": ()},
+        {"nodes": (node(ready=False),)},
+        {"instances": ()},
+        {"instances": (instance(state=InstanceState.TERMINATING),)},
+    ],
+    ids=["none", "ended", "of the node", "no Node", "not Ready", "not listed", "being deleted"],
+)
+def test_L10_a_machine_without_such_work_goes_on(gone: dict[str, t.Any]) -> None:
+    assert [action.detail for action in of(resumed(**gone), "destroy")] == ["goes on"]
+
+
+def test_L10_pods_and_lists_that_cannot_be_read_prove_nothing() -> None:
+    (report,) = of(resumed(pods=None), "report")
+    assert "could not be read" in report.detail
+    unlisted = resumed(clouds={"lambda": CloudView(None, problem="500")})
+    assert not of(unlisted, "destroy")
+
+
+@pytest.mark.parametrize("reason", sorted(set(MODES) - set(VOLUNTARY)))
+def test_L10_a_reason_that_waits_for_no_work_goes_on(reason: str) -> None:
+    (action,) = of(resumed(reason), "destroy")
+    assert (action.reason, action.detail) == (reason, "goes on")
+
+
+def test_L26_a_stronger_reason_takes_such_a_machine_and_drains_it_again() -> None:
+    for found, reason in (
+        (resumed(wanted=pool(expire_after=3600)), "Expired"),
+        (resumed(mode={"mode": "destroy", "destroy": Destroy(all=True)}), "Manual"),
+    ):
+        (action,) = of(found, "destroy")
+        assert action.reason == reason and action.claim is not None and action.claim.deletion == Deletion(reason, NOON)
+        assert next_step(action.claim, Facts(NOON, instance="present", node=True, node_ready=True)) is Step.DRAIN
+        assert next_step(action.claim, Facts(NOON, instance="present", node=True, drained=True)) is Step.DESTROY
+    again = resumed(mode={"mode": "destroy", "destroy": Destroy(all=True)}, pods=())
+    assert [action.reason for action in of(again, "destroy")] == ["Empty"], "without such work the reason stays"
+
+
+def test_L27_a_wrong_clock_does_not_hide_such_work() -> None:
+    assert not of(resumed(clock_offset=3600.0, clock_source="kubernetes"), "destroy")
+    assert of(resumed(clock_offset=3600.0, clock_source="kubernetes", pods=()), "destroy")
