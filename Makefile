@@ -35,12 +35,12 @@ plane: $(VENV)/.test  ## build the real control plane (needs Go) for the cluster
 clean:
 	rm -rf $(VENV) .cache .sandbox .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(VENV)/.base: requirements.txt
+$(VENV)/.base: requirements-controller.txt requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed."; exit 1; }
 	@echo "setting up $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv
-	@$(BIN)/uv pip install -q --python $(BIN)/python -r requirements.txt
+	@$(BIN)/uv pip install -q --python $(BIN)/python -r requirements-controller.txt
 	@site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 	mkdir -p $$site/ansible_collections/tgp && ln -sfn $(CURDIR) $$site/ansible_collections/tgp/gpu
 	@touch $@

@@ -35,3 +35,12 @@ class _Lazy:
 def lazy(name: str, package: str = "") -> t.Any:
     """A stand-in for the module ``name`` that imports it at the first use. ``package`` is its name on the package index."""
     return _Lazy(name, package or name.partition(".")[0])
+
+
+def is_there(package: str) -> bool:
+    """Whether an optional library can be imported."""
+    try:
+        importlib.import_module(package)
+    except ImportError:
+        return False
+    return True

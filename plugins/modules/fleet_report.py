@@ -19,7 +19,8 @@ options:
   format:
     description:
       - The form of what is printed, or written to O(path). V(csv) has one line for each day, machine and use.
-      - V(html) is one page with charts that loads nothing from anywhere. It needs O(path) and the Python library matplotlib.
+      - V(html) is one page with charts that loads nothing from anywhere. It needs O(path).
+        Its charts are drawn by the Python library matplotlib where that is installed, and without it in a plainer form.
     type: str
     choices: [table, json, csv, html]
     default: table
@@ -40,7 +41,7 @@ options:
     description: What a machine of one's own would cost in dollars; C(spending) in RV(report) then says after how many hours it would have paid.
     type: str
 requirements:
-  - matplotlib >= 3.8 (O(format=html) only)
+  - matplotlib >= 3.8 (optional, for finer charts of O(format=html))
 extends_documentation_fragment:
   - tgp.gpu.fleet
   - tgp.gpu.kubernetes

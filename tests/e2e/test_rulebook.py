@@ -52,7 +52,8 @@ def rulebook_home() -> witness.Home:
     home = witness.home(PACKAGE)
     done = home.folder / "with-collection"
     if not done.exists():
-        fill = [home.program("pip"), "install", "--quiet", "--disable-pip-version-check", "-r", str(ROOT / "requirements.txt")]
+        wanted = str(ROOT / "requirements-controller.txt")
+        fill = [home.program("pip"), "install", "--quiet", "--disable-pip-version-check", "-r", wanted]
         subprocess.run(fill, capture_output=True, timeout=600, check=True)
         (site,) = home.folder.glob("lib/python*/site-packages")
         (site / "ansible_collections" / "tgp").mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,8 @@ import re
 import typing as t
 from decimal import Decimal
 
-from ..libs import lazy
+from ..libs import is_there, lazy
+from .report_svg import SERIES, dearest, series_colour
 from .report_text import cents
 
 if t.TYPE_CHECKING:
@@ -25,7 +26,7 @@ else:
 
 # Colours that nothing else uses; the page's own take their place afterwards.
 INK, FAINT, GRID = "#010203", "#010204", "#010205"
-_SERIES = tuple(f"#0102{number:02x}" for number in range(0x10, 0x18))
+_SERIES = tuple(f"#0102{number:02x}" for number in range(0x10, 0x10 + SERIES))
 _STYLE: t.Any = {
     "svg.fonttype": "none",
     "font.size": 8.5,
@@ -34,12 +35,11 @@ _STYLE: t.Any = {
     "text.parse_math": False,
 }
 _WIDTH = 4.3
-_MOST_BARS = 8
 
 
-def series_colour(number: int) -> str:
-    """The name of the page's colour for a series."""
-    return f"--s{number % len(_SERIES)}"
+def can_draw() -> bool:
+    """Whether matplotlib is installed. Without it, report_svg draws the same charts."""
+    return is_there("matplotlib")
 
 
 def stacked(title: str, places: t.Sequence[str], series: t.Sequence[tuple[str, int, t.Sequence[Decimal]]]) -> str:
@@ -61,10 +61,7 @@ def stacked(title: str, places: t.Sequence[str], series: t.Sequence[tuple[str, i
 
 def bars(title: str, sums: t.Mapping[str, Decimal]) -> str:
     """Lying bars, the dearest at the top, each with its amount. What is beyond the first is added up as "others"."""
-    shown = list(sums.items())
-    if len(shown) > _MOST_BARS:
-        rest = sum((cost for _word, cost in shown[_MOST_BARS - 1 :]), Decimal(0))
-        shown = [*shown[: _MOST_BARS - 1], (f"{len(sums) - _MOST_BARS + 1} others", rest)]
+    shown = dearest(sums)
     with matplotlib.rc_context(_STYLE):
         figure, axes = _figure(0.5 + 0.27 * max(len(shown), 2))
         longest = float(max((cost for _word, cost in shown), default=Decimal(1))) or 1.0

@@ -15,8 +15,9 @@ from ..fleet.ledger import NOTHING, add_up
 from ..fleet.periods import period_of
 from ..fleet.report import USES, Report, table_of_days
 from ..fleet.time_zones import zone
-from .report_charts import bars, course, series_colour, stacked
+from . import report_charts, report_svg
 from .report_style import STYLE
+from .report_svg import series_colour
 from .report_text import WAYS, WORDS, cents, headline, share, sums
 
 _MOST_DAYS = 45
@@ -114,21 +115,27 @@ def _charts(found: Report, money: _Data, now: datetime) -> str:
     places, amounts = _buckets(days)
     series = [(WORDS[use], USES.index(use), [one.get(use, NOTHING) for one in amounts]) for use in uses]
     legend = "".join(f'<li><i style="background:var({series_colour(USES.index(use))})"></i>{WORDS[use]}</li>' for use in uses)
+    draw = _drawing()
     per = "month" if places and len(places[0]) == 7 else "day"
     charts = [
         (
             f"Spent by {per} and what it was good for",
-            stacked("days", [_short(one) for one in places], series),
+            draw.stacked("days", [_short(one) for one in places], series),
             f'<ul class="legend">{legend}</ul>',
         ),
         ("This month so far, and its end if nothing changes", _course(found, money, now), ""),
-        ("By pool", bars("pools", found.by_pool), ""),
-        ("By cloud", bars("clouds", found.by_cloud), ""),
-        ("By model", bars("models", found.by_model), ""),
-        ("By the reason for which machines went", bars("ends", found.by_end), ""),
+        ("By pool", draw.bars("pools", found.by_pool), ""),
+        ("By cloud", draw.bars("clouds", found.by_cloud), ""),
+        ("By model", draw.bars("models", found.by_model), ""),
+        ("By the reason for which machines went", draw.bars("ends", found.by_end), ""),
     ]
     figures = "".join(f"<figure><figcaption>{escape(title)}</figcaption>{svg}{more}</figure>" for title, svg, more in charts if svg)
     return f'<section class="charts">{figures}</section>'
+
+
+def _drawing() -> t.Any:
+    """What draws the charts: matplotlib where it is installed."""
+    return report_charts if report_charts.can_draw() else report_svg
 
 
 def _buckets(days: t.Mapping[str, t.Mapping[str, Decimal]]) -> tuple[list[str], list[dict[str, Decimal]]]:
@@ -171,7 +178,7 @@ def _course(found: Report, money: _Data, now: datetime) -> str:
     steps = ends_of_days(found.by_day, month.key, local.day)
     end = (month.end - month.start).days + 1.0
     spent, forecast = Decimal(money["month"]["spent"]), Decimal(money["month"]["forecast"])
-    return course("month", steps, (today, spent), (end, forecast))
+    return _drawing().course("month", steps, (today, spent), (end, forecast))
 
 
 def _table(found: Report, way: str) -> str:

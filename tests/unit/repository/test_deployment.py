@@ -143,8 +143,24 @@ def test_the_execution_environment_has_all_that_it_needs() -> None:
     (extra,) = image["additional_build_files"]
     assert extra["src"] == f"../{tarball}"
     assert collection == {"name": f"{extra['dest']}/{tarball}", "type": "file"}
-    core = next(line for line in (ROOT / "requirements.txt").read_text().splitlines() if line.startswith("ansible-core"))
+    core = next(line for line in (ROOT / "requirements-controller.txt").read_text().splitlines() if line.startswith("ansible-core"))
     assert image["dependencies"]["ansible_core"]["package_pip"] == core
+
+
+def test_requirements_leave_the_users_ansible_alone() -> None:
+    """``pip install -r requirements.txt`` into an environment with Ansible must not replace it; a fresh controller has a file of its own."""
+
+    def wanted(name: str) -> list[str]:
+        lines = [line.strip() for line in (ROOT / name).read_text().splitlines() if line.strip() and not line.startswith("#")]
+        return [re.split(r"[<>=~!\[ ]", line, maxsplit=1)[0] if not line.startswith("-") else line for line in lines]
+
+    assert not [name for name in wanted("requirements.txt") if name.startswith("ansible")]
+    assert wanted("requirements-controller.txt") == ["-r requirements.txt", "ansible-core"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "pip install -r requirements-controller.txt" in readme and "pip install -r requirements.txt" in readme
+    (runtime,) = manifests("meta/runtime.yml")
+    core = next(line for line in (ROOT / "requirements-controller.txt").read_text().splitlines() if line.startswith("ansible-core"))
+    assert runtime["requires_ansible"].startswith(">=2.19") and ">=2.19," in core
 
 
 def test_the_credential_type_of_awx_hands_over_every_field() -> None:
