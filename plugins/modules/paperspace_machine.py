@@ -10,6 +10,7 @@ short_description: Rent or give back one machine of Paperspace
 description:
   - Makes sure that one machine of a name exists, or that none does. The name is the identity, because Paperspace's names are not unique
     and it has no tags; whoever made a machine of the name, it is the one that is meant.
+  - A failure names every machine that it leaves behind, with its price; O(state=absent) ends it.
   - When the answer to the create call is lost, the machine is looked up by its name; a second create call is never sent blindly.
   - With O(state=absent) its startup script, its private network and static addresses assigned to it go with it.
   - Paperspace tells no prices. What is shown beforehand is a published list price; the true one is known once the machine exists.
@@ -58,7 +59,9 @@ options:
       - A machine that turns out to cost more is destroyed at once, unless it is within 5 %.
     type: str
   wait:
-    description: Wait until the machine runs (and has an address if it gets one), or until it is gone.
+    description:
+      - Wait until the machine runs (and has an address if it gets one), or until it is gone.
+      - If V(false), a machine that will not run any more is a failure all the same.
     type: bool
     default: true
   wait_timeout:

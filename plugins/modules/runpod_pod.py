@@ -11,6 +11,7 @@ description:
   - Makes sure that one pod of a name exists, or that none does. The name is the identity, because RunPod's names are not unique.
   - A pod is an unprivileged container. It cannot be a node of a cluster.
   - Of the offers that fit, the cheapest comes first; one that is sold out is followed by the next.
+  - A failure names every pod that it leaves behind, with its price; O(state=absent) ends it.
   - When the answer to the create call is lost, the pod is looked up by its name; a second create call is never sent blindly.
   - Of several pods of the name that this collection made the oldest stays, the others are destroyed. Those that others made, and those of
     another kind, are only reported. When there is none but others', it is an error.
@@ -90,7 +91,9 @@ options:
     type: bool
     default: false
   wait:
-    description: Wait until the pod runs and its TCP ports can be reached, or until it is gone.
+    description:
+      - Wait until the pod runs and its TCP ports can be reached, or until it is gone.
+      - If V(false), a pod that will not run any more is a failure all the same.
     type: bool
     default: true
   wait_timeout:

@@ -10,6 +10,7 @@ short_description: Rent or give back one machine of Vast.ai
 description:
   - Makes sure that one machine of a name exists, or that none does. The name is the machine's label, and the identity.
   - The cheapest offer that fits is rented. When it is gone meanwhile, the next one is tried. What a refused bid leaves behind is destroyed.
+  - A failure names every machine that it leaves behind, with its price; O(state=absent) ends it.
   - When the answer to the create call is lost, the machine is looked up by its name; a second create call is never sent blindly.
   - Of several machines of the name that this collection made the oldest stays, the others are destroyed. Those that others made, and those of
     another kind, are only reported. When there is none but others', it is an error.
@@ -100,7 +101,9 @@ options:
     type: bool
     default: false
   wait:
-    description: Wait until the machine runs, has an address and its ports are mapped, or is gone.
+    description:
+      - Wait until the machine runs, has an address and its ports are mapped, or is gone.
+      - If V(false), a machine that will not run any more is a failure all the same.
     type: bool
     default: true
   wait_timeout:

@@ -25,11 +25,13 @@ from ..places import state_folder
 from ..task import Task
 from .base import Cloud
 from .launch_record import Launch, LaunchRecord
+from .left_behind import LeftBehind, told, with_result
 from .results import instance_result
 
 _LOOK_UPS = 3
 _LOOK_UP_PAUSE = 10.0
 _POLL = 10.0
+_ENDS = 3  # looks, a poll apart, in which an accepted end has to show
 _APART = timedelta(seconds=30)  # between the two lists that have to miss a machine before it is gone
 _LOG_EVERY = 60.0
 _PRICE_TOLERANCE = Decimal("1.05")
@@ -56,6 +58,9 @@ class ByName:
     ready: t.Callable[[Instance], bool] = has_address
     told: t.Callable[[Instance], str] = lambda _instance: ""
 
+    def __post_init__(self) -> None:
+        self._left = LeftBehind()
+
     # ---- present
 
     def present(
@@ -73,6 +78,12 @@ class ByName:
         def differs(one: Instance) -> str:
             return same(one) or _too_dear(one, limit)
 
+        with self._left.named():
+            return self._present(request, same, differs, unmarked)
+
+    def _present(
+        self, request: t.Callable[[], Wish], same: t.Callable[[Instance], str], differs: t.Callable[[Instance], str], unmarked: bool
+    ) -> dict[str, t.Any]:
         with contextlib.nullcontext() if self.task.check_mode else self._record.locked():
             ours, strange = self._existing()
             if ours or strange:
@@ -86,7 +97,7 @@ class ByName:
                 if self.task.check_mode:
                     return self._result([], [_planned(wanted[0])], changed=True)
                 kept, extra, found, changed = self._make(wanted, same), [], [], True
-        if not (self.task.check_mode or (found and extra)):
+        if not extra:
             kept = self._running(kept)
         return self._result(found, [kept], changed=changed)
 
@@ -94,29 +105,29 @@ class ByName:
         """The oldest that is what is wanted, and its duplicates. One of another kind is no duplicate: it is only told of."""
         fitting = [one for one in ours if not differs(one)]
         if not fitting:
-            raise _with_result(
+            raise with_result(
                 errors.InvalidInput(
-                    f"{self.name} exists ({_told(ours[0])}) and {differs(ours[0])}; that cannot be changed.",
+                    f"{self.name} exists ({told(ours[0])}) and {differs(ours[0])}; that cannot be changed.",
                     remedy="Destroy it first, or use another name.",
                 ),
-                ours[0],
+                ours[:1],
             )
         for one in ours:
             if problem := differs(one):
-                self.task.warn(f"{_told(one)} is also named {self.name} and {problem}: it is neither used nor terminated.")
+                self.task.warn(f"{told(one)} is also named {self.name} and {problem}: it is neither used nor terminated.")
         return fitting[0], fitting[1:]
 
     def _usable(self, strange: list[Instance], unmarked: bool) -> list[Instance]:
         """Machines of others, where the user takes the responsibility."""
         if unmarked:
             return strange
-        listed = ", ".join(_told(one) for one in strange)
-        raise _with_result(
+        listed = ", ".join(told(one) for one in strange)
+        raise with_result(
             errors.InvalidInput(
                 f"{listed}: named {self.name} and not made by this collection. It is neither used nor terminated, and nothing is rented.",
                 remedy="Use another name, or set include_unmarked to use it as it is.",
             ),
-            strange[0],
+            strange[:1],
         )
 
     def _make(self, requests: t.Sequence[LaunchRequest], same: t.Callable[[Instance], str]) -> Instance:
@@ -141,7 +152,7 @@ class ByName:
         except errors.LaunchRefused as refusal:
             if refusal.instance_id:  # refused, and there all the same
                 self._record.write(dataclasses.replace(launch, id=refusal.instance_id))
-                self._give_back(refusal.instance_id, refusal.message)
+                self._give_back(_rented(request, refusal.instance_id), refusal.message)
             else:
                 self._record.remove()
             raise
@@ -151,6 +162,7 @@ class ByName:
             if not found:
                 raise unknown
         else:
+            self._left.note(_rented(request, made))
             self._record.write(dataclasses.replace(launch, id=made))
             found = self._look_up(made)
             if not found:
@@ -158,6 +170,8 @@ class ByName:
                     f"{self.name} was made as {made}, and {request.offer.cloud} shows it neither in its list nor by this id yet.",
                     remedy="Run this again: this host has recorded the id and looks it up. From another host, look for it in the console.",
                 )
+        for one in found:
+            self._left.note(one)
         kept, extra = self._choose(found, lambda one: "" if one.interrupted else same(one))  # what became of it is told by the wait
         self._record.write(dataclasses.replace(launch, id=kept.id))
         self._end(extra)
@@ -185,19 +199,36 @@ class ByName:
                 return ours
         return []
 
-    def _give_back(self, instance_id: str, why: str, price: str = "") -> None:
-        """Terminate what may not stay. That it cannot be terminated must not hide that it exists and costs money."""
-        cloud = self.cloud.facts.cloud
+    def _give_back(self, one: Instance, why: str) -> None:
+        """Terminate what may not stay, and see that it ends. That it cannot be terminated must not hide that it exists and costs money."""
+        self._left.note(one)
+        self._terminate(one, why)
+        for turn in range(_ENDS):
+            if turn:
+                self.task.clock.sleep(_POLL)
+            try:
+                seen = self.cloud.instance(one.id)
+            except errors.ApiError as error:
+                self.task.progress(f"{self.name}: the look-up of {one.id} failed: {error}")
+                continue
+            if seen is None or seen.state in _ENDING:
+                self._left.drop(one.id)
+                return
+            self._left.note(seen)
+        raise self._stays(one, f"{why} {one.cloud} accepted the end of {one.id}, and does not show that it ends.")
+
+    def _terminate(self, one: Instance, why: str) -> None:
+        """Ask for its end; the failure says what it was to end for."""
         try:
-            self.cloud.terminate(instance_id)
+            self.cloud.terminate(one.id)
         except errors.ApiError as error:
-            raise errors.TgpError(
-                f"{self.name}: {why} {cloud} {instance_id} exists{price}, is billed, and could not be terminated: {error}",
-                remedy="Run this with state: absent as soon as the cloud answers, or terminate it in its console.",
-                cloud=cloud,
-                instance_id=instance_id,
-            ) from error
-        self._note_end(instance_id)
+            with contextlib.suppress(errors.ApiError):
+                self._left.note(self.cloud.instance(one.id) or one)
+            raise self._stays(one, f"{why} {one.cloud} {one.id} could not be terminated: {error}") from error
+        self._note_end(one.id)
+
+    def _stays(self, one: Instance, message: str) -> errors.TgpError:
+        return errors.TgpError(message, cloud=one.cloud, instance_id=one.id)
 
     def _check_price(self, made: Instance, limit: Decimal | None) -> None:
         """The price really paid may be up to 5 % above the limit, then the machine is terminated at once (L-13)."""
@@ -207,16 +238,17 @@ class ByName:
         if not _too_dear(made, limit):
             self.task.warn(f"{text}; it stays, because that is within 5 %.")
             return
-        self._give_back(made.id, f"{text}.", f" at {print_money(made.price_hour)} $/h")
+        self._give_back(made, f"{text}.")
         raise errors.LaunchRefused(f"{text}; it was destroyed again.", reason="invalid", instance_id=made.id)
 
     def _running(self, instance: Instance) -> Instance:
-        """The machine once it runs and has an address, or as it is when nobody wants to wait."""
-        if self.wait_timeout is None or self.task.check_mode:
-            return instance
+        """The machine once it runs and has an address, or as it is when nobody wants to wait. One that will never run is a failure."""
         started, last = self.task.clock.now(), instance
+        if self.wait_timeout is None or self.task.check_mode:
+            return self._as_it_is(instance)
         asked, trouble = started, ""
         while True:
+            self._left.note(last)
             if self.ready(last):
                 return last
             if (now := self.task.clock.now()) >= asked and last.state is InstanceState.PENDING:
@@ -224,13 +256,28 @@ class ByName:
                 trouble = self._told(last)
                 if trouble and trouble != before:
                     self.task.progress(f"{self.name}: {trouble}")
-            stuck = last.state is InstanceState.STOPPED and last.problem  # without a problem it may be on its way up
-            if last.interrupted or stuck or last.state in (InstanceState.FAILED, *_ENDING):
-                why = f"{last.raw_state} {last.problem}".strip()
-                raise _with_result(errors.TgpError(f"{self.name} ended while it was awaited: {why}."), last)
+            self._check_alive(last, "ended while it was awaited")
             end = f". Its log says: {trouble}" if trouble else "."
             self._pause(started, f"run and have an address (last state: {last.raw_state})", last, end)
             last = self.cloud.instance(instance.id) or dataclasses.replace(last, state=InstanceState.TERMINATED, raw_state="gone")
+
+    def _as_it_is(self, one: Instance) -> Instance:
+        """A list may not tell why a machine does not run; the machine itself does."""
+        if one.id and one.state is not InstanceState.RUNNING:
+            self._left.note(one)
+            one = self.cloud.instance(one.id) or one
+        self._check_alive(one, "will not run")
+        if one.state is InstanceState.STOPPED:
+            self.task.warn(f"{told(one)} is stopped ({one.raw_state}). Nothing here starts it, and its disk is billed.")
+        return one
+
+    def _check_alive(self, one: Instance, what: str) -> None:
+        """TgpError for a machine that does not come up any more, and is billed all the same."""
+        stuck = one.state is InstanceState.STOPPED and one.problem  # without a problem it may be on its way up
+        if one.interrupted or stuck or one.state in (InstanceState.FAILED, *_ENDING):
+            self._left.note(one)
+            why = f"{one.raw_state} {one.problem}".strip().rstrip(".")
+            raise with_result(errors.TgpError(f"{self.name} {what}: {why}."), [one])
 
     def _told(self, instance: Instance) -> str:
         try:
@@ -242,6 +289,10 @@ class ByName:
 
     def absent(self, *, unmarked: bool) -> dict[str, t.Any]:
         """No machine of the name. Those that carry no mark of ours are kept, and are an error, unless ``unmarked``."""
+        with self._left.named():
+            return self._absent(unmarked)
+
+    def _absent(self, unmarked: bool) -> dict[str, t.Any]:
         with self._alone():
             ours, strange = self._existing()
             if strange and not unmarked:
@@ -250,7 +301,8 @@ class ByName:
                     remedy="Set include_unmarked to destroy it all the same.",
                 )
             found = _sorted([*ours, *strange])
-            self._end(found)
+            if not self.task.check_mode:
+                self._end_all(found, lambda one: self._terminate(one, f"{self.name} was to end."))
         if not self.task.check_mode and self.wait_timeout is not None:
             self._ended(found)
         return self._result(found, [], changed=bool(found))
@@ -280,8 +332,10 @@ class ByName:
                 elif not shown.gone:
                     missing.pop(identity, None)
                     left[identity] = shown
+                    self._left.note(shown)
                     continue
                 del left[identity]
+                self._left.drop(identity)
             if left:
                 self._pause(started, "end for certain", next(iter(left.values())))
         self._record.remove()
@@ -340,13 +394,29 @@ class ByName:
 
     def _tell_strange(self, strange: t.Iterable[Instance]) -> None:
         for one in strange:
-            self.task.warn(f"{_told(one)} is also named {self.name} and was not made by this collection; it is not changed.")
+            self.task.warn(f"{told(one)} is also named {self.name} and was not made by this collection; it is not changed.")
 
     def _end(self, machines: t.Sequence[Instance]) -> None:
-        for one in machines if not self.task.check_mode else ():
+        """End duplicates, and see that they end."""
+        if not self.task.check_mode:
+            self._end_all(machines, lambda one: self._give_back(one, f"{self.name} was to end."))
+
+    def _end_all(self, machines: t.Sequence[Instance], end: t.Callable[[Instance], None]) -> None:
+        """One that cannot be ended does not keep the others alive; the first failure is told once all were tried."""
+        for one in machines:
+            self._left.note(one)
+        failed: list[errors.TgpError] = []
+        for one in machines:
             self.task.progress(f"{self.name}: destroying {one.cloud} {one.id}")
-            price = "" if one.price_hour is None else f" at {print_money(one.price_hour)} $/h"
-            self._give_back(one.id, "It was to end.", price)
+            try:
+                end(one)
+                self._left.drop(one.id)
+            except errors.TgpError as error:
+                failed.append(error)
+        for another in failed[1:]:
+            self.task.warn(str(another))
+        if failed:
+            raise failed[0]
 
     def _note_end(self, instance_id: str) -> None:
         try:
@@ -359,7 +429,9 @@ class ByName:
     def _pause(self, started: datetime, goal: str, last: Instance, end: str = ".") -> None:
         passed = (self.task.clock.now() - started).total_seconds()
         if passed >= (self.wait_timeout or 0):
-            raise _with_result(errors.TimedOut(f"{self.name} ({last.id}) did not {goal} within {self.wait_timeout:g} s{end}"), last)
+            raise with_result(
+                errors.TimedOut(f"{self.name} ({last.id}) did not {goal} within {self.wait_timeout:g} s{end}"), [last]
+            )
         self.task.clock.sleep(min(_POLL, (self.wait_timeout or 0) - passed))
 
     def _result(self, before: list[Instance], after: list[Instance], *, changed: bool) -> dict[str, t.Any]:
@@ -374,17 +446,16 @@ def _sorted(machines: t.Sequence[Instance]) -> list[Instance]:
     return sorted(machines, key=lambda one: (one.created or _NEVER, one.id))
 
 
-def _told(one: Instance) -> str:
-    """A machine in a sentence: where it is, what it is, and what it costs."""
-    price = "price unknown" if one.price_hour is None else f"{print_money(one.price_hour)} $/h"
-    return f"{one.cloud} {one.id} ({', '.join(filter(None, (one.instance_type, price)))})"
-
-
 def _too_dear(one: Instance, limit: Decimal | None) -> str:
     """Why a machine costs too much, empty if it does not: a price may turn out 5 % above the limit (L-13)."""
     if limit is None or one.price_hour is None or one.price_hour <= limit * _PRICE_TOLERANCE:
         return ""
     return f"costs {print_money(one.price_hour)} $/h, and the limit is {print_money(limit)} $/h"
+
+
+def _rented(request: LaunchRequest, identity: str) -> Instance:
+    """What is known of a machine that was made a moment ago: its id, and what its offer said."""
+    return dataclasses.replace(_planned(request), id=identity, raw_state="")
 
 
 def _planned(request: LaunchRequest) -> Instance:
@@ -411,9 +482,3 @@ def _lines(machines: list[Instance]) -> str:
     return "".join(
         f"{one.name}: {one.instance_type} in {one.region}, {price} $/h\n" for one, price in zip(machines, prices, strict=True)
     )
-
-
-def _with_result(error: errors.TgpError, instance: Instance) -> errors.TgpError:
-    """The failure also returns the machine as last seen, so that nobody forgets that it exists."""
-    error.result = {"instance": instance_result(instance), "instances": [instance_result(instance)]}  # type: ignore[attr-defined]
-    return error
