@@ -68,12 +68,18 @@ def _wants_gpu(pod: Json) -> bool:
 
 
 def stays(pod: Json) -> bool:
-    """Whether a pod is bound to its place: by a ResourceClaim, required affinity, or a hard spread."""
+    """Whether a pod is bound to its place: by a ResourceClaim, required affinity to pods, required anti-affinity over more than a node (the
+    next node will do for one that keeps others off its own), or a hard spread."""
     spec = pod["spec"]
-    rules = (spec.get("affinity") or {}).values()
+    rules = spec.get("affinity") or {}
+    near, apart = (
+        (rules.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for kind in ("podAffinity", "podAntiAffinity")
+    )
     return bool(
         spec.get("resourceClaims")
-        or any(one.get("requiredDuringSchedulingIgnoredDuringExecution") for one in rules)
+        or near
+        or any(one["topologyKey"] != "kubernetes.io/hostname" for one in apart)
         or any(one.get("whenUnsatisfiable") == "DoNotSchedule" for one in spec.get("topologySpreadConstraints") or ())
     )
 

@@ -84,6 +84,7 @@ def play(stage: Stage, line: str) -> list[Outcome]:
 
 
 _TERM = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+_ZONE = {**_TERM, "topologyKey": "topology.kubernetes.io/zone"}
 _BOUND: dict[str, dict[str, t.Any]] = {
     "claim": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]},
     "spread": {
@@ -96,7 +97,7 @@ _BOUND: dict[str, dict[str, t.Any]] = {
             }
         ]
     },
-    "affinity": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_TERM]}}},
+    "affinity": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_ZONE]}}},
     "grace": {"terminationGracePeriodSeconds": 3600},
 }
 
