@@ -15,7 +15,7 @@ from .report_text import cents
 SERIES = 8
 _MOST_BARS = 8
 _WIDTH, _LEFT, _RIGHT, _TOP, _FOOT = 310.0, 34.0, 306.0, 8.0, 18.0
-_LETTER = 4.6  # how wide a letter of the charts is, about
+_LETTER = 5.2  # how wide a letter of the charts is, about
 
 
 def series_colour(number: int) -> str:

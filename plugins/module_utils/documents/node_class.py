@@ -59,7 +59,10 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine]) ->
         min_vcpus=needs.get("minVcpus"),
         min_memory_mib=reader.mib(needs.get("minMemory"), f"{path}.minMemory"),
         min_disk_gib=None if disk is None else -(-disk // 1024),
-        regions=tuple(needs.get("regions", ())),
+        regions=tuple(
+            reader.region(one, f"{path}.regions[{place}]", own_regions(choices))
+            for place, one in enumerate(needs.get("regions", ()))
+        ),
         spot_allowed=needs.get("spotAllowed", False),
         spot_discount_min=share(needs.get("spotDiscountMin"), f"{path}.spotDiscountMin", reader, most=100),
         quality=quality(needs, reader, path),
@@ -231,3 +234,8 @@ def _is_address(text: str) -> bool:
     """A whole URL, or an absolute path: many machines behind one power service need its address said only once (webhook_url)."""
     parts = urlsplit(text)
     return (parts.scheme in ("http", "https") and bool(parts.netloc)) or (text.startswith("/") and not parts.netloc)
+
+
+def own_regions(choices: t.Iterable[CloudChoice]) -> list[str]:
+    """Where the own machines of a class stand."""
+    return [machine.region for choice in choices for machine in choice.machines]

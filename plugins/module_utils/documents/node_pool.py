@@ -13,7 +13,7 @@ from ..fleet.model import CloudChoice, Machine, NodeClass, Pool, Requirement
 from .calendar import calendar
 from .disruption import disruption
 from .marks import check_marks
-from .node_class import OWN_MACHINES, fingerprint, mesh_choice, mirrors, template_text
+from .node_class import OWN_MACHINES, fingerprint, mesh_choice, mirrors, own_regions, template_text
 from .reading import Reader, taints
 from .scaling import scaling
 from .service import check_clouds, lanes, service
@@ -53,7 +53,9 @@ def node_pool(
         namespace=document["metadata"].get("namespace", namespace),
         name=document["metadata"]["name"],
         node_class=name,
-        requirements=_requirements(inner.get("requirements", ()), reader),
+        requirements=_requirements(
+            inner.get("requirements", ()), own_regions(classes[name].clouds if name in classes else ()), reader
+        ),
         taints=taints(inner.get("taints", ())),
         startup_taints=taints(inner.get("startupTaints", ())),
         labels=dict(meta.get("labels", {})),
@@ -135,7 +137,7 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
         mesh=mesh,
         gpu_types=(model,) if model else (),
         gpu_count=spec.get("gpuCount"),
-        regions=(spec["region"],) if "region" in spec else (),
+        regions=(reader.region(spec["region"], "spec.region", own_regions(choices)),) if "region" in spec else (),
         spot_allowed=spec.get("spot", False),
         max_nodes=1,
         allowed_namespaces=(),
@@ -159,11 +161,12 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
     return node_class, pool
 
 
-def _requirements(entries: t.Sequence[Spec], reader: Reader) -> tuple[Requirement, ...]:
-    return tuple(_requirement(one, f"spec.template.spec.requirements[{place}]", reader) for place, one in enumerate(entries))
+def _requirements(entries: t.Sequence[Spec], places: t.Sequence[str], reader: Reader) -> tuple[Requirement, ...]:
+    return tuple(_requirement(one, f"spec.template.spec.requirements[{at}]", places, reader) for at, one in enumerate(entries))
 
 
-def _requirement(entry: Spec, path: str, reader: Reader) -> Requirement:
+def _requirement(entry: Spec, path: str, places: t.Sequence[str], reader: Reader) -> Requirement:
+    """``places``: regions of the class's own machines."""
     key, operator, values = entry["key"], entry["operator"], list(entry.get("values", ()))
     if operator in ("Exists", "DoesNotExist") and values:
         reader.fault(f"{path}.values", f"{operator} takes no values.")
@@ -180,6 +183,8 @@ def _requirement(entry: Spec, path: str, reader: Reader) -> Requirement:
         reader.fault(f"{path}.values", f'{key} is "true" or "false".')
     elif key == words.GPU_TYPE:
         values = [reader.model(one, f"{path}.values[{place}]") or one for place, one in enumerate(values)]
+    elif key == words.REGION:
+        values = [reader.region(one, f"{path}.values[{place}]", places) for place, one in enumerate(values)]
     elif key == words.PROVIDER:
         values = [reader.cloud(one, f"{path}.values[{place}]") or one for place, one in enumerate(values)]
     if key == words.GPU_MEMORY and any(one.isascii() and one.isdigit() and 0 < int(one) < _LEAST_MEMORY for one in values):

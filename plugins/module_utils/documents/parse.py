@@ -19,6 +19,7 @@ from .node_pool import REQUEST_NAMESPACE, node_pool, request
 from .origins import by_origin, check_class, forbidden, namespace_of
 from .reading import Reader
 from .schemas import API_VERSION, KINDS
+from .sound_parts import SoundParts, sound_parts
 
 GROUPS = "node-groups"
 _NO_TOLERATION_NEEDED = Taint(EPHEMERAL.key, EPHEMERAL.value, "PreferNoSchedule")  # pods of who brings no documents have none
@@ -80,6 +81,7 @@ def understand(
         read.look_at(document, allow_commands)
     read.classes_of()
     read.pools_of()
+    read.rest_of(allow_commands)
     _place_machines(machines, machines_from, documents, read)
     return read.wishes(documents, sources or {}), list(dict.fromkeys(read.warnings))
 
@@ -100,6 +102,7 @@ class _Reading:
         self._machines = machines
         self._namespace = defaults.namespace
         self._good: list[tuple[str, Document]] = []
+        self._partly: list[tuple[Document, SoundParts]] = []
         self._origins: dict[tuple[bool, str], Origin] = {}
 
     def look_at(self, document: Document, allow_commands: t.Sequence[str]) -> None:
@@ -124,6 +127,8 @@ class _Reading:
             self._good.append((kind, document))
         else:
             self._note(of, key, self.problems[before])
+            if (parts := sound_parts(of, document.mapping)) is not None:
+                self._partly.append((document, parts))
 
     def _note(self, kind: str, key: str, problem: str) -> None:
         (self.bad_classes if kind == "GPUNodeClass" else self.paused).setdefault(key, problem)
@@ -167,6 +172,24 @@ class _Reading:
             self.pools[pool.key] = dataclasses.replace(pool, source=document.source, source_uid=document.uid)
             if len(self.problems) > before:
                 self._note(kind, pool.key, self.problems[before])
+
+    def rest_of(self, allow_commands: t.Sequence[str]) -> None:
+        """What else is wrong with documents that their schema refuses. Of what they say nothing is used."""
+        for document, parts in self._partly:
+            found: list[str] = []
+            whole = dataclasses.replace(document, mapping=parts.mapping)
+            reader = Reader(document.place, found, [], namespace_of(whole))
+            kind = parts.mapping["kind"]
+            found += [f"{document.place}: {sentence}" for sentence in forbidden(kind, whole, allow_commands)]
+            if kind == "GPUNodeClass":
+                node_class(parts.mapping, reader, self._machines)
+            elif kind == "GPUNodePool":
+                node_pool(parts.mapping, reader, self.classes, set(self.bad_classes), self._namespace)
+            else:
+                request(parts.mapping, reader, self._machines)
+            for sentence in found:
+                if parts.says(sentence.removeprefix(f"{document.place}: ").partition(": ")[0]) and sentence not in self.problems:
+                    self.problems.append(sentence)
 
     def wishes(self, documents: t.Sequence[Document], sources: t.Mapping[str, Source]) -> Wishes:
         """What is good may launch; what only its class or its deletion stops is held."""

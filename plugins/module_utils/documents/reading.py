@@ -17,6 +17,7 @@ from ..fleet.durations import parse_duration
 from ..fleet.limits import GPU_RESOURCES
 from ..fleet.model import SecretRef, Taint
 from ..fleet.money import parse_money
+from ..fleet.regions import misspelt_region
 
 _AMOUNT = re.compile(r"([0-9]+)\s*(Ki|Mi|Gi|Ti|MiB|GiB|TiB)?")
 _MIB = {"Mi": 1, "MiB": 1, "Gi": 1024, "GiB": 1024, "Ti": 1024 * 1024, "TiB": 1024 * 1024}
@@ -97,6 +98,14 @@ class Reader:
         near = gpus.suggestions(name)
         self.fault(path, f"{name!r} is no GPU model we know. {f'Did you mean {near[0]}?' if near else 'Example: RTX4090.'}")
         return None
+
+    def region(self, name: str, path: str, own: t.Iterable[str] = ()) -> str:
+        """A region people ask for, as it stands; a fault when no cloud has it and it resembles one that is. ``own``: regions of own
+        machines."""
+        named = [word for entry in ENTRIES.values() for word in entry.regions]
+        if near := misspelt_region(name, [*named, *own]):
+            self.fault(path, f"there is no region {name!r}. Did you mean {' or '.join(near)}?")
+        return name
 
     def networks(self, values: t.Sequence[str], path: str) -> tuple[str, ...]:
         """Networks in CIDR form."""

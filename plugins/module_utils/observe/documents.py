@@ -14,6 +14,7 @@ from ..clock import from_text
 from ..clouds.webhook_machines import groups_from_environment, usable_groups
 from ..cluster.kube import Kube
 from ..documents.document import Document, Origin
+from ..documents.lines import line_of
 from ..documents.parse import refuse, understand
 from ..errors import ApiError, InvalidInput, NotFound
 from ..fleet.model import Machine, Source, Wishes
@@ -50,6 +51,7 @@ def load(task: Task, kube: Kube | None, *, strict: bool = True) -> Wishes:
         machines_from=machines_from,
         sources=found.sources,
     )
+    wishes, more = found.with_lines(wishes, more)
     wishes = dataclasses.replace(wishes, faults={**found.faults, **wishes.faults})
     if strict:
         unread = [one.problem for name, one in found.sources.items() if one.problem and not one.quiet]
@@ -66,6 +68,7 @@ class _Found:
         self.documents: list[Document] = []
         self.sources: dict[str, Source] = {}
         self.faults: dict[str, tuple[str, ...]] = {}
+        self._files: dict[str, tuple[str, int]] = {}  # path and number of a document by its place
 
     def path(self, path: str) -> None:
         """Documents of a file, of all YAML files of a folder, or of a glob pattern; ``~`` is understood."""
@@ -98,7 +101,9 @@ class _Found:
                     if not isinstance(document, dict):
                         self._fault(path, f"document {number} is not a mapping but a {type(document).__name__}.")
                         return False
-                    self.documents.append(Document(f"{path}#{number}", document, source=source))
+                    place = f"{path}#{number}"
+                    self._files[place] = (path, number)
+                    self.documents.append(Document(place, document, source=source))
         except (OSError, UnicodeDecodeError) as error:
             self._fault(path, f"cannot be read: {error}.")
             return False
@@ -109,6 +114,34 @@ class _Found:
 
     def _fault(self, place: str, sentence: str) -> None:
         self.faults[place] = (*self.faults.get(place, ()), f"{place}: {sentence}")
+
+    def with_lines(self, wishes: Wishes, warnings: list[str]) -> tuple[Wishes, list[str]]:
+        """The same with the line in front of each sentence about a file, in the order of the lines."""
+        faults, told = {}, dict[str, str]()
+        for place, sentences in wishes.faults.items():
+            lines = [(self._line(place, sentence), sentence) for sentence in sentences]
+            if place in self._files:
+                lines.sort(key=lambda pair: pair[0])
+            told |= {sentence: self._placed(place, line, sentence) for line, sentence in lines}
+            faults[place] = tuple(told[sentence] for _line, sentence in lines)
+        paused = {key: _replaced(why, told) for key, why in wishes.paused.items()}
+        places = [(next((one for one in self._files if text.startswith(f"{one}: ")), ""), text) for text in warnings]
+        more = [self._placed(place, self._line(place, text), text) for place, text in places]
+        return dataclasses.replace(wishes, faults=faults, paused=paused), more
+
+    def _line(self, place: str, sentence: str) -> int:
+        """Zero where there is none."""
+        if place not in self._files:
+            return 0
+        path, number = self._files[place]
+        try:
+            with open(path, encoding="utf-8") as file:
+                return line_of(file.read(), number, sentence.removeprefix(f"{place}: ").partition(": ")[0]) or 0
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):  # it was whole a moment ago: somebody writes to it
+            return 0
+
+    def _placed(self, place: str, line: int, sentence: str) -> str:
+        return f"{self._files[place][0]}:{line}{sentence.removeprefix(place)}" if line else sentence
 
     def cluster(self, kube: Kube) -> None:
         """Objects of the three kinds. A kind whose CRD is not installed has none, which says nothing about objects it had before."""
@@ -163,6 +196,12 @@ def _object(item: t.Mapping[str, t.Any], kind: str, source: str) -> Document:
         str(meta.get("uid", "")),
         from_text(meta["deletionTimestamp"]) if meta.get("deletionTimestamp") else None,
     )
+
+
+def _replaced(text: str, told: t.Mapping[str, str]) -> str:
+    for sentence, placed in told.items():
+        text = text.replace(sentence, placed)
+    return text
 
 
 def _split(found: list[Document]) -> tuple[list[Document], list[Document]]:

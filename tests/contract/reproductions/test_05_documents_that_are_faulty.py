@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import typing as t
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def test_a_faulty_pool_stops_no_reaping(rig: Rig, fault: str) -> None:
         rig.advance(300)
         problems = str(rig.reap()["plan"]["problems"])
     assert rig.machines() == [], "it was idle for long"
-    assert rig.ledger()[0]["reason"] == "Empty" and "wrong.yml#1: spec." in problems
+    assert rig.ledger()[0]["reason"] == "Empty" and re.search(r"wrong.yml:[0-9]+: spec[.]", problems)
 
 
 def test_a_pool_that_becomes_faulty_is_reaped_by_what_it_said_before(rig: Rig) -> None:
@@ -86,7 +87,7 @@ def test_a_faulty_pool_stops_no_other_launch_and_nothing_is_rented_for_it(rig: R
     rig.run("scale", done["run_id"], names=done["launch"], only_named=True)
     rig.unlock(done["run_id"])
     assert [one["pool"] for one in rig.claims().values()] == ["default/good"] and len(rig.machines()) == 1
-    assert "wrong.yml#1: spec.maxHourlyPrice" in str(done["problems"])
+    assert re.search(r"wrong.yml:[0-9]+: spec[.]maxHourlyPrice", str(done["problems"]))
 
 
 def test_a_faulty_class_pauses_its_pools_and_its_machines_are_still_reaped(rig: Rig) -> None:

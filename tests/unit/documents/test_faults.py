@@ -376,3 +376,65 @@ def test_S2_12_node_groups_go_to_the_class_that_asks() -> None:
     assert "no GPUNodeClass takes gpu-worker-1" in problems(CLASS, machines=[own("gpu-worker-1")])[0]
     two = with_(asking, "metadata.name", "second")
     assert "the classes base and second both have it" in problems(asking, two, machines=[own("gpu-worker-1")])[0]
+
+
+def test_every_fault_of_a_document_is_told_at_once() -> None:
+    """What the schema refuses hides nothing of what only reading finds, and what is left out is no second fault."""
+    wrong = with_(POOL, "spec.maxHourlyPrice", 1.5)
+    wrong = with_(wrong, "spec.limits", {"maxNodes": "five"})
+    wrong = with_(wrong, "spec.minNodes", 2)
+    wrong = with_(wrong, "spec.disruption", {"consolidateAfter": "10 minutes"})
+    gpus = {"key": "tgp.io/gpu-type", "operator": "In", "values": ["A1000"]}
+    wrong = with_(wrong, "spec.template.spec.requirements", [{"key": "tgp.io/gpu-memory", "operator": "Gt", "values": 16000}, gpus])
+    wrong = with_(wrong, "spec.nodeClassRef", {"nam": "base"})
+    found = problems(CLASS, wrong)
+    places = [one.split(": ")[1] for one in found]
+    requirements = "spec.template.spec.requirements"
+    assert sorted(places) == [
+        "spec.disruption.consolidateAfter", "spec.limits.maxNodes", "spec.maxHourlyPrice", "spec.nodeClassRef.nam",
+        "spec.nodeClassRef.name", f"{requirements}[0].values", f"{requirements}[1].values[0]",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BASES)
+def test_a_document_of_which_nothing_is_right_says_so_once(kind: str) -> None:
+    found = problems({"apiVersion": "v1", "kind": kind, "metadata": [], "spec": "all"})
+    assert len(found) == len({one.split(": ")[1] for one in found}) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "words"),
+    [
+        (
+            "GPUNodeClass",
+            "spec.instanceRequirements",
+            {"regions": ["us-west", "us-wset"]},
+            "regions[1]: there is no region 'us-wset'.",
+        ),
+        ("GPURequest", "spec.region", "eu-wets", "spec.region: there is no region 'eu-wets'. Did you mean eu-west?"),
+        (
+            "GPUNodePool",
+            "spec.template.spec.requirements",
+            [{"key": "tgp.io/region", "operator": "NotIn", "values": ["us-esat"]}],
+            "requirements[0].values[0]: there is no region 'us-esat'. Did you mean us-west or us-east?",
+        ),
+    ],
+)
+def test_a_mistyped_region_is_refused(kind: str, path: str, value: t.Any, words: str) -> None:
+    others = [CLASS] if kind == "GPUNodePool" else []
+    assert any(words in one for one in problems(*others, with_(BASES[kind], path, value)))
+
+
+def test_regions_of_clouds_and_of_own_machines_are_taken_as_they_stand() -> None:
+    own = {
+        "name": "rack-1",
+        "gpuCount": 1,
+        "scaleUpEndpoint": "http://u/1",
+        "scaleDownEndpoint": "http://d/1",
+        "region": "us-wesst",
+    }
+    made = with_(CLASS, "spec.providers", [{"name": "webhook", "machines": [own]}])
+    regions = ["us-wesst", "us-tx-3", "europe-central-1", "Sweden, SE", "us", "asia-pacific", "NY2"]
+    pool = with_(POOL, "spec.template.spec.requirements", [{"key": "tgp.io/region", "operator": "In", "values": regions}])
+    wishes, _warnings = parse([Document("c", with_(made, "spec.instanceRequirements", {"regions": regions})), Document("p", pool)])
+    assert wishes.classes["base"].regions == tuple(regions)

@@ -34,3 +34,58 @@ def test_a_path_with_brackets_is_a_path_before_it_is_a_pattern(tmp_path: Path, p
     task: t.Any = types.SimpleNamespace(params={"documents": [str(full)]}, warn=lambda _text: None)
     with pytest.raises(InvalidInput, match="apiVersion: this field is missing"):
         load(task, None)
+
+
+WRONG = """\
+# two documents
+apiVersion: tgp.io/v1
+kind: GPUNodeClass
+metadata: {name: base}
+spec:
+  providers:
+    - name: lambda
+---
+apiVersion: tgp.io/v1
+kind: GPUNodePool
+metadata:
+  name: batch
+  labels:
+    tgp.io/team: a
+    team.example: [1]
+spec:
+  nodeClassRef: {nam: base}
+  disruption:
+    consolidateAfter: 10 minutes
+  template:
+    spec:
+      requirements:
+        - key: tgp.io/gpu-type
+          operator: In
+          values:
+            - A100
+            - A1000
+        - {key: tgp.io/gpu-memory, operator: In, values: ["24"]}
+  limits:
+    maxNodes: five
+"""
+
+
+def test_each_fault_of_a_file_stands_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "pools.yml").write_text(WRONG)
+    told: list[str] = []
+    task: t.Any = types.SimpleNamespace(params={"documents": [str(tmp_path)]}, warn=told.append)
+    with pytest.raises(InvalidInput) as caught:
+        load(task, None)
+    found = [one.removeprefix(f"{tmp_path}/pools.yml:").split(": ")[:2] for one in caught.value.problems]
+    requirements = "spec.template.spec.requirements"
+    assert found == [
+        ["15", "metadata.labels.team.example"],
+        ["17", "spec.nodeClassRef.nam"],
+        ["17", "spec.nodeClassRef.name"],  # missing: the line of what is around it
+        ["19", "spec.disruption.consolidateAfter"],
+        ["27", f"{requirements}[0].values[1]"],
+        ["30", "spec.limits.maxNodes"],
+    ]
+    wishes = load(task, None, strict=False)
+    assert f"{tmp_path}/pools.yml:15: metadata.labels.team.example: " in wishes.paused["default/batch"]
+    assert any(one.startswith(f"{tmp_path}/pools.yml:5: spec.limits.maxNodes") for one in told)
