@@ -335,6 +335,7 @@ class Api:
             f"{self.service}: the answer to {redact(what)} is not understood: {why}. It is not taken as an empty list.",
             remedy="A proxy, an outage page or a change of the API; look at the address and try again later.",
             service=self.service,
+            why=why,
         )
 
     def expect(self, value: t.Any, kind: type, what: str, field: str = "the answer") -> t.Any:

@@ -24,6 +24,7 @@ from .base import EVERYTHING, CloudCheck, NothingBeside
 from .entry import Entry, Wanted, text_option
 from .lambda_records import REGIONS, to_instance, to_offers
 from .outcomes import asks_for_patience, judged
+from .readable import Warn, readable, silent
 
 if t.TYPE_CHECKING:
     import httpx
@@ -91,9 +92,10 @@ class LambdaCloud(NothingBeside):
         transport: httpx.BaseTransport | None = None,
         clock: Clock | None = None,
         ssh_key: str = "",
+        warn: Warn = silent,
     ) -> None:
         redact.register(key)
-        self._wanted_key = ssh_key
+        self._wanted_key, self._warn = ssh_key, warn
         self._clock = clock or SystemClock()
         self._ssh_key: str | None = None
         self._turn = threading.local()
@@ -138,7 +140,11 @@ class LambdaCloud(NothingBeside):
         what = "GET instance-types"
         types = self._data("/instance-types", dict, what)
         now = self._clock.now()
-        return [offer for name in sorted(types) for offer in to_offers(self._api, types[name], what, FACTS.lanes, now)]
+
+        def read(name: str) -> list[Offer]:
+            return list(to_offers(self._api, types[name], what, FACTS.lanes, now))
+
+        return [offer for offers in readable("lambda", sorted(types), read, self._warn) for offer in offers]
 
     def instances(self) -> list[Instance]:
         return [to_instance(self._api, entry, "GET instances", FACTS) for entry in self._data("/instances", list, "GET instances")]
@@ -285,7 +291,8 @@ def _upstream(code: str) -> bool:
 def _connect(wanted: Wanted) -> LambdaCloud:
     url = ENTRY.option(wanted.task, "lambda_api_url") or URL
     key, clock = ENTRY.credential(wanted), wanted.task.clock
-    return LambdaCloud(key, url=url, transport=wanted.task.transport(url), clock=clock, ssh_key=wanted.setting("sshKey") or "")
+    ssh_key, transport = wanted.setting("sshKey") or "", wanted.task.transport(url)
+    return LambdaCloud(key, url=url, transport=transport, clock=clock, ssh_key=ssh_key, warn=wanted.task.warn)
 
 
 ENTRY = Entry(

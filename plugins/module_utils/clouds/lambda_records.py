@@ -28,6 +28,8 @@ def to_offers(api: Api, entry: t.Any, what: str, lanes: tuple[Lane, ...], now: d
     kind = api.expect(entry.get("instance_type"), dict, what, "instance_type")
     name = api.expect(kind.get("name"), str, what, "instance_type.name")
     cents = api.expect(kind.get("price_cents_per_hour"), int, what, f"{name}: price_cents_per_hour")
+    if cents < 0:
+        raise api.bad_shape(what, f"{name}: price_cents_per_hour is {cents}")
     specs = api.expect(kind.get("specs"), dict, what, f"{name}: specs")
     count = api.expect(specs.get("gpus"), int, what, f"{name}: specs.gpus")
     regions = api.expect(entry.get("regions_with_capacity_available"), list, what, f"{name}: regions_with_capacity_available")

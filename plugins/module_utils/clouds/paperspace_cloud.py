@@ -37,6 +37,7 @@ from .paperspace_launch import SCRIPT_LIMIT, SETTINGS, check_request, machine_bo
 from .paperspace_market import Market
 from .paperspace_records import is_deleted, judge, to_event, to_instance
 from .paperspace_types import REGIONS
+from .readable import Warn, silent
 
 if t.TYPE_CHECKING:
     import httpx
@@ -85,13 +86,14 @@ class PaperspaceCloud:
         region: str = "",
         transport: httpx.BaseTransport | None = None,
         clock: Clock | None = None,
+        warn: Warn = silent,
     ) -> None:
         redact.register(key)
         self._clock = clock or SystemClock()
         self._calls = Calls(key, url, transport, self._clock)
         self._api = self._calls.api
         self._beside = Beside(self._calls)
-        self._market = Market(self._calls, FACTS, self._clock, template, region)
+        self._market = Market(self._calls, FACTS, self._clock, template, region, warn)
         self._off: set[str] = set()
         self._turn = threading.local()
 
@@ -246,6 +248,7 @@ def _connect(wanted: Wanted) -> PaperspaceCloud:
         region=wanted.setting("region") or "",
         transport=wanted.task.transport(url),
         clock=wanted.task.clock,
+        warn=wanted.task.warn,
     )
 
 

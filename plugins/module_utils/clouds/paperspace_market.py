@@ -14,6 +14,7 @@ from ..fleet.model import Capability, Offer, OfferQuery
 from .paperspace_calls import REFUSED, Calls, answered
 from .paperspace_launch import choose_template, invalid
 from .paperspace_records import Template, to_offers, to_template
+from .readable import Warn, readable, silent
 
 _MOST_QUESTIONS = 16  # about capacity, one call each
 
@@ -21,8 +22,8 @@ _MOST_QUESTIONS = 16  # about capacity, one call each
 class Market:
     """``template`` (id) and ``region`` narrow it; empty = any."""
 
-    def __init__(self, calls: Calls, facts: Capability, clock: Clock, template: str, region: str) -> None:
-        self._calls, self._facts, self._clock = calls, facts, clock
+    def __init__(self, calls: Calls, facts: Capability, clock: Clock, template: str, region: str, warn: Warn = silent) -> None:
+        self._calls, self._facts, self._clock, self._warn = calls, facts, clock, warn
         self._template, self._region = template, region
         self._known: list[Template] | None = None
 
@@ -63,14 +64,15 @@ class Market:
                 if error.status not in REFUSED or not answered(error):
                     raise
                 continue  # it does not know this type there; neither do we
-            if self._calls.api.expect(answer.get("available"), bool, "GET /machine-availability", "available") is False:
+            if answer.get("available") is False:  # any other word is left to the launch
                 empty.add(offer.id)
         return [dataclasses.replace(one, available=0) if one.id in empty else one for one in offers]
 
     def _templates(self) -> list[Template]:
         if self._known is None:
             what = "GET /os-templates"
-            self._known = [to_template(self._calls.api, one, what) for one in self._calls.pages("/os-templates")]
+            entries = self._calls.pages("/os-templates")
+            self._known = readable("paperspace", entries, lambda one: to_template(self._calls.api, one, what), self._warn)
         return self._known
 
     def template_for(self, label: str, wish: str | None) -> str:

@@ -66,7 +66,7 @@ class Verdict(t.NamedTuple):
 def to_template(api: Api, entry: t.Any, what: str) -> Template:
     """Types may be null or absent; all that is needed is the id."""
     api.expect(entry, dict, what, "a template")
-    identity = api.expect(entry.get("id"), str, what, "id of a template")
+    identity = api.expect(entry.get("id") or None, str, what, "id of a template")
     listed = entry.get("availableMachineTypes")
     kinds = None
     if listed is not None:

@@ -18,6 +18,7 @@ from ..clock import Clock, SystemClock
 from ..fleet.model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from .base import EVERYTHING, CloudCheck, NothingBeside
 from .entry import Entry, Wanted, text_option
+from .readable import Warn, readable, silent
 from .runpod_calls import Calls, is_problem
 from .runpod_launch import SETTINGS, outcome, pod_body
 from .runpod_log import read_log
@@ -67,10 +68,12 @@ class RunpodCloud(NothingBeside):
         min_cuda: str = "",
         transport: httpx.BaseTransport | None = None,
         clock: Clock | None = None,
+        warn: Warn = silent,
     ) -> None:
         redact.register(key)
         self._clock = clock or SystemClock()
         self._tiers, self._min_cuda = tuple(tiers), min_cuda
+        self._warn = warn
         self._turn = threading.local()
         self._young: dict[str, datetime] = {}
         self._calls = Calls(key, url, transport, self._clock)
@@ -98,15 +101,19 @@ class RunpodCloud(NothingBeside):
         asked = [(count,) for count in wished] if 0 < len(wished) <= _MOST_COUNTS else [tuple(sorted(wished)) or USUAL_COUNTS]
         return [offer for tier in self._tiers for counts in asked for offer in self._catalogue(tier, counts, query.disk_gib)]
 
-    def _catalogue(self, tier: str, counts: tuple[int, ...], disk_gib: int) -> t.Iterator[Offer]:
+    def _catalogue(self, tier: str, counts: tuple[int, ...], disk_gib: int) -> list[Offer]:
         what = "GET /catalog/gpus"
         params: dict[str, t.Any] = {"include": "AVAILABILITY", "product": "POD", "cloud": tier, "count": counts[0]}
         if self._min_cuda:
             params["minCudaVersion"] = self._min_cuda
         answer = self._calls.get("/catalog/gpus", **params)
         now = self._clock.now()
-        for entry in self._api.expect(answer.get("gpus"), list, what, "gpus"):
-            yield from to_offers(self._api, entry, what, tier, counts, disk_gib=disk_gib, facts=FACTS, now=now)
+
+        def read(entry: t.Any) -> list[Offer]:
+            return list(to_offers(self._api, entry, what, tier, counts, disk_gib=disk_gib, facts=FACTS, now=now))
+
+        listed = self._api.expect(answer.get("gpus"), list, what, "gpus")
+        return [offer for offers in readable("runpod", listed, read, self._warn) for offer in offers]
 
     def instances(self) -> list[Instance]:
         """One that two pages show, because others came or went meanwhile, is one pod and not its own duplicate."""
@@ -203,6 +210,7 @@ def _connect(wanted: Wanted) -> RunpodCloud:
         min_cuda=wanted.setting("minCudaVersion") or "",
         transport=wanted.task.transport(url),
         clock=wanted.task.clock,
+        warn=wanted.task.warn,
     )
 
 

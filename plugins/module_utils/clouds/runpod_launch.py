@@ -36,6 +36,7 @@ DISK_GIB = 64
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 _MOST_VARIABLES = 50
 _ABOUT_THE_KEY = re.compile(r"(?i)read[ -]?only|api key|permission|scope")
+_NO_CAPACITY = re.compile(r"(?i)does not have the resources to deploy|no (longer any )?instances (currently )?available")
 _REASONS = {402: "balance", 404: "invalid", 405: "invalid", 409: "conflict", 410: "invalid", 415: "invalid", 422: "invalid"}
 
 
@@ -87,8 +88,8 @@ def pod_body(request: LaunchRequest, tiers: t.Collection[str]) -> dict[str, t.An
 
 def outcome(error: errors.ApiError, request: LaunchRequest, *, may_do_nothing: t.Callable[[], bool]) -> errors.TgpError:
     """What a failed create means: refused for certain, or unknown. A 400 is a broken rule or no capacity, nobody can tell which: it is
-    capacity, and its text is kept for the day on which every candidate says so. ``may_do_nothing`` finds out whether the key is
-    forbidden everything."""
+    capacity, and its text is kept for the day on which every candidate says so. A 500 is capacity only when its text says so.
+    ``may_do_nothing`` finds out whether the key is forbidden everything."""
     reason = None
     if isinstance(error, errors.Unauthorized):
         reason = "auth"
@@ -96,11 +97,16 @@ def outcome(error: errors.ApiError, request: LaunchRequest, *, may_do_nothing: t
         reason, error = _forbidden(error, may_do_nothing)
     elif asks_for_patience(error):
         reason = "rate"
-    elif error.status == 400 and is_problem(error):
+    elif (error.status == 400 and is_problem(error)) or _is_full(error):
         reason = "capacity"
     elif error.status == 402 or (error.status in _REASONS and is_problem(error)):
         reason = _REASONS[error.status]
     return judged("runpod", request.name, error, reason)
+
+
+def _is_full(error: errors.ApiError) -> bool:
+    """A failure of RunPod whose text is lack of capacity."""
+    return error.status == 500 and isinstance(error.body, dict) and _NO_CAPACITY.search(error.message) is not None
 
 
 def _forbidden(error: errors.Forbidden, may_do_nothing: t.Callable[[], bool]) -> tuple[str, errors.ApiError]:

@@ -80,8 +80,8 @@ def to_offers(
     price = api.expect(entry.get("price"), dict, what, f"{gpu}: price").get(tier.lower())
     if gpu == "unknown" or not price or entry.get(tier.lower()) is False:
         return
-    if isinstance(price, bool) or not isinstance(price, (int, float)) or not math.isfinite(price):
-        raise api.bad_shape(what, f"{gpu}: price.{tier.lower()} is no number")
+    if isinstance(price, bool) or not isinstance(price, (int, float)) or not math.isfinite(price) or price < 0:
+        raise api.bad_shape(what, f"{gpu}: price.{tier.lower()} is not a possible price")
     ceiling = api.expect(entry.get("maxCount"), dict, what, f"{gpu}: maxCount").get(tier.lower())
     most = ceiling if isinstance(ceiling, int) else 1
     model, memory = gpu_of(gpu, str(entry.get("name") or ""), entry.get("memory"))

@@ -20,13 +20,14 @@ from ..fleet.model import Capability, Carrier, Instance, InstanceState, Lane, La
 from .base import EVERYTHING, Cloud, CloudCheck, NothingBeside
 from .entry import Entry, Wanted, text_option
 from .pages import walk
+from .readable import Warn, readable, silent
 from .vast_account import examine
 from .vast_api import GONE, VastApi
 from .vast_launch import VM_IMAGE, body_of, outcome, refused
 from .vast_logs import boot_log
 from .vast_places import PLACES
 from .vast_records import BID, to_instance, to_offer
-from .vast_search import PATH, Market, Pages, filters, fits
+from .vast_search import PATH, Filters, Market, Pages, filters, fits
 
 if t.TYPE_CHECKING:
     import httpx
@@ -92,11 +93,12 @@ class VastCloud(NothingBeside):
         transport: httpx.BaseTransport | None = None,
         clock: Clock | None = None,
         market: Market = Market(),
+        warn: Warn = silent,
     ) -> None:
         redact.register(key)
         self._clock = clock or SystemClock()
         self._transport = transport
-        self._market = market
+        self._market, self._warn = market, warn
         self._turn = threading.local()
         self._api = VastApi(key, url, transport=transport, clock=self._clock)
 
@@ -114,11 +116,20 @@ class VastCloud(NothingBeside):
         found = []
         for bid in (False, True) if query.spot is None else (query.spot,):
             asked = filters(query, self._market, bid=bid)
-            for row in Pages(self._api, asked).rows() if asked is not None else ():
-                offer = to_offer(self._api.http, row, f"POST {PATH}", query.disk_gib, self._clock.now(), bid=bid)
-                if fits(offer, row, query, self._market, bid=bid):
-                    found.append(offer)
+            if asked is not None:
+                found += [
+                    offer for offer, row in self._rows_for_rent(asked, query, bid) if fits(offer, row, query, self._market, bid=bid)
+                ]
         return found
+
+    def _rows_for_rent(self, asked: Filters, query: OfferQuery, bid: bool) -> list[tuple[Offer, dict[str, t.Any]]]:
+        """All rows of a search that can be read, each with its offer."""
+        now = self._clock.now()
+
+        def read(row: t.Any) -> tuple[Offer, dict[str, t.Any]]:
+            return to_offer(self._api.http, row, f"POST {PATH}", query.disk_gib, now, bid=bid), row
+
+        return readable("vast", Pages(self._api, asked).rows(), read, self._warn)
 
     def instances(self) -> list[Instance]:
         try:
@@ -228,7 +239,12 @@ def _connect(wanted: Wanted) -> Cloud:
     url = ENTRY.option(wanted.task, "vast_api_url") or URL
     market = Market(unverified=bool(wanted.setting("unverified")), datacenter=bool(wanted.setting("datacenter")))
     return VastCloud(
-        ENTRY.credential(wanted), url=url, transport=wanted.task.transport(url), clock=wanted.task.clock, market=market
+        ENTRY.credential(wanted),
+        url=url,
+        transport=wanted.task.transport(url),
+        clock=wanted.task.clock,
+        market=market,
+        warn=wanted.task.warn,
     )
 
 

@@ -35,6 +35,7 @@ _CANADA = {
 }
 _REGIONS = {f"{state}, us": region for region, states in _US.items() for state in states.split("|")}
 _REGIONS |= {f"{state}, ca": region for region, states in _CANADA.items() for state in states.split("|")}
+_REGIONS |= {"us": "us", "ca": "ca"}  # of these the state decides, where it is told
 _REGIONS |= {country: region for region, countries in _COUNTRIES.items() for country in countries.split()}
 
 
@@ -43,7 +44,10 @@ class Places(t.Mapping[str, str]):
 
     def __getitem__(self, place: str) -> str:
         known = place.strip().lower()
-        return _REGIONS[known if known in _REGIONS else known.rpartition(",")[2].strip()]
+        country = known.rpartition(",")[2].strip()
+        if known.startswith(",") and country:
+            return _REGIONS.get(country, country)  # no state is told: the country alone
+        return _REGIONS[known if known in _REGIONS else country]
 
     def __iter__(self) -> t.Iterator[str]:
         return iter(_REGIONS)

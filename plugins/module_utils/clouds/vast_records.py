@@ -51,14 +51,18 @@ def decimal(value: t.Any) -> Decimal | None:
     return Decimal(str(value))
 
 
-def to_offer(api: Api, row: Row, what: str, disk_gib: int, now: datetime, *, bid: bool) -> Offer:
-    """One row of a search (its ``id`` was looked at), priced with a disk of ``disk_gib``. A bid costs ``min_bid`` and the disk."""
+def to_offer(api: Api, row: t.Any, what: str, disk_gib: int, now: datetime, *, bid: bool) -> Offer:
+    """One row of a search, priced with a disk of ``disk_gib``. A bid costs ``min_bid`` and the disk. BadShape for a row without id, name or
+    number of GPUs, and for one that costs less than nothing."""
+    api.expect(api.expect(row, dict, what, "an offer").get("id"), int, what, "id of an offer")
     name = api.expect(row.get("gpu_name"), str, what, f"gpu_name of offer {row['id']}")
     count = api.expect(row.get("num_gpus"), int, what, f"num_gpus of offer {row['id']}")
     model, memory = model_of(name), decimal(row.get("gpu_ram"))
     lowest, disk = money(row.get("min_bid")), _disk_of(row, disk_gib)
     machine, total = lowest if bid else money(row.get("dph_base")), money(row.get("dph_total"))
     price = machine + disk if machine is not None else None if bid else total
+    if price is not None and (price < 0 or disk < 0):
+        raise api.bad_shape(what, f"the price of offer {row['id']} is {price}, its disk's part {disk}")
     place = _text(row.get("geolocation")) or _text(row.get("country_code"))
     return Offer(
         cloud="vast",
@@ -101,7 +105,7 @@ def _share_of_memory(row: Row) -> int | None:
 
 def _traits(row: Row) -> dict[str, str]:
     """Facts about the host, as fleet/model/ names them. What is not told is not there."""
-    verified = row.get("verification") or {True: "verified", False: "unverified"}.get(row.get("verified"))  # type: ignore[arg-type]
+    verified = row.get("verification") or {"True": "verified", "False": "unverified"}.get(str(row.get("verified")))
     static = row.get("static_ip")
     found = {
         "verified": None if verified is None else str(verified == "verified").lower(),

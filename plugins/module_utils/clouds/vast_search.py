@@ -102,13 +102,19 @@ def _number(value: t.Any, otherwise: float) -> float:
 
 
 class Pages:
-    """All rows of one search, cheapest first. Raises ApiError, also BadShape for an answer that is none."""
+    """All rows of one search, cheapest first, and behind them the entries that are no rows with an id. Raises ApiError, also BadShape for
+    an answer that is none, or that cannot be followed."""
 
     def __init__(self, api: VastApi, asked: Filters) -> None:
         self._api, self._asked = api, asked
         self._seen: set[int] = set()
+        self._odd: dict[str, t.Any] = {}
 
-    def rows(self) -> t.Iterator[Row]:
+    def rows(self) -> t.Iterator[t.Any]:
+        yield from self._rows()
+        yield from self._odd.values()
+
+    def _rows(self) -> t.Iterator[Row]:
         bound: float | None = None
         for _turn in range(_MOST_PAGES):
             page = self._page("dph_total", {} if bound is None else {"dph_total": {"gte": bound}})
@@ -116,7 +122,7 @@ class Pages:
             yield from fresh
             if len(page) < PAGE:
                 return
-            low, high = min(map(self._price, page)), max(map(self._price, page))
+            low, high = self._prices(page)
             if bound is not None and low < bound - _ROUNDED:
                 raise self._api.http.bad_shape(f"POST {PATH}", f"it was asked for prices from {bound} on and begins at {low}")
             if not fresh or high - low <= 2 * _ROUNDED:
@@ -132,12 +138,12 @@ class Pages:
         for _turn in range(_MOST_PAGES):
             page = self._page("id", {"dph_total": {"gte": low, "lte": high}, "id": {"gt": after}})
             yield from self._new(page)
-            highest = max((row["id"] for row in page), default=after)
+            highest = max((row["id"] for row in page if _has_id(row)), default=after)
             if len(page) < PAGE or highest <= after:
                 return
             after = highest
 
-    def _page(self, order: str, more: Filters) -> list[Row]:
+    def _page(self, order: str, more: Filters) -> list[t.Any]:
         """One answer; ``more`` narrows filters that are there already."""
         body = {**self._asked, "order": [[order, "asc"]]}
         for field, bounds in more.items():
@@ -146,18 +152,23 @@ class Pages:
             if "lte" in body[field]:
                 body[field]["lte"] = min(limit, body[field]["lte"])
         http, what = self._api.http, f"POST {PATH}"
-        rows = http.expect(self._api.repeat("POST", PATH, json=body, pace="search").get("offers"), list, what, "offers")
-        for row in rows:
-            http.expect(http.expect(row, dict, what, "an offer").get("id"), int, what, "id of an offer")
-        return t.cast("list[Row]", rows)
+        return t.cast(
+            "list[t.Any]", http.expect(self._api.repeat("POST", PATH, json=body, pace="search").get("offers"), list, what, "offers")
+        )
 
-    def _new(self, page: list[Row]) -> list[Row]:
-        fresh = [row for row in page if row["id"] not in self._seen]
+    def _new(self, page: list[t.Any]) -> list[Row]:
+        self._odd.update((repr(row), row) for row in page if not _has_id(row))
+        fresh = [row for row in page if _has_id(row) and row["id"] not in self._seen]
         self._seen.update(row["id"] for row in fresh)
         return list({row["id"]: row for row in fresh}.values())
 
-    def _price(self, row: Row) -> float:
-        value = row.get("dph_total")
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise self._api.http.bad_shape(f"POST {PATH}", f"offer {row['id']} has no dph_total to go on from")
-        return value
+    def _prices(self, page: list[t.Any]) -> tuple[float, float]:
+        """The lowest and the highest price of an answer: where the next one begins."""
+        prices = [value for row in page if _has_id(row) and not math.isnan(value := _number(row.get("dph_total"), math.nan))]
+        if not prices:
+            raise self._api.http.bad_shape(f"POST {PATH}", "none of its offers has a dph_total to go on from")
+        return min(prices), max(prices)
+
+
+def _has_id(row: t.Any) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("id"), int) and not isinstance(row["id"], bool)

@@ -78,7 +78,7 @@ def test_a_model_nobody_knows_keeps_the_words_of_the_cloud(lambda_stand: LambdaS
         [],
     ],
 )
-def test_an_odd_type_is_refused_not_skipped(lambda_stand: LambdaStand, entry: t.Any) -> None:
+def test_types_of_which_none_can_be_read_are_no_empty_market(lambda_stand: LambdaStand, entry: t.Any) -> None:
     lambda_stand.faults.add({"kind": "body", "path": "instance-types", "body": {"data": {"x": entry}}})
     with pytest.raises(errors.BadShape):
         lambda_stand.cloud().offers()

@@ -160,6 +160,32 @@ def test_one_cloud_that_fails_is_a_row_and_a_warning(bazaar: Bazaar) -> None:
     assert "vast" in clouds(bazaar.ask()), "a failure must not be remembered"
 
 
+def test_one_offer_that_cannot_be_read_closes_no_market(bazaar: Bazaar) -> None:
+    """Rows as they were seen: a host without a GPU name, a new instance type without a price."""
+    before = set(ids(bazaar.ask(cache="none")))
+    vast, cloud = bazaar.stands["vast"], "lambda"
+    rows = vast.transport().handle_request(httpx.Request("POST", f"{vast.base}/api/v0/bundles/", json={"limit": 64}))
+    odd = {**json.loads(rows.read())["offers"][0], "id": 8199999, "gpu_name": None}
+    vast.faults.add(
+        {"kind": "body", "path": "bundles", "body": {"offers": [odd, *json.loads(rows.read())["offers"]]}, "times": None}
+    )
+    types = (
+        bazaar.stands[cloud]
+        .transport()
+        .handle_request(
+            httpx.Request("GET", f"{bazaar.stands[cloud].base}/api/v1/instance-types", headers={"authorization": f"Bearer {KEY}"})
+        )
+    )
+    body = json.loads(types.read())
+    body["data"]["gpu_1x_new"] = {"instance_type": {"name": "gpu_1x_new", "price_cents_per_hour": None}}
+    bazaar.stands[cloud].faults.add({"kind": "body", "path": "instance-types", "body": body, "times": None})
+    result = bazaar.ask(cache="none")
+    assert result["unanswered"] == []
+    assert {one for one in before if not one.endswith("-bid")} <= set(ids(result))
+    assert any("vast: 1 entry" in one and "gpu_name of offer 8199999" in one for one in result["warnings"])
+    assert any("lambda: 1 entry" in one and "gpu_1x_new: price_cents_per_hour" in one for one in result["warnings"])
+
+
 def test_when_none_answers_the_module_fails(bazaar: Bazaar) -> None:
     for stand in bazaar.stands.values():
         stand.faults.add({"kind": "status", "status": 401, "path": "", "times": None})

@@ -131,7 +131,7 @@ def test_template_and_region_of_the_class_narrow_the_offers(paperspace_stand: Pa
 
 
 @pytest.mark.parametrize("template", [[], {"name": "x"}, {"id": "t1", "availableMachineTypes": "all"}])
-def test_an_odd_template_is_refused_not_skipped(paperspace_stand: PaperspaceStand, template: t.Any) -> None:
+def test_templates_of_which_none_can_be_read_are_no_empty_market(paperspace_stand: PaperspaceStand, template: t.Any) -> None:
     paperspace_stand.faults.add({"kind": "body", "path": "/os-templates", "body": {"hasMore": False, "items": [template]}})
     with pytest.raises(errors.BadShape):
         paperspace_stand.cloud().offers()

@@ -104,7 +104,7 @@ def test_the_lowest_cuda_version_narrows_offers_and_is_ordered(runpod_stand: Run
         {"id": "NVIDIA X", "price": {"secure": 0.5}, "maxCount": {"secure": 8}, "dataCenters": [{"name": "nowhere"}]},
     ],
 )
-def test_an_odd_type_is_refused_not_skipped(runpod_stand: RunpodStand, entry: t.Any) -> None:
+def test_types_of_which_none_can_be_read_are_no_empty_market(runpod_stand: RunpodStand, entry: t.Any) -> None:
     runpod_stand.faults.add({"kind": "body", "path": "catalog/gpus", "body": {"gpus": [entry]}})
     with pytest.raises(errors.BadShape):
         runpod_stand.cloud().offers()
@@ -257,6 +257,7 @@ def test_L14_a_key_that_may_create_nothing_is_told(runpod_stand: RunpodStand, ki
             runpod_stand.cloud(key=weak).check()
 
 
+FULL = "create pod: This machine does not have the resources to deploy your pod. Please try a different machine"
 REFUSED, UNKNOWN = errors.LaunchRefused, errors.LaunchUnknown
 
 
@@ -277,6 +278,11 @@ REFUSED, UNKNOWN = errors.LaunchRefused, errors.LaunchUnknown
         (302, None, UNKNOWN, None),
         (408, problem(408), UNKNOWN, None),
         (500, problem(500), UNKNOWN, None),
+        (500, problem(500, FULL), REFUSED, "capacity"),
+        (500, {"error": FULL, "status": 500}, REFUSED, "capacity"),
+        (500, problem(500, "There are no longer any instances available with the requested specifications."), REFUSED, "capacity"),
+        (500, f"<html>{FULL}</html>", UNKNOWN, None),
+        (502, problem(502, FULL), UNKNOWN, None),
         (503, None, UNKNOWN, None),
         (201, {}, UNKNOWN, None),
         (201, {"id": ""}, UNKNOWN, None),
