@@ -11,7 +11,7 @@ class ModuleDocFragment:
 options:
   lambda_api_url:
     description:
-      - Root of Lambda's API, without C(/api/v1).
+      - Root of Lambda's API, without C(/api/v1). An address with a path is refused.
       - Taken from E(LAMBDA_API_URL) when not given; else V(https://cloud.lambda.ai).
     type: str
   lambda_api_key:

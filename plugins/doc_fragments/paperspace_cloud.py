@@ -11,7 +11,7 @@ class ModuleDocFragment:
 options:
   paperspace_api_url:
     description:
-      - Root of the API of Paperspace, without C(/v1).
+      - Root of the API of Paperspace, without C(/v1). An address with a path is refused.
       - Taken from E(PAPERSPACE_API_URL) when not given; else V(https://api.paperspace.com).
     type: str
   paperspace_api_key:

@@ -11,7 +11,7 @@ class ModuleDocFragment:
 options:
   runpod_api_url:
     description:
-      - Root of the API of RunPod, without C(/v2).
+      - Root of the API of RunPod, without C(/v2). An address with a path is refused.
       - Taken from E(RUNPOD_API_URL) when not given; else V(https://api.runpod.io).
     type: str
   runpod_api_key:

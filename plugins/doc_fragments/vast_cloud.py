@@ -11,7 +11,7 @@ class ModuleDocFragment:
 options:
   vast_api_url:
     description:
-      - Root of the API of Vast.ai, without C(/api/v0).
+      - Root of the API of Vast.ai, without C(/api/v0). An address with a path is refused.
       - Taken from E(VAST_URL) when not given; else V(https://console.vast.ai).
     type: str
   vast_api_key:

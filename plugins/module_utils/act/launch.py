@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from ..clouds.outcomes import PATIENCE, patience
 from ..clouds.registry import CAPABILITIES
 from ..errors import ApiError, InvalidInput, LaunchRefused, LaunchUnknown, LockLost, TgpError
 from ..fleet import blocks
@@ -40,8 +41,6 @@ _ALARM = {
     "auth": "does not take our key: nothing more is rented there in this run. Check the key and its rights.",
     "balance": "has no money left for us: nothing more is rented there for an hour. Add money to the account.",
 }
-_PATIENCE = (5.0, 10.0, 20.0, 40.0, 60.0)  # pauses when the cloud asks for one and does not say how long
-_LONGEST_PAUSE = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,14 +179,13 @@ class _Launch:
 
     def _patiently(self, offer: Offer, enrolment: Enrolment) -> Launched:
         """A cloud that asks for patience (429) has certainly made nothing: the same call may be sent again, a few times (L-14)."""
-        for pause in _PATIENCE:
+        for usual in PATIENCE:
             try:
                 return self._try(offer, enrolment)
             except LaunchRefused as refusal:
                 if refusal.reason != "rate" and refusal.details.get("status") != 429:
                     raise
-                asked = refusal.details.get("retry_after")
-                pause = pause if asked is None else min(max(asked, 1.0), _LONGEST_PAUSE)
+                pause = patience(refusal, usual)
                 self.context.progress.step(self.claim.name, "waiting", f"{offer.cloud} asks for {pause:.0f} s of patience")
                 self.context.clock.sleep(pause)
         return self._try(offer, enrolment)

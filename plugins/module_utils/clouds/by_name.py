@@ -26,6 +26,7 @@ from ..task import Task
 from .base import Cloud
 from .launch_record import Launch, LaunchRecord
 from .left_behind import LeftBehind, told, with_result
+from .outcomes import PATIENCE, patience
 from .results import instance_result
 
 _LOOK_UPS = 3
@@ -148,7 +149,7 @@ class ByName:
         self._record.write(launch)
         made = ""
         try:
-            made = self.cloud.launch(request)
+            made = self._patiently(request)
         except errors.LaunchRefused as refusal:
             if refusal.instance_id:  # refused, and there all the same
                 self._record.write(dataclasses.replace(launch, id=refusal.instance_id))
@@ -177,6 +178,29 @@ class ByName:
         self._end(extra)
         self._check_price(kept, request.max_price_hour)
         return kept
+
+    def _patiently(self, request: LaunchRequest) -> str:
+        """A cloud that answers 429 has made nothing: the same call is sent again a few times (L-14), unless the name is there by then."""
+        for usual in PATIENCE:
+            try:
+                return self.cloud.launch(request)
+            except errors.LaunchRefused as refusal:
+                if refusal.reason != "rate" or refusal.details.get("status") != 429:
+                    raise
+                pause = patience(refusal, usual)
+                self.task.progress(f"{self.name}: {request.offer.cloud} is rate limited, retrying in {pause:.0f} s")
+                self.task.clock.sleep(pause)
+                if (found := self._made_meanwhile()) is not None:
+                    return found.id
+        return self.cloud.launch(request)
+
+    def _made_meanwhile(self) -> Instance | None:
+        """Our machine of the name. A list that cannot be read says nothing: the answer to the call was that nothing was made."""
+        try:
+            return next(iter(self._split(self._alive())[0]), None)
+        except errors.ApiError as error:
+            self.task.progress(f"{self.name}: the look-up failed: {error}")
+            return None
 
     def _look_up(self, made: str) -> list[Instance]:
         """Our machines of the name after a create call, the oldest first: by the returned id, and by the name. Without an id three times,

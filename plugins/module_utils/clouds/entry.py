@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import typing as t
+from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import env_fallback
 
@@ -67,6 +68,23 @@ class Entry:
         end that a key from a file brings along is none of it."""
         given = (task.params.get(name), *(os.environ.get(variable) for variable in self.variables(name)))
         return next((found for value in given if value and (found := str(value).strip())), None)
+
+    def address(self, task: Task, name: str, usual: str) -> str:
+        """Where its API is: option ``name``, its environment variables, else ``usual``. InvalidInput for more than scheme, host and port."""
+        given = self.option(task, name)
+        if not given:
+            return usual
+        try:
+            parts = urlsplit(given)
+        except ValueError:
+            return given  # whoever opens it says what is wrong
+        if parts.path.strip("/") or parts.query or parts.fragment:
+            host = parts.netloc.rpartition("@")[2]
+            raise errors.InvalidInput(
+                f"{name} must be scheme, host and port, got an address with a path or a query.",
+                remedy=f"Write {parts.scheme}://{host}; the paths of {self.name}'s API are added.",
+            )
+        return given
 
     def is_configured(self, task: Task) -> bool:
         return self.configured(task) if self.configured else bool(self.option(task, self.key))

@@ -65,6 +65,7 @@ LIMITS = {"": Bucket(1.0), "launch": Bucket(12.0, also=""), "queued": Bucket(0.0
 _LAUNCH_TIMEOUT = 120.0
 _ADD_KEY = "Add one in the Lambda console."
 _GONE = "global/object-does-not-exist"
+_AGAIN = "global/unknown"  # what a second terminate of a machine that is ending may be answered
 _REFUSALS = {
     "instance-operations/launch/insufficient-capacity": "capacity",
     "global/quota-exceeded": "quota",
@@ -234,11 +235,18 @@ class LambdaCloud(NothingBeside):
             answer = self._api.call(
                 "POST", f"{_API}/instance-operations/terminate", json={"instance_ids": [instance_id]}, idempotent=True
             )
-        except errors.NotFound as error:
-            if error.code == _GONE:
+        except errors.ApiError as error:
+            if error.code == _GONE and isinstance(error, errors.NotFound):
+                return
+            if error.code == _AGAIN and self._is_ending(instance_id):
                 return
             raise
         self._api.expect(self._api.expect(answer.json, dict, what).get("data"), dict, what, "data")
+
+    def _is_ending(self, instance_id: str) -> bool:
+        """Whether a machine whose end was asked for before is gone or on its way."""
+        seen = self.instance(instance_id)
+        return seen is None or seen.state in (InstanceState.TERMINATING, InstanceState.TERMINATED)
 
 
 def default_image_family(offer: Offer) -> str:
@@ -289,7 +297,7 @@ def _upstream(code: str) -> bool:
 
 
 def _connect(wanted: Wanted) -> LambdaCloud:
-    url = ENTRY.option(wanted.task, "lambda_api_url") or URL
+    url = ENTRY.address(wanted.task, "lambda_api_url", URL)
     key, clock = ENTRY.credential(wanted), wanted.task.clock
     ssh_key, transport = wanted.setting("sshKey") or "", wanted.task.transport(url)
     return LambdaCloud(key, url=url, transport=transport, clock=clock, ssh_key=ssh_key, warn=wanted.task.warn)

@@ -9,6 +9,9 @@ import typing as t
 
 from .. import errors
 
+PATIENCE = (5.0, 10.0, 20.0, 40.0, 60.0)  # pauses when a cloud takes no create calls now (429) and does not say how long
+_LONGEST_PAUSE = 60.0
+
 
 def judged(cloud: str, name: str, error: errors.ApiError, reason: str | None, *, remedy: str = "") -> errors.TgpError:
     """LaunchRefused for ``reason`` (an error class of L-14), LaunchUnknown when nobody can say why, and so whether it was made."""
@@ -27,6 +30,12 @@ def judged(cloud: str, name: str, error: errors.ApiError, reason: str | None, *,
 def invalid(cloud: str, problem: str, remedy: str = "") -> errors.LaunchRefused:
     """The refusal of a request that the cloud would refuse anyway (or worse, would not)."""
     return errors.LaunchRefused(f"{cloud}: {problem}.", reason="invalid", remedy=remedy, cloud=cloud)
+
+
+def patience(refusal: errors.LaunchRefused, usual: float) -> float:
+    """Seconds to wait before the same create call may be sent again: what the cloud asks for within bounds, else ``usual``."""
+    asked = refusal.details.get("retry_after")
+    return usual if asked is None else min(max(asked, 1.0), _LONGEST_PAUSE)
 
 
 def asks_for_patience(error: errors.ApiError) -> bool:

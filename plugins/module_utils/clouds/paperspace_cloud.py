@@ -240,7 +240,7 @@ class PaperspaceCloud:
 
 
 def _connect(wanted: Wanted) -> PaperspaceCloud:
-    url = ENTRY.option(wanted.task, "paperspace_api_url") or URL
+    url = ENTRY.address(wanted.task, "paperspace_api_url", URL)
     return PaperspaceCloud(
         ENTRY.credential(wanted),
         url=url,

@@ -201,7 +201,7 @@ class RunpodCloud(NothingBeside):
 
 
 def _connect(wanted: Wanted) -> RunpodCloud:
-    url = ENTRY.option(wanted.task, "runpod_api_url") or URL
+    url = ENTRY.address(wanted.task, "runpod_api_url", URL)
     tier = wanted.setting("cloudTier") or "ANY"
     return RunpodCloud(
         ENTRY.credential(wanted),

@@ -236,7 +236,7 @@ class VastCloud(NothingBeside):
 
 
 def _connect(wanted: Wanted) -> Cloud:
-    url = ENTRY.option(wanted.task, "vast_api_url") or URL
+    url = ENTRY.address(wanted.task, "vast_api_url", URL)
     market = Market(unverified=bool(wanted.setting("unverified")), datacenter=bool(wanted.setting("datacenter")))
     return VastCloud(
         ENTRY.credential(wanted),

@@ -404,3 +404,21 @@ def test_a_sold_out_offer_is_refused_without_a_call(lambda_stand: LambdaStand) -
         lambda_stand.cloud().launch(LaunchRequest(name="tgp-a1b2c3d4-train-00000", offer=sold_out))
     assert caught.value.reason == "capacity"
     assert not lambda_stand.world.writes
+
+
+@pytest.mark.parametrize("status", [400, 500])
+@pytest.mark.parametrize("ending", [True, False])
+def test_a_second_terminate_that_is_answered_unknown_is_looked_at_again(
+    lambda_stand: LambdaStand, status: int, ending: bool
+) -> None:
+    cloud = lambda_stand.cloud()
+    made = cloud.launch(lambda_stand.request())
+    if ending:
+        cloud.terminate(made)
+    unknown = {"error": {"code": "global/unknown", "message": "API request failed."}}
+    lambda_stand.faults.add({"kind": "status", "path": "/terminate$", "status": status, "body": unknown, "times": None})
+    if ending:
+        cloud.terminate(made)
+    else:
+        with pytest.raises(errors.ApiError, match="global/unknown"):
+            cloud.terminate(made)

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the four instance modules have in common: rate limits, addresses, what of an existing machine is compared."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from .stands import Stand
+from .test_left_behind import cloud, living, run
+
+__all__ = ["cloud"]
+
+MANY: dict[str, t.Any] = {
+    "lambda": {"error": {"code": "global/too-many-requests", "message": "slow down"}},
+    "paperspace": {"code": "TOO_MANY_REQUESTS", "message": "slow down"},
+    "runpod": {"title": "Too Many Requests", "status": 429, "detail": "rate limit exceeded for the minute window"},
+    "vast": "API requests too frequent",
+}
+
+
+def limited(stand: Stand, times: int | None = 1, **more: t.Any) -> None:
+    rule = {"kind": "status", "method": stand.create_method, "path": stand.create_path, "status": 429, "times": times}
+    stand.faults.add({**rule, "body": MANY[stand.service], **more})
+
+
+@pytest.mark.parametrize("headers", [{}, {"retry-after": "7"}], ids=["no word", "7 s"])
+def test_L14_a_rate_limit_on_create_is_waited_for(cloud: Stand, headers: dict[str, str]) -> None:
+    limited(cloud, times=2, headers=headers)
+    start = cloud.world.clock.seconds()
+    done = run(cloud)
+    assert not done.get("failed"), done["msg"]
+    assert [done["instance"]["id"]] == living(cloud) and cloud.faults.all()[0].hits == 2
+    assert cloud.world.clock.seconds() - start >= (14 if headers else 15)
+
+
+def test_L14_a_rate_limit_that_does_not_end_is_a_failure_that_made_nothing(cloud: Stand) -> None:
+    limited(cloud, times=None)
+    done = run(cloud)
+    assert done["failed"] and (done["error"]["kind"], done["error"]["reason"]) == ("launch_refused", "rate")
+    assert cloud.faults.all()[0].hits == 6 and not living(cloud)
+
+
+def test_L14_a_machine_that_is_there_after_a_rate_limit_is_not_made_twice(cloud: Stand) -> None:
+    """The call had its effect although its answer is 429."""
+    limited(cloud, kind="status_after")
+    done = run(cloud)
+    assert not done.get("failed") and [done["instance"]["id"]] == living(cloud)
+
+
+@pytest.mark.parametrize("path", ["/v1", "/v2", "/api/v0", "/?key=a"])
+def test_an_address_with_a_path_is_refused(cloud: Stand, path: str) -> None:
+    done = run(cloud, **{f"{cloud.service}_api_url": cloud.base + path})
+    assert done["failed"] and done["error"]["kind"] == "invalid_input"
+    assert f"{cloud.service}_api_url" in done["msg"] and cloud.base in done["msg"]
+    assert not cloud.world.machines
+    assert not run(cloud, **{f"{cloud.service}_api_url": f"{cloud.base}/"}).get("failed")
