@@ -50,6 +50,7 @@ PLACES = {
     "Taiwan, TW": "TW",
     "Australia, AU": "AU",
     "Brazil, BR": "BR",
+    ", US": "US",  # no state is told
 }
 CATALOGUE: list[dict[str, t.Any]] = [
     {"gpu": "RTX 4090", "price": "0.35", "min_bid": "0.18", "vm": True, "machine": 5511, "host": 901},
@@ -101,4 +102,6 @@ CATALOGUE: list[dict[str, t.Any]] = [
     {"gpu": "H200", "gpus": 8, "price": "18.80", "data_centre": True, "boot": 420.0},
     {"gpu": "B200", "gpus": 8, "price": "29.60", "data_centre": True, "boot": 480.0},
     {"gpu": "InstinctMI50", "gpus": 4, "price": "0.38"},
+    {"gpu": "H100 SXM", "price": "1.79", "data_centre": True, "place": ", US"},
+    {"gpu": "RTX 4090", "price": "0.28", "vm": True, "vm_deverified": True},  # its virtual machines were found not to work
 ]

@@ -26,6 +26,7 @@ _KEYS: dict[str, tuple[type, t.Any, str]] = {
     "disk_gb": (float, 420.5, "disk_space"),
     "place": (str, "Quebec, CA", "geolocation"),
     "vm": (bool, False, "vms_enabled"),
+    "vm_deverified": (bool, False, "is_vm_deverified"),
     "reliability": (float, 0.992, "reliability2"),
     "verification": (str, "verified", "verification"),
     "external": (bool, False, "external"),

@@ -84,8 +84,15 @@ options:
       - A machine that turns out to cost more is destroyed at once, unless it is within 5 %.
     type: str
   min_reliability:
-    description: Share of time, for example V(0.98), for which Vast.ai expects the host to be there.
+    description:
+      - Share of time, for example V(0.98), for which Vast.ai expects the host to be there. V(0) asks for nothing.
+      - Default is V(0.95) for a virtual machine, and nothing for a container.
     type: str
+  min_bandwidth:
+    description:
+      - Mbit/s towards the host. V(0) asks for nothing.
+      - Default is V(200) for a virtual machine, and nothing for a container.
+    type: int
   unverified:
     description: Also take machines that Vast.ai has not verified.
     type: bool
@@ -188,11 +195,12 @@ import typing as t
 from ..module_utils import redact
 from ..module_utils.clouds.by_name import ByName
 from ..module_utils.clouds.registry import connect
-from ..module_utils.clouds.vast_choice import Wish, port
+from ..module_utils.clouds.vast_choice import NODE_QUALITY, Wish, port
 from ..module_utils.clouds.vast_cloud import ENTRY, FACTS
 from ..module_utils.errors import InvalidInput
-from ..module_utils.fleet.model import CloudChoice, LaunchRequest
+from ..module_utils.fleet.model import CloudChoice, LaunchRequest, Quality
 from ..module_utils.fleet.money import parse_money
+from ..module_utils.fleet.quality import for_nodes
 from ..module_utils.lanes.carriers import pack
 from ..module_utils.task import Task, main
 
@@ -213,6 +221,7 @@ SPEC = dict(
         tags=dict(type="dict", default={}),
         max_price_hour=dict(type="str"),
         min_reliability=dict(type="str"),
+        min_bandwidth=dict(type="int"),
         unverified=dict(type="bool", default=False),
         datacenter=dict(type="bool", default=False),
         include_unmarked=dict(type="bool", default=False),
@@ -245,6 +254,14 @@ def run(task: Task) -> dict[str, object]:
         cloud.close()
 
 
+def _asked(params: dict[str, t.Any]) -> Quality:
+    """What is said of the host."""
+    share, bandwidth = params["min_reliability"], params["min_bandwidth"]
+    if bandwidth is not None and bandwidth < 0:
+        raise InvalidInput(f"min_bandwidth must not be negative, got {bandwidth}.")
+    return Quality(min_reliability=parse_money(share) if share else None, min_bandwidth=bandwidth)
+
+
 def _wish(task: Task, settings: dict[str, t.Any]) -> Wish:
     params = task.params
     if params["gpu_count"] < 1 or params["disk_gib"] < 8:
@@ -269,7 +286,7 @@ def _wish(task: Task, settings: dict[str, t.Any]) -> Wish:
         vm=params["vm"],
         disk_gib=params["disk_gib"],
         max_price_hour=parse_money(params["max_price_hour"]) if params["max_price_hour"] else None,
-        min_reliability=parse_money(params["min_reliability"]) if params["min_reliability"] else None,
+        quality=for_nodes(_asked(params), Quality(), NODE_QUALITY if params["vm"] else Quality()),
         image=params["image"] or "",
         start=start,
         environment=environment,

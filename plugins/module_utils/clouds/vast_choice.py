@@ -12,12 +12,16 @@ from decimal import Decimal
 
 from .. import errors
 from ..fleet import bids, gpus
-from ..fleet.model import Container, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery
+from ..fleet.model import Container, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, Quality
+from ..fleet.quality import good_enough
 from ..fleet.regions import region_matches, standard_region
 from .vast_places import PLACES
 
 _MOST = 10  # offers that are tried; each refusal costs 4.5 s
 _MARGIN = Decimal("0.1")
+NODE_QUALITY = Quality(
+    min_reliability=Decimal("0.95"), min_bandwidth=200
+)  # of virtual machines, unless something else is asked for
 _PORT = re.compile(r"(\d{1,5})(?:/(tcp|udp))?")
 
 
@@ -34,7 +38,7 @@ class Wish:
     vm: bool = True
     disk_gib: int = 64
     max_price_hour: Decimal | None = None
-    min_reliability: Decimal | None = None
+    quality: Quality = Quality()
     image: str = ""
     start: str = dataclasses.field(default="", repr=False)
     environment: t.Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
@@ -66,7 +70,9 @@ class Wish:
             fitting = [one for one in fitting if one.price_hour is not None and one.price_hour <= self.max_price_hour]
         if not fitting:
             raise errors.LaunchRefused(
-                f"Vast.ai has no {self} now.", reason="capacity", remedy="Ask for less, pay more, or try again later."
+                f"Vast.ai has no {self} now{self._hosts()}.",
+                reason="capacity",
+                remedy="Ask for less, of the machine or of its host, pay more, or try again later.",
             )
         fitting.sort(key=lambda one: (one.price_hour is None, one.price_hour, -(one.reliability or 0), one.id))
         return [self._request(one) for one in fitting[:_MOST]]
@@ -76,10 +82,16 @@ class Wish:
         limits = [f" in {self.region}" if self.region else "", f" for {self.max_price_hour} $/h" if self.max_price_hour else ""]
         return f"{'spot ' if self.spot else ''}{kind} with {self.gpu_count} x {self.gpu_type}{''.join(limits)}"
 
+    def _hosts(self) -> str:
+        """What is asked of the host, as the end of a sentence."""
+        least = [f"a reliability of {self.quality.min_reliability} or more"] if self.quality.min_reliability else []
+        least += [f"{self.quality.min_bandwidth} Mbit/s or more"] if self.quality.min_bandwidth else []
+        return f" on a host with {' and '.join(least)}" if least else ""
+
     def _fits(self, offer: Offer) -> bool:
         if self.region and not region_matches(self.region, offer.region, offer.cloud_region):
             return False
-        if self.min_reliability is not None and (offer.reliability is None or offer.reliability < self.min_reliability):
+        if not good_enough(offer, self.quality):
             return False
         if int(float(offer.traits.get("ports", len(self.ports)))) < len(self.ports):
             return False

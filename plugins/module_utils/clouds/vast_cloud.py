@@ -23,6 +23,7 @@ from .pages import walk
 from .readable import Warn, readable, silent
 from .vast_account import examine
 from .vast_api import GONE, VastApi
+from .vast_choice import NODE_QUALITY
 from .vast_launch import VM_IMAGE, body_of, outcome, refused
 from .vast_logs import boot_log
 from .vast_places import PLACES
@@ -61,8 +62,9 @@ FACTS = Capability(
         "unknown": StateFacts(InstanceState.UNKNOWN, True),
     },
     credential_env=("VAST_API_KEY",),
-    lane_reason="only its KVM machines (vms_enabled) can become nodes; everything else is an unprivileged container",
+    lane_reason="only its KVM machines (vms_enabled, and not deverified) can become nodes; everything else is an unprivileged container",
     login="root",
+    node_quality=NODE_QUALITY,
 )
 SETTINGS: dict[str, dict[str, t.Any]] = {
     "vmImage": {
@@ -72,6 +74,16 @@ SETTINGS: dict[str, dict[str, t.Any]] = {
     },
     "unverified": {"type": "boolean", "description": "also take machines that Vast.ai has not verified"},
     "datacenter": {"type": "boolean", "description": "take machines in data centres only"},
+    "minReliability": {
+        "type": ["string", "integer"],
+        "minimum": 0,
+        "description": 'share of time that the host of a node is there, default "95%"; 0 asks for nothing',
+    },
+    "minBandwidth": {
+        "type": "integer",
+        "minimum": 0,
+        "description": "Mbit/s towards the host of a node, default 200; 0 asks for nothing",
+    },
 }
 
 _INSTANCES, _INSTANCE, _ASK = "/api/v1/instances/", "/api/v0/instances/{}/", "/api/v0/asks/{}/"

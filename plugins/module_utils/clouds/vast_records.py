@@ -82,11 +82,16 @@ def to_offer(api: Api, row: t.Any, what: str, disk_gib: int, now: datetime, *, b
         available=1,
         reliability=decimal(row.get("reliability2")) or decimal(row.get("reliability")),
         host_id=str(row.get("machine_id") or ""),
-        lanes=(Lane.KUBELET, Lane.SERVICE) if row.get("vms_enabled") is True else (Lane.SERVICE,),
+        lanes=(Lane.KUBELET, Lane.SERVICE) if _can_be_node(row) else (Lane.SERVICE,),
         seen=now,
         min_bid=lowest if bid else None,
         traits=_traits(row),
     )
+
+
+def _can_be_node(row: Row) -> bool:
+    """Whether it has virtual machines, and Vast.ai has not withdrawn its word that they work (``is_vm_deverified``)."""
+    return row.get("vms_enabled") is True and not row.get("is_vm_deverified")
 
 
 def _disk_of(row: Row, disk_gib: t.Any) -> Decimal:

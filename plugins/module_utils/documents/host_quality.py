@@ -28,6 +28,16 @@ def quality(needs: t.Mapping[str, t.Any], reader: Reader, path: str) -> Quality:
     )
 
 
+def of_nodes(known: t.Container[str], settings: t.Mapping[str, t.Any], reader: Reader, path: str) -> Quality:
+    """What the ``settings`` (``path``) of a cloud that has such settings say of hosts of nodes."""
+    bandwidth = settings.get("minBandwidth") if "minBandwidth" in known else None
+    reliability = settings.get("minReliability") if "minReliability" in known else None
+    return Quality(
+        min_reliability=share(reliability, f"{path}.minReliability", reader, most=100),
+        min_bandwidth=bandwidth if isinstance(bandwidth, int) else None,
+    )
+
+
 def share(value: t.Any, path: str, reader: Reader, *, most: int) -> Decimal | None:
     """A share of one of a text like "10%" or a number of per cent, at most ``most`` per cent; None when not given or not possible."""
     if value is None:

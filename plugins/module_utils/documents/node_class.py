@@ -17,7 +17,7 @@ from ..fleet import gpus
 from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass
 from . import wireguard
 from .faults import unknown_field, validator
-from .host_quality import quality, share
+from .host_quality import of_nodes, quality, share
 from .origins import allowed_namespaces
 from .reading import Reader
 from .spending import budget
@@ -157,6 +157,7 @@ def _choices(providers: t.Sequence[Spec], reader: Reader, machines: t.Sequence[M
             credentials=reader.secret_ref(entry.get("credentialsRef")),
             machines=_machines(cloud, entry, path, reader, machines),
             settings=_settings(cloud, entry.get("settings", {}), f"{path}.settings", reader),
+            quality=of_nodes(ENTRIES[cloud].settings, entry.get("settings", {}), reader, f"{path}.settings"),
             bid_margin=BID_MARGIN if margin is None else margin,
             spot_discount_min=share(entry.get("spotDiscountMin"), f"{path}.spotDiscountMin", reader, most=100),
         )

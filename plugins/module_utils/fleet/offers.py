@@ -14,7 +14,7 @@ from decimal import Decimal
 from . import bids, disks, requirements
 from . import blocks as blocklist
 from .model import Capability, CloudChoice, Lane, NodeClass, Offer, Pool, Requirement
-from .quality import good_enough, outlasts
+from .quality import for_nodes, good_enough, outlasts
 from .regions import region_matches
 from .settings import Settings
 
@@ -238,7 +238,7 @@ class _Filters:
             ),
             lambda offer: wanted.spot_allowed or not offer.spot,
             lambda offer: True,
-            lambda offer: good_enough(offer, wanted.quality) and outlasts(offer, self.pool.expire_after),
+            self._quality,
             lambda offer: offer.available is None or offer.available > 0,
             lambda offer: blocklist.blocked(offer, self.blocks, self.now) is None,
             lambda offer: offer.price_hour is not None,
@@ -253,6 +253,14 @@ class _Filters:
 
     def _lane(self, offer: Offer) -> bool:
         return lane_of(offer, self.pool, self.capabilities[offer.cloud]) is not None
+
+    def _quality(self, offer: Offer) -> bool:
+        if not good_enough(offer, self.node_class.quality) or not outlasts(offer, self.pool.expire_after):
+            return False
+        capability = self.capabilities[offer.cloud]
+        if lane_of(offer, self.pool, capability) is Lane.SERVICE:
+            return True
+        return good_enough(offer, for_nodes(self.choices[offer.cloud].quality, self.node_class.quality, capability.node_quality))
 
     def _price(self, offer: Offer) -> bool:
         limit = self.pool.max_hourly_price

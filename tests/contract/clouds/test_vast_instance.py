@@ -14,6 +14,8 @@ from decimal import Decimal
 import pytest
 from ansible_collections.tgp.gpu.plugins.modules import vast_instance
 
+from sandbox import vast_cloud
+
 from .stands import KEY
 from .stands_vast import VastStand
 from .test_modules import call
@@ -93,7 +95,8 @@ def test_the_next_offer_is_tried_and_what_a_low_bid_left_is_destroyed(vast_stand
         ({"max_price_hour": "0.10"}, "no virtual machine with 1 x RTX 4090 for 0.10 $/h now"),
         ({"gpu_count": 3}, "no virtual machine with 3 x RTX 4090"),
         ({"gpu_type": "A100 80GB"}, "no virtual machine with 1 x A100 80GB"),
-        ({"min_reliability": "0.999"}, "Vast.ai has no"),
+        ({"min_reliability": "0.999"}, "now on a host with a reliability of 0.999 or more and 200 Mbit/s or more"),
+        ({"min_bandwidth": -1}, "min_bandwidth must not be negative, got -1"),
         ({"region": "eu-west"}, "in eu-west"),
         ({"vm": False}, "needs an image"),
         ({"ports": ["http"]}, "'http' is no port"),
@@ -105,6 +108,23 @@ def test_what_cannot_be_is_said_and_costs_nothing(vast_stand: VastStand, params:
     failed = rent(vast_stand, **params)
     assert failed["failed"] and words in failed["msg"]
     assert vast_stand.billed() == 0
+
+
+@pytest.mark.parametrize(
+    "fault", [{"reliability": 0.94}, {"inet_down": 199.0}, {"vm_deverified": True}], ids=lambda one: next(iter(one))
+)
+def test_a_virtual_machine_is_rented_from_a_good_host_unless_another_will_do(
+    vast_stand: VastStand, fault: dict[str, t.Any]
+) -> None:
+    """The cheapest host is the flakiest: it is not taken for a node."""
+    vast_stand.world.offers.append(vast_cloud.vast_offer({"id": 8100009, "gpu": "RTX 4090", "price": "0.10", "vm": True, **fault}))
+    made = rent(vast_stand, wait=False)
+    assert vast_stand.machine(made["instance"]["id"]).offer.type == "8100001"
+    other = rent(vast_stand, name="another", wait=False, min_reliability="0", min_bandwidth=0)
+    wanted = "8100001" if "vm_deverified" in fault else "8100009"
+    assert vast_stand.machine(other["instance"]["id"]).offer.type == wanted
+    container = rent(vast_stand, name="container", vm=False, image="alpine", wait=False)
+    assert vast_stand.machine(container["instance"]["id"]).offer.type == ("8100009" if wanted == "8100001" else "8100001")
 
 
 @pytest.mark.parametrize(("late", "wait"), [(45.0, False), (300.0, True)])

@@ -58,6 +58,7 @@ ROW: dict[str, t.Any] = {
     "rentable": True,
     "rented": False,
 }
+NODE = (Lane.KUBELET, Lane.SERVICE)
 STATES = ("running", "stopped", "created", "loading", "exited", None, "else", 3)
 
 
@@ -67,6 +68,20 @@ def offer(*, bid: bool = False, disk: int = 80, **changes: t.Any) -> t.Any:
 
 def instance(**changes: t.Any) -> t.Any:
     return to_instance(API, {"id": 20771845, **changes}, "GET instances", FACTS, NOW)
+
+
+@pytest.mark.parametrize(
+    ("facts", "lanes"),
+    [
+        ({}, NODE),
+        ({"is_vm_deverified": False}, NODE),
+        ({"is_vm_deverified": None}, NODE),
+        ({"is_vm_deverified": True}, NODE[1:]),
+        ({"vms_enabled": False}, NODE[1:]),
+    ],
+)
+def test_S1_02_virtual_machines_that_vast_withdrew_become_no_nodes(facts: dict[str, t.Any], lanes: tuple[Lane, ...]) -> None:
+    assert offer(**facts).lanes == lanes
 
 
 # ---- money

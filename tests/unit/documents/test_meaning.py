@@ -16,7 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import 
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Hub, SecretRef, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Hub, Quality, SecretRef, Wishes
 
 Json = dict[str, t.Any]
 MACHINE = {
@@ -505,6 +505,20 @@ def test_L13_shares_are_per_cent() -> None:
     assert (made.quality.min_reliability, made.spot_discount_min) == (Decimal("0.995"), Decimal("0.3"))
     vast = next(one for one in made.clouds if one.cloud == "vast")
     assert (vast.bid_margin, vast.spot_discount_min) == (Decimal("0.1"), None)
+
+
+def test_L13_the_settings_of_vast_say_how_good_hosts_of_nodes_must_be() -> None:
+    def quality(**settings: t.Any) -> t.Any:
+        return node_class_of({"providers": [{"name": "vast", "settings": settings}]}).clouds[0].quality
+
+    assert quality() == Quality()
+    assert quality(minReliability="90.5%", minBandwidth=100) == Quality(min_reliability=Decimal("0.905"), min_bandwidth=100)
+    assert quality(minReliability=0, minBandwidth=0) == Quality(min_reliability=Decimal(0), min_bandwidth=0)
+    for settings in ({"minReliability": "0.9"}, {"minReliability": "101%"}, {"minBandwidth": "100"}, {"minBandwidth": -1}):
+        with pytest.raises(InvalidInput, match=r"providers\[0\].settings.min"):
+            quality(**settings)
+    with pytest.raises(InvalidInput, match="minReliability"):
+        node_class_of({"providers": [{"name": "lambda", "settings": {"minReliability": "90%"}}]})
 
 
 @pytest.mark.parametrize("value", ["0.95", "101%", "much", "-5%"])

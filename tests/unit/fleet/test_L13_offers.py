@@ -12,6 +12,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds import registry
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import blocks, quality
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.bids import bid, priced
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
@@ -280,6 +281,39 @@ def test_L13_quality_of_the_host(wish: str, known: t.Any, enough: t.Any, too_lit
     assert quality.unmet(host({}), wanted) == wish
     assert quality.unmet(host({next(iter(enough)): "often"} if wish != "minReliability" else {}), wanted) == wish
     assert choose(host({}), made=node_class(quality=wanted)).rejected == {"lambda/g-0.42": "quality"}
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted", "reliability", "bandwidth", "taken"),
+    [
+        (Quality(), Quality(), "0.95", "200", True),
+        (Quality(), Quality(), "0.949", "200", False),
+        (Quality(), Quality(), "0.95", "199.9", False),
+        (Quality(), Quality(), None, "910", False),
+        (Quality(), Quality(), "0.99", None, False),
+        (Quality(), Quality(min_reliability=Decimal("0.9")), "0.92", "200", True),
+        (Quality(), Quality(min_bandwidth=100), "0.95", "150", True),
+        (Quality(), Quality(min_bandwidth=300), "0.95", "250", False),
+        (Quality(min_reliability=Decimal(0), min_bandwidth=0), Quality(), None, None, True),
+        (Quality(min_reliability=Decimal("0.8")), Quality(), "0.85", "199", False),
+        (Quality(min_reliability=Decimal("0.99")), Quality(min_reliability=Decimal("0.9")), "0.95", "200", False),
+    ],
+)
+def test_L13_hosts_of_nodes_at_vast_are_good_ones_unless_something_else_is_said(
+    said: Quality, wanted: Quality, reliability: str | None, bandwidth: str | None, taken: bool
+) -> None:
+    """For nodes only: containers may run anywhere."""
+    known = Decimal(reliability) if reliability is not None else None
+    traits = {} if bandwidth is None else {"inet-down": bandwidth}
+    host = offer(cloud="vast", lanes=(Lane.KUBELET, Lane.SERVICE), reliability=known, traits=traits)
+    made = node_class(clouds=(CloudChoice("vast", quality=said),), quality=wanted)
+
+    def chosen(*lanes: Lane) -> Selection:
+        return select([host], pool(lanes=lanes), made, registry.CAPABILITIES, Settings(), NOON)
+
+    assert (bool(chosen().candidates), list(chosen().rejected.values())) == (taken, [] if taken else ["quality"])
+    assert bool(chosen(Lane.SERVICE).candidates) == quality.good_enough(host, wanted)
+    assert registry.CAPABILITIES["vast"].node_quality == Quality(min_reliability=Decimal("0.95"), min_bandwidth=200)
 
 
 @pytest.mark.parametrize(

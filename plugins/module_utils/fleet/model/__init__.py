@@ -21,6 +21,7 @@ from .clouds import (
     LaunchRequest,
     Offer,
     OfferQuery,
+    Quality,
     StateFacts,
 )
 from .cluster import DevicePlugin, DevicePlugins, MadeToken, Node, Pod, Taint
@@ -39,7 +40,6 @@ from .wishes import (
     MeshChoice,
     NodeClass,
     Pool,
-    Quality,
     Requirement,
     SecretRef,
     ServiceSpec,

@@ -52,6 +52,22 @@ class StateFacts(t.NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Quality:
+    """What is asked of the host of a machine, beside its size. None = not asked; what is not known of an offer meets no wish.
+
+    ``min_reliability``: a share of time, 0 to 1. ``min_cuda``: the newest CUDA its driver must support, like "12.8". ``min_bandwidth``:
+    Mbit/s towards the machine. ``min_ports``: ports reachable from outside. ``min_duration``: seconds that its host still offers it."""
+
+    min_reliability: Decimal | None = None
+    verified: bool = False
+    min_cuda: str = ""
+    min_bandwidth: int | None = None
+    static_ip: bool = False
+    min_ports: int | None = None
+    min_duration: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Capability:
     """What a cloud can do, as data. One record per cloud file; decisions read it instead of asking for names.
 
@@ -62,7 +78,8 @@ class Capability:
     ``billing_granularity``: seconds; a started unit is billed whole. ``billed_until_gone`` False: its documentation says that the bill
     ends with the accepted destroy call, not with the machine's last breath. ``bills_boot`` False: until a machine runs only its disk is
     billed. ``states``: every word its API has for a machine's state. ``lane_reason``: why its machines serve no other lane, a sentence
-    for people. ``login``: the user whom its Ubuntu images let in over SSH.
+    for people. ``login``: the user whom its Ubuntu images let in over SSH. ``node_quality``: what hosts of nodes must be where nobody says
+    anything else.
     """
 
     cloud: str
@@ -84,6 +101,7 @@ class Capability:
     rented: bool = True
     lane_reason: str = ""
     login: str = ""
+    node_quality: Quality = Quality()
 
     @property
     def terminal(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 from decimal import Decimal
 
-from .clouds import Lane
+from .clouds import Lane, Quality
 from .cluster import Taint
 from .hours import Calendar
 from .spending import SpendingBudget
@@ -51,26 +51,11 @@ class Machine:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Quality:
-    """What is asked of the host of a machine, beside its size. None = not asked; what is not known of an offer meets no wish.
-
-    ``min_reliability``: a share of time, 0 to 1. ``min_cuda``: the newest CUDA its driver must support, like "12.8". ``min_bandwidth``:
-    Mbit/s towards the machine. ``min_ports``: ports reachable from outside. ``min_duration``: seconds that its host still offers it."""
-
-    min_reliability: Decimal | None = None
-    verified: bool = False
-    min_cuda: str = ""
-    min_bandwidth: int | None = None
-    static_ip: bool = False
-    min_ports: int | None = None
-    min_duration: int | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class CloudChoice:
     """One entry of a class's ``providers``. ``settings`` are the cloud's own options (image, ssh key ...). ``implicit``: nobody named the
     cloud, so that it is passed over in silence when there is no credential for it. ``bid_margin``: by which share a bid is above the
-    lowest that would win. ``spot_discount_min``: see :class:`NodeClass`; None = as there."""
+    lowest that would win. ``spot_discount_min``: see :class:`NodeClass`; None = as there. ``quality``: what its settings say of hosts of
+    nodes; it goes before what the cloud's own record says."""
 
     cloud: str
     priority: int = 0
@@ -81,6 +66,7 @@ class CloudChoice:
     implicit: bool = False
     bid_margin: Decimal = Decimal("0.1")
     spot_discount_min: Decimal | None = None
+    quality: Quality = Quality()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
