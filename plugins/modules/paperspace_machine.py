@@ -9,7 +9,8 @@ module: paperspace_machine
 short_description: Rent or give back one machine of Paperspace
 description:
   - Makes sure that one machine of a name exists, or that none does. The name is the identity, because Paperspace's names are not unique
-    and it has no tags; whoever made a machine of the name, it is the one that is meant.
+    and it has no tags. A machine is taken for one of this collection when its name begins with V(tgp-), or when this host has recorded its
+    launch. Any other machine of the name is only reported, and is an error when there is none but such.
   - A failure names every machine that it leaves behind, with its price; O(state=absent) ends it.
   - When the answer to the create call is lost, the machine is looked up by its name; a second create call is never sent blindly.
   - With O(state=absent) its startup script, its private network and static addresses assigned to it go with it.
@@ -37,7 +38,9 @@ options:
     description: Id of the operating system template. Default is an Ubuntu 22.04 server, or what comes closest for the type.
     type: str
   disk_gib:
-    description: Least size of the disk. The next size that is sold is taken.
+    description:
+      - Least size of the disk. The next size that is sold is taken.
+      - It is not compared with that of a machine that exists, because Paperspace does not tell it.
     type: int
     default: 50
   startup_script:
@@ -58,6 +61,14 @@ options:
       - Dollars per hour, as text, that the machine may cost at most, with its disk. What is dearer by its list price is not rented.
       - A machine that turns out to cost more is destroyed at once, unless it is within 5 %.
     type: str
+  include_unmarked:
+    description:
+      - With O(state=absent), also destroy machines of the name that this collection did not make.
+      - With O(state=present), also accept such a machine, as it is. Without it a machine of the name that others made is an error.
+      - Needed for a name that does not begin with V(tgp-) on hosts other than the one that launched the machine.
+    type: bool
+    default: false
+    version_added: 0.2.0
   wait:
     description:
       - Wait until the machine runs (and has an address if it gets one), or until it is gone.
@@ -164,6 +175,7 @@ SPEC = dict(
         network=dict(type="str"),
         public_ip=dict(type="str", choices=["dynamic", "none"], default="dynamic"),
         max_price_hour=dict(type="str"),
+        include_unmarked=dict(type="bool", default=False),
         wait=dict(type="bool", default=True),
         wait_timeout=dict(type="int", default=1200),
         **ENTRY.spec,
@@ -189,7 +201,12 @@ def run(task: Task) -> dict[str, t.Any]:
             query = OfferQuery((kind.model,) if kind.model else (), (kind.number,), disk_gib=params["disk_gib"])
         try:
             limit = parse_money(params["max_price_hour"]) if params["max_price_hour"] else None
-            return named.present(lambda: _requests(task, cloud.offers(query)), lambda found: _differs(task, found), limit=limit)
+            return named.present(
+                lambda: _requests(task, cloud.offers(query)),
+                lambda found: _differs(task, found),
+                unmarked=params["include_unmarked"],
+                limit=limit,
+            )
         except LaunchRefused as refusal:
             if refusal.instance_id:  # made and destroyed again: too dear
                 _discard(task, cloud, _beside(task, cloud))
@@ -200,7 +217,7 @@ def run(task: Task) -> dict[str, t.Any]:
 
 def _absent(task: Task, cloud: Cloud, named: ByName) -> dict[str, t.Any]:
     """The machine first, then what was made for it."""
-    result = named.absent(unmarked=True)
+    result = named.absent(unmarked=task.params["include_unmarked"])
     left = _beside(task, cloud)
     if not task.check_mode:
         _discard(task, cloud, left)

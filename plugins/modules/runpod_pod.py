@@ -66,7 +66,9 @@ options:
     elements: str
     default: []
   disk_gib:
-    description: Size of the container's disk. It must hold the image.
+    description:
+      - Size of the container's disk. It must hold the image.
+      - A pod that exists with a smaller one is an error.
     type: int
     default: 40
   registry:
@@ -179,7 +181,7 @@ ports:
 """
 
 from ..module_utils.clouds.base import Cloud
-from ..module_utils.clouds.by_name import ByName
+from ..module_utils.clouds.by_name import ByName, too_small
 from ..module_utils.clouds.registry import connect
 from ..module_utils.clouds.runpod_cloud import ENTRY
 from ..module_utils.clouds.runpod_records import Kind, gpu_of
@@ -323,7 +325,7 @@ def _differs(task: Task, found: Instance) -> str:
     region = params["region"]
     if region and found.region and not region_matches(region, standard_region(found.region, ENTRY.regions), found.region):
         return f"is in {found.region}, not in {region}"
-    return ""
+    return too_small(found, params["disk_gib"])
 
 
 def _pull_error(cloud: Cloud, pod: Instance) -> str:

@@ -34,6 +34,7 @@ _LOOK_UP_PAUSE = 10.0
 _POLL = 10.0
 _ENDS = 3  # looks, a poll apart, in which an accepted end has to show
 _APART = timedelta(seconds=30)  # between the two lists that have to miss a machine before it is gone
+_SKEW = timedelta(seconds=60)  # by which the clock of a cloud may be behind ours
 _LOG_EVERY = 60.0
 _PRICE_TOLERANCE = Decimal("1.05")
 _ENDING = (InstanceState.TERMINATING, InstanceState.TERMINATED)
@@ -61,6 +62,7 @@ class ByName:
 
     def __post_init__(self) -> None:
         self._left = LeftBehind()
+        self._launch: Launch | None = None  # as this host has recorded it
 
     # ---- present
 
@@ -146,13 +148,13 @@ class ByName:
     def _rent(self, request: LaunchRequest, same: t.Callable[[Instance], str]) -> Instance:
         self.task.progress(f"{self.name}: renting {request.offer.id}")
         launch = Launch(self.task.clock.now())
-        self._record.write(launch)
+        self._write(launch)
         made = ""
         try:
             made = self._patiently(request)
         except errors.LaunchRefused as refusal:
             if refusal.instance_id:  # refused, and there all the same
-                self._record.write(dataclasses.replace(launch, id=refusal.instance_id))
+                self._write(dataclasses.replace(launch, id=refusal.instance_id))
                 self._give_back(_rented(request, refusal.instance_id), refusal.message)
             else:
                 self._record.remove()
@@ -164,7 +166,7 @@ class ByName:
                 raise unknown
         else:
             self._left.note(_rented(request, made))
-            self._record.write(dataclasses.replace(launch, id=made))
+            self._write(dataclasses.replace(launch, id=made))
             found = self._look_up(made)
             if not found:
                 raise errors.LaunchUnknown(
@@ -174,7 +176,7 @@ class ByName:
         for one in found:
             self._left.note(one)
         kept, extra = self._choose(found, lambda one: "" if one.interrupted else same(one))  # what became of it is told by the wait
-        self._record.write(dataclasses.replace(launch, id=kept.id))
+        self._write(dataclasses.replace(launch, id=kept.id))
         self._end(extra)
         self._check_price(kept, request.max_price_hour)
         return kept
@@ -377,7 +379,8 @@ class ByName:
     def _existing(self) -> tuple[list[Instance], list[Instance]]:
         """Our machines of the name, the oldest first, and those of others. One that this host has recorded is waited for as long as the list
         may show it late; after that it is gone when two lists, half a minute apart, and a look by its id miss it."""
-        launch, missing = self._recorded(), None
+        self._launch = launch = self._recorded()
+        missing = None
         while True:
             ours, strange = self._split(self._alive())
             if launch is None or any(one.id == launch.id for one in (*ours, *strange)) or (ours and not launch.id):
@@ -398,6 +401,10 @@ class ByName:
                 self.task.progress(f"{self.name}: launched at {launch.started:%H:%M:%SZ} and not listed yet; waiting for it.")
             self.task.clock.sleep(_LOOK_UP_PAUSE)
 
+    def _write(self, launch: Launch) -> None:
+        self._launch = launch
+        self._record.write(launch)
+
     def _recorded(self) -> Launch | None:
         try:
             return self._record.read()
@@ -413,8 +420,16 @@ class ByName:
 
     def _split(self, machines: list[Instance]) -> tuple[list[Instance], list[Instance]]:
         """Ours, and those of others."""
-        ours = [one for one in machines if made_here(one, self.cloud.facts)]
+        ours = [one for one in machines if made_here(one, self.cloud.facts, recorded=self._is_recorded(one))]
         return ours, [one for one in machines if one not in ours]
+
+    def _is_recorded(self, one: Instance) -> bool:
+        """Whether this host launched it: by the id, or while that is unknown by the time. Before a launch there was none of the name."""
+        if self._launch is None:
+            return False
+        if self._launch.id:
+            return one.id == self._launch.id
+        return one.created is not None and one.created >= self._launch.started - _SKEW
 
     def _tell_strange(self, strange: t.Iterable[Instance]) -> None:
         for one in strange:
@@ -446,7 +461,7 @@ class ByName:
         try:
             launch = self._record.read()
             if launch is not None and launch.id == instance_id:
-                self._record.write(dataclasses.replace(launch, ended=self.task.clock.now()))
+                self._write(dataclasses.replace(launch, ended=self.task.clock.now()))
         except errors.InvalidInput as error:
             self.task.warn(f"{self.name}: {error}")
 
@@ -480,6 +495,13 @@ def _too_dear(one: Instance, limit: Decimal | None) -> str:
 def _rented(request: LaunchRequest, identity: str) -> Instance:
     """What is known of a machine that was made a moment ago: its id, and what its offer said."""
     return dataclasses.replace(_planned(request), id=identity, raw_state="")
+
+
+def too_small(one: Instance, disk_gib: int) -> str:
+    """Why its disk, which cannot grow, is too small; empty if it is not. Those of older versions hold as many GB as GiB were asked for."""
+    return (
+        "" if one.disk_gb is None or one.disk_gb >= disk_gib else f"has a disk of {one.disk_gb} GB, and {disk_gib} GiB are wanted"
+    )
 
 
 def _planned(request: LaunchRequest) -> Instance:

@@ -15,6 +15,7 @@ from ..fleet import bids, gpus
 from ..fleet.model import Container, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, Quality
 from ..fleet.quality import good_enough
 from ..fleet.regions import region_matches, standard_region
+from .by_name import too_small
 from .vast_places import PLACES
 
 _MOST = 10  # offers that are tried; each refusal costs 4.5 s
@@ -129,7 +130,7 @@ class Wish:
             return f"is {'' if found.spot else 'no '}spot"
         if self.region and found.region and not region_matches(self.region, standard_region(found.region, PLACES), found.region):
             return f"is in {found.region}, not in {self.region}"
-        return ""
+        return too_small(found, self.disk_gib)
 
 
 def port(text: str) -> str:

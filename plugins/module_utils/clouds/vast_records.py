@@ -166,6 +166,7 @@ def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetim
         if word == "running" and uptime is not None and 0 <= uptime < _LONGEST
         else None,
         storage_price_hour=disk,
+        disk_gb=None if (size := decimal(row.get("disk_space"))) is None else int(size),
         ports=_ports(row.get("ports"), address),
     )
 

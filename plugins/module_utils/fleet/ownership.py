@@ -15,6 +15,7 @@ from .model import Capability, Claim, Instance
 from .names import Verdict, verdict
 
 CLUSTER_MARKS = ("tgp.io/cluster", "tgp:cluster", "cluster")
+PREFIX = "tgp-"  # of the names of our machines
 GENERATION_MARKS = ("tgp.io/generation", "tgp:generation", "generation")
 
 
@@ -81,11 +82,12 @@ def owner_of(instance: Instance, capability: Capability | None, store: Store) ->
     return Owner(Verdict.FOREIGN, why=f"has a name of this cluster, {missing} and no claim")
 
 
-def made_here(instance: Instance, capability: Capability) -> bool:
+def made_here(instance: Instance, capability: Capability, *, recorded: bool = False) -> bool:
     """Whether a machine of a module's free name was made by this collection: it carries our stamp, and not that of another machine or, where
-    the name is one of a cluster's machines, of another cluster. Where a cloud can carry none, the name is all there is (L-1a)."""
+    the name is one of a cluster's machines, of another cluster. Where a cloud can carry none, it is ours when its name begins as ours do, or
+    when this host has ``recorded`` its launch (L-1a)."""
     if not capability.tags:
-        return True
+        return recorded or instance.name.startswith(PREFIX)
     cluster = _mark(instance, CLUSTER_MARKS)
     if cluster and verdict(instance.name, cluster) is Verdict.FOREIGN:
         return False

@@ -10,6 +10,9 @@ import typing as t
 import pytest
 
 from .stands import Stand
+from .stands_paperspace import PaperspaceStand
+from .stands_runpod import RunpodStand
+from .stands_vast import VastStand
 from .test_left_behind import cloud, living, run
 
 __all__ = ["cloud"]
@@ -58,3 +61,63 @@ def test_an_address_with_a_path_is_refused(cloud: Stand, path: str) -> None:
     assert f"{cloud.service}_api_url" in done["msg"] and cloud.base in done["msg"]
     assert not cloud.world.machines
     assert not run(cloud, **{f"{cloud.service}_api_url": f"{cloud.base}/"}).get("failed")
+
+
+# ---- Paperspace, which can carry no stamp
+
+
+@pytest.fixture
+def paperspace() -> t.Iterator[PaperspaceStand]:
+    made = PaperspaceStand()
+    yield made
+    made.close()
+
+
+def test_L1a_absent_spares_a_machine_of_paperspace_that_others_made(paperspace: PaperspaceStand) -> None:
+    theirs = paperspace.cloud().launch(paperspace.request(name="prod-db"))
+    refused = run(paperspace, name="prod-db", state="absent")
+    assert refused["failed"] and theirs in refused["msg"] and "include_unmarked" in refused["msg"]
+    assert living(paperspace) == [theirs]
+    assert run(paperspace, name="prod-db")["failed"], "present took it"
+    assert run(paperspace, name="prod-db", include_unmarked=True)["instance"]["id"] == theirs
+    assert run(paperspace, name="prod-db", state="absent", include_unmarked=True)["changed"]
+
+
+def test_L1a_a_machine_of_paperspace_with_any_name_is_ours_where_it_was_launched(paperspace: PaperspaceStand) -> None:
+    made = run(paperspace, name="workstation")["instance"]["id"]
+    again = run(paperspace, name="workstation")
+    assert not again["changed"] and again["instance"]["id"] == made
+    gone = run(paperspace, name="workstation", state="absent", wait=True)
+    assert gone["changed"] and not living(paperspace)
+
+
+@pytest.mark.parametrize("kind", ["lost_after", "status_after", "truncate"])
+def test_L2_a_lost_answer_of_paperspace_is_looked_up_whatever_the_name(paperspace: PaperspaceStand, kind: str) -> None:
+    paperspace.faults.add({"kind": kind, "method": "POST", "path": "/machines$", "status": 504})
+    done = run(paperspace, name="workstation")
+    assert not done.get("failed"), done["msg"]
+    assert [done["instance"]["id"]] == living(paperspace)
+
+
+# ---- what of an existing machine is compared
+
+
+def test_an_existing_machine_over_the_price_limit_is_not_taken(cloud: Stand) -> None:
+    made = run(cloud)["instance"]["id"]
+    done = run(cloud, max_price_hour="0.01")
+    assert done.get("failed") and "limit is 0.01 $/h" in done["msg"] and made in done["msg"]
+    assert not run(cloud)["changed"] and living(cloud) == [made]
+
+
+@pytest.mark.parametrize("kind", [RunpodStand, VastStand], ids=lambda kind: kind.service)
+def test_an_existing_machine_with_too_small_a_disk_is_not_taken(kind: type[Stand]) -> None:
+    """Paperspace does not tell how large a disk is, and Lambda's cannot be chosen."""
+    stand = kind()
+    try:
+        made = run(stand, disk_gib=64)["instance"]["id"]
+        stand.world.clock.advance(300)
+        done = run(stand, disk_gib=90)
+        assert done.get("failed") and "has a disk of" in done["msg"] and "90 GiB" in done["msg"] and made in done["msg"]
+        assert not run(stand, disk_gib=40)["changed"] and living(stand) == [made]
+    finally:
+        stand.close()

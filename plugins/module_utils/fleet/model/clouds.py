@@ -177,7 +177,8 @@ class Instance:
 
     ``price_hour`` is what it costs while it runs, disk included. ``interrupted``: the cloud took its GPUs away (spot lost, money or
     contract over); it does not come back by itself in time. ``running_since``: when its GPUs began to be billed, where the cloud
-    tells. ``ports``: container port to "address:port" as reached from outside.
+    tells. ``disk_gb``: its disk as its cloud counts it, None where it does not tell. ``ports``: container port to "address:port" as
+    reached from outside.
     """
 
     cloud: str
@@ -200,6 +201,7 @@ class Instance:
     spot: bool | None = None
     running_since: datetime | None = None
     storage_price_hour: Decimal = Decimal(0)
+    disk_gb: int | None = None
     ports: Labels = dataclasses.field(default_factory=dict)
 
     @property
