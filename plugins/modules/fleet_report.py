@@ -27,6 +27,9 @@ options:
   path:
     description: File to write to instead of printing.
     type: path
+  archive:
+    description: A file of M(tgp.gpu.fleet_archive). Its lines count like those of the ledger; a line that stands in both counts once.
+    type: path
   since:
     description: Only what was spent from then on. A day of O(time_zone) like V(2026-11-01), or a time like V(2026-11-01T12:00:00Z).
     type: str
@@ -83,6 +86,7 @@ SPEC = dict(
     argument_spec=dict(
         format=dict(type="str", choices=list(FORMATS), default="table"),
         path=dict(type="path"),
+        archive=dict(type="path"),
         since=dict(type="str"),
         until=dict(type="str"),
         time_zone=dict(type="str", default="UTC"),

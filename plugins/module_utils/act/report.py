@@ -9,10 +9,12 @@ import json
 import typing as t
 from datetime import date, datetime
 
+from ..claims.store import ledger_key
 from ..clouds.registry import CAPABILITIES
 from ..errors import InvalidInput
 from ..fleet.durations import parse_time
-from ..fleet.ledger import books
+from ..fleet.ledger import books, read_ledger
+from ..fleet.model import Ledger
 from ..fleet.periods import period_of
 from ..fleet.report import report
 from ..fleet.time_zones import zone
@@ -20,6 +22,7 @@ from ..observe.context import Context
 from ..observe.open import open_context
 from ..offers.files import replace
 from ..task import Task
+from .archiving import read_archive
 from .money import spending
 from .report_page import page
 from .report_text import as_csv, data, table
@@ -45,7 +48,7 @@ def _report(context: Context) -> dict[str, t.Any]:
     if since and until and since >= until:
         raise InvalidInput(f"since {params['since']} is not before until {params['until']}.", remedy="Exchange them.")
     claims = context.store.claims()
-    ledger = context.ledger()
+    ledger = _ledger(context)
     found = report(books(ledger, claims, now, CAPABILITIES), since, min(until or now, now), params["time_zone"])
     money = spending(context, ledger, claims, now)
     result = data(found, money, ledger.torn, context.cluster_id)
@@ -65,6 +68,16 @@ def _report(context: Context) -> dict[str, t.Any]:
             task.progress(line)
     changed = bool(params["path"]) and _write(task, params["path"], text.encode())
     return {"changed": changed, "report": result, "path": params["path"] or ""}
+
+
+def _ledger(context: Context) -> Ledger:
+    """The books, with what was moved to the file ``archive``; a line that stands in both is one."""
+    path = context.task.params["archive"]
+    if not path:
+        return context.ledger()
+    lines, torn = context.store.ledger_records()
+    here = {ledger_key(line) for line in lines}
+    return read_ledger([*lines, *(line for line in read_archive(path) if ledger_key(line) not in here)], torn)
 
 
 def _write(task: Task, path: str, text: bytes) -> bool:

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ..fleet.model import Claim
-from .store import ClaimRecords, ClaimStore, Records, whole
+from .store import ClaimRecords, ClaimStore, LedgerPart, Records, whole
 
 
 class BookedStore:
@@ -56,6 +57,12 @@ class BookedStore:
             for line in found:
                 lines.setdefault(str(line.get("key") or line.get("name") or ""), line)
         return list(lines.values()), [place for place in torn if not any(_names(place, key) for key in lines)]
+
+    def ledger_parts(self) -> list[LedgerPart]:
+        return [dataclasses.replace(part, book=number) for number, book in enumerate(self._books) for part in book.ledger_parts()]
+
+    def remove_part(self, part: LedgerPart) -> None:
+        self._books[part.book].remove_part(part)
 
 
 def _names(place: str, key: str) -> bool:

@@ -18,6 +18,7 @@ from ..fleet.names import label_value
 from .store import (
     Careful,
     ClaimRecords,
+    LedgerPart,
     Records,
     checked_name,
     damaged,
@@ -34,7 +35,7 @@ from .store import (
 
 PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _CLAIM, _STATE, _LEDGER = "tgp.io/claim", "tgp.io/state", "tgp.io/ledger"
-_PART_SIZE = 600_000  # bytes of ledger in one ConfigMap; the API server allows about a megabyte
+_PART_SIZE = 60_000  # bytes of ledger in one ConfigMap: each line that is added writes a new revision of the whole part
 _TRIES = 8
 _PART_NAME = re.compile(r"tgp-ledger-[0-9]{5,}")
 _TOO_LARGE = (413, 422)  # what the API server says to an object that is too large
@@ -131,6 +132,16 @@ class ConfigMapStore(Careful):
         )
         return lines, [*torn, *self._strange]
 
+    def ledger_parts(self) -> list[LedgerPart]:
+        with self._ledger_lock:
+            parts = sorted(self._read_parts().items())
+        return [_removable(part) for _name, part in parts[:-1]]  # the next number follows from the newest one
+
+    def remove_part(self, part: LedgerPart) -> None:
+        with self._ledger_lock:
+            self._kube.delete(f"{PATH}/{part.place}", resource_version=part.version)
+            self._parts = None
+
     def _read_parts(self) -> dict[str, _Part]:
         found, _version = self._kube.collect(PATH, _part_or_place, {"labelSelector": f"{_LEDGER}=true"})
         self._strange = [one for one in found if isinstance(one, str)]
@@ -178,6 +189,11 @@ class _Part:
     version: str
     lines: dict[str, str]
     size: int
+
+
+def _removable(part: _Part) -> LedgerPart:
+    lines, torn = sorted_out((f"ConfigMap {NAMESPACE}/{part.name} key {key}", text) for key, text in part.lines.items())
+    return LedgerPart(part.name, part.version, tuple(lines), tuple(torn))
 
 
 def _part_or_place(raw: Json) -> _Part | str:

@@ -18,6 +18,7 @@ from ..fleet.model import Claim
 from .store import (
     Careful,
     ClaimRecords,
+    LedgerPart,
     Records,
     checked_name,
     damaged,
@@ -138,6 +139,27 @@ class DirectoryStore(Careful):
     def ledger_records(self) -> Records:
         folder = os.path.join(self._folder, "ledger")
         return sorted_out((os.path.join(folder, name), self._line(name)) for name in self._entries("ledger"))
+
+    def ledger_parts(self) -> list[LedgerPart]:
+        found = []
+        for file in self._entries("ledger"):
+            text = self._line(file)
+            lines, torn = sorted_out([(os.path.join(self._folder, "ledger", file), text)])
+            found.append(LedgerPart(file, _digest(text or ""), tuple(lines), tuple(torn)))
+        return found
+
+    def remove_part(self, part: LedgerPart) -> None:
+        path = os.path.join(self._folder, "ledger", part.place)
+        with self._exclusive():
+            text = self._line(part.place)
+            if text is None:
+                return
+            if _digest(text) != part.version:
+                raise Conflict(f"{path} was changed by somebody else.", service="claims", status=409)
+            try:
+                os.unlink(path)
+            except OSError as error:
+                raise _unusable(path, error) from error
 
     def _line(self, file: str) -> str | None:
         """A line as it is stored; empty text for what cannot be read at all or is no line."""

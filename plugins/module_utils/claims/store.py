@@ -42,6 +42,18 @@ ClaimRecords = tuple["list[Claim]", "list[DamagedClaim]"]
 _TRIES = 4  # of a write that meets changes of others
 
 
+@dataclasses.dataclass(frozen=True)
+class LedgerPart:
+    """A piece of the ledger that is removed as a whole: a ConfigMap or a file. ``version`` is what was read; ``book`` counts the places of a
+    ledger that is kept in several; ``torn`` are lines that cannot be read."""
+
+    place: str
+    version: str
+    lines: tuple[dict[str, t.Any], ...]
+    torn: tuple[str, ...] = ()
+    book: int = 0
+
+
 class ClaimStore(t.Protocol):
     """The records of one cluster. A claim or a ledger line that cannot be understood is told apart and hides no other one; a verb that
     asks for a single record raises BadShape for it."""
@@ -89,6 +101,14 @@ class ClaimStore(t.Protocol):
 
     def ledger_records(self) -> Records:
         """All lines that can be read, in no promised order, and the places of those that cannot."""
+        ...
+
+    def ledger_parts(self) -> list[LedgerPart]:
+        """What :meth:`remove_part` can remove: never the part that takes the next line."""
+        ...
+
+    def remove_part(self, part: LedgerPart) -> None:
+        """Remove exactly what was read; gone already is fine. Conflict when somebody else changed it."""
         ...
 
 

@@ -103,6 +103,14 @@ def own_machine_key(claim: Claim) -> str:
     return f"{claim.name}.{claim.created:%Y%m%d%H%M%S}"
 
 
+def ended_before(record: t.Mapping[str, t.Any], moment: datetime) -> bool:
+    """Whether a stored line makes sense and its machine ended before ``moment``."""
+    try:
+        return read_line(record).end < moment
+    except (InvalidInput, KeyError, TypeError, ValueError, InvalidOperation):
+        return False
+
+
 def until(line: LedgerLine, moment: datetime) -> Decimal:
     """Dollars that the machine had cost at ``moment``; a started billing unit counts whole, in the period in which it begins."""
     if moment >= line.end:

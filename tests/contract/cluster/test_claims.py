@@ -296,7 +296,7 @@ def test_a_write_that_did_not_arrive_fails(cluster: Cluster, kube: Kube) -> None
 def test_the_ledger_goes_on_in_a_new_part_when_one_is_full(cluster: Cluster, kube: Kube) -> None:
     store = ConfigMapStore(kube)
     for number in range(8):
-        assert store.ledger({"name": f"tgp-{number}", "note": "x" * 100_000})
+        assert store.ledger({"name": f"tgp-{number}", "note": "x" * 10_000})
     parts = [
         item["metadata"]["name"]
         for item in kube.list("/api/v1/namespaces/tgp-system/configmaps", {"labelSelector": "tgp.io/ledger"})

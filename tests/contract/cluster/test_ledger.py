@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.claims.books import BookedStore
 from ansible_collections.tgp.gpu.plugins.module_utils.claims.configmap import ConfigMapStore
 from ansible_collections.tgp.gpu.plugins.module_utils.claims.directory import DirectoryStore
-from ansible_collections.tgp.gpu.plugins.module_utils.claims.store import ClaimStore, open_store
+from ansible_collections.tgp.gpu.plugins.module_utils.claims.store import ClaimStore, encode, open_store
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError, BadShape, InvalidInput
 
@@ -132,12 +132,12 @@ def test_L16_the_ledger_goes_on_where_the_api_server_says_that_a_part_is_full(cl
 def test_L16_a_part_that_was_removed_is_never_written_over(cluster: Cluster, kube: Kube) -> None:
     store = ConfigMapStore(kube)
     for number in range(12):
-        store.ledger({"name": f"tgp-{number:02d}", "note": "x" * 100_000})
+        store.ledger({"name": f"tgp-{number:02d}", "note": "x" * 10_000})
     assert len(parts(kube)) == 3
     cluster.must("DELETE", f"{PARTS}/tgp-ledger-00001")
     later = ConfigMapStore(kube)
     for number in range(6):
-        assert later.ledger({"name": f"new-{number}", "note": "x" * 100_000}) is True
+        assert later.ledger({"name": f"new-{number}", "note": "x" * 10_000}) is True
     assert parts(kube) == ["tgp-ledger-00000", "tgp-ledger-00002", "tgp-ledger-00003"]
 
 
@@ -233,3 +233,51 @@ def test_L16_a_ledger_nobody_knows_is_refused(kube: Kube, tmp_path: Path, monkey
     monkeypatch.delenv("TGP_LEDGER")
     with pytest.raises(InvalidInput, match="needs a cluster"):
         open_store(make_task(claim_store="directory", ledger="both", cluster_id="a1b2c3d4", state_dir=str(tmp_path)), None)
+
+
+# ---- size
+
+
+def closing(number: int) -> dict[str, t.Any]:
+    """A line as long as those of the product."""
+    return {"name": f"tgp-a1b2c3d4-training-{number:05d}", "cost": "0.10", "why": "x" * 560}
+
+
+def test_L16_a_thousand_closings_write_little(cluster: Cluster, kube: Kube) -> None:
+    """Each added line is a new revision of its part in etcd. One call for a line, and parts of 60 kB."""
+    store, written = ConfigMapStore(kube), 0
+    store.ledger(closing(0))
+    before = len(cluster.writes())
+    for number in range(1, 1000):
+        assert store.ledger(closing(number))
+        if number % 10 == 0:
+            written += 10 * max(len(str(one["data"])) for one in kube.list(PARTS, {"labelSelector": "tgp.io/ledger"})[-1:])
+    assert len(cluster.writes()) - before == 999
+    assert written < 40_000_000, "with parts of 600 kB it was 310 MB"
+    assert all(len(str(one["data"])) < 64_000 for one in kube.list(PARTS, {"labelSelector": "tgp.io/ledger"}))
+    assert len(names(ConfigMapStore(kube))) == 1000
+
+
+def test_L16_a_ledger_of_fifty_thousand_lines_takes_the_next_one(cluster: Cluster, kube: Kube) -> None:
+    meta = {"namespace": "tgp-system", "labels": {"tgp.io/ledger": "true"}}
+    cluster.must("POST", "/api/v1/namespaces", {"metadata": {"name": "tgp-system"}})
+    for part in range(588):
+        lines = {one["name"]: encode(one) for one in map(closing, range(part * 85, part * 85 + 85))}
+        cluster.must("POST", PARTS, {"metadata": {**meta, "name": f"tgp-ledger-{part:05d}"}, "data": lines})
+    store = ConfigMapStore(cluster.client())
+    assert store.ledger(closing(7)) is False and store.ledger(closing(60_000)) is True
+    lines, torn = ConfigMapStore(cluster.client()).ledger_records()
+    assert len(lines) == 588 * 85 + 1 and not torn
+
+
+def test_L02_two_thousand_claims_are_written_and_listed(fresh_store: ClaimStore) -> None:
+    made = [fresh_store.write(make_claim(f"tgp-a1b2c3d4-training-{number:05d}")) for number in range(2000)]
+    assert fresh_store.claims() == made
+    state = {f"NodeGone|lambda|{one.name}|{kind}": "2026-08-20T12:00:00Z" for one in made for kind in range(4)}
+    fresh_store.write_state("findings", state)
+    assert fresh_store.read_state("findings") == state and len(encode(state)) < 900_000, "it fits into one ConfigMap"
+
+
+@pytest.fixture(params=["cluster", "directory"])
+def fresh_store(request: pytest.FixtureRequest, kube: Kube, tmp_path: Path) -> ClaimStore:
+    return ConfigMapStore(kube) if request.param == "cluster" else DirectoryStore(str(tmp_path))
