@@ -195,8 +195,11 @@ class Loom:
         strands = [self.spawn(one(process, what), process.name, process) for process, what in runs.items()]
         for process, strand in zip(runs, strands, strict=True):
             self.join(strand)
-            while process.strands:
-                self.sleep(0)
+            for turn in itertools.count():
+                if not process.strands:
+                    break
+                # a service that answers slowly goes on for a while, although the one who asked is dead
+                self.sleep(0 if turn < 100 else 0.1)
                 self._told()
             if strand.trouble is not None:
                 raise strand.trouble
