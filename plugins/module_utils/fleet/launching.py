@@ -22,7 +22,7 @@ from .money import print_money
 from .names import draw, free_index
 from .offers import Selection, lane_of, lanes_refused, no_lane, offer_key, select
 from .office_hours import hours
-from .orphans import Orphan
+from .orphans import Orphan, is_used
 from .packing import fit
 from .phases import BEFORE_READY, LIVE
 from .recovery import RETRY
@@ -46,6 +46,7 @@ class Market:
         self.purses = overspent.purses_of(draft, orphans, without=anew)
         self.taken: collections.Counter[str] = collections.Counter()
         self.own_in_use = {one.claim.name for one in draft.settled.values()} | set(self.situation.damaged)
+        self.own_in_use |= {one.instance.name for one in orphans if is_used(one, self.situation)}
         self.blocks = lost.merged(self.situation.seen.blocks, lost.blocked_by_loss(draft))
         self._selections: dict[str, Selection] = {}
         self.unread: dict[str, str] = {}
@@ -196,7 +197,7 @@ def _reserve_unclaimed(held: limits.Reserved, draft: Draft, orphans: t.Sequence[
     for claim in damaged.stand_ins(draft.situation):
         held = held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
     for orphan in orphans:
-        if draft.situation.rented(orphan.instance.cloud):
+        if is_used(orphan, draft.situation):
             for instance in (orphan.instance, *orphan.others):
                 claim = adopt(instance, orphan.node, draft.situation)
                 held = held.plus(claim.offer, claim.price, claim.node_class, claim.pool)

@@ -82,6 +82,12 @@ def _case(instance: Instance, node: Node | None) -> str:
     return "O4"
 
 
+def is_used(orphan: Orphan, situation: Situation) -> bool:
+    """Whether the machine counts against limits and budgets: rented ones always, own ones while they work as our nodes. An own machine that
+    somebody else has switched on is not ours to count."""
+    return situation.rented(orphan.instance.cloud) or orphan.case == "O2"
+
+
 def adopt_running(draft: Draft, orphans: list[Orphan]) -> None:
     """O2: a machine that is alive, as our node, as a service, or in the mesh, gets its claim back."""
     for orphan in orphans:

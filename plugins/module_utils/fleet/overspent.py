@@ -19,7 +19,7 @@ from .durations import print_time
 from .facts import Settled
 from .holds import node_hold
 from .model import Claim, Pool
-from .orphans import Orphan
+from .orphans import Orphan, is_used
 from .situation import Situation
 from .spending import Purse, Purses, open_purses
 
@@ -52,7 +52,7 @@ def _unclaimed(draft: Draft, orphans: t.Sequence[Orphan]) -> t.Iterator[Claim]:
     situation = draft.situation
     yield from damaged.stand_ins(situation)
     for orphan in orphans:
-        if situation.rented(orphan.instance.cloud):
+        if is_used(orphan, situation):
             for number, instance in enumerate((orphan.instance, *orphan.others)):
                 claim = adopt(instance, orphan.node, situation)
                 if number or claim.name not in draft.settled:

@@ -10,12 +10,29 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import claim_cost, cost
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ledger import read_ledger
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.limits import may_switch, reserved, room
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Offer, Phase, Plan, Pool
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+    CloudChoice,
+    CloudView,
+    Deletion,
+    Machine,
+    MeshChoice,
+    Offer,
+    Phase,
+    Placement,
+    Plan,
+    Pool,
+    SpendingBudget,
+    Toleration,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
-from .build import NOON, at, claim, decide, instance, node_class, of, offer, pool, seen, wishes
+from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pool, seen, wishes
+from .pods import waiting
+
+ANYWHERE = Placement(tolerations=(Toleration(operator="Exists"),))
 
 
 def nine(price: str = "5.50") -> list[object]:
@@ -153,3 +170,35 @@ def test_L16_a_second_choice_never_brings_more_gpus_where_gpus_are_limited() -> 
         assert action.claim is not None and [one.id for one in action.claim.candidates] == ["three"]
     free = of(decide(seen(offers=offers), wishes(p=1), "provision"), "launch")[0].claim
     assert free is not None and [one.id for one in free.candidates] == ["two", "three"]
+
+
+@pytest.mark.parametrize(("alive", "free"), [(True, 1), (False, 2)], ids=["works as our node", "switched on by somebody else"])
+@pytest.mark.parametrize("mode", ["provision", "autoscale"])
+def test_L16_an_own_machine_that_lost_its_claim_counts_while_it_is_our_node(alive: bool, free: int, mode: str) -> None:
+    """It gets its claim back in this very run, and must not be one more beside the limit."""
+    racks = tuple(Machine(f"rack-{number}", 1, "http://up", "http://down") for number in (1, 2, 3))
+    boxes = node_class(clouds=(CloudChoice("webhook", machines=racks),), mesh=MeshChoice("none"), max_nodes=2)
+    on = instance("rack-1", cloud="webhook", id="rack-1", created=None, gpu_count=1, price_hour=Decimal("0.30"))
+    rest = tuple(offer("0.30", cloud="webhook", id=one.name) for one in racks[1:])
+    nodes = (node("rack-1", labels={"tgp.io/instance-id": "rack-1", "tgp.io/nodepool": "p"}),) if alive else ()
+    asking = tuple(waiting(f"w-{number}", placement=ANYWHERE) for number in range(4)) if mode == "autoscale" else ()
+    observation = seen(clouds={"webhook": CloudView((on,), rest)}, nodes=nodes, pods=asking)
+    found = decide(observation, wishes(pool(), classes=(boxes,), p=3), mode)
+    assert len(of(found, "launch")) == free
+    assert [one.reason for one in of(found, "update")] == (["Adopted"] if alive else [])
+
+
+def test_L16_an_own_machine_that_lost_its_claim_is_on_the_budget() -> None:
+    machine = Machine("rack-1", 1, "http://up", "http://down")
+    boxes = node_class(clouds=(CloudChoice("webhook", machines=(machine,)), CloudChoice("lambda")))
+    on = instance("rack-1", cloud="webhook", id="rack-1", created=at("11:00"), gpu_count=1, price_hour=Decimal("1.00"))
+    mine = node("rack-1", labels={"tgp.io/instance-id": "rack-1", "tgp.io/nodepool": "p"})
+    clouds = {"webhook": CloudView((on,), ()), "lambda": CloudView((), (offer("0.42"),))}
+    budget = SpendingBudget("day", Decimal("1.40"))
+    for nodes, launches in (((mine,), 0), ((), 2)):
+        found = decide(
+            seen(clouds=clouds, nodes=nodes, ledger=read_ledger([])),
+            wishes(pool(budget=budget), classes=(boxes,), p=2),
+            "provision",
+        )
+        assert len(of(found, "launch")) == launches
