@@ -79,6 +79,7 @@ class Plane(Installation):
         pair = {"client-certificate": str(self.folder / "operator.crt"), "client-key": str(self.folder / "operator.key")}
         self.certificate_kubeconfig = self.write_kubeconfig("operator", pair)
         store, peers = f"http://127.0.0.1:{etcd}", f"http://127.0.0.1:{peer}"
+        self.etcd = store
         # fmt: off
         self._run(
             "etcd", f"--data-dir={self.folder / 'etcd'}", f"--listen-client-urls={store}", f"--advertise-client-urls={store}",
