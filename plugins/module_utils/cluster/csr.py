@@ -26,13 +26,17 @@ PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 OF_KUBELETS = {"fieldSelector": f"spec.signerName={SIGNER}"}
 OTHER_NODE = "TgpOtherNode"
+_NEEDED = frozenset({"digital signature", "client auth"})
+_USUAL = _NEEDED | {"key encipherment"}  # of an RSA key
+_LONGEST = 366 * 86400  # seconds; a kubelet asks for no time at all, and the cluster gives a year
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE REQUEST-----\r?\n([A-Za-z0-9+/=\r\n]+)-----END CERTIFICATE REQUEST-----\s*")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """A CertificateSigningRequest. ``state`` is pending, approved (not signed yet), issued, denied or failed; ``common_name`` and
-    ``organizations`` are those asked for ("" and () when the request cannot be read)."""
+    """A CertificateSigningRequest. ``state`` is pending, approved (not signed yet), issued, denied or failed; ``common_name``,
+    ``organizations`` and ``other_names`` (subjectAltName) are those asked for ("" and () when the request cannot be read). ``seconds``:
+    the life asked for, None = the cluster's choice."""
 
     name: str
     username: str
@@ -42,6 +46,9 @@ class Request:
     state: str
     message: str
     created: datetime
+    usages: tuple[str, ...] = ()
+    other_names: tuple[str, ...] = ()
+    seconds: int | None = None
 
     @property
     def token_id(self) -> str:
@@ -84,7 +91,8 @@ def parse(raw: Json) -> Request:
             state, message = word, str(conditions[kind].get("message") or conditions[kind].get("reason") or "")
     if status.get("certificate") and state == "approved":
         state = "issued"
-    name, organizations = _subject(spec.get("request"))
+    name, organizations, other_names = _subject(spec.get("request"))
+    seconds = spec.get("expirationSeconds")
     return Request(
         raw["metadata"]["name"],
         str(spec.get("username") or ""),
@@ -94,33 +102,46 @@ def parse(raw: Json) -> Request:
         state,
         message,
         from_text(raw["metadata"]["creationTimestamp"]),
+        tuple(sorted(str(one) for one in spec.get("usages") or ())),
+        other_names,
+        seconds if isinstance(seconds, int) else None,
     )
 
 
-def _subject(encoded: t.Any) -> tuple[str, tuple[str, ...]]:
-    """Who a request wants to be. Of several PEM blocks, or text beside one, readers take different ones: the cluster could sign another
-    than we have seen. So one block is read, and nothing beside it. What cannot be read is a stranger's and must not end our run."""
+def _subject(encoded: t.Any) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Who a request wants to be, and what else it wants to be called. Of several PEM blocks, or text beside one, readers take different
+    ones: the cluster could sign another than we have seen. So one block is read, and nothing beside it. What cannot be read is a stranger's
+    and must not end our run."""
     try:
         block = _PEM.fullmatch(base64.b64decode(str(encoded or ""), validate=True))
         if block is None:
-            return "", ()
+            return "", (), ()
         request = x509.load_der_x509_csr(base64.b64decode(b"".join(block[1].split()), validate=True))
         pairs = [(one.oid.dotted_string, str(one.value)) for one in request.subject]
-    except (ValueError, TypeError, KeyError, x509.InvalidVersion):  # the library has a word of its own for each oddity
-        return "", ()
+        others = [str(one.value) for one in request.extensions if isinstance(one.value, x509.SubjectAlternativeName)]
+    except (ValueError, TypeError, KeyError, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
+        return "", (), ()  # the library has a word of its own for each oddity
     names = [value for oid, value in pairs if oid == "2.5.4.3"]
-    return (names[0] if len(names) == 1 else ""), tuple(value for oid, value in pairs if oid == "2.5.4.10")
+    return (names[0] if len(names) == 1 else ""), tuple(value for oid, value in pairs if oid == "2.5.4.10"), tuple(others)
 
 
 def wrong(request: Request, *, token_id: str, node: str) -> list[str]:
-    """What of a request is not exactly as that of this node's kubelet would be; empty = it may be approved."""
+    """What of a request is not exactly as that of this node's kubelet would be; empty = it may be approved. The signer of the cluster
+    refuses odd usages and other names as well; that is its choice, and this is ours."""
     expected = {
         "username": (request.username, f"system:bootstrap:{token_id}"),
         "signer": (request.signer, SIGNER),
         "common name": (request.common_name, f"system:node:{node}"),
         "organization": (request.organizations, ("system:nodes",)),
     }
-    return [f"its {what} is {found!r}, not {wanted!r}" for what, (found, wanted) in expected.items() if found != wanted]
+    faults = [f"its {what} is {found!r}, not {wanted!r}" for what, (found, wanted) in expected.items() if found != wanted]
+    if not _NEEDED <= set(request.usages) <= _USUAL:
+        faults.append(f"its usages are {', '.join(request.usages) or 'none'}, not {', '.join(sorted(_NEEDED))}")
+    if request.other_names:
+        faults.append("it asks for other names (subjectAltName)")
+    if request.seconds is not None and request.seconds > _LONGEST:
+        faults.append(f"it asks for {request.seconds} seconds, more than a year")
+    return faults
 
 
 def answer(kube: Kube, request: Request, *, token_id: str, node: str) -> str:

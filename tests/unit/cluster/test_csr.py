@@ -28,24 +28,31 @@ def attribute(oid: bytes, tag: int, value: bytes) -> bytes:
     return tlv(0x31, tlv(0x30, oid + tlv(tag, value)))
 
 
-def block(node: str, *, version: int = 0, more: bytes = b"", line: int = 64) -> bytes:
-    """A request, signed, as PEM. ``more`` are further parts of its subject."""
+def block(node: str, *, version: int = 0, more: bytes = b"", line: int = 64, extensions: bytes = b"") -> bytes:
+    """A request, signed, as PEM. ``more`` are further parts of its subject, ``extensions`` what it asks to stand in the certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     subject = attribute(ORGANIZATION, TEXT, b"system:nodes") + more + attribute(COMMON_NAME, TEXT, f"system:node:{node}".encode())
-    wish = tlv(0x30, tlv(0x02, bytes([version])) + tlv(0x30, subject) + public + b"\xa0\x00")
+    wish = tlv(0x30, tlv(0x02, bytes([version])) + tlv(0x30, subject) + public + tlv(0xA0, extensions))
     signature = key.sign(wish, ec.ECDSA(hashes.SHA256()))
     text = base64.b64encode(tlv(0x30, wish + bytes.fromhex("300a06082a8648ce3d040302") + tlv(0x03, b"\x00" + signature)))
     lines = [text[at : at + line] for at in range(0, len(text), line)]
     return b"\n".join([b"-----BEGIN CERTIFICATE REQUEST-----", *lines, b"-----END CERTIFICATE REQUEST-----", b""])
 
 
-def parsed(pem: bytes) -> csr.Request:
-    raw: dict[str, t.Any] = {
-        "metadata": {"name": "x", "creationTimestamp": "2026-11-21T12:00:00Z"},
-        "spec": {"username": f"system:bootstrap:{TOKEN}", "signerName": csr.SIGNER, "request": base64.b64encode(pem).decode()},
-    }
-    return csr.parse(raw)
+def other_name(*names: str) -> bytes:
+    """The request for a subjectAltName with these DNS names."""
+    listed = tlv(0x30, b"".join(tlv(0x82, one.encode()) for one in names))
+    extension = tlv(0x30, bytes.fromhex("0603551d11") + tlv(0x04, listed))
+    return tlv(0x30, bytes.fromhex("06092a864886f70d01090e") + tlv(0x31, tlv(0x30, extension)))
+
+
+def parsed(pem: bytes, **spec: t.Any) -> csr.Request:
+    usual = {
+        "username": f"system:bootstrap:{TOKEN}", "signerName": csr.SIGNER, "request": base64.b64encode(pem).decode(),
+        "usages": ["digital signature", "client auth"],
+    }  # fmt: skip
+    return csr.parse({"metadata": {"name": "x", "creationTimestamp": "2026-11-21T12:00:00Z"}, "spec": {**usual, **spec}})
 
 
 @pytest.mark.parametrize("pem", [block(NODE), block(NODE, line=4096), block(NODE).replace(b"\n", b"\r\n"), block(NODE) + b"\n \n"])
@@ -87,3 +94,42 @@ def test_what_two_readers_could_take_for_two_requests_is_nobodys(pem: bytes) -> 
 def test_a_request_that_our_library_cannot_read_ends_nothing(pem: bytes) -> None:
     """The API server takes most of these: whoever may ask for certificates could stop every run that looks at requests."""
     assert parsed(pem).common_name == "" and csr.wrong(parsed(pem), token_id=TOKEN, node=NODE)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"usages": ["key encipherment", "digital signature", "client auth"]},
+        {"expirationSeconds": 3600},
+        {"expirationSeconds": 365 * 86400},
+    ],
+)
+def test_a_kubelets_usages_and_lifetimes_are_approved(spec: dict[str, t.Any]) -> None:
+    assert csr.wrong(parsed(block(NODE), **spec), token_id=TOKEN, node=NODE) == []
+
+
+@pytest.mark.parametrize(
+    ("extensions", "spec", "fault"),
+    [
+        (
+            b"",
+            {"usages": ["digital signature", "client auth", "server auth"]},
+            "its usages are client auth, digital signature, server auth",
+        ),
+        (b"", {"usages": ["digital signature", "cert sign"]}, "its usages are cert sign, digital signature"),
+        (b"", {"usages": ["client auth"]}, "its usages are client auth, not"),
+        (b"", {"usages": []}, "its usages are none"),
+        (b"", {"expirationSeconds": 10 * 365 * 86400}, "it asks for 315360000 seconds, more than a year"),
+        (other_name("kubernetes.default.svc"), {}, "it asks for other names"),
+    ],
+)
+def test_what_no_kubelet_asks_for_is_denied(extensions: bytes, spec: dict[str, t.Any], fault: str) -> None:
+    """A token that was stolen must not give more than the one node certificate that it was made for."""
+    faults = csr.wrong(parsed(block(NODE, extensions=extensions), **spec), token_id=TOKEN, node=NODE)
+    assert len(faults) == 1 and faults[0].startswith(fault)
+
+
+def test_other_names_that_nobody_can_read_are_nobodys() -> None:
+    twice = other_name("a") + other_name("b")
+    assert csr.wrong(parsed(block(NODE, extensions=twice)), token_id=TOKEN, node=NODE)
