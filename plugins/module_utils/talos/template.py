@@ -15,16 +15,25 @@ from ..libs import lazy
 
 if t.TYPE_CHECKING:
     import jinja2
-    from jinja2 import meta, sandbox
+    from jinja2 import meta, nodes, sandbox
 else:
     jinja2 = lazy("jinja2")
     meta = lazy("jinja2.meta")
+    nodes = lazy("jinja2.nodes")
     sandbox = lazy("jinja2.sandbox")
 
 _GO_VARIABLE = re.compile(r"\{\{(-?)\s*\.([A-Za-z_]\w*)\s*(-?)\}\}")
 _BRACES = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.S)
 _GO_CONSTRUCT = re.compile(r"(?:if|else|end|range|with|define|template|block)\b|/\*|\$|\.|.*\s\.[A-Z]", re.S)
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # the last two and U+0085 end a line in YAML, too
+#: what grows no further than the template and its values together: a loop, a call or "a" * 4000000000 would take the memory of the controller
+_NODES = frozenset(
+    ("Template", "Output", "TemplateData", "Name", "Const", "If", "CondExpr", "And", "Or", "Not", "Compare", "Operand", "Filter", "Test",
+     "Concat", "List", "Tuple")
+)  # fmt: skip
+_FILTERS = frozenset(
+    ("capitalize", "d", "default", "e", "escape", "int", "length", "lower", "string", "title", "tojson", "trim", "upper")
+)
 _REMEDY = "Write {{.Name}} or Jinja2 ({{ Name }}, {% if Name %} … {% endif %})."
 
 
@@ -72,11 +81,27 @@ def _compile(template: str) -> tuple[jinja2.Template, frozenset[str]]:
     text = _GO_VARIABLE.sub(lambda match: f"{{{{{match[1]} {match[2]} {match[3]}}}}}", template)
     try:
         tree = environment.parse(text)
+        _check(tree)
         wanted = frozenset(meta.find_undeclared_variables(tree) - environment.globals.keys())
         return environment.from_string(tree), wanted
     except jinja2.TemplateSyntaxError as error:
         reason = f"line {error.lineno}: {error.message}"
         raise InvalidInput(f"The machine config template cannot be read: {reason}.", remedy=_REMEDY) from None
+
+
+def _check(tree: nodes.Template) -> None:
+    """InvalidInput for a construct whose result may be larger than what was written."""
+    for node in tree.find_all(nodes.Node):
+        word = type(node).__name__
+        if word == "Filter" and (name := t.cast("nodes.Filter", node).name) not in _FILTERS:
+            what, known = f"the filter {name!r}", f"the filters {', '.join(sorted(_FILTERS - {'d', 'e'}))}"
+        elif word not in _NODES:
+            what, known = f"the Jinja2 construct {word}", "variables, conditions (if) and filters"
+        else:
+            continue
+        raise InvalidInput(
+            f"The machine config template uses {what} in line {node.lineno}; only {known} are taken.", remedy=_REMEDY
+        )
 
 
 def _unknown(name: str, known: t.Collection[str]) -> str:

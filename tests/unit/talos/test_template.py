@@ -86,6 +86,40 @@ def test_what_cannot_be_rendered_is_an_error_without_values(template):
     assert not any(len(value) > 12 and value in str(caught.value) for value in make().variables().values())
 
 
+@pytest.mark.parametrize(
+    ("template", "what"),
+    [
+        ("a: 1\nb: {{ 'a' * 4000000000 }}", "the Jinja2 construct Mul in line 2"),
+        ("{{ 9 ** 9 ** 9 }}", "the Jinja2 construct Pow in line 1"),
+        ("{{ '%4000000000d' % 1 }}", "the Jinja2 construct Mod in line 1"),
+        ("{{ '{:4000000000}'.format(1) }}", "the Jinja2 construct Call in line 1"),
+        ("{{ 'a'.ljust(4000000000) }}", "the Jinja2 construct Call in line 1"),
+        ("{{ NodeName | center(4000000000) }}", "the filter 'center' in line 1"),
+        ("{{ NodeName | indent(4000000000) }}", "the filter 'indent' in line 1"),
+        ("{{ NodeName | replace('a', NodeName) | replace('b', NodeName) }}", "the filter 'replace' in line 1"),
+        ("{% for one in NodeName %}{{ one }}{% endfor %}", "the Jinja2 construct For in line 1"),
+        ("{% set a = 'aaaaaaaa' %}" + "{% set a = a ~ a %}" * 40 + "{{ a }}", "the Jinja2 construct Assign in line 1"),
+        ("{% macro a() %}x{% endmacro %}{{ a() }}", "the Jinja2 construct Macro in line 1"),
+    ],
+)
+def test_a_template_cannot_take_the_memory_of_the_controller(template: str, what: str) -> None:
+    """Whoever may write a class must not be able to end the process that reads it."""
+    with pytest.raises(InvalidInput, match="only .* are taken") as caught:
+        render(template, make().variables())
+    assert what in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% if NodeName == 'tgp-ml-3f9a2c' and not GPUCount | int > 8 %}x{% elif NodePool in ['a', 'b'] %}y{% else %}z{% endif %}",
+        "{{ NodePool | default('none') | trim | tojson }}{{ 'a' ~ NodeName | length }}{{ 'x' if NodeName is defined else 'y' }}",
+    ],
+)
+def test_conditions_and_harmless_filters_are_taken(template: str) -> None:
+    assert render(template, make().variables())
+
+
 @pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "\u2029"])
 def test_whatever_ends_a_line_in_yaml_is_refused_in_a_value(end):
     """The name of a region comes from a cloud."""
