@@ -26,7 +26,7 @@ _UNHEALTHY = timedelta(seconds=1200)
 _REGISTRATION = timedelta(seconds=900)  # the shortest there is (own machines)
 _BEGINS = ("Budget", "Expired")  # true when the end begins: the day or the document may be another when it is carried out
 _DOCUMENT = timedelta(seconds=600)
-_GONE = ("terminating", "terminated", "preempted", "stopping", "off")
+_GONE = ("terminating", "terminated", "preempted", "stopping", "stopped", "off")
 
 
 def seconds_of(text: str) -> float:

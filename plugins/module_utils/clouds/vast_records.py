@@ -22,6 +22,7 @@ MARKS = "TGP_MARKS"
 _MONTH_HOURS = 30 * 24  # storage_cost is dollars per GB and month of 30 days
 _BOOTING = frozenset({"created", "loading", "scheduling"})
 _FAILED_WORDS = ("oci runtime create failed", "manifest unknown", "pull access denied", "no space left")
+_STOPPED = "it was stopped by its owner, or the account has no money; its disk is billed"
 _LATEST, _LONGEST = 32_503_680_000, 60 * 24 * 3650  # the year 3000; ten years in minutes: beyond that a number means something else
 _EXACT, _ABSURD = Decimal("0.000001"), Decimal(10**9)
 Row = dict[str, t.Any]
@@ -135,7 +136,8 @@ def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetim
     identity = str(api.expect(row.get("id"), int, what, "id of an instance"))
     redact.register(*(row[key] for key in ("jupyter_token", "instance_api_key") if isinstance(row.get(key), str)))
     word, message = _text(row.get("actual_status")) or "created", _text(row.get("status_msg"))
-    state, interrupted, failed = _state(row, word, message, facts)
+    halted = all(row.get(key) == "stopped" for key in ("cur_state", "intended_status", "next_state"))
+    state, interrupted, failed = _state(row, word, message, facts, now, halted)
     name, count, address = _text(row.get("gpu_name")), row.get("num_gpus"), _text(row.get("public_ipaddr"))
     started, uptime = decimal(row.get("start_date")), decimal(row.get("uptime_mins"))
     total, base, spot = money(row.get("dph_total")), money(row.get("dph_base")), row.get("is_bid")
@@ -159,8 +161,9 @@ def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetim
         gpu_count=count if isinstance(count, int) else None,
         host_id=str(row.get("machine_id") or ""),
         marks=_marks(row.get("extra_env")),
-        problem=redact.redact(message[:300]) if failed or state in (InstanceState.FAILED, InstanceState.UNKNOWN) else "",
+        problem=_problem(message, state, interrupted, failed, halted),
         interrupted=interrupted,
+        halted=halted,
         spot=spot if isinstance(spot, bool) else None,
         running_since=now - timedelta(minutes=float(uptime))
         if word == "running" and uptime is not None and 0 <= uptime < _LONGEST
@@ -171,12 +174,13 @@ def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetim
     )
 
 
-def _state(row: Row, word: str, message: str, facts: Capability) -> tuple[InstanceState, bool, bool]:
+def _state(row: Row, word: str, message: str, facts: Capability, now: datetime, halted: bool) -> tuple[InstanceState, bool, bool]:
     """Our state; whether its GPUs were taken away; whether its boot failed.
 
-    All three states "stopped" is what an outbid, unpaid or expired machine looks like: it would come back when the bid wins again."""
-    if all(row.get(key) == "stopped" for key in ("cur_state", "intended_status", "next_state")):
-        return InstanceState.STOPPED, True, False
+    All three states "stopped" is what an outbid, unpaid or expired machine looks like: it would come back when the bid wins again. One on
+    demand that is not at its end was stopped by its owner, or because the account has no money."""
+    if halted:
+        return InstanceState.STOPPED, row.get("is_bid") is not False or _is_over(row, now), False
     low = message.lower()
     if word in _BOOTING and (low.startswith("error") or any(words in low for words in _FAILED_WORDS)):
         return InstanceState.FAILED, False, True
@@ -184,6 +188,18 @@ def _state(row: Row, word: str, message: str, facts: Capability) -> tuple[Instan
     if state is InstanceState.RUNNING and row.get("intended_status") not in (None, "running"):
         return InstanceState.UNKNOWN, False, False  # on its way to something else
     return state, False, False
+
+
+def _is_over(row: Row, now: datetime) -> bool:
+    """Whether its contract has come to its end."""
+    end = decimal(row.get("end_date"))
+    return end is not None and end <= Decimal(str(now.timestamp()))
+
+
+def _problem(message: str, state: InstanceState, interrupted: bool, failed: bool, halted: bool) -> str:
+    if halted and not interrupted:
+        return _STOPPED
+    return redact.redact(message[:300]) if failed or state in (InstanceState.FAILED, InstanceState.UNKNOWN) else ""
 
 
 def _marks(pairs: t.Any) -> dict[str, str]:

@@ -17,7 +17,7 @@ def noted(claim: Claim, instance: Instance, capability: Capability | None, now: 
     """The claim with what ``instance``, its own machine, says of its bill.
 
     Where disk and GPUs are billed apart: since when the GPUs run (the first sighting, if the cloud does not tell), and when they were
-    taken away. No cloud tells that; a Node that fell silent after it began to run tells it better than the first look at the cloud.
+    taken away or stopped. No cloud tells that; a Node that fell silent after it began to run tells it better than the first look at the cloud.
     """
     paid = claim.price_paid if instance.price_hour is None else instance.price_hour
     running, interrupted = claim.running_since, claim.interrupted_at
@@ -27,7 +27,7 @@ def noted(claim: Claim, instance: Instance, capability: Capability | None, now: 
             running = told
         elif running is None and instance.state is InstanceState.RUNNING:
             running = now
-        if instance.interrupted and interrupted is None:
+        if (instance.interrupted or instance.halted) and interrupted is None:
             interrupted = _silent_since(node, running) or now
     changed = (paid, running, interrupted) != (claim.price_paid, claim.running_since, claim.interrupted_at)
     return dataclasses.replace(claim, price_paid=paid, running_since=running, interrupted_at=interrupted) if changed else claim

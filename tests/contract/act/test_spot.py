@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from sandbox.paperspace_account import Account as Team
-from sandbox.vast_life import interrupt
+from sandbox.vast_life import interrupt, stop
 from sandbox.world import Machine
 
 from .rig import Killed, Rig
@@ -228,3 +228,16 @@ def test_L12_what_a_killed_run_left_beside_machines_is_swept(team: Rig) -> None:
     team.advance(61)
     team.reap()
     assert (scripts(team), {key: value for key, value in team.left().items() if key != "tokens"}) == ([], {})
+
+
+def test_L15_a_machine_on_demand_that_its_owner_stopped_is_not_called_outbid(build: Build) -> None:
+    rig = only(build(**{"lambda": [], "machines": [], "vast": {"offers": copy.deepcopy(OFFERS)}}), "vast")
+    rig.provision()
+    machine = rig.machine()
+    stop(rig.world, machine, intended="stopped")
+    rig.until(lambda: all(one.state == "stopped" for one in [machine]), "it stands still")
+    rig.advance(600)
+    plan = rig.plan("reap", check=True)
+    told = str(plan["destroy"]) + str(plan.get("warnings", "")) + str(plan["plan"])
+    assert "stopped by its owner" in told and "took its GPUs away" not in told, told
+    assert "SpotLost" not in told

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.modules import vast_instance
 
 from sandbox import vast_cloud
+from sandbox.vast_life import stop
 
 from .stands import KEY
 from .stands_vast import VastStand
@@ -185,3 +186,12 @@ def test_a_machine_without_ports_is_late_and_returned(vast_stand: VastStand) -> 
     late = rent(vast_stand, wait_timeout=300)
     assert late["failed"] and late["error"]["kind"] == "timeout" and late["instance"]["state"] == "running"
     assert vast_stand.billed() == 1
+
+
+def test_L15_a_machine_on_demand_that_its_owner_stopped_is_not_called_outbid(vast_stand: VastStand) -> None:
+    made = rent(vast_stand)["instance"]["id"]
+    stop(vast_stand.world, vast_stand.machine(made), intended="stopped")
+    for wait in (True, False):
+        failed = rent(vast_stand, wait=wait)
+        assert failed["failed"] and "stopped by its owner" in failed["msg"] and "outbid" not in failed["msg"]
+        assert made in failed["msg"] and "$/h for its disk while it is stopped" in failed["msg"]

@@ -244,8 +244,22 @@ def test_words_of_errors_in_their_order() -> None:
 def test_any_field_may_be_anything_and_nothing_that_exists_is_gone(fields: dict[str, t.Any]) -> None:
     found = instance(**fields)
     assert not found.gone and found.id == "20771845"
-    assert found.interrupted == all(fields.get(key) == "stopped" for key in ("cur_state", "intended_status", "next_state"))
+    assert found.halted == all(fields.get(key) == "stopped" for key in ("cur_state", "intended_status", "next_state"))
+    assert found.interrupted <= found.halted and (found.halted <= found.interrupted or fields.get("is_bid") is False)
     assert found.price_hour is None or isinstance(found.price_hour, Decimal)
+
+
+@pytest.mark.parametrize(
+    ("bid", "end", "taken"),
+    [(True, 90_000, True), (None, 90_000, True), (False, 90_000, False), (False, None, False), (False, -1, True)],
+)
+def test_L15_a_machine_that_its_owner_stopped_is_not_called_outbid(bid: bool | None, end: float | None, taken: bool) -> None:
+    """On demand and before its end: nobody took its GPUs away. Only its disk is billed."""
+    states = dict.fromkeys(("actual_status", "cur_state", "intended_status", "next_state"), "stopped")
+    over = None if end is None else NOW.timestamp() + end
+    found = instance(**states, is_bid=bid, end_date=over)
+    assert (found.state, found.interrupted, found.halted) == (InstanceState.STOPPED, taken, True)
+    assert ("stopped by its owner" in found.problem) is not taken
 
 
 @pytest.mark.parametrize("row", [None, [], {}, {"id": "x"}, {"id": True}, {"id": None}])

@@ -189,6 +189,14 @@ def test_I13_when_the_gpus_ran_is_noted_from_what_the_cloud_says() -> None:
     assert noted(on_vast(), booting, apart, at("12:00")).running_since is None
 
 
+def test_I13_gpus_of_a_machine_that_its_owner_stopped_are_billed_until_then() -> None:
+    apart, mine = CAPABILITIES["vast"], on_vast(running_since=at("11:06"))
+    stopped = instance(NAME, InstanceState.STOPPED, cloud="vast", halted=True, problem="it was stopped by its owner")
+    assert noted(mine, stopped, apart, at("12:05")).interrupted_at == at("12:05")
+    frozen = instance(NAME, InstanceState.STOPPED, cloud="vast")  # in memory: its GPUs are billed
+    assert noted(mine, frozen, apart, at("12:05")).interrupted_at is None
+
+
 def test_I13_a_silent_node_tells_when_the_gpus_were_taken() -> None:
     apart, mine = CAPABILITIES["vast"], on_vast(running_since=at("11:06"))
     silent = node(NAME, None, ready_since=at("12:03:40"))

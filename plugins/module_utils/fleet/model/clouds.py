@@ -176,9 +176,9 @@ class Instance:
     """A rented (or powered-on) machine as its cloud lists it. ``marks`` are tags or labels of ours found on it.
 
     ``price_hour`` is what it costs while it runs, disk included. ``interrupted``: the cloud took its GPUs away (spot lost, money or
-    contract over); it does not come back by itself in time. ``running_since``: when its GPUs began to be billed, where the cloud
-    tells. ``disk_gb``: its disk as its cloud counts it, None where it does not tell. ``ports``: container port to "address:port" as
-    reached from outside.
+    contract over); it does not come back by itself in time. ``halted``: it stands still, and only its disk is billed.
+    ``running_since``: when its GPUs began to be billed, where the cloud tells. ``disk_gb``: its disk as its cloud counts it, None where
+    it does not tell. ``ports``: container port to "address:port" as reached from outside.
     """
 
     cloud: str
@@ -198,6 +198,7 @@ class Instance:
     marks: Labels = dataclasses.field(default_factory=dict)
     problem: str = ""
     interrupted: bool = False
+    halted: bool = False
     spot: bool | None = None
     running_since: datetime | None = None
     storage_price_hour: Decimal = Decimal(0)
