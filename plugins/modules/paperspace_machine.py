@@ -40,7 +40,7 @@ options:
   disk_gib:
     description:
       - Least size of the disk. The next size that is sold is taken.
-      - It is not compared with that of a machine that exists, because Paperspace does not tell it.
+      - A machine that exists with a smaller one is an error.
     type: int
     default: 50
   startup_script:
@@ -152,7 +152,7 @@ instances:
 import typing as t
 
 from ..module_utils.clouds.base import Cloud
-from ..module_utils.clouds.by_name import ByName, has_address
+from ..module_utils.clouds.by_name import ByName, has_address, too_small
 from ..module_utils.clouds.paperspace_cloud import ENTRY
 from ..module_utils.clouds.paperspace_types import machine_type, short_region
 from ..module_utils.clouds.registry import connect
@@ -290,7 +290,7 @@ def _differs(task: Task, found: Instance) -> str:
         return f"is a {found.instance_type}, not a {wanted}"
     if region and found.region and not _is_in(region, found.region):
         return f"is in {found.region}, not in {region}"
-    return ""
+    return too_small(found, task.params["disk_gib"])
 
 
 def _runs(machine: Instance) -> bool:

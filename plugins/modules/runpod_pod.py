@@ -67,7 +67,7 @@ options:
     default: []
   disk_gib:
     description:
-      - Size of the container's disk. It must hold the image.
+      - Size of the container's disk. It must hold the image. RunPod sells GB, so 40 GiB become 43 GB.
       - A pod that exists with a smaller one is an error.
     type: int
     default: 40

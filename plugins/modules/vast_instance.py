@@ -50,7 +50,9 @@ options:
     type: bool
     default: true
   disk_gib:
-    description: Size of the disk. It is part of the price and can never be changed. A machine that exists with a smaller one is an error.
+    description:
+      - Size of the disk. It is part of the price and can never be changed. Vast.ai sells GB, so 64 GiB become 69 GB.
+      - A machine that exists with a smaller one is an error.
     type: int
     default: 64
   image:

@@ -28,6 +28,7 @@ from .paperspace_types import (
 )
 
 SCRIPT, NETWORK, ADDRESS = "startup-script", "private-network", "public-ip"
+_GIB = 2**30  # what it calls GB: a disk of 100 has storageTotal 107374182400
 _OURS = re.compile(r"(?P<machine>[a-z0-9][a-z0-9-]{0,62})\.tgp(-[0-9a-f]{8})?")
 _POWER_ON = frozenset({"create", "start", "restart"})
 _POWER_OFF = frozenset({"stop", "vm-shutdown-force"})
@@ -132,6 +133,7 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instanc
         gpu_count=count,
         spot=False,
         storage_price_hour=storage,
+        disk_gb=None if (size := _number(entry.get("storageTotal"))) is None else round(size / _GIB) or None,
     )
 
 

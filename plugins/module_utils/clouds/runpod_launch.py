@@ -10,6 +10,7 @@ import shlex
 import typing as t
 
 from .. import errors
+from ..fleet.disks import gigabytes
 from ..fleet.model import LaunchRequest
 from . import outcomes
 from .outcomes import asks_for_patience, judged
@@ -70,7 +71,7 @@ def pod_body(request: LaunchRequest, tiers: t.Collection[str]) -> dict[str, t.An
         "image": image,
         "cloud": kind.tier,
         "gpu": gpu,
-        "disk": offer.disk_gib or DISK_GIB,
+        "disk": gigabytes(offer.disk_gib or DISK_GIB),
         "env": {key: str(value) for key, value in variables.items()},
         "ports": list(settings.get("ports") or []),
     }

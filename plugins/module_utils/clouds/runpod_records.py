@@ -165,7 +165,7 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instanc
         marks=marks_of(environment, name),
         problem=_PROBLEMS.get(status, ""),
         spot=False,
-        disk_gb=entry["disk"] if isinstance(entry.get("disk"), int) else None,
+        disk_gb=entry["disk"] or None if isinstance(entry.get("disk"), int) else None,
         ports=ports,
     )
 

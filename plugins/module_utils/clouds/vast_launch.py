@@ -13,6 +13,7 @@ import typing as t
 from decimal import ROUND_DOWN, Decimal
 
 from .. import errors
+from ..fleet.disks import gigabytes
 from ..fleet.model import Container, Lane, LaunchRequest
 from .outcomes import asks_for_patience, judged
 from .vast_records import MARKS, variable
@@ -65,7 +66,7 @@ def body_of(request: LaunchRequest) -> dict[str, t.Any]:
     body = {
         "client_id": "me",
         "label": request.name,
-        "disk": max(offer.disk_gib or 0, _LEAST_DISK),
+        "disk": max(gigabytes(offer.disk_gib or 0), _LEAST_DISK),
         "env": environment,
         "target_state": "running",
         "cancel_unavail": True,  # else what cannot start now stays, stopped, and its disk is billed

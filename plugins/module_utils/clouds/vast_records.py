@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import ROUND_HALF_UP, Decimal
 
 from .. import redact
+from ..fleet.disks import gigabytes
 from ..fleet.model import Capability, Instance, InstanceState, Lane, Offer
 from ..fleet.regions import standard_region
 from ..http import Api
@@ -28,9 +29,9 @@ _EXACT, _ABSURD = Decimal("0.000001"), Decimal(10**9)
 Row = dict[str, t.Any]
 
 
-def storage_price(disk_gib: t.Any, storage_cost: t.Any) -> Decimal:
+def storage_price(disk_gb: t.Any, storage_cost: t.Any) -> Decimal:
     """Dollars per hour for a disk; 0 where the cost is not told."""
-    size, cost = decimal(disk_gib), decimal(storage_cost)
+    size, cost = decimal(disk_gb), decimal(storage_cost)
     return _rounded(size * cost / _MONTH_HOURS) if size is not None and cost is not None else Decimal(0)
 
 
@@ -59,7 +60,7 @@ def to_offer(api: Api, row: t.Any, what: str, disk_gib: int, now: datetime, *, b
     name = api.expect(row.get("gpu_name"), str, what, f"gpu_name of offer {row['id']}")
     count = api.expect(row.get("num_gpus"), int, what, f"num_gpus of offer {row['id']}")
     model, memory = model_of(name), decimal(row.get("gpu_ram"))
-    lowest, disk = money(row.get("min_bid")), _disk_of(row, disk_gib)
+    lowest, disk = money(row.get("min_bid")), _disk_of(row, gigabytes(disk_gib))
     machine, total = lowest if bid else money(row.get("dph_base")), money(row.get("dph_total"))
     price = machine + disk if machine is not None else None if bid else total
     if price is not None and (price < 0 or disk < 0):
@@ -95,12 +96,12 @@ def _can_be_node(row: Row) -> bool:
     return row.get("vms_enabled") is True and not row.get("is_vm_deverified")
 
 
-def _disk_of(row: Row, disk_gib: t.Any) -> Decimal:
+def _disk_of(row: Row, disk_gb: int) -> Decimal:
     """Dollars per hour for the disk: by its cost per GB, and where that is not told what the whole costs more than the machine."""
     total, base = money(row.get("dph_total")), money(row.get("dph_base"))
     if row.get("storage_cost") is None and total is not None and base is not None:
         return max(total - base, Decimal(0))
-    return storage_price(disk_gib, row.get("storage_cost"))
+    return storage_price(disk_gb, row.get("storage_cost"))
 
 
 def _share_of_memory(row: Row) -> int | None:
@@ -169,7 +170,7 @@ def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetim
         if word == "running" and uptime is not None and 0 <= uptime < _LONGEST
         else None,
         storage_price_hour=disk,
-        disk_gb=None if (size := decimal(row.get("disk_space"))) is None else int(size),
+        disk_gb=None if (size := decimal(row.get("disk_space"))) is None else round(size) or None,
         ports=_ports(row.get("ports"), address),
     )
 

@@ -13,6 +13,7 @@ import math
 import typing as t
 from decimal import Decimal
 
+from ..fleet.disks import gigabytes
 from ..fleet.model import Lane, Offer, OfferQuery
 from ..fleet.quality import outlasts
 from .vast_api import VastApi
@@ -43,9 +44,9 @@ def filters(query: OfferQuery, market: Market, *, bid: bool) -> Filters | None:
         "rentable": {"eq": True},
         "rented": {"eq": False},
         "external": {"eq": False},
-        "disk_space": {"gte": query.disk_gib},
+        "disk_space": {"gte": gigabytes(query.disk_gib)},
         "type": "bid" if bid else "on-demand",
-        "allocated_storage": query.disk_gib,
+        "allocated_storage": gigabytes(query.disk_gib),
         "limit": PAGE,
     }
     if not market.unverified:
@@ -89,7 +90,8 @@ def fits(offer: Offer, row: Row, query: OfferQuery, market: Market, *, bid: bool
         return False
     if not outlasts(offer, query.rent_seconds):
         return False
-    return _number(row.get("disk_space"), query.disk_gib) >= query.disk_gib and _driver_fits(offer)
+    wanted = gigabytes(query.disk_gib)
+    return _number(row.get("disk_space"), wanted) >= wanted and _driver_fits(offer)
 
 
 def _driver_fits(offer: Offer) -> bool:

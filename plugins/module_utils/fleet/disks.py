@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from .model import NodeClass, Offer, OfferQuery
 
+_GIB, _GB = 2**30, 10**9
 _EXACT = Decimal("0.000001")
 
 
@@ -19,12 +20,17 @@ def wanted_gib(node_class: NodeClass) -> int:
     return max(node_class.min_disk_gib or 0, OfferQuery().disk_gib)
 
 
+def gigabytes(gib: int) -> int:
+    """The least whole number of GB, as some clouds sell disks, that hold ``gib``."""
+    return -(-gib * _GIB // _GB)
+
+
 def cut(offer: Offer, gib: int) -> Offer:
-    """The offer with a disk of ``gib``, where its own is larger and is sold by the GiB; every other as it is. Where prices are estimates,
+    """The offer with a disk of ``gib``, where its own is larger and is sold by the GB; every other as it is. Where prices are estimates,
     disks are sold in steps."""
     larger = offer.disk_gib is not None and offer.disk_gib > gib
     if not larger or not offer.storage_price_hour or offer.price_hour is None or offer.price_estimated:
         return offer
-    disk = (offer.storage_price_hour * gib / Decimal(offer.disk_gib or 1)).quantize(_EXACT)
+    disk = (offer.storage_price_hour * gigabytes(gib) / gigabytes(offer.disk_gib or 1)).quantize(_EXACT)
     price = offer.price_hour - offer.storage_price_hour + disk
     return dataclasses.replace(offer, disk_gib=gib, storage_price_hour=disk, price_hour=price)

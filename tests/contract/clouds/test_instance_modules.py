@@ -13,7 +13,7 @@ from .stands import Stand
 from .stands_paperspace import PaperspaceStand
 from .stands_runpod import RunpodStand
 from .stands_vast import VastStand
-from .test_left_behind import cloud, living, run
+from .test_left_behind import PARAMS, cloud, living, run
 
 __all__ = ["cloud"]
 
@@ -109,15 +109,30 @@ def test_an_existing_machine_over_the_price_limit_is_not_taken(cloud: Stand) -> 
     assert not run(cloud)["changed"] and living(cloud) == [made]
 
 
-@pytest.mark.parametrize("kind", [RunpodStand, VastStand], ids=lambda kind: kind.service)
+@pytest.mark.parametrize("kind", [PaperspaceStand, RunpodStand, VastStand], ids=lambda kind: kind.service)
 def test_an_existing_machine_with_too_small_a_disk_is_not_taken(kind: type[Stand]) -> None:
-    """Paperspace does not tell how large a disk is, and Lambda's cannot be chosen."""
+    """Lambda's cannot be chosen."""
     stand = kind()
     try:
         made = run(stand, disk_gib=64)["instance"]["id"]
         stand.world.clock.advance(300)
-        done = run(stand, disk_gib=90)
-        assert done.get("failed") and "has a disk of" in done["msg"] and "90 GiB" in done["msg"] and made in done["msg"]
+        done = run(stand, disk_gib=110)
+        assert done.get("failed") and "has a disk of" in done["msg"] and "110 GiB" in done["msg"] and made in done["msg"]
         assert not run(stand, disk_gib=40)["changed"] and living(stand) == [made]
     finally:
         stand.close()
+
+
+# ---- disks are asked for in GiB and sold in GB
+
+
+def test_disks_are_asked_for_in_gib_and_sold_in_gb(cloud: Stand) -> None:
+    if cloud.service == "lambda":
+        assert "disk_gib" not in PARAMS["lambda"][0].SPEC["argument_spec"]  # it cannot be chosen
+        return
+    made = run(cloud, disk_gib=100)["instance"]["id"]
+    details = cloud.world.machines[made].details
+    sold = {"paperspace": ("disk_gb", 100), "runpod": ("disk", 108), "vast": ("disk", 108.0)}  # GB of Paperspace are GiB
+    key, size = sold[cloud.service]
+    assert details[key] == size
+    assert not run(cloud, disk_gib=100)["changed"]

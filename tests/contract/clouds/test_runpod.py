@@ -139,7 +139,7 @@ def test_a_pod_carries_name_stamp_image_and_script(runpod_stand: RunpodStand) ->
     made = cloud.launch(runpod_stand.request(container=container, marks=marks))
     facts = runpod_stand.world.machines[made].details
     assert shlex.split(facts["command"]) == ["/bin/sh", "-c", script]
-    assert (facts["image"], facts["disk"], facts["port_form"], facts["data_center"]) == (IMAGE, 64, [], "EU-RO-1")
+    assert (facts["image"], facts["disk"], facts["port_form"], facts["data_center"]) == (IMAGE, 69, [], "EU-RO-1")
     assert facts["env_form"] == {
         "TS_HOSTNAME": "x",
         "LEVEL": "3",

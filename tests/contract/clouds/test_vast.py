@@ -41,7 +41,7 @@ def test_a_virtual_machine_is_handed_its_whole_payload(vast_stand: VastStand) ->
     made = payload(make(lane=Lane.KUBELET), capability=FACTS)
     identity = vast_stand.cloud().launch(vast_stand.request(user_data=made.text, environment=made.environment))
     machine = vast_stand.machine(identity)
-    assert (machine.payload, machine.details["system"], machine.details["disk"]) == (made.text, "ubuntu", 64)
+    assert (machine.payload, machine.details["system"], machine.details["disk"]) == (made.text, "ubuntu", 69)
     assert made.environment.items() <= machine.details["environment"].items()
     assert machine.details["image"] == "docker.io/vastai/kvm:ubuntu_terminal"
     assert "41641/udp" in machine.details["wanted_ports"]
@@ -92,7 +92,7 @@ def test_a_mark_that_would_be_lost_or_take_the_place_of_something_is_refused(vas
 
 def test_L13_a_bid_is_the_price_without_the_disk(vast_stand: VastStand) -> None:
     offer = spot(vast_stand)
-    assert offer.min_bid == Decimal("0.18") and offer.storage_price_hour == Decimal("0.013333")
+    assert offer.min_bid == Decimal("0.18") and offer.storage_price_hour == Decimal("0.014375")
     assert offer.price_hour == Decimal("0.198") + offer.storage_price_hour
     identity = vast_stand.cloud().launch(vast_stand.request(offer=offer))
     assert vast_stand.machine(identity).details["bid"] == Decimal("0.198")
@@ -321,8 +321,8 @@ def test_what_a_machine_is_read_as(vast_stand: VastStand) -> None:
     found = vast_stand.read(made)
     assert found.ip == found.ip.strip() != "" and found.host_id == "5511" and found.region == "Quebec, CA"
     assert (found.model, found.gpu_count, found.instance_type) == ("RTX4090", 1, "1x RTX 4090")
-    assert found.price_hour == Decimal("0.363333")
-    assert found.storage_price_hour == Decimal("0.013333")
+    assert found.price_hour == Decimal("0.364375")
+    assert found.storage_price_hour == Decimal("0.014375")
     assert found.ports["22/tcp"].startswith(f"{found.ip}:") and "41641/udp" in found.ports
     assert found.created is not None and found.running_since is not None and found.running_since > found.created
 
@@ -440,5 +440,5 @@ def test_ssh_keys_in_every_form(vast_stand: VastStand, kind: str, status: int, b
 
 def test_the_disk_is_billed_before_the_gpu(vast_stand: VastStand) -> None:
     made = vast_stand.cloud().launch(vast_stand.request())
-    assert vast_stand.machine(made).rate() == Decimal("0.15") / 720 * 64
+    assert vast_stand.machine(made).rate() == Decimal("0.15") / 720 * 69
     assert not FACTS.bills_boot

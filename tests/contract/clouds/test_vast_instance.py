@@ -32,7 +32,7 @@ def rent(stand: VastStand, **params: t.Any) -> dict[str, t.Any]:
 def test_present_twice_rents_once_and_absent_ends_the_bill(vast_stand: VastStand) -> None:
     first = rent(vast_stand, tags={"team": "research"}, max_price_hour="0.40", region="Quebec, CA")
     assert first["changed"] and first["instance"]["state"] == "running" and first["instance"]["ip"]
-    assert first["instance"]["price_hour"] == "0.3633" and first["instance"]["marks"]["team"] == "research"
+    assert first["instance"]["price_hour"] == "0.3644" and first["instance"]["marks"]["team"] == "research"
     second = rent(vast_stand)
     assert not second["changed"] and second["instance"]["id"] == first["instance"]["id"] and vast_stand.billed() == 1
     gone = rent(vast_stand, state="absent")
@@ -42,8 +42,8 @@ def test_present_twice_rents_once_and_absent_ends_the_bill(vast_stand: VastStand
 
 def test_check_mode_writes_nothing_and_shows_the_price(vast_stand: VastStand) -> None:
     planned = rent(vast_stand, check=True, diff=True, disk_gib=100)
-    assert planned["instance"]["id"] == "" and planned["instance"]["price_hour"] == "0.3708"
-    assert planned["diff"]["after"] == "tgp-vast-demo: 1x RTX 4090 in Quebec, CA, 0.3708 $/h\n"
+    assert planned["instance"]["id"] == "" and planned["instance"]["price_hour"] == "0.3725"
+    assert planned["diff"]["after"] == "tgp-vast-demo: 1x RTX 4090 in Quebec, CA, 0.3725 $/h\n"
     assert not vast_stand.world.machines
 
 

@@ -33,7 +33,7 @@ def test_an_offer_is_read_with_all_that_matters(vast_stand: VastStand) -> None:
     assert (offer.model, offer.gpu_count, offer.gpu_memory_mib, offer.host_id) == ("RTX4090", 1, 24576, "5511")
     assert (offer.region, offer.cloud_region, offer.available) == ("ca-east", "Quebec, CA", 1)
     assert offer.lanes == (Lane.KUBELET, Lane.SERVICE) and offer.instance_type == "1x RTX 4090"
-    assert offer.price_hour == Decimal("0.35") + Decimal("0.020833") and offer.storage_price_hour == Decimal("0.020833")
+    assert offer.price_hour == Decimal("0.35") + Decimal("0.0225") and offer.storage_price_hour == Decimal("0.0225")
     assert (offer.spot, offer.min_bid, offer.disk_gib, offer.reliability) == (False, None, 100, Decimal("0.992"))
     assert offer.vcpus == 8 and offer.memory_mib == 32125
     wanted = {"verified": "true", "cuda": "13.0", "inet-down": "910.4", "ports": "40", "static-ip": "true", "duration": "2500000"}
@@ -49,7 +49,7 @@ def test_both_kinds_unless_one_is_wanted(vast_stand: VastStand) -> None:
 
 def test_a_cheap_machine_with_a_dear_disk_is_not_cheap(vast_stand: VastStand) -> None:
     assert not found(vast_stand, models=("RTX3090",), spot=False, max_price_hour=Decimal("0.16"))
-    assert found(vast_stand, models=("RTX3090",), spot=False)["8100002"].price_hour == Decimal("0.15") + Decimal("0.026667")
+    assert found(vast_stand, models=("RTX3090",), spot=False)["8100002"].price_hour == Decimal("0.15") + Decimal("0.02875")
 
 
 @pytest.mark.parametrize(

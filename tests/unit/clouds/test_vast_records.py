@@ -88,8 +88,8 @@ def test_S1_02_virtual_machines_that_vast_withdrew_become_no_nodes(facts: dict[s
 
 
 def test_L13_the_price_is_machine_and_disk() -> None:
-    assert offer().price_hour == Decimal("0.316667")  # 0.30 + 80 x 0.15 / 720
-    assert offer(bid=True).price_hour == Decimal("0.18") + Decimal("0.016667")
+    assert offer().price_hour == Decimal("0.317917")  # 80 GiB are 86 GB: 0.30 + 86 x 0.15 / 720
+    assert offer(bid=True).price_hour == Decimal("0.18") + Decimal("0.017917")
     assert storage_price(80, 0.15) == Decimal("0.016667")
 
 
@@ -188,10 +188,10 @@ def test_a_search_says_every_default_itself() -> None:
         "rented": {"eq": False},
         "verified": {"eq": True},
         "external": {"eq": False},
-        "disk_space": {"gte": 64},
+        "disk_space": {"gte": 69},
         "vms_enabled": {"eq": True},
         "type": "on-demand",
-        "allocated_storage": 64,
+        "allocated_storage": 69,
         "limit": 64,
     }
 

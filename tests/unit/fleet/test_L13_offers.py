@@ -384,18 +384,18 @@ def test_L13_spot_is_held_against_machines_that_would_do_the_same() -> None:
 
 
 def test_L13_nobody_pays_for_the_disk_that_another_pool_wants() -> None:
-    """All pools are asked for at once, with the largest disk: 500 GiB at $0.15 a month are $0.104 an hour, 64 GiB $0.0133."""
-    disk = Decimal("0.104167")
-    shared = offer("0.404167", cloud="vast", id="m", disk_gib=500, storage_price_hour=disk)
+    """All pools are asked for at once, with the largest disk: 500 GiB (537 GB) at $0.15 a month are $0.112 an hour, 64 GiB (69 GB) $0.0144."""
+    disk = Decimal("0.111875")
+    shared = offer("0.411875", cloud="vast", id="m", disk_gib=500, storage_price_hour=disk)
     small, large = node_class(clouds=("vast",)), node_class(clouds=("vast",), min_disk_gib=500)
     (cut,), (whole,) = choose(shared, made=small).candidates, choose(shared, made=large).candidates
-    assert (cut.disk_gib, cut.storage_price_hour, cut.price_hour) == (64, Decimal("0.013333"), Decimal("0.313333"))
+    assert (cut.disk_gib, cut.storage_price_hour, cut.price_hour) == (64, Decimal("0.014375"), Decimal("0.314375"))
     assert whole == shared
     limited = pool(max_hourly_price=Decimal("0.32"))
     assert choose(shared, wanted=limited, made=small).rejected == {} and choose(shared, wanted=limited, made=large).rejected
     spot = dataclasses.replace(shared, spot=True, min_bid=Decimal("0.20"))
     (bid_for,) = choose(spot, made=dataclasses.replace(small, spot_allowed=True)).candidates
-    assert bid_for.price_hour == Decimal("0.22") + Decimal("0.013333")
+    assert bid_for.price_hour == Decimal("0.22") + Decimal("0.014375")
     for fixed in (dataclasses.replace(shared, storage_price_hour=Decimal(0)), dataclasses.replace(shared, price_estimated=True)):
         assert choose(fixed, made=small).candidates == (fixed,), "its disk is no matter of choice, or is sold in steps"
 
