@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import typing as t
 
+import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import Locked
 
@@ -98,6 +99,26 @@ def test_L30_every_playbook_that_writes_fails_while_a_provider_refuses_us(rig: R
     plan = rig.plan(mode, **more)
     rig.unlock(plan["run_id"])
     assert any("lambda" in one for one in plan["problems"])
+
+
+@pytest.mark.parametrize("mode", ["reap", "provision", "autoscale", "destroy"])
+def test_L30_every_playbook_that_writes_fails_while_its_only_provider_cannot_be_reached(
+    build: t.Callable[..., Rig], mode: str
+) -> None:
+    rig = build(machines=[])
+    rig.documents = [one for one in rig.documents if one["metadata"]["name"] in ("demo", "training")]
+    rig.demo_class["providers"] = [{"name": "lambda"}]
+
+    def cut_off(request: httpx.Request) -> None:
+        if request.url.host == "lambda.test":
+            raise httpx.ConnectError("no route to host", request=request)
+
+    rig.watcher = cut_off
+    more = {"provision": {"pools": ["training"], "nodes": 1}, "destroy": {"names": ["tgp-00000000-none-00000"]}}.get(mode, {})
+    plan = rig.plan(mode, **more)
+    rig.unlock(plan["run_id"])
+    assert plan["outcome"] == "partial"
+    assert any("lambda could not be listed" in one and "no route to host" in one for one in plan["problems"])
 
 
 def test_L30_reap_fails_while_the_mesh_refuses_us(rig: Rig) -> None:
