@@ -11,7 +11,7 @@ import typing as t
 from decimal import Decimal
 
 from . import blocks as blocklist
-from . import damaged, device_plugins, gpu_lost, limits, lost, overspent, served, service, tunnels
+from . import damaged, device_plugins, gpu_lost, limits, lost, no_offer, overspent, served, service, tunnels
 from .adoption import adopt
 from .capacity import of_offer, planned_gpus
 from .draft import Draft
@@ -20,7 +20,7 @@ from .generation import generation
 from .model import Action, Attempt, Claim, Hub, NodeClass, Offer, Phase, Pool, Shortfall
 from .money import print_money
 from .names import draw, free_index
-from .offers import Selection, lane_of, lanes_refused, no_lane, offer_key, select
+from .offers import Selection, lane_of, lanes_refused, offer_key, select
 from .office_hours import hours
 from .orphans import Orphan, is_used
 from .packing import fit
@@ -173,18 +173,15 @@ class Market:
 
     def why_none(self, pool: Pool, node_class: NodeClass) -> str:
         """Why no offer is left for the pool."""
-        unread = [self.unread[choice.cloud] for choice in node_class.clouds if choice.enabled and choice.cloud in self.unread]
+        situation = self.situation
+        blocks = {} if situation.settings.ignore_blocklist else self.blocks
         selection = self.selection(pool, node_class)
-        nearest = selection.nearest()
-        if nearest == "no accepted lane":
-            clouds = sorted({key.partition("/")[0] for key, reason in selection.rejected.items() if reason == nearest})
-            return "; ".join(no_lane(cloud, pool, self.situation.capabilities.get(cloud)) for cloud in clouds)
-        return nearest or (unread[0] if unread else "no offers")
+        return no_offer.why_none(pool, node_class, selection, situation.capabilities, self.unread, blocks, situation.now)
 
     def counts(self, pool: Pool, node_class: NodeClass) -> dict[str, int]:
         """How many offers each reason excluded; a cloud that could not be read counts once."""
         unread = {self.unread[choice.cloud]: 1 for choice in node_class.clouds if choice.cloud in self.unread}
-        return {**self.selection(pool, node_class).counts(), **unread}
+        return {**no_offer.of_class(self.selection(pool, node_class), node_class), **unread}
 
 
 def _holds(one: Settled) -> bool:

@@ -63,11 +63,6 @@ class Selection:
         found = collections.Counter(self.rejected.values())
         return {reason: found[reason] for reason in (*REASONS, *sorted(set(found) - set(REASONS))) if found[reason]}
 
-    def nearest(self) -> str:
-        """The reason that excluded the offers which came furthest; empty without rejected offers."""
-        counted = list(self.counts())
-        return counted[-1] if counted else ""
-
 
 def offer_key(offer: Offer) -> str:
     """Offer ids are unique inside one cloud only."""

@@ -30,12 +30,12 @@ def query_of(wishes: Wishes, cloud: str = "") -> OfferQuery:
     asked = [
         _one(pool, node_class)
         for pool in wanted
-        if (node_class := wishes.classes.get(pool.node_class)) is not None and _takes(pool, node_class, cloud)
+        if (node_class := wishes.classes.get(pool.node_class)) is not None and takes(pool, node_class, cloud)
     ]
     return functools.reduce(_union, asked) if asked else OfferQuery()
 
 
-def _takes(pool: Pool, node_class: NodeClass, cloud: str) -> bool:
+def takes(pool: Pool, node_class: NodeClass, cloud: str) -> bool:
     """Whether the pool may rent from the cloud."""
     if not cloud:
         return True
@@ -50,7 +50,7 @@ def _one(pool: Pool, node_class: NodeClass) -> OfferQuery:
         min_gpu_memory_mib=_memory(pool, node_class),
         max_price_hour=pool.max_hourly_price,
         disk_gib=disks.wanted_gib(node_class),
-        spot=_spot(pool, node_class),
+        spot=spot_wanted(pool, node_class),
         lanes=accepted_lanes(pool),
         rent_seconds=pool.expire_after,
     )
@@ -131,7 +131,8 @@ def _memory(pool: Pool, node_class: NodeClass) -> int | None:
     return max(bounds, default=None)
 
 
-def _spot(pool: Pool, node_class: NodeClass) -> bool | None:
+def spot_wanted(pool: Pool, node_class: NodeClass) -> bool | None:
+    """Whether the pool takes interruptible machines only, or none; None where both will do, or neither."""
     kinds = [
         spot
         for spot in ((False, True) if node_class.spot_allowed else (False,))

@@ -17,6 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet import blocks, quali
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.bids import bid, priced
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     CloudChoice,
+    CloudView,
     Lane,
     MeshChoice,
     NodeClass,
@@ -26,6 +27,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Requirement,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.offers import REASONS, Selection, price_verdict, select
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.requirements import met
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
@@ -214,8 +216,6 @@ def test_L13_a_limit_that_was_lowered_ends_no_machine_in_use(reserved: str, goes
 
 def test_L13_a_cloud_without_the_lane_is_said_so_before_a_cent_is_spent() -> None:
     made = node_class(clouds=("runpod",))
-    from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView
-
     found = decide(seen(clouds={"runpod": CloudView((), (offer(cloud="runpod"),))}), wishes(classes=(made,), p=1), "provision")
     sentence = (
         "runpod: pods are unprivileged containers and cannot be Kubernetes nodes; accept lane service, or leave the cloud out"
@@ -227,8 +227,6 @@ def test_L13_a_cloud_without_the_lane_is_said_so_before_a_cent_is_spent() -> Non
 
 
 def test_L13_offers_without_the_lane_say_so_where_others_of_the_cloud_have_it() -> None:
-    from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView
-
     container = offer(cloud="vast", lanes=(Lane.SERVICE,))
     found = decide(
         seen(clouds={"vast": CloudView((), (container,))}), wishes(classes=(node_class(clouds=("vast",)),), p=1), "provision"
@@ -239,7 +237,8 @@ def test_L13_offers_without_the_lane_say_so_where_others_of_the_cloud_have_it() 
 def test_L13_counts_and_nearest_reason() -> None:
     offers = (offer(id="a", gpu_count=0), offer(id="b", gpu_count=0), offer("9", id="c"))
     found = choose(*offers, wanted=pool(max_hourly_price=Decimal(1)))
-    assert found.counts() == {"gpu count": 2, "maxHourlyPrice": 1} and found.nearest() == "maxHourlyPrice"
+    assert found.counts() == {"gpu count": 2, "maxHourlyPrice": 1}
+    assert why({"lambda": CloudView((), offers)}, node_class(), pool(max_hourly_price=Decimal(1)))[0] == "maxHourlyPrice"
 
 
 def test_L13_blocked_offers_come_back_for_manual_runs() -> None:
@@ -441,3 +440,78 @@ def test_L13_total_price_of_a_disk_by_the_month() -> None:
     disk = 80 * Decimal("0.15") / 720
     assert (Decimal("0.30") + disk).quantize(Decimal("0.000001")) == Decimal("0.316667")
     assert priced(auction("0.30", str(disk)), Decimal(0), None).price_hour == Decimal("0.30") + disk
+
+
+# ---- why there is no offer
+
+
+def why(clouds: dict[str, t.Any], made: NodeClass, wanted: Pool, blocked: dict[str, t.Any] | None = None) -> tuple[str, t.Any]:
+    observed = seen(clouds=clouds, blocks=blocked or {})
+    (short,) = plan(
+        observed, wishes(wanted, classes=(made,), p=1), Settings(mode="provision"), registry.CAPABILITIES, "run-1"
+    ).shortfall
+    return short.reason, short.rejected
+
+
+UNREAD = CloudView(None, None, "lambda: 403.")
+ONLY_SPOT = (Requirement("tgp.io/spot", "In", ("true",)),)
+NO_SPOT = "runpod: it rents no interruptible machines, and the pool takes no others; allow others, or leave the cloud out"
+NO_LANE = "runpod: pods are unprivileged containers and cannot be Kubernetes nodes; accept lane service, or leave the cloud out"
+
+
+def test_L13_a_cloud_that_could_not_be_read_is_told_before_offers_that_never_fitted() -> None:
+    made = node_class(clouds=("lambda", "vast"), gpu_types=("H100",))
+    near = offer(cloud="vast", id="v", lanes=(Lane.KUBELET,), reliability=Decimal("0.99"), traits={"inet-down": "500"})
+    clouds = {"lambda": UNREAD, "vast": CloudView((), (near,))}
+    reason, rejected = why(clouds, made, pool())
+    assert reason == "lambda: machines unknown" and rejected == {"gpu type": 1, "lambda: machines unknown": 1}
+
+
+def test_L13_a_cloud_that_is_blocked_as_a_whole_is_told_so() -> None:
+    made = node_class(clouds=("lambda", "vast"), gpu_types=("A10",))
+    other = offer(cloud="vast", id="v", model="L4", lanes=(Lane.KUBELET,))
+    clouds = {"lambda": CloudView((), (offer(),)), "vast": CloudView((), (other,))}
+    until = NOON + timedelta(minutes=30)
+    reason, _rejected = why(clouds, made, pool(), {blocks.key_of_cloud("lambda"): until})
+    assert reason == "lambda: blocked until 2026-08-20T12:30:00Z after it refused a launch for quota or balance"
+
+
+def test_L13_no_spot_there_is_the_reason_and_not_offers_of_clouds_that_nobody_named() -> None:
+    """A pool of RunPod that insists on spot: its market is empty, and Vast's six offers are none of its business."""
+    made = node_class(clouds=("runpod",), spot_allowed=True)
+    wanted = pool(lanes=(Lane.SERVICE,), requirements=ONLY_SPOT)
+    others = tuple(offer(cloud="vast", id=f"v{number}", lanes=(Lane.SERVICE,)) for number in range(6))
+    reason, rejected = why({"runpod": CloudView((), ()), "vast": CloudView((), others)}, made, wanted)
+    assert reason == NO_SPOT and rejected == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model": "L4"}, NO_LANE),
+        ({"price": 9}, f"maxHourlyPrice; {NO_LANE}"),
+        ({"available": 0}, f"not available; {NO_LANE}"),
+        (None, NO_LANE),
+    ],
+)
+def test_L13_in_a_mixed_class_each_cloud_says_its_cause(changes: dict[str, t.Any] | None, reason: str) -> None:
+    """RunPod has no lane for it. Lambda has it and is too dear, or has nothing of the kind."""
+    made = node_class(clouds=("runpod", "lambda"), gpu_types=("A10",))
+    mine = (
+        ()
+        if changes is None
+        else (offer("9" if "price" in changes else "0.42", **{key: one for key, one in changes.items() if key != "price"}),)
+    )
+    clouds = {"lambda": CloudView((), mine), "runpod": CloudView((), (offer(cloud="runpod", id="r", lanes=(Lane.SERVICE,)),))}
+    assert why(clouds, made, pool(max_hourly_price=Decimal(1)))[0] == reason
+
+
+def test_L13_a_cloud_that_nobody_named_gives_no_cause_for_what_it_never_has() -> None:
+    """A request for any cloud: that RunPod's pods become no nodes is no news."""
+    made = node_class(clouds=(CloudChoice("runpod", implicit=True), CloudChoice("lambda", implicit=True)), gpu_types=("A10",))
+    clouds = {"lambda": CloudView((), (offer(model="L4"),)), "runpod": CloudView((), ())}
+    assert why(clouds, made, pool())[0] == "gpu type"
+
+
+def test_L13_without_any_offer_that_is_said() -> None:
+    assert why({"lambda": CloudView((), ())}, node_class(clouds=("lambda",)), pool())[0] == "no offers"
