@@ -11,9 +11,11 @@ same function directly: same arguments, same checks, same result, plus live prog
 from __future__ import annotations
 
 import contextlib
+import difflib
 import gc
 import importlib
 import os
+import re
 import typing as t
 
 from ansible import context
@@ -29,6 +31,8 @@ from ..module_utils.task import Task, execute, secret_values
 
 _MODULES = "ansible_collections.tgp.gpu.plugins.modules."
 _WARM = ("httpx", "yaml", "jsonschema", "jinja2.sandbox", f"{_MODULES}fleet_plan", f"{_MODULES}fleet_launch")
+_PLAYBOOKS = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "playbooks"))
+_VARIABLES = {"names": "machine", "pools": "pool", "all": "everything", "save_to": "plan", "file": "plan"}
 display = Display()
 
 
@@ -75,7 +79,8 @@ class ActionModule(ActionBase):
         module = importlib.import_module(_MODULES + name)
         spec = {key: value for key, value in module.SPEC.items() if key != "supports_check_mode"}
         with _surrounded_by(self._environment()):
-            _validation, params = self.validate_argument_spec(**spec)
+            variables = _VARIABLES if _is_ours(task_vars or {}) else {}
+            params = self._params(spec, variables)
             quiet = bool(self._task.no_log)
             task = Task(
                 params=params,
@@ -84,9 +89,18 @@ class ActionModule(ActionBase):
                 progress=_nothing if quiet else display.display,
                 warn=lambda text: display.warning(redact(text)),
                 playbook=_playbook(),
+                variables=variables,
             )
             result.update(execute(module.SPEC, module.run, task, name))
         return _scrubbed(result, set(secret_values(module.SPEC["argument_spec"], params)))
+
+    def _params(self, spec: dict[str, t.Any], variables: t.Mapping[str, str]) -> dict[str, t.Any]:
+        """The checked arguments. What is wrong with one is said by the name under which the user gave it."""
+        try:
+            _validation, params = self.validate_argument_spec(**spec)
+        except AnsibleActionFail as error:
+            raise AnsibleActionFail(explained(error.message, list(spec["argument_spec"]), variables)) from None
+        return t.cast("dict[str, t.Any]", params)
 
     def _environment(self) -> dict[str, str]:
         """The keyword ``environment`` of play, block and task: what a module's own process would be started with."""
@@ -98,6 +112,24 @@ class ActionModule(ActionBase):
                 raise AnsibleActionFail(f"environment is no mapping of names to values, but {type(variables).__name__}.")
             found.update({str(name): str(value) for name, value in variables.items()})
         return found
+
+
+def explained(message: str, options: t.Collection[str], variables: t.Mapping[str, str]) -> str:
+    """Ansible's message about an argument, with what was probably meant, and with the names of ``variables``."""
+    unknown = re.match(r"Unsupported parameters for \([^)]*\) module: (.*?)\. Supported", message)
+    words = [(one, list(options)) for one in (unknown[1].split(", ") if unknown else ())]
+    words += [
+        (got, known.split(", ")) for known, got in re.findall(r" must be one (?:or more )?of: (.*?)[,.] [gG]ot.*?: (\S+)", message)
+    ]
+    near = [found for word, known in words for found in difflib.get_close_matches(word, known, 1, 0.6)]
+    for option, variable in variables.items():
+        message = re.sub(rf"(argument '|value of |parameters? '?){option}\b", rf"\g<1>{variable}", message)
+    return f"{message.rstrip('.')}. Did you mean {' or '.join(near)}?" if near else message
+
+
+def _is_ours(task_vars: t.Mapping[str, t.Any]) -> bool:
+    """Whether the playbook is one of the collection: its variables have names of their own."""
+    return os.path.realpath(str(task_vars.get("playbook_dir", ""))) == _PLAYBOOKS
 
 
 @contextlib.contextmanager

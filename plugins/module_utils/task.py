@@ -44,7 +44,8 @@ class Task:
     ``progress`` prints a line at once (a real module process cannot; there it is silent), ``warn`` adds a warning to the
     result. ``transport`` maps a base URL to an httpx transport; tests mount a WSGI app there, None means the network. ``events`` is
     the log of the run that the call belongs to, once it is known; ``playbook`` that run's playbook, where it is known. ``late_token`` looks for
-    the token of notify_url where no option gives it.
+    the token of notify_url where no option gives it. ``variables`` are what the playbook in which the task stands calls the module's options;
+    empty in a playbook of somebody else.
     """
 
     params: dict[str, t.Any]
@@ -57,12 +58,17 @@ class Task:
     events: Events | None = None
     playbook: str = ""
     late_token: t.Callable[[], str | None] = _nobody
+    variables: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
         say, caution = self.progress, self.warn
         self.progress = lambda line: say(redact(line))
         self.warn = lambda line: caution(redact(line))
+
+    def called(self, option: str) -> str:
+        """What the reader of a message typed for an option: the variable of our playbook, or the option itself."""
+        return self.variables.get(option, option)
 
     def tell(self, kind: str, **facts: t.Any) -> int:
         """Write an event into the run's log; its number, 0 without a log."""

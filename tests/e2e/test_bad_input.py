@@ -162,7 +162,33 @@ def test_wrong_wishes(sandbox: Sandbox, variables: dict[str, t.Any], sentences: 
 
 @pytest.mark.parametrize("variables", [{"pool": "training"}, {"pool": ["default/own", "training"]}], ids=["one", "several"])
 def test_reap_for_some_pools_is_refused(sandbox: Sandbox, variables: dict[str, t.Any]) -> None:
-    refused(sandbox, sandbox.playbook("reap", documents=documents(), extra_vars=variables), "pools cannot be used in mode reap")
+    refused(sandbox, sandbox.playbook("reap", documents=documents(), extra_vars=variables), "pool cannot be used in mode reap")
+
+
+@pytest.mark.parametrize(
+    ("playbook", "variables", "sentence"),
+    [
+        ("destroy", {}, "Set machine, pool, or everything: true."),
+        (
+            "destroy",
+            {"everything": True, "pool": "training"},
+            "everything means every machine of this cluster, and machine or pool",
+        ),
+        ("plan", {"mode": "provison"}, "got: provison. Did you mean provision?"),
+        ("plan", {"mode": "provision", "machine": "x"}, "machine cannot be used in mode provision"),
+        ("prices", {"gpu_count": "four"}, "argument 'gpu_count' is of type str"),
+        ("prices", {"region": "us-wset"}, "There is no region 'us-wset'. Did you mean us-west?"),
+        ("prices", {"gpu_type": "A1000"}, "'A1000' is no GPU we know. Did you mean A100"),
+        ("report", {"format": "htlm"}, "got: htlm. Did you mean html?"),
+        ("status", {"options": {"claim_stor": "directory"}}, "Did you mean claim_store?"),
+    ],
+)
+def test_errors_call_variables_by_their_names(sandbox: Sandbox, playbook: str, variables: dict[str, t.Any], sentence: str) -> None:
+    """What the user typed and can correct: not the options of roles and modules behind it, nor their whole specifications."""
+    done = sandbox.playbook(playbook, documents=None if playbook == "prices" else documents(), extra_vars=variables)
+    assert done.rc == 2
+    refused(sandbox, done, sentence)
+    assert "argument_spec" not in done.text and len(done.text) < 8000
 
 
 def test_empty_answers_of_a_survey_choose_nothing(sandbox: Sandbox) -> None:

@@ -29,9 +29,11 @@ def refuse_choices(task: Task) -> None:
     params, mode = task.params, task.params["mode"]
     given = [one for one, modes in _CHOICES.items() if mode not in modes and not _is_empty(params.get(one))]
     if given:
-        told = "; ".join(f"{one} is for {', '.join(_CHOICES[one])}" for one in given)
+        told = "; ".join(f"{task.called(one)} is for {', '.join(_CHOICES[one])}" for one in given)
         looks = f" Mode {mode} looks at all pools." if "pools" in given else ""
-        raise InvalidInput(f"{', '.join(given)} cannot be used in mode {mode}.", remedy=f"Leave it out: {told}.{looks}")
+        raise InvalidInput(
+            f"{', '.join(map(task.called, given))} cannot be used in mode {mode}.", remedy=f"Leave it out: {told}.{looks}"
+        )
 
 
 def _is_empty(choice: t.Any) -> bool:

@@ -224,12 +224,13 @@ def _settings(task: Task) -> Settings:
         names=tuple(params["names"]), pools=tuple(params["pools"]), all=bool(params["all"]), force=bool(params["force"])
     )
     if params["mode"] == "destroy":
+        names, pools, everything = (task.called(one) for one in ("names", "pools", "all"))
         if not (destroy.names or destroy.pools or destroy.all):
-            raise InvalidInput("Nothing was named to be given back.", remedy="Set names, pools, or all: true.")
+            raise InvalidInput("Nothing was named to be given back.", remedy=f"Set {names}, {pools}, or {everything}: true.")
         if destroy.all and (destroy.names or destroy.pools):
             raise InvalidInput(
-                "all means every machine of this cluster, and names or pools were given, too.",
-                remedy="Leave out all to give back what was named, or names and pools to give back everything.",
+                f"{everything} means every machine of this cluster, and {names} or {pools} were given, too.",
+                remedy=f"Leave out {everything} to give back what was named, or {names} and {pools} to give back everything.",
             )
         return settings_of(task, mode="destroy", destroy=destroy)
     return settings_of(task, mode=params["mode"])

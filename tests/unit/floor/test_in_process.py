@@ -10,7 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.action.in_process import explained
 
 from tests.fixtures.talos_nodes import CONFIG, NODE_KEY, NODE_TOKEN
 
@@ -76,3 +78,30 @@ def test_words_of_a_configuration_given_as_a_mapping_mask_no_names(tmp_path: Pat
     assert done.returncode == 0, done.stdout + done.stderr
     assert "tgp-worker-1 in tgp-worker-1.yaml" in done.stdout
     assert CONFIG["machine"]["token"] not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            "value of mode must be one of: reap, destroy, got: distroy",
+            "value of mode must be one of: reap, destroy, got: distroy. Did you mean destroy?",
+        ),
+        (
+            "value of lanes must be one or more of: node, service. Got no match for: nod",
+            "value of lanes must be one or more of: node, service. Got no match for: nod. Did you mean node?",
+        ),
+        ("value of mode must be one of: reap, destroy, got: 7", "value of mode must be one of: reap, destroy, got: 7"),
+        (
+            "Unsupported parameters for (tgp.gpu.x) module: pol. Supported parameters include: force, mode, pools.",
+            "Unsupported parameters for (tgp.gpu.x) module: pol. Supported parameters include: force, mode, pools. Did you mean pools?",
+        ),
+        (
+            "argument 'all' is of type str and we were unable to convert to bool",
+            "argument 'everything' is of type str and we were unable to convert to bool",
+        ),
+        ("missing required arguments: mode", "missing required arguments: mode"),
+    ],
+)
+def test_messages_about_arguments_say_what_was_meant(message: str, said: str) -> None:
+    assert explained(message, ["force", "mode", "pools"], {"all": "everything"}) == said
