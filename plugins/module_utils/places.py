@@ -22,3 +22,9 @@ def events_path(params: t.Mapping[str, t.Any]) -> str:
     if chosen.lower() == "none":
         return ""
     return os.path.abspath(os.path.expanduser(chosen)) if chosen else os.path.join(state_folder(params), "events.jsonl")
+
+
+def rbac_file() -> str:
+    """The manifest that grants what the playbooks need, as it can be given to kubectl on this machine."""
+    path = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "files", "rbac.yml"))
+    return path if os.path.isfile(path) else "files/rbac.yml (of the collection tgp.gpu)"  # a module that was sent alone has none

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import copy
 import datetime
+import re
 import typing as t
 from pathlib import Path
 
@@ -368,6 +369,18 @@ def test_missing_rights_are_named_before_anything_is_rented(
     rule["verbs"].remove(verb)
     env = limited(sandbox, tmp_path, [one for one in rules if one["verbs"]])
     refused(sandbox, sandbox.playbook("provision", documents=documents(), env=env), words)
+
+
+@pytest.mark.parametrize("playbook", ["provision", "validate", "status"])
+def test_all_missing_rights_are_named_at_once_with_the_file_that_grants_them(
+    sandbox: Sandbox, tmp_path: Path, playbook: str
+) -> None:
+    """Nobody learns of forty rights one by one."""
+    asks = [one for one in NEEDED if "selfsubjectaccessreviews" in one["resources"]]
+    done = sandbox.playbook(playbook, documents=documents(), env=limited(sandbox, tmp_path, asks))
+    refused(sandbox, done, "get namespaces kube-system", "patch nodes", "create pods/eviction", "in namespace tgp-system")
+    (file, *_again) = re.findall(r"kubectl apply -f (\S+)", done.words)
+    assert Path(file).samefile(ROOT / "files" / "rbac.yml")
 
 
 def test_the_documented_rights_suffice(start: t.Callable[..., Sandbox], tmp_path: Path) -> None:

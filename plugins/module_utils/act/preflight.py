@@ -12,8 +12,9 @@ import typing as t
 
 from ..clock import SystemClock
 from ..clouds.registry import CAPABILITIES, ENTRIES
-from ..cluster import csr, tokens
-from ..cluster.rights import Right, missing_rights
+from ..cluster import tokens
+from ..cluster.needed_rights import CLAIM_RIGHTS, RIGHTS
+from ..cluster.rights import how_to_grant, missing_rights
 from ..errors import InvalidInput, TgpError
 from ..fleet.model import Lane, NodeClass, Pool, Wishes
 from ..fleet.offers import accepted_lanes
@@ -32,24 +33,6 @@ _T = t.TypeVar("_T")
 _BETWEEN = "; "
 _PARTS = re.compile(r"; (?=GPUNode)")
 _MAX_SKEW = 120.0
-RIGHTS = (
-    *(Right(verb, "nodes") for verb in ("get", "list", "watch", "patch", "delete")),
-    Right("patch", "nodes/status"),
-    *(Right(verb, "pods") for verb in ("get", "list", "watch", "delete")),
-    Right("create", "pods/eviction"),
-    *(Right(verb, "poddisruptionbudgets", group="policy") for verb in ("list", "watch")),
-    Right("list", "volumeattachments", group="storage.k8s.io"),
-    *(Right(verb, "certificatesigningrequests", group="certificates.k8s.io") for verb in ("get", "list", "watch")),
-    Right("update", "certificatesigningrequests/approval", group="certificates.k8s.io"),
-    Right("approve", "signers", group="certificates.k8s.io", name=csr.SIGNER),
-    Right("get", "clusterrolebindings", group="rbac.authorization.k8s.io", name=tokens.OWN_BINDING),
-    *(Right(verb, "leases", "coordination.k8s.io", "tgp-system") for verb in ("get", "create", "update")),
-    *(Right(verb, "secrets", namespace="kube-system") for verb in ("create", "delete")),
-)
-"""What a whole cycle of renting and giving back does in the cluster, whatever store the claims are in."""
-CLAIM_RIGHTS = tuple(
-    Right(verb, "configmaps", namespace="tgp-system") for verb in ("get", "list", "create", "update", "patch", "delete")
-)
 
 
 def after_preflight(
@@ -144,12 +127,12 @@ def _check_rights(context: Context, pools: t.Sequence[Pool]) -> str:
     needed = (*RIGHTS, *(() if own_store else CLAIM_RIGHTS), *services)
     missing = context.once(("missing rights", needed), lambda: missing_rights(context.kube, needed))
     if missing:
-        raise InvalidInput("Rights are missing in the cluster:", problems=missing)
+        raise InvalidInput(f"Rights are missing in the cluster. {how_to_grant()}", problems=missing)
     if _takes_kubelets(context, pools) and not context.once("may ask", lambda: tokens.may_ask(context.kube)):
         raise InvalidInput(
             f"Machines of lane kubelet could not ask for a certificate: no ClusterRoleBinding {tokens.OWN_BINDING} gives the group "
             f"{tokens.OWN_GROUP} the ClusterRole system:node-bootstrapper.",
-            remedy="kubectl apply -f files/rbac.yml (of this collection).",
+            remedy=how_to_grant(),
         )
     return f"all {len(needed)} there"
 

@@ -68,6 +68,9 @@ class Kube:
         self.follows = Follows()
         self._identity: str | None = None
         self.teller: Teller | None = None
+        self.needs: tuple[
+            rights.Right, ...
+        ] = ()  # all that the caller is going to do: the first refusal names all of it that is missing
 
     def close(self) -> None:
         self.api.close()
@@ -160,9 +163,13 @@ class Kube:
         causes = ((error.body or {}).get("details") or {}).get("causes") if isinstance(error.body, dict) else None
         if needed is None or causes or _denied(error.body):
             return error
+        said = f"The server said: {explain(error.body, '')[1] or 'nothing'}."
+        wanted, self.needs = self.needs, ()
+        others = rights.also_missing(self, wanted, needed) if wanted else []
+        more = f" Missing as well: {', '.join(others)}." if others else ""
         return Forbidden(
-            f"kubernetes: {self.source} is not allowed to {needed}.",
-            remedy=f"Grant it by a {needed.rule}. The server said: {explain(error.body, '')[1] or 'nothing'}.",
+            f"kubernetes: {self.source} is not allowed to {needed}.{more}",
+            remedy=f"{rights.how_to_grant()} {said}" if wanted else f"Grant it by a {needed.rule}. {said}",
             service="kubernetes",
             status=403,
             code=error.code,

@@ -10,6 +10,9 @@ import re
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
+from ..errors import TgpError
+from ..places import rbac_file
+
 if t.TYPE_CHECKING:
     from .kube import Kube
 
@@ -42,6 +45,11 @@ class Right:
         return f'{role}: {{apiGroups: ["{self.group}"], resources: ["{self.resource}"], verbs: ["{self.verb}"]}}'
 
 
+def how_to_grant() -> str:
+    """What an administrator does to give all rights at once."""
+    return f"kubectl apply -f {rbac_file()} grants them to an account of their own; bind its roles to the user of a kubeconfig."
+
+
 def of_call(method: str, path: str, *, watch: bool = False) -> Right | None:
     """The right a request needs; None for a path that is not an object's (``/version``)."""
     found = _PATH.match(path)
@@ -63,6 +71,17 @@ def missing_rights(kube: Kube, needed: t.Iterable[Right | tuple[str, ...]]) -> l
         return []
     with ThreadPoolExecutor(max_workers=min(8, len(rights))) as pool:
         return [sentence for sentence in pool.map(lambda right: _ask(kube, right), rights) if sentence]
+
+
+def also_missing(kube: Kube, needed: t.Iterable[Right], known: Right) -> list[str]:
+    """The other rights of ``needed`` that we do not have, where the server says so; it was asked because ``known`` is missing."""
+    rights = list(needed)
+    try:
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            answers = list(pool.map(lambda right: _ask(kube, right), rights))
+    except TgpError:  # who may not even ask that learns of the one right at least
+        return []
+    return [str(right) for right, sentence in zip(rights, answers, strict=True) if sentence and right != known]
 
 
 def _ask(kube: Kube, right: Right) -> str:

@@ -10,6 +10,7 @@ import typing as t
 from ..claims.store import open_store
 from ..cluster.connect import connect as connect_cluster
 from ..cluster.identity import cluster_id
+from ..cluster.needed_rights import CLAIM_RIGHTS, RIGHTS
 from ..documents.parse import refuse
 from ..documents.spending import budget_of
 from ..errors import InvalidInput
@@ -34,6 +35,8 @@ def open_context(task: Task, *, settings: Settings | None = None, documents_requ
     what it describes, and is told in the wishes; ``strict``: it is refused, too.
     """
     kube = connect_cluster(task)
+    own_store = task.params.get("claim_store") == "directory"
+    kube.needs = (*RIGHTS, *(() if own_store else CLAIM_RIGHTS))
     wishes = load(task, kube, strict=strict)
     if documents_required and not wishes.pools:
         _refuse_without_pools(task, wishes, settings)

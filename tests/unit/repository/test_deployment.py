@@ -12,8 +12,8 @@ import typing as t
 from pathlib import Path
 
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.act.preflight import CLAIM_RIGHTS, RIGHTS
 from ansible_collections.tgp.gpu.plugins.module_utils.act.serve_check import rights_in
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.needed_rights import CLAIM_RIGHTS, RIGHTS
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.rights import Right
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.tokens import OWN_BINDING, OWN_GROUP
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import _KINDS
