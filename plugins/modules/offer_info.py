@@ -115,12 +115,12 @@ options:
     description: Write all kept prices into this file, as CSV.
     type: path
   format:
-    description: The form of what is printed, or written to O(path).
+    description:
+      - Print what was found in this form, or write it to O(path). Without both nothing is printed; RV(table) has the table in any case.
     type: str
     choices: [table, json, csv]
-    default: table
   path:
-    description: Write it into this file instead of printing it.
+    description: Write it into this file instead of printing it, as V(table) unless O(format) says otherwise.
     type: path
   limit:
     description: Rows of a printed table. Results and files always hold everything.
@@ -287,7 +287,7 @@ SPEC = dict(
         history=dict(type="str", choices=list(PLACES), default="file"),
         trend=dict(type="bool", default=True),
         history_path=dict(type="path"),
-        format=dict(type="str", choices=list(FORMATS), default="table"),
+        format=dict(type="str", choices=list(FORMATS)),
         path=dict(type="path"),
         limit=dict(type="int", default=50),
         purchase_price=dict(type="str"),

@@ -203,12 +203,12 @@ def _counts(rejected: t.Mapping[str, int]) -> str:
 
 
 def diff_of(decided: Plan, observation: Observation) -> dict[str, str]:
-    """Claims before and after, field by field, and what else would go."""
+    """Machines before and after, and what else would go."""
     before, after = claim_diff(decided, observation.claims or ())
     gone = [f"{one.kind.removeprefix('delete_')} {one.target} ({one.reason})" for one in decided.actions if one.kind in _LEFTOVERS]
     return {
-        "before_header": "claims now",
-        "after_header": "claims then",
+        "before_header": "machines now",
+        "after_header": "machines then",
         "before": "".join(f"{line}\n" for line in (*before, *gone)),
         "after": "".join(f"{line}\n" for line in after),
     }

@@ -131,7 +131,7 @@ class _Run:
         return [one for one in rows if one["gpu_count"]] or rows if self.params["gpu_count"] is None else rows
 
     def _publish(self, data: dict[str, t.Any], lines: list[str]) -> bool:
-        """Write the files that were asked for, or print; returns whether a file changed."""
+        """Write the files that were asked for, or print when that was; returns whether a file changed."""
         changed = False
         match self.params["format"]:
             case "json":
@@ -142,7 +142,7 @@ class _Run:
                 text = "".join(f"{line}\n" for line in lines)
         if self.params["path"]:
             changed = self._write(self.params["path"], text)
-        else:
+        elif self.params["format"]:
             for line in text.splitlines():
                 self.task.progress(line)
         if self.params["history_path"]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plan changes in the claims, as lines of text: the fields that differ, as they are recorded."""
+"""What a plan changes in the machines, as lines of text. What only the records need (candidates, generations, counters) is in the claims."""
 
 from __future__ import annotations
 
@@ -9,13 +9,28 @@ import typing as t
 
 from .claim_record import to_record
 from .model import Claim, Offer, Plan
-from .offers import offer_key
 
-_QUIET = frozenset({"record_version", "version", "name"})
+_GONE = "deletion.reason"
+# Fields of a claim that a person would call a change, with what they are called
+_SHOWN = {
+    "pool": "pool",
+    "lane": "lane",
+    "offer": "offer",
+    "phase": "phase",
+    "instance_id": "instance",
+    "price_paid": "price paid",
+    "idle_since": "idle since",
+    "underused_since": "underused since",
+    "interrupted_at": "interrupted",
+    "document_gone_since": "document gone since",
+    _GONE: "given back for",
+}
+_LIMITS = "limits."  # of a machine that is there: its document has changed
 
 
 def claim_diff(plan: Plan, stored: t.Iterable[Claim]) -> tuple[list[str], list[str]]:
-    """Lines before and after, by claim. Of a new claim everything that is set stands after it; of a known one only what differs."""
+    """Lines before and after, by machine. Of a new one all that is shown stands after it, of one that goes before it; of another one only
+    what differs."""
     known = {claim.name: claim for claim in stored}
     before: list[str] = []
     after: list[str] = []
@@ -24,23 +39,31 @@ def claim_diff(plan: Plan, stored: t.Iterable[Claim]) -> tuple[list[str], list[s
             continue
         old = _fields(known.get(action.name))
         new = _fields(action.claim)
-        changed = [field for field in {**old, **new} if old.get(field) != new.get(field)]
+        changed = [field for field in {**old, **new} if old.get(field) != new.get(field) and _is_shown(field, bool(old))]
         if not changed:
             continue
-        head = f"claim {action.name} ({action.kind}: {action.reason})"
+        head = f"machine {action.name} ({action.kind}: {action.reason})"
         if old:
-            before += [head, *(f"  {field}: {old[field]}" for field in changed if field in old)]
-        after += [head, *(f"  {field}: {new[field]}" for field in changed if field in new)]
+            was = list(_SHOWN) if _GONE in changed else changed
+            before += [head, *(f"  {_called(field)}: {old[field]}" for field in was if field in old)]
+        after += [head, *(f"  {_called(field)}: {new[field]}" for field in changed if field in new)]
     return before, after
 
 
+def _is_shown(field: str, is_known: bool) -> bool:
+    return field in _SHOWN or (is_known and field.startswith(_LIMITS))
+
+
+def _called(field: str) -> str:
+    return _SHOWN.get(field, field.removeprefix(_LIMITS).replace("_", " "))
+
+
 def _fields(claim: Claim | None) -> dict[str, str]:
-    """Field by field, what is set: nested ones by a path, an offer and a list of offers in one line each."""
+    """Field by field, what is set: nested ones by a path, an offer in one line."""
     if claim is None:
         return {}
-    record = {key: value for key, value in to_record(claim).items() if key not in _QUIET}
+    record = to_record(claim)
     record["offer"] = _offer(claim.offer)
-    record["candidates"] = [_offer(one) for one in claim.candidates]
     return dict(_flat("", record))
 
 
@@ -48,10 +71,6 @@ def _flat(path: str, value: t.Any) -> t.Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _flat(f"{path}.{key}" if path else key, item)
-    elif isinstance(value, list) and path in ("history", "attempts"):
-        for place, item in enumerate(value):
-            text = " ".join(str(part) for part in (item.values() if isinstance(item, dict) else item) if part not in ("", None))
-            yield f"{path}[{place}]", text
     elif isinstance(value, list):
         if value:
             yield path, ", ".join(str(item) for item in value)
@@ -60,5 +79,7 @@ def _flat(path: str, value: t.Any) -> t.Iterator[tuple[str, str]]:
 
 
 def _offer(offer: Offer) -> str:
-    where = offer.cloud_region or offer.region
-    return " ".join(part for part in (offer_key(offer), offer.instance_type, where, f"${offer.price_hour}/h") if part)
+    gpus = f"{offer.gpu_count} × {offer.model}" if offer.gpu_count else ""
+    place = f"in {offer.cloud_region or offer.region}" if offer.cloud_region or offer.region else ""
+    machine = " ".join(part for part in (offer.cloud, offer.instance_type, place) if part)
+    return ", ".join(part for part in (machine, gpus, "spot" if offer.spot else "", f"${offer.price_hour}/h") if part)
