@@ -15,16 +15,20 @@ import threading
 import time
 import typing as t
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 
+from ..clock import to_text
 from ..errors import InvalidInput
 from ..http import check_headers
 from ..redact import register
+from .certificate import validity
 from .exec_plugin import ExecPlugin
 from .kubeconfig import Entry
 
 if t.TYPE_CHECKING:
     import httpx
 
+_SKEW = timedelta(minutes=5)  # which authorities allow for when they sign
 _TOKEN_FILE_LIFE = 60.0  # mounted tokens rotate; the file is read again after this many seconds
 _UNUSABLE = {
     "auth-provider": "an auth-provider, which Kubernetes itself dropped in 1.26; use an exec plugin instead",
@@ -202,6 +206,7 @@ def _tls(entry: Entry, plugin: ExecPlugin | None) -> ssl.SSLContext:
         raise InvalidInput(f"{source}: a client certificate needs both the certificate and its key.")
     if certificate:
         register(key)
+        _check_validity(certificate, source)
         try:
             with _file(f"{certificate}\n{key}") as path:
                 context.load_cert_chain(path, password="")  # without one OpenSSL asks the terminal, and waits
@@ -210,6 +215,20 @@ def _tls(entry: Entry, plugin: ExecPlugin | None) -> ssl.SSLContext:
                 f"{source}: its client certificate and key do not fit together, are not PEM, or the key has a passphrase."
             ) from error
     return context
+
+
+def _check_validity(certificate: str, source: str) -> None:
+    """What a server says of an expired certificate is different everywhere, and seldom that."""
+    span, now = validity(certificate), datetime.now(timezone.utc)
+    if span is not None and span[1] < now:
+        raise InvalidInput(
+            f"{source}: its client certificate expired on {to_text(span[1])}.",
+            remedy="Fetch a new kubeconfig (talosctl kubeconfig, or where this one came from).",
+        )
+    if span is not None and span[0] > now + _SKEW:
+        raise InvalidInput(
+            f"{source}: its client certificate is valid from {to_text(span[0])} only.", remedy="Correct the clock of this machine."
+        )
 
 
 def _decoded(section: t.Mapping[str, t.Any], key: str, source: str) -> str:

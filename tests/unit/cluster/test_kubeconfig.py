@@ -20,6 +20,7 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.certificate import validity
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.credentials import access
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kubeconfig import find, in_cluster
@@ -248,6 +249,39 @@ def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked_for_it(tmp_path:
         os.close(ours)
         os.close(terminal)
     assert "has a passphrase" in done.stderr and "pass phrase:" not in done.stderr
+
+
+def of_client(folder: Path, begin: datetime, end: datetime) -> Path:
+    """A kubeconfig with a client certificate that holds for this time."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "somebody")])
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    signed = made.serial_number(x509.random_serial_number()).not_valid_before(begin).not_valid_after(end).sign(key, hashes.SHA256())
+    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    pem = signed.public_bytes(serialization.Encoding.PEM)
+    assert validity("a comment\n" + pem.decode() + pem.decode()) == (begin, end)
+    user = {"client-certificate-data": base64.b64encode(pem).decode(), "client-key-data": base64.b64encode(secret).decode()}
+    return write(folder / "config", cluster={"server": "https://x:6443"}, user=user)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "words"),
+    [
+        ("1995-01-01", "2020-02-01", "its client certificate expired on 2020-02-01T00:00:00Z. Fetch a new kubeconfig"),
+        ("2049-12-31", "2050-01-01", "its client certificate is valid from 2049-12-31T00:00:00Z only. Correct the clock"),
+        ("2020-02-01", "2071-01-01", ""),
+    ],
+)
+def test_an_expired_client_certificate_is_recognised_before_any_call(tmp_path: Path, begin: str, end: str, words: str) -> None:
+    span = [datetime.fromisoformat(one).replace(tzinfo=timezone.utc) for one in (begin, end)]
+    path = of_client(tmp_path, span[0], span[1])
+    with pytest.raises(InvalidInput, match=words) if words else contextlib.nullcontext():
+        access(find(str(path), env={}))
+
+
+@pytest.mark.parametrize("text", ["", "-----BEGIN CERTIFICATE-----\nTUlJQg==\n-----END CERTIFICATE-----", "no certificate"])
+def test_what_is_no_certificate_has_no_validity(text: str) -> None:
+    assert validity(text) is None
 
 
 def plugin(folder: Path, body: str) -> dict[str, t.Any]:
