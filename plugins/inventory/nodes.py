@@ -32,7 +32,8 @@ options:
     required: true
     choices: [tgp.gpu.nodes]
   documents:
-    description: The same as in the fleet modules.
+    description:
+      - The same as in the fleet modules, but for paths that do not begin with C(/) or C(~). They are relative to the folder of this file.
     type: list
     elements: raw
     default: []
@@ -77,6 +78,8 @@ compose:
   ansible_user: "'ops'"
 """
 
+import glob
+import os
 import sys
 import typing as t
 
@@ -130,7 +133,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         key = self.get_cache_key(path)
         machines = self._cached(key) if cache and self.get_option("cache") else None
         if machines is None:
-            seen = self._read(config)
+            seen = self._read(config, path)
             machines = seen.machines
             if self.get_option("cache") and not seen.unknown:  # what could not be read must not look like nothing for an hour
                 self._cache[key] = machines
@@ -142,7 +145,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         except KeyError:
             return None
 
-    def _read(self, config: dict[str, t.Any]) -> Seen:
+    def _read(self, config: dict[str, t.Any], path: str) -> Seen:
         given = {name: self.templar.template(value) for name, value in config.items() if name in FLEET_SPEC}
         unknown = [name for name in config if name not in FLEET_SPEC and name not in _OWN and not name.startswith("cache")]
         if unknown:
@@ -151,6 +154,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         if checked.error_messages:
             raise AnsibleParserError(f"tgp.gpu.nodes: {'; '.join(checked.error_messages)}")
         params = {**checked.validated_parameters, "pools": self.get_option("pools")}
+        params["documents"] = [self._place(one, path) for one in params["documents"] or ()]
         register(*secret_values(FLEET_SPEC, params))
         task = Task(params=params, warn=lambda text: self.display.warning(text))
         try:
@@ -162,6 +166,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for text in seen.unknown:
             self.display.warning(redact(f"tgp.gpu.nodes: {text}"))
         return seen
+
+    def _place(self, entry: t.Any, path: str) -> t.Any:
+        """A path of documents as the inventory file ``path`` means it: who syncs an inventory does so from any folder."""
+        if not isinstance(entry, str) or os.path.isabs(os.path.expanduser(entry)):
+            return entry
+        beside = os.path.join(os.path.dirname(os.path.abspath(path)), entry)
+        if not (os.path.exists(beside) or glob.glob(beside)) and (os.path.exists(entry) or glob.glob(entry)):
+            self.display.warning(
+                f"tgp.gpu.nodes: documents {entry} were found from the working directory. Write them relative to {path}, which is "
+                "where the next version looks only."
+            )
+            return entry
+        return beside
 
     def _add(self, machines: list[dict[str, t.Any]]) -> None:
         self.inventory.add_group("gpu_nodes")

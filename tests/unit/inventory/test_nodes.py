@@ -47,7 +47,11 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.tgp.gpu.plugins.module_utils.act.overview import Seen
 plugin = inventory_loader.get("tgp.gpu.nodes")
 machines, unknown = json.loads(sys.argv[2])
-sys.modules[type(plugin).__module__].look = lambda task: Seen(machines, {}, [], unknown, {}, {})
+def look(task):
+    with open(sys.argv[1] + ".documents", "w") as file:
+        json.dump(task.params["documents"], file)
+    return Seen(machines, {}, [], unknown, {}, {})
+sys.modules[type(plugin).__module__].look = look
 found = InventoryData()
 plugin.parse(found, DataLoader(), sys.argv[1], cache=True)
 plugin.update_cache_if_changed()
@@ -133,3 +137,19 @@ def test_a_look_that_did_not_see_everything_is_not_remembered(listed: Listed) ->
     """Else runs would go by it for as long as the cache lasts, without a word of warning."""
     assert listed(unknown=["lambda: answered 500"]) == {}
     assert set(listed(MACHINE)) == {MACHINE["name"]}
+
+
+def test_documents_are_relative_to_the_inventory_file(listed: Listed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWX syncs a source from another folder than a person does."""
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "old").mkdir(parents=True)
+    (elsewhere / "old" / "pools.yml").touch()
+    (tmp_path / "my").mkdir()
+    (tmp_path / "my" / "pools.yml").touch()
+    monkeypatch.chdir(elsewhere)
+    inline = {"kind": "GPUNodePool"}
+    given = ["my/pools.yml", "my/*.yml", "nowhere.yml", "old/pools.yml", "/abs/pools.yml", "~/pools.yml", inline]
+    listed(MACHINE, more=f"\ndocuments: {json.dumps(given)}\n")
+    found = json.loads((tmp_path / "gpu.tgp.yml.documents").read_text())
+    own = [f"{tmp_path}/{one}" for one in ("my/pools.yml", "my/*.yml", "nowhere.yml")]
+    assert found == [*own, "old/pools.yml", "/abs/pools.yml", "~/pools.yml", inline]
