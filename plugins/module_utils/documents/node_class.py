@@ -107,13 +107,13 @@ def template_text(talos: Spec, reader: Reader) -> str | None:
 
 def mesh_choice(spec: Spec, choices: t.Sequence[CloudChoice], reader: Reader) -> MeshChoice:
     """The mesh. Without a word about it, rented machines use tailscale and a class of own machines only uses none."""
-    wish: Spec = spec.get("tailscaleConfig", {})
+    wish, place = _tailscale(spec, reader)
     rents = any(choice.cloud != OWN_MACHINES for choice in choices)
     default = "wireguard" if "wireguardConfig" in spec else "tailscale" if wish or rents else "none"
     backend = spec.get("networking", {}).get("backend", default)
-    for field, its in (("tailscaleConfig", "tailscale"), ("wireguardConfig", "wireguard")):
-        if spec.get(field) and backend != its:
-            reader.fault(f"spec.{field}", f"has no effect with networking.backend {backend}. Remove one of the two.")
+    for field, given, its in ((place, wish, "tailscale"), ("spec.wireguardConfig", spec.get("wireguardConfig"), "wireguard")):
+        if given and backend != its:
+            reader.fault(field, f"has no effect with networking.backend {backend}. Remove one of the two.")
     if backend == "wireguard" and "wireguardConfig" not in spec:
         reader.fault("spec.wireguardConfig", "this field is missing; networking.backend wireguard needs it.")
     if backend == "wireguard" and any(
@@ -133,8 +133,19 @@ def mesh_choice(spec: Spec, choices: t.Sequence[CloudChoice], reader: Reader) ->
         tags=tuple(wish.get("tags", ())),
         ephemeral=wish.get("ephemeral", True),
         accept_routes=wish.get("acceptRoutes", False),
-        advertise_routes=reader.networks(wish.get("advertiseRoutes", ()), "spec.tailscaleConfig.advertiseRoutes"),
+        advertise_routes=reader.networks(wish.get("advertiseRoutes", ()), f"{place}.advertiseRoutes"),
     )
+
+
+def _tailscale(spec: Spec, reader: Reader) -> tuple[Spec, str]:
+    """tailscaleConfig with its place: beside talosConfig, or in it, where the operator's types have it."""
+    inner: Spec = spec.get("talosConfig", {}).get("tailscaleConfig", {})
+    if not inner:
+        return spec.get("tailscaleConfig", {}), "spec.tailscaleConfig"
+    place = "spec.talosConfig.tailscaleConfig"
+    if "tailscaleConfig" in spec:
+        reader.fault(place, "spec.tailscaleConfig is there as well. Remove one of the two.")
+    return inner, place
 
 
 def _choices(providers: t.Sequence[Spec], reader: Reader, machines: t.Sequence[Machine]) -> tuple[CloudChoice, ...]:

@@ -14,7 +14,8 @@ REFUSED: dict[str, str] = {
     "spec.nodes": "write spec.replicas for an exact number or spec.minNodes for a floor in a GPUNodePool; provision.yml "
     "-e nodes= asks for more, autoscale.yml follows the pods",
     "spec.service": "what a container runs stands in template.spec.service of a GPUNodePool that accepts lane service; a request is a node",
-    "spec.networking.tailscale": "write it as spec.tailscaleConfig",
+    "spec.networking.tailscale": "networking.backend tailscale is the whole switch, and tags and routes are spec.tailscaleConfig. "
+    "The cluster's Tailscale operator (operatorEnabled) is set up by prereqs.yml, and no document switches it",
     "spec.networking.wireguard": "write it as spec.wireguardConfig",
     "spec.talosConfig.wireGuardConfig": "write it as spec.wireguardConfig; each node gets a key and an address of its own",
     "spec.wireguardConfig.privateKey": "each node gets a key of its own, and the hub's stays on the hub",
@@ -22,6 +23,7 @@ REFUSED: dict[str, str] = {
     "spec.template.spec.timeSlicing": "write it as spec.timeSlicing",
     "spec.limits.budget": "write it as spec.budget",
     "spec.tailscaleConfig.hostname": "the host name of a machine is always its own name; leave this out",
+    "spec.talosConfig.tailscaleConfig.hostname": "the host name of a machine is always its own name; leave this out",
     "spec.template.spec.ephemeralTaint": "name the taint tgp.io/ephemeral in template.spec.taints to choose its effect yourself",
 }
 REFUSED_VALUES: dict[str, dict[str, str]] = {

@@ -123,6 +123,14 @@ _PROVIDER = _object(
     },
     ("name",),
 )
+_TAILSCALE = _object(
+    {
+        "tags": _list({"type": "string", "pattern": "^tag:[a-zA-Z][a-zA-Z0-9-]*$", "description": 'a tag like "tag:gpu"'}),
+        "ephemeral": _YES_NO,
+        "acceptRoutes": _YES_NO,
+        "advertiseRoutes": _list(_said(_TEXT, "a network like 10.0.0.0/24")),
+    }
+)
 _TALOS = _object(
     {
         "image": _said(_TEXT, "Talos installer image"),
@@ -135,15 +143,8 @@ _TALOS = _object(
             "additionalProperties": _list(_TEXT, 1),
             "description": "registry (docker.io) to the URLs of its mirrors",
         },
+        "tailscaleConfig": {**_TAILSCALE, "description": "the same as spec.tailscaleConfig"},
         "schematic": {"type": "object", "description": "what is in the Talos image, as the Image Factory takes it"},
-    }
-)
-_TAILSCALE = _object(
-    {
-        "tags": _list({"type": "string", "pattern": "^tag:[a-zA-Z][a-zA-Z0-9-]*$", "description": 'a tag like "tag:gpu"'}),
-        "ephemeral": _YES_NO,
-        "acceptRoutes": _YES_NO,
-        "advertiseRoutes": _list(_said(_TEXT, "a network like 10.0.0.0/24")),
     }
 )
 _WIREGUARD = _object(

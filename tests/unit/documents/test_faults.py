@@ -252,7 +252,7 @@ def test_S0_20_S0_30_other_spellings_are_understood() -> None:
     ("kind", "path", "words"),
     [
         ("GPUNodeClass", "spec.calendar", "hours are those of a pool; write spec.calendar in each GPUNodePool"),
-        ("GPUNodeClass", "spec.networking.tailscale", "write it as spec.tailscaleConfig"),
+        ("GPUNodeClass", "spec.networking.tailscale", "networking.backend tailscale is the whole switch"),
         ("GPUNodeClass", "spec.networking.wireguard", "write it as spec.wireguardConfig"),
         ("GPUNodeClass", "spec.talosConfig.wireGuardConfig", "each node gets a key and an address of its own"),
         ("GPUNodeClass", "spec.limits.budget", "write it as spec.budget"),

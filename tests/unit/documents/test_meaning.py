@@ -108,6 +108,7 @@ MESH: Json = {
     "tailscaleConfig.acceptRoutes": True,
     "tailscaleConfig.advertiseRoutes": ["10.0.0.0/24"],
 }
+MESH_OF_TALOS: Json = {f"talosConfig.{field}": value for field, value in MESH.items()}
 SPENDING: Json = {
     "budget.period": "month",
     "budget.amount": "30.50",
@@ -119,6 +120,7 @@ OTHER: dict[str, Json] = {
     "GPUNodeClass": {
         **TALOS,
         **MESH,
+        **MESH_OF_TALOS,
         **SPENDING,
         "providers.0.name": "paperspace",
         "providers.0.priority": 3,
@@ -219,6 +221,7 @@ OTHER: dict[str, Json] = {
     "GPURequest": {
         **TALOS,
         **MESH,
+        **MESH_OF_TALOS,
         **SPENDING,
         "gpuType": "H100",
         "gpuCount": 2,
@@ -263,8 +266,8 @@ def changed(spec: Json, path: str, value: t.Any) -> Json:
         del here[last]
     else:
         here[last] = value
-    if path == "networking.backend":
-        del result["tailscaleConfig"]
+    if path == "networking.backend" or path in MESH_OF_TALOS:
+        result.pop("tailscaleConfig", None)
     if path == "provider":
         del result["credentialsRef"]
     return result
@@ -565,3 +568,24 @@ def test_an_own_machine_says_its_memory_itself() -> None:
     machine = {**MACHINE, "gpuType": "A100", "gpuMemoryMib": 40960}
     (read_machine,) = node_class_of({"providers": [{"name": "webhook", "machines": [machine]}]}).clouds[0].machines
     assert read_machine.gpu_memory_mib == 40960
+
+
+@pytest.mark.parametrize("kind", ["GPUNodeClass", "GPURequest"])
+def test_S3_06_settings_of_the_mesh_may_stand_in_talosConfig(kind: str) -> None:
+    """Where the operator's own types have them."""
+    settings = {"tags": ["tag:k8s"], "ephemeral": False, "acceptRoutes": True, "advertiseRoutes": ["10.0.0.0/24"]}
+    spec = {name: value for name, value in BASE[kind].items() if name != "tailscaleConfig"}
+    talos = spec.get("talosConfig", {})
+    documents = [
+        document(kind, {**spec, **one})
+        for one in ({"tailscaleConfig": settings}, {"talosConfig": {**talos, "tailscaleConfig": settings}})
+    ]
+    beside, inside = (next(iter(parse([one])[0].classes.values())) for one in documents)
+    assert beside.mesh == inside.mesh and inside.mesh.tags == ("tag:k8s",) and inside.mesh.advertise_routes == ("10.0.0.0/24",)
+    both = {**spec, "tailscaleConfig": settings, "talosConfig": {"tailscaleConfig": settings}}
+    for wrong, words in (
+        (both, "Remove one of the two"),
+        ({**spec, "talosConfig": {"tailscaleConfig": {"hostname": "x"}}}, "its own name"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            parse([document(kind, wrong)])
