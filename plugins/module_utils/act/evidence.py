@@ -221,7 +221,9 @@ class _Collector:
             "pods_read": pods_read or None,
             "events": events,
             "events_read": events_read or None,
-            "wished_labels": marks.node_labels(claim, pool, context.cluster_id),
+            "wished_labels": marks.asserted_labels(claim, pool, context.cluster_id, node)
+            if node
+            else marks.node_labels(claim, pool, context.cluster_id),
             "wished_taints": marks.taints(pool),
             "gpu_resource": "" if pool is not None and pool.gpu_wait == "none" else limits.gpu_resource(claim.offer.model),
             "gpus_expected": min(1, claim.expected_gpus) if pool is not None and pool.gpu_wait == "any" else claim.expected_gpus,

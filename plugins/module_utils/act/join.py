@@ -136,7 +136,7 @@ class _Join(Following):
             self.context.kube,
             node.name,
             uid=node.uid,
-            labels={**marks.node_labels(claim, pool, self.context.cluster_id), **opening.get("labels", {})},
+            labels={**marks.asserted_labels(claim, pool, self.context.cluster_id, node), **opening.get("labels", {})},
             annotations={**marks.node_annotations(claim, pool), **opening.get("annotations", {})},
             add_taints=marks.taints(pool),
             remove_taints=(marks.INITIALIZING.key, *opening.get("remove_taints", ())),

@@ -85,7 +85,7 @@ def _repair(context: Context, one: Drifted) -> Repaired:
             context.kube,
             one.node.name,
             uid=one.node.uid,
-            labels=marks.node_labels(one.claim, one.pool, context.cluster_id),
+            labels=marks.asserted_labels(one.claim, one.pool, context.cluster_id, one.node),
             annotations=marks.node_annotations(one.claim, one.pool),
             add_taints=marks.taints(one.pool),
             remove_taints=(marks.INITIALIZING.key,) if left else (),

@@ -19,7 +19,11 @@ def drift(claim: Claim, node: Node, pool: Pool, cluster_id: str) -> tuple[str, .
     """
     if claim.phase is not Phase.READY or claim.deletion is not None or node.uid != claim.node_uid:
         return ()
-    found = [f"label {key}" for key, value in marks.node_labels(claim, pool, cluster_id).items() if node.labels.get(key) != value]
+    found = [
+        f"label {key}"
+        for key, value in marks.asserted_labels(claim, pool, cluster_id, node).items()
+        if node.labels.get(key) != value
+    ]
     found += [
         f"annotation {key}" for key, value in marks.node_annotations(claim, pool).items() if node.annotations.get(key) != value
     ]

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from .model import Claim, Offer, Pool, Taint
+from .model import Claim, Node, Offer, Pool, Taint
 from .names import label_value
+from .requirements import INSTANCE_TYPE
 
 EPHEMERAL = Taint("tgp.io/ephemeral", "true", "NoSchedule")
 DISRUPTED = "tgp.io/disrupted"  # key of the taint of a node that is being emptied; its value says why
@@ -19,6 +20,14 @@ def node_labels(claim: Claim, pool: Pool | None, cluster_id: str) -> dict[str, s
     if claim.instance_id:
         marks["tgp.io/instance-id"] = label_value(claim.instance_id)
     return {**marks, **(dict(pool.labels) if pool else {})}
+
+
+def asserted_labels(claim: Claim, pool: Pool | None, cluster_id: str, node: Node | None) -> dict[str, str]:
+    """What a node has to carry after it joined. Its instance type is the one that it came with, which a template may choose (S0-25)."""
+    wanted = node_labels(claim, pool, cluster_id)
+    if node is not None and node.labels.get(INSTANCE_TYPE) and INSTANCE_TYPE not in (pool.labels if pool else {}):
+        wanted.pop(INSTANCE_TYPE, None)
+    return wanted
 
 
 def offer_labels(offer: Offer, cloud: str, pool: str, node_class: str, cluster_id: str) -> dict[str, str]:
@@ -34,7 +43,7 @@ def offer_labels(offer: Offer, cloud: str, pool: str, node_class: str, cluster_i
         "tgp.io/gpu-memory": str(offer.gpu_memory_mib) if offer.gpu_memory_mib else "",
         "tgp.io/region": label_value(offer.region),
         "tgp.io/spot": "true" if offer.spot else "false",
-        "node.kubernetes.io/instance-type": label_value(offer.instance_type),
+        INSTANCE_TYPE: label_value(offer.instance_type),
         "topology.kubernetes.io/region": label_value(offer.cloud_region or offer.region),
     }
     return {key: value for key, value in marks.items() if value}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import typing as t
+from pathlib import Path
 
 import httpx
 import pytest
@@ -190,3 +191,21 @@ def test_L17_a_neutral_name_that_may_not_be_set_is_told(rig: Rig) -> None:
     done = rig.join()
     assert (done["machines"][0]["result"], done["outcome"]) == ("drifted", "partial")
     assert "nodes/status" in done["problems"][0]
+
+
+@pytest.mark.parametrize("by_pool", [False, True])
+def test_S0_25_the_templates_instance_type_is_that_of_the_node(rig: Rig, by_pool: bool) -> None:
+    """From the join on, and after the next run, which restores what is lost. A label of the pool's own document goes before it."""
+    talos = rig.demo_class["talosConfig"]
+    text = Path(talos.pop("machineConfigTemplateFile")).read_text(encoding="utf-8")
+    talos["machineConfigTemplate"] = text.replace("  nodeLabels:\n", "  nodeLabels:\n    node.kubernetes.io/instance-type: gpu\n")
+    if by_pool:
+        rig.training["template"]["metadata"] = {"labels": {"node.kubernetes.io/instance-type": "mine"}}
+    rig.provision()
+    wanted = "mine" if by_pool else "gpu"
+    assert node(rig)["metadata"]["labels"]["node.kubernetes.io/instance-type"] == wanted
+    rig.join()
+    assert node(rig)["metadata"]["labels"]["node.kubernetes.io/instance-type"] == wanted
+    patch(rig, {"metadata": {"labels": {"node.kubernetes.io/instance-type": None}}})
+    rig.join()
+    assert node(rig)["metadata"]["labels"]["node.kubernetes.io/instance-type"] == ("mine" if by_pool else "gpu_1x_rtx6000")
