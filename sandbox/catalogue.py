@@ -54,8 +54,6 @@ LAMBDA_TYPES: dict[str, LambdaType] = {
     "gpu_8x_b200_sxm6": _row(8, "B200", 180, "B200 (180 GB SXM6)", "53.52", 208, 2900, 22528, 1380.0),
     "gpu_8x_v100": _row(8, "V100-SXM2", 16, "Tesla V100 (16 GB)", "6.32", 92, 448, 6041, 600.0),
     "cpu_4x_general": _row(0, "", 0, "", "0.20", 4, 16, 100, 120.0),
-    # Lambda rents no such type; it exists for documents that ask for this card.
-    "gpu_1x_rtx4090": _row(1, "RTX4090", 24, "RTX 4090 (24 GB)", "0.44", 16, 64, 512),
 }
 
 LAMBDA_REGIONS: dict[str, str] = {

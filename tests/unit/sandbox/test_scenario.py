@@ -15,6 +15,7 @@ import yaml
 
 from sandbox import scenario
 from sandbox.box import Box
+from sandbox.catalogue import LAMBDA_TYPES
 from sandbox.scenario import ScenarioError
 from sandbox.scenario_clouds import PARTS
 from sandbox.world import World
@@ -28,9 +29,25 @@ def test_a_shipped_scenario_furnishes_a_world(name: str) -> None:
     assert all(machine.state == "off" and machine.cost(world.clock.now()) == 0 for machine in world.machines.values())
 
 
-def test_the_seed_scenario_rents_an_rtx_4090_on_both_coasts() -> None:
-    found = {o.region: o.price_hour for o in scenario.load("seed-s0").offers if o.type == "gpu_1x_rtx4090"}
-    assert found == {"us-west-1": Decimal("0.44"), "us-east-1": Decimal("0.44")}
+def test_the_seed_scenario_has_an_rtx_4090_where_the_clouds_have_it() -> None:
+    """Lambda rents none; RunPod's are containers, and some of Vast.ai's are virtual machines."""
+    world = World()
+    scenario.load("seed-s0").furnish(world)
+    clouds = {one.cloud for one in world.offers if "4090" in str(one)}
+    assert clouds == {"vast", "runpod"}
+
+
+LAMBDA = (  # the types of its price page of September 2026 and of its API's reply of November 2025
+    "a10 a6000 a100 a100_sxm4 b200_sxm6 gh200 h100_pcie h100_sxm5 rtx6000",
+    "a100 a6000 b200_sxm6 h100_sxm5",
+    "a100 a6000 b200_sxm6 h100_sxm5",
+    "a100 a100_80gb_sxm4 b200_sxm6 h100_sxm5 v100",
+)
+
+
+def test_lambdas_catalogue_holds_only_what_lambda_rents() -> None:
+    known = {f"gpu_{gpus}x_{name}" for gpus, names in zip((1, 2, 4, 8), LAMBDA, strict=True) for name in names.split()}
+    assert {name for name, one in LAMBDA_TYPES.items() if one.gpus} <= known
 
 
 def test_a_scenario_may_be_a_json_file(tmp_path: pathlib.Path) -> None:

@@ -63,9 +63,10 @@ def test_s0_the_seed_is_accepted_but_for_its_template():
     assert template_problems(WORKER) == []
 
 
-def test_s0_the_corrected_seed_differs_in_its_machine_configuration_alone():
+def test_s0_the_corrected_seed_differs_in_its_machine_configuration_and_a_provider_that_has_what_it_asks_for():
     seed = [yaml.safe_load(path.read_text()) for path in SEEDS]
     corrected = list(yaml.safe_load_all((ROOT / "examples" / "seed-s0-corrected.yml").read_text()))
     for documents in (seed, corrected):
         del documents[0]["spec"]["talosConfig"]
+    assert corrected[0]["spec"]["providers"].pop()["name"] == "vast"
     assert seed == corrected
