@@ -158,6 +158,22 @@ def test_S2_11_variables_as_they_stand_and_one_machine_down_per_look_the_largest
     loop.stopped()
 
 
+def test_S2_11_the_variables_alone_are_enough(sandbox: Sandbox) -> None:
+    """``docker run -e GPU_NODE_1_NAME=...`` without any document: a machine for a waiting pod, and off when it has been idle."""
+    loop = begin(sandbox, env=variables(sandbox))
+    ask(sandbox, "small", 4)
+    ask(sandbox, "large", 8)
+    sandbox.until(lambda: {phase(sandbox, "small"), phase(sandbox, "large")} == {"Running"}, "both run", 60)
+    assert sorted(calls(sandbox)) == ["/gpu-worker-1/start", "/gpu-worker-2/start"]
+    for name in ("small", "large"):
+        sandbox.end_job(name)
+    sandbox.pass_time(130)
+    sandbox.advance(700)
+    sandbox.until(lambda: len(calls(sandbox)) == 4, "both go off", 60)
+    assert calls(sandbox)[2:] == ["/gpu-worker-2/stop", "/gpu-worker-1/stop"], "one after the other, the largest first"
+    loop.stopped()
+
+
 def test_S2_20_an_incomplete_group_is_named_and_skipped_and_none_is_an_error(sandbox: Sandbox) -> None:
     given = ["-e", f"documents={DROP_IN / 'pools.yml'}"]
     loop = begin(sandbox, *given, env={**variables(sandbox), "GPU_NODE_2_SCALE_UP_ENDPOINT": None})

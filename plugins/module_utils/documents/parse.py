@@ -11,7 +11,7 @@ import typing as t
 
 from ..errors import InvalidInput
 from ..fleet.marks import EPHEMERAL
-from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass, Pool, Source, Taint, Wishes
+from ..fleet.model import CloudChoice, DisruptionBudget, Machine, MeshChoice, NodeClass, Pool, Source, Taint, Wishes
 from .document import Document, Origin
 from .faults import faults
 from .node_class import OWN_MACHINES, node_class
@@ -264,7 +264,15 @@ def _place_machines(machines: t.Sequence[Machine], machines_from: str, documents
     if machines and not documents:
         choice = CloudChoice(OWN_MACHINES, machines=tuple(machines))
         classes[GROUPS] = NodeClass(GROUPS, (choice,), mesh=MeshChoice(backend="none"), max_nodes=len(machines))
-        pool = Pool("default", GROUPS, GROUPS, taints=(_NO_TOLERATION_NEEDED,), idle_mode="gpu", source=machines_from)
+        pool = Pool(
+            "default",
+            GROUPS,
+            GROUPS,
+            taints=(_NO_TOLERATION_NEEDED,),
+            idle_mode="gpu",
+            disruption_budgets=(DisruptionBudget("1"),),  # one at a time, as k8s-gpu-autoprovision does
+            source=machines_from,
+        )
         read.pools[pool.key] = pool
         read.inventory.setdefault(machines_from, []).append(pool.key)
         return

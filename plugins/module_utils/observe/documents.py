@@ -26,6 +26,7 @@ if t.TYPE_CHECKING:
 else:
     yaml = lazy("yaml", "pyyaml")
 
+_SWITCHED_ON_BY = "_SCALE_UP_ENDPOINT"  # a variable of that name is nobody else's; others end in _GPU_COUNT, too
 _KINDS = {"gpunodeclasses": "GPUNodeClass", "gpunodepools": "GPUNodePool", "gpurequests": "GPURequest"}
 
 
@@ -159,9 +160,13 @@ class _Found:
                 self.sources[source] = Source()
                 self.documents.extend(_object(item, kind, source) for item in items)
 
+    def _nothing_given(self) -> bool:
+        """No document, no folder, no list of the cluster: as k8s-gpu-autoprovision is started, with variables alone."""
+        return not self.documents and not self.sources and not self.faults
+
     def node_groups(self, values: list[Document], documents: list[Document]) -> tuple[tuple[Machine, ...], str, list[str]]:
-        """Own machines given the way k8s-gpu-autoprovision takes them, with the source of the first; the environment is read only when a
-        class asks for webhook machines and lists none."""
+        """Own machines given the way k8s-gpu-autoprovision takes them, with the source of the first; the environment is read when a
+        class asks for webhook machines and lists none, or when nothing else is given at all."""
         machines: list[Machine] = []
         warnings: list[str] = []
         machines_from = ""
@@ -175,7 +180,8 @@ class _Found:
             machines_from = machines_from or value.source
             machines.extend(usable)
             warnings.extend(left_out)
-        if not machines and _asks_for_groups(documents) and any(name.endswith("_GPU_COUNT") for name in os.environ):
+        asked = _asks_for_groups(documents) or self._nothing_given() and any(name.endswith(_SWITCHED_ON_BY) for name in os.environ)
+        if not machines and asked and any(name.endswith("_GPU_COUNT") for name in os.environ):
             try:
                 found, skipped = groups_from_environment(os.environ)
             except InvalidInput as error:

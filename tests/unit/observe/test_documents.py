@@ -89,3 +89,24 @@ def test_each_fault_of_a_file_stands_with_its_line(tmp_path: Path) -> None:
     wishes = load(task, None, strict=False)
     assert f"{tmp_path}/pools.yml:15: metadata.labels.team.example: " in wishes.paused["default/batch"]
     assert any(one.startswith(f"{tmp_path}/pools.yml:5: spec.limits.maxNodes") for one in told)
+
+
+VARIABLES = {"A_NAME": "rack-1", "A_GPU_COUNT": "2", "A_SCALE_UP_ENDPOINT": "http://u/1", "A_SCALE_DOWN_ENDPOINT": "http://d/1"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "documents", "pools"),
+    [
+        (VARIABLES, [], ["default/node-groups"]),
+        ({"SLURM_GPU_COUNT": "4"}, [], []),  # of somebody else
+        (VARIABLES, [{"kind": "GPUNodePool"}], []),
+        (VARIABLES, ["/nowhere.yml"], []),  # documents that cannot be read are no reason to do something else
+    ],
+)
+def test_S2_11_variables_alone_describe_machines(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], documents: list[t.Any], pools: list[str]
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    task: t.Any = types.SimpleNamespace(params={"documents": documents}, warn=lambda _text: None)
+    assert [pool.key for pool in load(task, None, strict=False).pools] == pools
