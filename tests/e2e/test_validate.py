@@ -87,12 +87,15 @@ def test_S0_06_a_cloud_of_the_documents_without_a_key(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    "env", [{"TS_OAUTH_CLIENT_SECRET": "tskey-client-" + WRONG}, {"TS_OAUTH_CLIENT_SECRET": None}], ids=["wrong", "half"]
+    "env",
+    [{"TS_OAUTH_CLIENT_SECRET": "tskey-client-" + WRONG}, {"TS_OAUTH_CLIENT_SECRET": WRONG}, {"TS_OAUTH_CLIENT_SECRET": None}],
+    ids=["wrong", "of another form", "half"],
 )
 def test_S0_06_the_tailnets_client(sandbox: Sandbox, env: dict[str, str | None]) -> None:
     result = sandbox.playbook("validate", env=env)
     assert (result.rc, wrong(result)) == (2, ["mesh"]), result.text
     assert WRONG not in result.text
+    assert "mesh_login_server" not in result.text, "what is wrong with the credential comes first, and alone"
 
 
 def _stranger(config: dict[str, t.Any]) -> None:

@@ -165,13 +165,15 @@ def check_clock(context: Context) -> str:
 def check_mesh(context: Context, classes: list[NodeClass]) -> str:
     """Prove that keys with the classes' tags can be made; returns what was proven."""
     mesh = context.mesh()
-    tags = sorted({tag for node_class in classes for tag in node_class.mesh.tags})
-    if mesh is not None and mesh.own_server and not context.task.params.get("mesh_login_server"):
+    if mesh is None:
+        return "no mesh is used"
+    proven = mesh.check(sorted({tag for node_class in classes for tag in node_class.mesh.tags}))
+    if mesh.own_server and not context.task.params.get("mesh_login_server"):  # not before the credential is right: that comes first
         context.warn(
             "The mesh is a headscale and mesh_login_server is not given: machines ask Tailscale itself and are refused, unless the "
             "template names the server (--login-server in TS_EXTRA_ARGS)."
         )
-    return mesh.check(tags) if mesh is not None else "no mesh is used"
+    return proven
 
 
 def template_faults(context: Context, node_class: NodeClass) -> list[str]:
