@@ -29,7 +29,7 @@ def _line(node: t.Any, path: str, key: t.Any) -> int:
     if isinstance(node, yaml.MappingNode):
         for name, value in sorted(node.value, key=lambda pair: -len(str(pair[0].value))):
             after = rest.removeprefix(str(name.value))
-            if rest.startswith(str(name.value)) and after[:1] in ("", ".", "["):
+            if rest.startswith(str(name.value)) and after[:1] in ("", ".", "[", " "):
                 return _line(value, after, name)
     elif isinstance(node, yaml.SequenceNode) and rest.startswith("["):
         step, _bracket, after = rest[1:].partition("]")

@@ -52,12 +52,12 @@ def load(task: Task, kube: Kube | None, *, strict: bool = True) -> Wishes:
         machines_from=machines_from,
         sources=found.sources,
     )
-    wishes, more = found.with_lines(wishes, more)
     wishes = dataclasses.replace(wishes, faults={**found.faults, **wishes.faults})
+    wishes, more = found.with_lines(wishes, [*warnings, *more])
     if strict:
         unread = [one.problem for name, one in found.sources.items() if one.problem and not one.quiet]
         refuse([*unread, *(sentence for sentences in wishes.faults.values() for sentence in sentences)])
-    for warning in (*warnings, *more):
+    for warning in more:
         task.warn(warning)
     return wishes
 
@@ -137,7 +137,8 @@ class _Found:
         path, number = self._files[place]
         try:
             with open(path, encoding="utf-8") as file:
-                return line_of(file.read(), number, sentence.removeprefix(f"{place}: ").partition(": ")[0]) or 0
+                where = sentence.removeprefix(f"{place}: ").removeprefix("The group ").partition(": ")[0]
+                return line_of(file.read(), number, where) or 0
         except (OSError, UnicodeDecodeError, yaml.YAMLError):  # it was whole a moment ago: somebody writes to it
             return 0
 

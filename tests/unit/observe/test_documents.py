@@ -91,6 +91,15 @@ def test_each_fault_of_a_file_stands_with_its_line(tmp_path: Path) -> None:
     assert any(one.startswith(f"{tmp_path}/pools.yml:5: spec.limits.maxNodes") for one in told)
 
 
+def test_faults_of_helm_values_stand_with_their_lines(tmp_path: Path) -> None:
+    (tmp_path / "values.yml").write_text(
+        "nodeGroups:\n  - name: a\n    scaleUpEndpoint: http://u\n    scaleDownEndpoint: http://d\n    gpuCount: two\n"
+    )
+    task: t.Any = types.SimpleNamespace(params={"documents": [str(tmp_path)]}, warn=lambda _text: None)
+    with pytest.raises(InvalidInput, match=r"values\.yml:2: .*nodeGroups\[0\]\.gpuCount is 'two'"):
+        load(task, None)
+
+
 VARIABLES = {"A_NAME": "rack-1", "A_GPU_COUNT": "2", "A_SCALE_UP_ENDPOINT": "http://u/1", "A_SCALE_DOWN_ENDPOINT": "http://d/1"}
 
 
