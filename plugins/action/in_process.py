@@ -32,7 +32,7 @@ from ..module_utils.task import Task, execute, secret_values
 _MODULES = "ansible_collections.tgp.gpu.plugins.modules."
 _WARM = ("httpx", "yaml", "jsonschema", "jinja2.sandbox", f"{_MODULES}fleet_plan", f"{_MODULES}fleet_launch")
 _PLAYBOOKS = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "playbooks"))
-_VARIABLES = {"names": "machine", "pools": "pool", "all": "everything", "save_to": "plan", "file": "plan"}
+_VARIABLES = {"name": "machine", "names": "machine", "pools": "pool", "all": "everything", "save_to": "plan", "file": "plan"}
 display = Display()
 
 
@@ -123,7 +123,7 @@ def explained(message: str, options: t.Collection[str], variables: t.Mapping[str
     ]
     near = [found for word, known in words for found in difflib.get_close_matches(word, known, 1, 0.6)]
     for option, variable in variables.items():
-        message = re.sub(rf"(argument '|value of |parameters? '?){option}\b", rf"\g<1>{variable}", message)
+        message = re.sub(rf"(argument '|value of |parameters? '?|required arguments: ){option}\b", rf"\g<1>{variable}", message)
     return f"{message.rstrip('.')}. Did you mean {' or '.join(near)}?" if near else message
 
 

@@ -175,6 +175,7 @@ def test_reap_for_some_pools_is_refused(sandbox: Sandbox, variables: dict[str, t
             {"everything": True, "pool": "training"},
             "everything means every machine of this cluster, and machine or pool",
         ),
+        ("join_kubelet", {}, "missing required arguments: machine"),
         ("plan", {"mode": "provison"}, "got: provison. Did you mean provision?"),
         ("plan", {"mode": "provision", "machine": "x"}, "machine cannot be used in mode provision"),
         ("prices", {"gpu_count": "four"}, "argument 'gpu_count' is of type str"),
