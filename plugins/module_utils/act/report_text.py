@@ -19,7 +19,6 @@ from .money import sentences
 WAYS = {"use": "use", "pool": "pool", "cloud": "cloud", "model": "model", "end": "end", "day": "day"}
 WORDS = {
     "useful": "useful",
-    "waiting": "waiting for work",
     "idle_tail": "idle tail",
     "starting": "starting up",
     "failed_join": "failed join",

@@ -13,7 +13,7 @@ from .model import Claim
 _OBSERVED = frozenset(
     {
         "price_paid", "ip", "node_name", "node_uid", "mesh_device_id", "mesh_seen", "registered", "initialized", "idle_since",
-        "worked_since", "underused_since", "blocked_until", "blocked_times", "gone_since", "running_since", "interrupted_at",
+        "underused_since", "blocked_until", "blocked_times", "gone_since", "running_since", "interrupted_at",
     }
 )  # fmt: skip
 

@@ -26,7 +26,6 @@ _ADDED: dict[type, frozenset[str]] = {
         {
             "running_since",
             "interrupted_at",
-            "worked_since",
             "price_bound",
             "underused_since",
             "peer",

@@ -9,13 +9,12 @@ only while it runs.
 
 from __future__ import annotations
 
-import itertools
 import typing as t
 from datetime import datetime
 from decimal import Decimal
 
 from .durations import print_time
-from .model import Claim, Lane
+from .model import Claim
 
 HOURS_PER_DAY = 24
 
@@ -74,11 +73,10 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
     """The closing record of a claim, JSON-safe; amounts are exact text. ``joined`` tells whether it ever became usable,
     ``why`` the cause when it did not.
     ``running_since`` and ``interrupted_at`` say between which times the GPUs were billed, where that is not all the time.
-    ``worked_since`` is when its first work began, ``waiting_seconds`` are those from the moment it was usable to then, ``useful_seconds``
-    those from then to its last idle time (or its end), ``idle_seconds`` that idle tail.
+    ``useful_seconds`` are those from the moment it was usable to its last idle time (or its end), ``idle_seconds`` that idle tail;
     ``granularity`` and ``bills_boot`` say how its cloud bills."""
-    started, worked = claim.launch_started, worked_since(claim)
-    waiting, useful, idle = _use(claim, end)
+    started = claim.launch_started
+    useful, idle = _use(claim, end)
     return {
         "name": claim.name,
         "pool": claim.pool,
@@ -103,8 +101,6 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
         "joined": claim.initialized is not None,
         "initialized": print_time(claim.initialized) if claim.initialized else None,
         "idle_since": print_time(claim.idle_since) if claim.initialized and claim.idle_since else None,
-        "worked_since": print_time(worked) if claim.initialized and worked else None,
-        "waiting_seconds": waiting,
         "useful_seconds": useful,
         "idle_seconds": idle,
         "granularity": granularity,
@@ -112,21 +108,10 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
     }
 
 
-def worked_since(claim: Claim) -> datetime | None:
-    """When the first work of the machine began. A service that cannot say whether it is idle works from the moment at which it is usable."""
-    if claim.worked_since is None and claim.lane is Lane.SERVICE and claim.idle_since is None:
-        return claim.initialized
-    return claim.worked_since
-
-
-def _use(claim: Claim, end: datetime) -> tuple[int, int, int]:
-    """Seconds before its first work, useful ones, and those of its idle tail; all 0 for a machine that was never usable."""
+def _use(claim: Claim, end: datetime) -> tuple[int, int]:
+    """Useful and idle seconds, both 0 for a machine that was never usable."""
     if claim.initialized is None:
-        return 0, 0, 0
-    stopped = max(min(claim.interrupted_at or end, end), claim.initialized)
-    worked = worked_since(claim)
-    begin = stopped if worked is None else min(max(worked, claim.initialized), stopped)
-    idle = stopped if worked is None else min(max(claim.idle_since or stopped, begin), stopped)
-    times = (claim.initialized, begin, idle, stopped)
-    waiting, useful, tail = (int((later - earlier).total_seconds()) for earlier, later in itertools.pairwise(times))
-    return waiting, useful, tail
+        return 0, 0
+    stopped = min(claim.interrupted_at or end, end)
+    idle_from = min(max(claim.idle_since or stopped, claim.initialized), stopped)
+    return max(0, int((idle_from - claim.initialized).total_seconds())), max(0, int((stopped - idle_from).total_seconds()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from . import bill, idle
+from . import bill
 from .model import Claim, InstanceState, Node, Phase
 from .phases import LIVE, ORDER, advance
 from .recovery import Recovery, recovery
@@ -108,13 +108,8 @@ def _node_facts(claim: Claim, node: Node | None, situation: Situation) -> Claim:
     if node is None or (not situation.rented(claim.cloud) and claim.registered is None and not node.ready):
         return claim  # an own machine's Node of last time proves nothing before it is Ready again
     claim = _replace(claim, node_name=node.name, node_uid=node.uid, registered=claim.registered or situation.now)
-    pool = situation.in_force(claim)
-    if claim.initialized is None and not not_initialized(claim, node, pool):
+    if claim.initialized is None and not not_initialized(claim, node, situation.in_force(claim)):
         claim = _replace(claim, initialized=situation.now)
-    pods = situation.pods(node)
-    if claim.initialized is not None and claim.worked_since is None and pods:
-        mode = pool.idle_mode if pool is not None else "workload"
-        claim = _replace(claim, worked_since=idle.first_work(node, pods, mode, situation.settings, situation.now))
     return claim
 
 

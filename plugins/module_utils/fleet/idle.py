@@ -93,16 +93,6 @@ def judge(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, se
     return _verdict(claim, node, pool, settings, now, stored, node.annotations.get(ANNOTATION) is None, warnings)
 
 
-def first_work(node: Node, pods: t.Sequence[Pod], mode: str, settings: Settings, now: datetime) -> datetime | None:
-    """When the first of the node's pods that count began to run, as far as they are still listed; None = none of them ran."""
-    begun = [
-        min(pod.started or pod.finished or now, now)
-        for pod in pods
-        if pod.node == node.name and pod.phase in ("Running", "Succeeded", "Failed") and _would_count(pod, mode, settings, now)
-    ]
-    return min(begun, default=None)
-
-
 def _stored(node: Node, now: datetime) -> tuple[datetime | None, tuple[str, ...]]:
     """The remembered moment: the node's annotation if it is there, else nothing. One that is no time starts anew. One that is a little ahead
     of our clock is now; one that is far ahead is returned with a warning, and says nothing."""

@@ -105,9 +105,6 @@ def _note(draft: Draft, claim: Claim, node: Node | None, found: idle.Idle) -> Cl
     if found.busy is not None and claim.idle_since != found.since:
         claim = dataclasses.replace(claim, idle_since=found.since)
         draft.change(claim)
-    if found.busy and service.is_service(claim) and claim.worked_since is None:
-        claim = dataclasses.replace(claim, worked_since=draft.now)
-        draft.change(claim)
     return claim
 
 

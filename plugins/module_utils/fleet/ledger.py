@@ -62,7 +62,6 @@ def read_line(record: t.Mapping[str, t.Any], *, closed: bool = True) -> LedgerLi
         interrupted_at=_time(record.get("interrupted_at")),
         initialized=_time(record.get("initialized")),
         idle_since=_time(record.get("idle_since")),
-        worked_since=_time(record.get("worked_since", record.get("initialized"))),
         cost=cost,
         granularity=granularity,
         bills_boot=bool(record.get("bills_boot", True)),

@@ -16,7 +16,7 @@ from .model import LedgerLine
 from .periods import Period, days_between, period_of
 
 #: what money was spent for, in the order in which people read it
-USES = ("useful", "waiting", "idle_tail", "starting", "failed_join", "failed_launch", "duplicate", "leaked")
+USES = ("useful", "idle_tail", "starting", "failed_join", "failed_launch", "duplicate", "leaked")
 _WHOLE_LIFE = {"Duplicate": "duplicate", "LaunchRefused": "failed_launch", "LaunchFailed": "failed_launch", "Orphan": "leaked"}
 SECONDS = Decimal(3600)
 
@@ -65,10 +65,9 @@ def phases(line: LedgerLine) -> list[tuple[str, datetime, datetime]]:
     if line.initialized is None:
         return [("failed_join" if line.closed else "starting", start, line.end)]
     usable = min(max(line.initialized, start), line.end)
-    stopped = max(min(line.interrupted_at or line.end, line.end), usable)
-    worked = min(max(line.worked_since or stopped, usable), stopped)
-    idle = min(max(line.idle_since if line.worked_since and line.idle_since else stopped, worked), line.end)
-    times = [("starting", start, usable), ("waiting", usable, worked), ("useful", worked, idle), ("idle_tail", idle, line.end)]
+    stopped = min(line.interrupted_at or line.end, line.end)
+    idle = min(max(line.idle_since or stopped, usable), line.end)
+    times = [("starting", start, usable), ("useful", usable, idle), ("idle_tail", idle, line.end)]
     return [one for one in times if one[1] < one[2]] or [("starting", start, line.end)]
 
 

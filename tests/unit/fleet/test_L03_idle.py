@@ -285,36 +285,4 @@ def test_L03_price_of_the_idle_tail() -> None:
     line = ledger_line(t.cast(Claim, one(machine.run("12:35", ended), "destroy").claim), end=at("12:35"))
     assert (line["idle_since"], line["idle_seconds"]) == ("2026-08-20T12:25:00Z", 600)
     seen_at_once = ledger_line(dataclasses.replace(machine.claim, idle_since=at("12:21:40")), end=at("12:35"))
-    assert (seen_at_once["idle_seconds"], seen_at_once["useful_seconds"], seen_at_once["waiting_seconds"]) == (800, 700, 600)
-
-
-def test_A08_the_first_pod_that_counts_begins_the_useful_time() -> None:
-    machine = Machine()
-    waiting = pod(requests=GPU, phase="Pending", started=at("12:01"))
-    machine.run("12:05", PLUGIN, STATIC, waiting)
-    assert machine.claim.worked_since is None
-    running = pod(requests=GPU, started=at("12:07"))
-    machine.run("12:10", PLUGIN, running)
-    assert machine.claim.worked_since == at("12:07")
-    machine.run("12:20", pod("other", requests=GPU, started=at("12:06")))
-    assert machine.claim.worked_since == at("12:07"), "it is put down once"
-    assert not of(machine.run("12:21", pod("other", requests=GPU, started=at("12:06"))), "update")
-
-
-@pytest.mark.parametrize("mode", ["reap", "provision", "destroy", "autoscale"])
-def test_A08_every_run_that_sees_pods_notes_the_first_one(mode: str) -> None:
-    machine = Machine()
-    ended = pod(phase="Succeeded", requests=GPU, started=at("12:02"), finished=at("12:21:40"))
-    found = decide(
-        seen(at("12:25"), claims=(machine.claim,), nodes=(machine.node,), pods=(ended,), instances=(instance(),)),
-        wishes(machine.pool),
-        mode,
-    )
-    (action,) = [one for one in found.actions if one.claim is not None]
-    assert action.claim is not None and action.claim.worked_since == at("12:02")
-    unknown = decide(
-        seen(at("12:25"), claims=(machine.claim,), nodes=(machine.node,), pods=None, instances=(instance(),)),
-        wishes(machine.pool),
-        mode,
-    )
-    assert all(one.claim is None or one.claim.worked_since is None for one in unknown.actions)
+    assert (seen_at_once["idle_seconds"], seen_at_once["useful_seconds"]) == (800, 1300)

@@ -12,7 +12,7 @@ from decimal import Decimal
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import ledger_line
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ledger import add_up, live_line, read_line
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Lane, LedgerLine, Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, LedgerLine, Phase
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.report import phases, report, table_of_days
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,9 +24,8 @@ LATER = DAY + timedelta(days=400)
 
 
 def machine(reason: str = "Empty", price: str = "1.00", gpus: int = 2, **facts: t.Any) -> LedgerLine:
-    """Launched at 10:00, usable from 10:15 with work at once, gone at 12:00."""
+    """Launched at 10:00, usable from 10:15, gone at 12:00."""
     usual = {"launch_started": at("10:00"), "initialized": at("10:15"), "deletion": Deletion(reason, at("11:55"))}
-    usual["worked_since"] = facts.get("initialized", at("10:15"))
     made = claim(facts.pop("name", "tgp-a1b2c3d4-p-00001"), offer=offer(price, gpu_count=gpus), **{**usual, **facts})
     return read_line(ledger_line(made, end=NOON))
 
@@ -35,19 +34,6 @@ def machine(reason: str = "Empty", price: str = "1.00", gpus: int = 2, **facts: 
     ("line", "uses"),
     [
         (machine(idle_since=at("11:30")), {"starting": "0.25", "useful": "1.25", "idle_tail": "0.50"}),
-        (
-            machine(worked_since=at("11:00"), idle_since=at("11:30")),
-            {"starting": "0.25", "waiting": "0.75", "useful": "0.50", "idle_tail": "0.50"},
-        ),
-        (machine(worked_since=at("10:00"), idle_since=at("11:30")), {"starting": "0.25", "useful": "1.25", "idle_tail": "0.50"}),
-        (machine(worked_since=None, idle_since=at("11:30")), {"starting": "0.25", "waiting": "1.75"}),
-        (machine(worked_since=None), {"starting": "0.25", "waiting": "1.75"}),
-        (machine(worked_since=None, lane=Lane.SERVICE), {"starting": "0.25", "useful": "1.75"}),
-        (machine(worked_since=None, lane=Lane.SERVICE, idle_since=at("11:30")), {"starting": "0.25", "waiting": "1.75"}),
-        (
-            machine("SpotLost", worked_since=None, interrupted_at=at("11:00")),
-            {"starting": "0.25", "waiting": "0.75", "idle_tail": "1.00"},
-        ),
         (machine("Expired"), {"starting": "0.25", "useful": "1.75"}),
         (machine(initialized=at("10:00"), idle_since=at("10:00")), {"idle_tail": "2.00"}),
         (machine("FailedJoin", initialized=None), {"failed_join": "2.00"}),
@@ -74,23 +60,9 @@ def test_A08_dollars_per_useful_gpu_hour_count_all_that_was_spent() -> None:
 def test_A07_a_machine_that_still_lives_is_not_lost_money() -> None:
     booting = live_line(claim(phase=Phase.BOOTING), NOON, CAPABILITIES["lambda"])
     assert list(report([booting], None, NOON).by_use) == ["starting"]
-    busy = live_line(claim(worked_since=at("10:00")), NOON, CAPABILITIES["lambda"])
+    busy = live_line(claim(), NOON, CAPABILITIES["lambda"])
     found = report([busy], None, NOON)
     assert list(found.by_use) == ["useful", "starting"] and found.by_end == {"still there": Decimal("0.42")}
-
-
-def test_A08_nodes_without_any_pod_are_of_no_use() -> None:
-    """Five machines and not one pod: no hour of them was useful, whenever somebody looked first."""
-    names = [f"tgp-a1b2c3d4-p-0000{number}" for number in range(5)]
-    found = report([machine(name=name, worked_since=None, idle_since=at("11:30")) for name in names], None, LATER)
-    assert found.by_use == {"waiting": Decimal("8.75"), "starting": Decimal("1.25")}
-    assert found.gpu_hours == 0 and found.per_gpu_hour is None
-
-
-def test_A08_a_line_of_an_earlier_version_was_useful_from_the_moment_it_was_usable() -> None:
-    record = ledger_line(claim(launch_started=at("10:00"), initialized=at("10:15"), idle_since=at("11:30")), end=NOON)
-    del record["worked_since"]
-    assert read_line(record).worked_since == at("10:15")
 
 
 def test_A07_only_the_time_that_was_asked_for() -> None:

@@ -103,7 +103,6 @@ class Claim:
     ``generation`` is the hash of class, pool and template (drift); ``store_generation`` that of the record store, as stamped on the machine.
     ``source`` is where its pool or request was last read (empty = inline, or a claim of version 0.1), ``source_uid`` the uid of an object,
     ``limits`` what it said (None = a claim of version 0.1), ``document_gone_since`` when a run first missed it there.
-    ``worked_since``: when the first work began that keeps it from being idle, a pod, or the "busy" of a service; None = none was seen.
     ``running_since`` and ``interrupted_at``: between them the GPUs are billed, where a cloud bills disk and GPUs apart.
     """
 
@@ -137,7 +136,6 @@ class Claim:
     registered: datetime | None = None
     initialized: datetime | None = None
     idle_since: datetime | None = None
-    worked_since: datetime | None = None
     underused_since: datetime | None = None
     blocked_until: datetime | None = None
     blocked_times: int = 0

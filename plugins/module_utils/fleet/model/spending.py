@@ -28,8 +28,7 @@ class LedgerLine:
     """What one machine cost: a closing line of the ledger, or (``closed`` False) a machine that still lives, as of now.
 
     ``price_hour`` and ``disk_hour`` (a part of it) in dollars; ``cost`` is what it cost until ``end``. ``granularity``: the seconds its cloud
-    bills at once; ``bills_boot`` False: disk and GPUs are billed apart. ``start`` None = nothing was ever rented. ``worked_since``: when the
-    first work began, None = there was none; of a line that does not tell, from an earlier version, it is ``initialized``."""
+    bills at once; ``bills_boot`` False: disk and GPUs are billed apart. ``start`` None = nothing was ever rented."""
 
     key: str
     name: str
@@ -49,7 +48,6 @@ class LedgerLine:
     interrupted_at: datetime | None
     initialized: datetime | None
     idle_since: datetime | None
-    worked_since: datetime | None
     cost: Decimal
     granularity: int
     bills_boot: bool
