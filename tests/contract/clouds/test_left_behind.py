@@ -87,7 +87,7 @@ def test_L13_over_the_cap_and_not_terminated(cloud: Stand, how: str) -> None:
     jump(cloud)
     no_end(cloud, how)
     done = run(cloud, max_price_hour="2")
-    names_it(done, cloud, "10.0033 $/h" if cloud.service == "vast" else "9.99")
+    names_it(done, cloud, "10.0044 $/h" if cloud.service == "vast" else "9.99")
     assert "limit is 2.00 $/h" in done["msg"] and "destroyed again" not in done["msg"]
 
 
