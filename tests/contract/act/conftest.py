@@ -10,17 +10,10 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act import endpoint_check
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import reach
 
 from .rig import Rig
 
 _FOREIGN = ("TGP_", "LAMBDA_", "TS_", "TAILSCALE_", "WEBHOOK_", "K8S_AUTH", "KUBE")
-
-
-def answers(url: str, _control_planes: t.Sequence[str], **_how: t.Any) -> list[reach.Reached]:
-    """A control plane that can be reached."""
-    return [reach.Reached(reach.API, *reach.endpoint(url))]
 
 
 @pytest.fixture
@@ -30,7 +23,6 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Calla
         monkeypatch.delenv(name)
     monkeypatch.setenv("TGP_RUNTIME_DIR", str(tmp_path / "pace"))
     monkeypatch.setenv("TGP_STATE_DIR", str(tmp_path / "state"))  # of modules that are called beside the fleet's
-    monkeypatch.setattr(endpoint_check, "look", answers)  # the sandbox's API server has no address of its own here
     built: list[Rig] = []
 
     def make(**options: t.Any) -> Rig:

@@ -8,10 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act import endpoint_check
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import reach
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import MeshChoice, NodeClass
 
 from sandbox import device_plugin, lambda_account, vast_account
 
@@ -100,36 +97,3 @@ def test_S0_06_a_cloud_that_cannot_be_read_is_never_ok(rig: Rig, fault: dict[str
     rig.faults.add({"service": "lambda", "path": "/instances", "times": None, **fault})
     found = check(rig, "cloud lambda")
     assert (found["ok"], found["status"]) == (False, "NO") and "lambda" in found["message"]
-
-
-@pytest.mark.parametrize(
-    ("url", "stage", "status", "words"),
-    [
-        ("https://192.0.2.1:6443", "connect", "NO", "192.0.2.1:6443 cannot be reached: no answer"),
-        ("https://100.64.0.1:6443", "connect", "warn", "Only the mesh leads to 100.64.0.1"),
-        ("https://100.64.0.1:6443", "certificate", "NO", "cannot be reached: no answer"),
-        ("https://cp.tail1234.ts.net:6443", "name", "warn", "was not tried"),
-        ("https://cp.example.org:6443", "name", "NO", "cannot be reached"),
-        ("https://10.0.0.1:6443", "connect", "warn", "Only the mesh leads to 10.0.0.1"),  # by a route that the demo accepts
-        ("https://192.0.2.1:6443", "", "ok", "answers"),
-    ],
-)
-def test_the_control_planes_address_is_probed(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, url: str, stage: str, status: str, words: str
-) -> None:
-    """Machines that do not find it are billed until their deadline."""
-    host, port = reach.endpoint(url)
-    found = reach.Reached(reach.API, host, port, stage, f"{host}:{port} cannot be reached: no answer." if stage else "")
-    monkeypatch.setattr(endpoint_check, "look", lambda *_place, **_how: [found])
-    try:
-        result = rig.run("validate", control_plane_endpoint=url)
-    except InvalidInput as error:
-        result = error.result  # type: ignore[attr-defined]
-    check = next(one for one in result["checks"] if one["what"] == "control plane")
-    assert check["status"] == status and words in " ".join([check["message"], *check["warnings"]])
-
-
-def test_routes_of_the_mesh_lead_to_private_addresses() -> None:
-    by_route = NodeClass("c", (), mesh=MeshChoice(accept_routes=True))
-    assert endpoint_check.only_in_mesh("10.0.0.1", [by_route]) and not endpoint_check.only_in_mesh("10.0.0.1", [])
-    assert not endpoint_check.only_in_mesh("192.0.2.1", [by_route]) and endpoint_check.only_in_mesh("fd7a:115c:a1e0::1", [])
