@@ -46,7 +46,7 @@ def test_a_rehearsal_shows_the_plan_with_prices_and_writes_nothing(story: Story)
     assert result.out.count("  launch  ") == 2
     assert "+0.69" in result.out and "+16.56" in result.out  # the cheapest fitting offer: by the hour, by the day
     assert "now $0.00/h ($0.00/day), then $0.69/h ($16.56/day)" in result.words
-    assert "+claim rack-1 (launch: Wanted)" in result.out  # the diff
+    assert "+machine rack-1 (launch: Wanted)" in result.out  # the diff
 
 
 def test_the_first_run_ends_with_usable_nodes(story: Story) -> None:
