@@ -181,7 +181,9 @@ class _Reading:
             reader = Reader(document.place, found, [], namespace_of(whole))
             kind = parts.mapping["kind"]
             found += [f"{document.place}: {sentence}" for sentence in forbidden(kind, whole, allow_commands)]
-            if kind == "GPUNodeClass":
+            if found:
+                pass  # what may not stand there is not followed either: no file is read for an object of the cluster
+            elif kind == "GPUNodeClass":
                 node_class(parts.mapping, reader, self._machines)
             elif kind == "GPUNodePool":
                 node_pool(parts.mapping, reader, self.classes, set(self.bad_classes), self._namespace)
