@@ -45,7 +45,7 @@ class Demo:
 
     def playbook(self, name: str, *arguments: str) -> None:
         """Run a playbook as a user would; any failure ends the demo."""
-        command = ["ansible-playbook", f"playbooks/{name}.yml", "-e", f"documents={DOCUMENTS.relative_to(ROOT)}", *arguments]
+        command = ["ansible-playbook", f"playbooks/{name}.yml", "-e", f"tgp_documents={DOCUMENTS.relative_to(ROOT)}", *arguments]
         print(f"\n$ {' '.join(command)}", flush=True)
         code = subprocess.run(command, cwd=ROOT, env=self.environment, check=False).returncode
         if code != 0:
@@ -109,7 +109,7 @@ def story(demo: Demo) -> int:
     demo.playbook("validate")
 
     say("Two rented machines for pool training, one of our own for pool own")
-    demo.playbook("provision", "-e", json.dumps({"nodes": {"training": 2, "own": 1}}))
+    demo.playbook("provision", "-e", json.dumps({"tgp_nodes": {"training": 2, "own": 1}}))
 
     say("The machines are hosts of the inventory")
     inventory = ROOT / "examples" / "inventory" / "gpu.tgp.yml"

@@ -22,17 +22,17 @@ from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
 
 from ..module_utils.bytecode import keep, kept
 from ..module_utils.errors import TgpError
 from ..module_utils.http import trusted
 from ..module_utils.redact import redact
 from ..module_utils.task import Task, execute, secret_values
+from ..module_utils.variables import OLD_NAMES_END, PREFIX, called, check
 
 _MODULES = "ansible_collections.tgp.gpu.plugins.modules."
 _WARM = ("httpx", "yaml", "jsonschema", "jinja2.sandbox", f"{_MODULES}fleet_plan", f"{_MODULES}fleet_launch")
-_PLAYBOOKS = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "playbooks"))
-_VARIABLES = {"name": "machine", "names": "machine", "pools": "pool", "all": "everything", "save_to": "plan", "file": "plan"}
 display = Display()
 
 
@@ -79,7 +79,9 @@ class ActionModule(ActionBase):
         module = importlib.import_module(_MODULES + name)
         spec = {key: value for key, value in module.SPEC.items() if key != "supports_check_mode"}
         with _surrounded_by(self._environment()):
-            variables = _VARIABLES if _is_ours(task_vars or {}) else {}
+            words = (task_vars or {}).get("tgp_variables", ())  # of our playbooks, and of those that take variables like them
+            self._check_variables(words)
+            variables = called(spec["argument_spec"], words)
             params = self._params(spec, variables)
             quiet = bool(self._task.no_log)
             task = Task(
@@ -93,6 +95,17 @@ class ActionModule(ActionBase):
             )
             result.update(execute(module.SPEC, module.run, task, name))
         return _scrubbed(result, set(secret_values(module.SPEC["argument_spec"], params)))
+
+    def _check_variables(self, words: t.Collection[str]) -> None:
+        """Refuse variables of the command line that resemble ours and are none, and tell of old names."""
+        found = check(load_extra_vars(self._loader), words) if words else None
+        if found is None:
+            return
+        for one in found.old:
+            text = f"The variable {one} is called {PREFIX}{one} now, and works under that name from the inventory, too."
+            display.deprecated(text, version=OLD_NAMES_END, collection_name="tgp.gpu")
+        if found.problems:
+            raise AnsibleActionFail(" ".join(found.problems))
 
     def _params(self, spec: dict[str, t.Any], variables: t.Mapping[str, str]) -> dict[str, t.Any]:
         """The checked arguments. What is wrong with one is said by the name under which the user gave it."""
@@ -125,11 +138,6 @@ def explained(message: str, options: t.Collection[str], variables: t.Mapping[str
     for option, variable in variables.items():
         message = re.sub(rf"(argument '|value of |parameters? '?|required arguments: ){option}\b", rf"\g<1>{variable}", message)
     return f"{message.rstrip('.')}. Did you mean {' or '.join(near)}?" if near else message
-
-
-def _is_ours(task_vars: t.Mapping[str, t.Any]) -> bool:
-    """Whether the playbook is one of the collection: its variables have names of their own."""
-    return os.path.realpath(str(task_vars.get("playbook_dir", ""))) == _PLAYBOOKS
 
 
 @contextlib.contextmanager

@@ -130,7 +130,7 @@ def _empty(sandbox: Running, folder: Path) -> Timed:
 
 
 def _playbook(sandbox: Running, name: str, documents: Path, count: int) -> Timed:
-    return _run([f"playbooks/{name}.yml", "-e", f"documents={documents}", "-e", f"nodes={count}"], sandbox)
+    return _run([f"playbooks/{name}.yml", "-e", f"tgp_documents={documents}", "-e", f"tgp_nodes={count}"], sandbox)
 
 
 def _run(arguments: list[str], sandbox: Running) -> Timed:

@@ -38,7 +38,7 @@ def _rows(sandbox: Running, bench: _Bench, folder: Path) -> list[Row]:
         list(pool.map(lambda name: bench.node(name, ready=True), names))
         list(pool.map(lambda number: bench.pod(f"p{number:05d}", names[number % NODES]), range(PODS)))
     (folder / "empty.yml").write_text(_EMPTY)
-    documents = ["-e", json.dumps({"documents": str(ROOT / "examples" / "demo")})]
+    documents = ["-e", json.dumps({"tgp_documents": str(ROOT / "examples" / "demo")})]
     _play(sandbox, "playbooks/reap.yml", *documents)  # the first run takes notes of its own
     empty = min(_play(sandbox, str(folder / "empty.yml"))[0] for _time in range(_TIMES))
     lists = min(_lists(bench) for _time in range(_TIMES))

@@ -48,7 +48,7 @@ def _small(folder: Path) -> list[Row]:
     finally:
         sandbox.close()
     return [
-        (f"P15 autoscale.yml -e loop=true, {LOOKS} looks that find nothing: CPU ms for each", _each(curve)),
+        (f"P15 autoscale.yml -e tgp_loop=true, {LOOKS} looks that find nothing: CPU ms for each", _each(curve)),
         ("  MB of the worker + the main process after so many looks", _memory_of(curve, LOOKS // 20)),
     ]
 
@@ -93,11 +93,11 @@ def _looks(sandbox: Running, number: int) -> list[Sample]:
         str(Path(sys.executable).parent / "ansible-playbook"),
         "playbooks/autoscale.yml",
         "-e",
-        "loop=true",
+        "tgp_loop=true",
         "-e",
-        "interval=1",
+        "tgp_interval=1",
     ]
-    command += ["-e", "full_interval=1", "-e", f"loop_ticks={number}", "-e", "documents=examples/demo"]
+    command += ["-e", "tgp_full_interval=1", "-e", f"loop_ticks={number}", "-e", "tgp_documents=examples/demo"]
     main = subprocess.Popen(command, cwd=ROOT, env=sandbox.environment, stdout=subprocess.DEVNULL)
     curve: list[Sample] = []
     try:

@@ -18,6 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.variables import PREFIX, WORDS
 
 from sandbox.running import ROOT, Running
 from tests.fixtures.demo import DEMO
@@ -209,10 +210,10 @@ class Sandbox(Running):
         extra_vars: t.Mapping[str, t.Any] | None = None,
         check: bool = False,
     ) -> list[str]:
-        """The command line of a playbook run."""
-        variables = dict(extra_vars or {})
+        """The command line of a playbook run. ``extra_vars``: words of tgp_ variables, and other variables as they are."""
+        variables = {f"{PREFIX}{name}" if name in WORDS else name: value for name, value in (extra_vars or {}).items()}
         if documents is not None:
-            variables["documents"] = str(documents if isinstance(documents, Path) else self._file_of(documents))
+            variables["tgp_documents"] = str(documents if isinstance(documents, Path) else self._file_of(documents))
         given = ["-e", json.dumps(variables)] if variables else []
         return ["ansible-playbook", f"playbooks/{name}.yml", *given, *(["--check", "--diff"] if check else []), *arguments]
 

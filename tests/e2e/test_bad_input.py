@@ -132,7 +132,7 @@ def test_a_class_without_a_template(sandbox: Sandbox, talos: dict[str, t.Any]) -
 
 
 def test_no_documents(sandbox: Sandbox) -> None:
-    refused(sandbox, sandbox.playbook("provision", documents=None), "There is no pool among the documents", "documents")
+    refused(sandbox, sandbox.playbook("provision", documents=None), "There is no pool among the documents", "Give tgp_documents")
 
 
 def test_a_file_that_is_not_there(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_a_file_that_is_no_yaml(sandbox: Sandbox, tmp_path: Path) -> None:
     ("variables", "sentences"),
     [
         ({"pool": "trainning"}, ("There is no pool trainning", "default/training")),
-        ({"nodes": -1}, ("nodes for default/training is -1", "whole number")),
-        ({"nodes": "many"}, ("nodes for default/training is 'many'", "whole number")),
+        ({"nodes": -1}, ("tgp_nodes for default/training is -1", "whole number")),
+        ({"nodes": "many"}, ("tgp_nodes for default/training is 'many'", "whole number")),
         ({"nodes": {"trainning": 2}}, ("trainning",)),
         ({"nodes": 1.5}, ("nodes for default/training is",)),
     ],
@@ -163,22 +163,24 @@ def test_wrong_wishes(sandbox: Sandbox, variables: dict[str, t.Any], sentences: 
 
 @pytest.mark.parametrize("variables", [{"pool": "training"}, {"pool": ["default/own", "training"]}], ids=["one", "several"])
 def test_reap_for_some_pools_is_refused(sandbox: Sandbox, variables: dict[str, t.Any]) -> None:
-    refused(sandbox, sandbox.playbook("reap", documents=documents(), extra_vars=variables), "pool cannot be used in mode reap")
+    refused(
+        sandbox, sandbox.playbook("reap", documents=documents(), extra_vars=variables), "tgp_pool means nothing to this playbook"
+    )
 
 
 @pytest.mark.parametrize(
     ("playbook", "variables", "sentence"),
     [
-        ("destroy", {}, "Set machine, pool, or everything: true."),
+        ("destroy", {}, "Set tgp_machine, tgp_pool, or tgp_everything: true."),
         (
             "destroy",
             {"everything": True, "pool": "training"},
-            "everything means every machine of this cluster, and machine or pool",
+            "tgp_everything means every machine of this cluster, and tgp_machine or tgp_pool",
         ),
-        ("join_kubelet", {}, "missing required arguments: machine"),
+        ("join_kubelet", {}, "missing required arguments: tgp_machine"),
         ("plan", {"mode": "provison"}, "got: provison. Did you mean provision?"),
-        ("plan", {"mode": "provision", "machine": "x"}, "machine cannot be used in mode provision"),
-        ("prices", {"gpu_count": "four"}, "argument 'gpu_count' is of type str"),
+        ("plan", {"mode": "provision", "machine": "x"}, "tgp_machine cannot be used in mode provision"),
+        ("prices", {"gpu_count": "four"}, "argument 'tgp_gpu_count' is of type str"),
         ("prices", {"region": "us-wset"}, "There is no region 'us-wset'. Did you mean us-west?"),
         ("prices", {"gpu_type": "A1000"}, "'A1000' is no GPU we know. Did you mean A100"),
         ("report", {"format": "htlm"}, "got: htlm. Did you mean html?"),
@@ -194,9 +196,11 @@ def test_errors_call_variables_by_their_names(sandbox: Sandbox, playbook: str, v
 
 
 def test_empty_answers_of_a_survey_choose_nothing(sandbox: Sandbox) -> None:
-    looked = sandbox.playbook("provision", "-e", "pool=", "-e", "nodes=", documents=documents(), check=True).succeeded()
+    looked = sandbox.playbook("provision", "-e", "tgp_pool=", "-e", "tgp_nodes=", documents=documents(), check=True).succeeded()
     assert "default/training" in looked.text
-    refused(sandbox, sandbox.playbook("destroy", "-e", "pool=", "-e", "machine=", documents=documents()), "Nothing was named")
+    refused(
+        sandbox, sandbox.playbook("destroy", "-e", "tgp_pool=", "-e", "tgp_machine=", documents=documents()), "Nothing was named"
+    )
 
 
 # ---- credentials
@@ -405,7 +409,7 @@ def test_another_run_at_work(sandbox: Sandbox) -> None:
     now = datetime.datetime.fromisoformat(sandbox.world()["now"].replace("Z", "+00:00"))
     spec = {
         "holderIdentity": "another-host/4711/another-run",
-        "leaseDurationSeconds": 900,
+        "leaseDurationSeconds": 7200,  # two minutes of a slow test machine
         "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "acquireTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     }

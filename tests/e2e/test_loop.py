@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""autoscale.yml -e loop=true, driven by what k8s-gpu-autoprovision is configured with: its variables, and its Helm values."""
+"""autoscale.yml -e tgp_loop=true, driven by what k8s-gpu-autoprovision is configured with: its variables, and its Helm values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _begun: list[Loop] = []
 
 
 def begin(sandbox: Sandbox, *arguments: str, env: t.Mapping[str, str | None] | None = None) -> Loop:
-    _begun.append(Loop(sandbox.begin("ansible-playbook", "playbooks/autoscale.yml", "-e", "loop=true", *arguments, env=env)))
+    _begun.append(Loop(sandbox.begin("ansible-playbook", "playbooks/autoscale.yml", "-e", "tgp_loop=true", *arguments, env=env)))
     return _begun[-1]
 
 
@@ -122,7 +122,7 @@ def documents(folder: Path, after: str) -> Path:
 
 def test_S2_12_helm_values_as_they_stand(sandbox: Sandbox, tmp_path: Path) -> None:
     """A pod waits: POST start of the smallest that fits; it becomes a node, the pod runs and ends: POST stop. K-01, K-02, K-04."""
-    loop = begin(sandbox, "-e", f"documents={DROP_IN / 'pools.yml'}", "-e", f"@{values(sandbox, tmp_path)}")
+    loop = begin(sandbox, "-e", f"tgp_documents={DROP_IN / 'pools.yml'}", "-e", f"@{values(sandbox, tmp_path)}")
     sandbox.until(lambda: "machines 0" in loop.text, "it has looked")
     sandbox.pass_time(130)
     assert calls(sandbox) == [], "K-01: machines that are off get no call"
@@ -145,7 +145,7 @@ def test_S2_12_helm_values_as_they_stand(sandbox: Sandbox, tmp_path: Path) -> No
 
 def test_S2_11_variables_as_they_stand_and_one_machine_down_per_look_the_largest_first(sandbox: Sandbox, tmp_path: Path) -> None:
     given = documents(tmp_path, "0s")
-    loop = begin(sandbox, "-e", f"documents={given}", env=variables(sandbox))
+    loop = begin(sandbox, "-e", f"tgp_documents={given}", env=variables(sandbox))
     ask(sandbox, "small", 4)
     ask(sandbox, "large", 8)
     sandbox.until(lambda: {phase(sandbox, "small"), phase(sandbox, "large")} == {"Running"}, "both run", 60)
@@ -175,14 +175,14 @@ def test_S2_11_the_variables_alone_are_enough(sandbox: Sandbox) -> None:
 
 
 def test_S2_20_an_incomplete_group_is_named_and_skipped_and_none_is_an_error(sandbox: Sandbox) -> None:
-    given = ["-e", f"documents={DROP_IN / 'pools.yml'}"]
+    given = ["-e", f"tgp_documents={DROP_IN / 'pools.yml'}"]
     loop = begin(sandbox, *given, env={**variables(sandbox), "GPU_NODE_2_SCALE_UP_ENDPOINT": None})
     sandbox.until(lambda: "GPU_NODE_2_SCALE_UP_ENDPOINT is not set" in loop.text, "it is named")
     ask(sandbox, "large", 8)
     sandbox.until(lambda: "no machine with 8 GPUs" in loop.text, "the group is left out")
     loop.stopped()
     assert calls(sandbox) == []
-    none = sandbox.command("ansible-playbook", "playbooks/autoscale.yml", "-e", "loop=true", *given).failed()
+    none = sandbox.command("ansible-playbook", "playbooks/autoscale.yml", "-e", "tgp_loop=true", *given).failed()
     assert "no machines are listed" in none.words
 
 

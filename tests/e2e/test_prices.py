@@ -48,7 +48,7 @@ def test_what_four_times_24_gib_cost(sandbox: Sandbox) -> None:
 
 
 def test_lists_are_parted_at_commas_as_text(sandbox: Sandbox) -> None:
-    given = ("-e", "clouds=lambda,vast", "-e", "gpu_type=A10,A6000", "-e", "lanes=kubelet,talos", "-e", "sold_out=true")
+    given = ("-e", "tgp_clouds=lambda,vast", "-e", "tgp_gpu_type=A10,A6000", "-e", "tgp_lanes=kubelet,talos")
     table = rows(sandbox.playbook("prices", *given, documents=None).succeeded())
     assert {one[1] for one in table} == {"A10", "A6000"}
 

@@ -82,7 +82,7 @@ def at_work(sandbox: Sandbox, folder: Path, documents: Path, *more: str) -> t.It
     if not java_is_there():
         pytest.skip("there is no Java 17, which ansible-rulebook needs")
     home = rulebook_home()
-    (folder / "vars.yml").write_text(json.dumps({"documents": str(documents), "idle_after": 600, "repeat": 120}))
+    (folder / "vars.yml").write_text(json.dumps({"tgp_documents": str(documents), "idle_after": 600, "repeat": 120}))
     inventory = ROOT / "extensions" / "eda" / "rulebooks" / "inventory.yml"
     command = [home.program("ansible-rulebook"), "--rulebook", "tgp.gpu.gpu", "--inventory", str(inventory)]
     command += ["--vars", str(folder / "vars.yml"), "--verbose", *more]

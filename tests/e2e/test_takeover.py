@@ -85,7 +85,7 @@ def test_without_the_opt_in_it_refuses_and_does_not_even_look(taken: Taken) -> N
 
 
 def test_what_is_unproven_is_said_first_and_all_is_done_in_order(taken: Taken) -> None:
-    found = taken.run(allow_experimental=True)
+    found = taken.run(takeover_allow_experimental=True)
     assert found.returncode == 0, found.stdout + found.stderr
     said, looked = (
         found.stdout.index("EXPERIMENTAL. Everything on"),
@@ -100,30 +100,30 @@ def test_what_is_unproven_is_said_first_and_all_is_done_in_order(taken: Taken) -
 
 def test_refusals_are_shown_together_and_nothing_is_changed(taken: Taken) -> None:
     taken.victim.answers(size="1", route="default via 10.0.0.1 dev ens5 proto static")
-    found = taken.run(allow_experimental=True)
+    found = taken.run(takeover_allow_experimental=True)
     assert found.returncode != 0 and "cannot be taken over; nothing was changed" in found.stdout
     assert "disk-size: /dev/vda is smaller" in found.stdout and "dhcp: the uplink has no address by DHCP" in found.stdout
     assert taken.victim.acted() == [] and not (taken.victim.root / "run/tgp-takeover-config.yaml").exists()
 
 
 def test_a_rehearsal_only_looks(taken: Taken) -> None:
-    found = taken.run("--check", allow_experimental=True, takeover_wait=1)
+    found = taken.run("--check", takeover_allow_experimental=True, takeover_wait=1)
     assert found.returncode == 0, found.stdout + found.stderr
     assert taken.victim.acted() == [] and "findmnt -no SOURCE /" in taken.victim.calls
     assert "has left Ubuntu" not in found.stdout and not (taken.victim.root / "run/tgp-takeover-config.yaml").exists()
     taken.victim.answers(uid="1000")
-    assert "root: this needs root" in taken.run("--check", allow_experimental=True).stdout
+    assert "root: this needs root" in taken.run("--check", takeover_allow_experimental=True).stdout
 
 
 def test_the_configuration_is_looked_for_where_the_command_is_given(taken: Taken) -> None:
     """As docs/takeover.md has it: relative to the caller's folder, which is not the playbook's."""
-    found = taken.run("--check", allow_experimental=True, takeover_config=os.path.relpath(taken.config, ROOT))
+    found = taken.run("--check", takeover_allow_experimental=True, takeover_config=os.path.relpath(taken.config, ROOT))
     assert found.returncode == 0, found.stdout + found.stderr
 
 
 def test_a_failure_before_the_end_is_told_and_leaves_no_configuration(taken: Taken) -> None:
     taken.victim.answers(fail="kexec ")
-    found = taken.run(allow_experimental=True)
+    found = taken.run(takeover_allow_experimental=True)
     assert (
         found.returncode != 0
         and "is still Ubuntu" in found.stdout
@@ -137,6 +137,6 @@ def test_a_failure_before_the_end_is_told_and_leaves_no_configuration(taken: Tak
 def test_a_configuration_without_what_it_needs_is_refused(taken: Taken, gone: str) -> None:
     install = {name: value for name, value in CONFIG["machine"]["install"].items() if name != gone}
     taken.write({**CONFIG, "machine": {**CONFIG["machine"], "install": install}})
-    found = taken.run(allow_experimental=True)
+    found = taken.run(takeover_allow_experimental=True)
     assert found.returncode != 0 and "must be a worker's configuration with machine.install.disk" in found.stdout
     assert taken.victim.calls == []

@@ -44,6 +44,15 @@ def test_S0_06_all_is_well(sandbox: Sandbox) -> None:
     assert sandbox.writes() == []
 
 
+@pytest.mark.parametrize(
+    ("host", "mark"), [("127.0.0.1", "NO"), ("api.nowhere.invalid", "warn")], ids=["nothing there", "name not known here"]
+)
+def test_a_control_plane_that_machines_would_not_find(sandbox: Sandbox, host: str, mark: str) -> None:
+    result = sandbox.playbook("validate", env={"TGP_CONTROL_PLANE_ENDPOINT": f"https://{host}:9"})
+    assert rows(result)["control plane"] == mark, result.text
+    assert (result.rc, wrong(result)) == ((2, ["control plane"]) if mark == "NO" else (0, [])) and host in result.words
+
+
 @pytest.mark.parametrize("cloud", RENTED)
 def test_S0_06_each_clouds_key_in_turn(sandbox: Sandbox, cloud: str) -> None:
     result = sandbox.playbook("validate", env={RENTED[cloud]: WRONG})

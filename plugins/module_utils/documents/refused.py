@@ -12,7 +12,7 @@ REFUSED: dict[str, str] = {
     "spec.calendar": "hours are those of a pool; write spec.calendar in each GPUNodePool",
     "spec.schedule": "write the hours of a pool as spec.calendar, and when its nodes may go as schedule in spec.disruption.budgets",
     "spec.nodes": "write spec.replicas for an exact number or spec.minNodes for a floor in a GPUNodePool; provision.yml "
-    "-e nodes= asks for more, autoscale.yml follows the pods",
+    "-e tgp_nodes= asks for more, autoscale.yml follows the pods",
     "spec.service": "what a container runs stands in template.spec.service of a GPUNodePool that accepts lane service; a request is a node",
     "spec.networking.tailscale": "networking.backend tailscale is the whole switch, and tags and routes are spec.tailscaleConfig. "
     "The cluster's Tailscale operator (operatorEnabled) is set up by prereqs.yml, and no document switches it",

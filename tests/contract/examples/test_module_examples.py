@@ -137,7 +137,7 @@ def test_the_examples_of_all_modules_run_as_they_stand(
     doors = {"endpoint": str(running.kube.base_url).rstrip("/"), "control_planes": control_planes}
     tunnel = {"hub": "localhost", "hub_config": str(tmp_path / "wg-tgp.conf")}
     write_play(tmp_path / "examples.yml", tasks, {**VARIABLES, **own_machines, **doors, **tunnel})
-    own = json.dumps({"documents": str(ROOT / "examples" / "demo"), "pool": "own"})
+    own = json.dumps({"tgp_documents": str(ROOT / "examples" / "demo"), "tgp_pool": "own"})
     ansible_playbook(running, tmp_path, str(ROOT / "playbooks" / "provision.yml"), "-e", own)  # rack-1 becomes a node
 
     environment = {**running.environment, "PATH": f"{hub.folder}:{running.environment['PATH']}"}
@@ -168,6 +168,6 @@ def test_the_example_for_a_machine_on_its_way_runs_as_it_stands(running: Running
     assert counts(text)["ok"] == len(tasks)
     written = tmp_path / "tgp-user-data"
     assert written.read_text().startswith("#cloud-config") and written.stat().st_mode & 0o777 == 0o600
-    documents = json.dumps({"documents": str(ROOT / "examples" / "lambda.yml"), "pool": "a10"})
+    documents = json.dumps({"tgp_documents": str(ROOT / "examples" / "lambda.yml"), "tgp_pool": "a10"})
     ansible_playbook(running, tmp_path, str(ROOT / "playbooks" / "destroy.yml"), "-e", documents)
     assert [one["name"] for one in running.world()["machines"] if one["cloud"] == "lambda" and one["ended"] is None] == []

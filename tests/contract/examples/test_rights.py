@@ -51,7 +51,9 @@ def served(tmp_path: Path) -> t.Iterator[Served]:
 def play(served: Served, folder: Path, name: str, **variables: t.Any) -> str:
     """Run a playbook as that account."""
     environment = {**os.environ, **served.environment, "KUBECONFIG": str(folder / "kubeconfig"), "ANSIBLE_NOCOLOR": "1"}
-    given = json.dumps({"documents": str(ROOT / "examples" / "demo"), **variables})
+    given = json.dumps(
+        {"tgp_documents": str(ROOT / "examples" / "demo"), **{f"tgp_{name}": value for name, value in variables.items()}}
+    )
     command = [str(Path(sys.executable).parent / "ansible-playbook"), f"playbooks/{name}.yml", "-e", given]
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -32,7 +32,7 @@ def cron(tmp_path: Path) -> t.Callable[..., Ran]:
         program.write_text(f'#!/bin/sh\necho "$@"\necho trouble >&2\nexit {code}\n')
         program.chmod(0o755)
         given = {"TGP_PLAYBOOK_COMMAND": str(program), "TGP_LOG": str(log or tmp_path / "log")}
-        command = [str(CRON / "run"), "reap", "-e", "documents=/etc/tgp/my pools.yml"]
+        command = [str(CRON / "run"), "reap", "-e", "tgp_documents=/etc/tgp/my pools.yml"]
         return subprocess.run(command, env={**os.environ, **given}, capture_output=True, text=True, timeout=30, check=False)
 
     return run
@@ -42,7 +42,7 @@ def test_cron_hears_of_failures_only_and_the_log_of_everything(cron: t.Callable[
     quiet = cron(0)
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
     loud = cron(2)
-    assert loud.returncode == 2 and loud.stdout == "playbooks/reap.yml -e documents=/etc/tgp/my pools.yml\ntrouble\n"
+    assert loud.returncode == 2 and loud.stdout == "playbooks/reap.yml -e tgp_documents=/etc/tgp/my pools.yml\ntrouble\n"
     found = re.findall(
         r"=== \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ reap: exit code (\d)\n.*?\ntrouble\n", (tmp_path / "log").read_text(), re.DOTALL
     )
@@ -99,4 +99,4 @@ def test_the_loop_is_ended_by_its_main_process_and_has_time_for_it() -> None:
         "EnvironmentFile=/etc/tgp/env",
     ):
         assert f"\n{line}\n" in text
-    assert "playbooks/autoscale.yml -e loop=true" in text and (ROOT / "playbooks" / "autoscale.yml").is_file()
+    assert "playbooks/autoscale.yml -e tgp_loop=true" in text and (ROOT / "playbooks" / "autoscale.yml").is_file()

@@ -116,10 +116,10 @@ def test_the_loop_runs_in_the_cluster_with_that_account_and_has_time_to_end() ->
     accounts = [one["metadata"] for one in manifests("files/rbac.yml") if one["kind"] == "ServiceAccount"]
     assert {"name": pod["serviceAccountName"], "namespace": deployment["metadata"]["namespace"]} in accounts
     command = container["command"]
-    assert command[:4] == ["ansible-playbook", "tgp.gpu.autoscale", "-e", "loop=true"]
+    assert command[:4] == ["ansible-playbook", "tgp.gpu.autoscale", "-e", "tgp_loop=true"]
     mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
     assert set(mounts.values()) == {one["name"] for one in pod["volumes"]}
-    files = [one.removeprefix("@").removeprefix("documents=") for one in command[5::2]]
+    files = [one.removeprefix("@").removeprefix("tgp_documents=") for one in command[5::2]]
     assert [Path(one).name for one in files] == ["pools.yml", "values.yaml"]
     assert all(
         (ROOT / "examples" / "k8s-gpu-autoprovision" / Path(one).name).is_file() and str(Path(one).parent) in mounts
