@@ -24,6 +24,7 @@ from ..observe.documents import load
 from ..observe.open import open_context
 from ..table import render
 from ..task import Task
+from .endpoint_check import check_endpoint
 from .policy_check import check_policy
 from .preflight import check_clock, check_mesh, check_rights, makes_nodes, template_faults
 from .rehearsal import rehearsal_faults
@@ -73,7 +74,7 @@ def _rows(check: dict[str, t.Any]) -> list[dict[str, str]]:
 
 
 def _run(checks: t.Sequence[_Check]) -> list[dict[str, t.Any]]:
-    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="check") as pool:
+    with ThreadPoolExecutor(max_workers=16, thread_name_prefix="check") as pool:
         return list(pool.map(lambda pair: _one(*pair), checks))
 
 
@@ -109,6 +110,7 @@ def _checks(context: Context) -> list[_Check]:
     if with_nodes or not service_pools(context.wishes):
         checks.append(("Talos secrets", lambda: _talos(context)))
     if with_nodes:
+        checks.append(("control plane", lambda: _endpoint(context, with_nodes)))
         checks.append((DEVICE_PLUGIN, lambda: _device_plugin(context)))
     if service_pools(context.wishes):
         checks.append(("services", lambda: check_services(context)))
@@ -123,6 +125,14 @@ def _checks(context: Context) -> list[_Check]:
 def _talos(context: Context) -> str:
     facts = cluster_facts(context)
     return f"endpoint {facts.endpoint}, kubelet {facts.kubernetes_version}"
+
+
+def _endpoint(context: Context, classes: t.Sequence[NodeClass]) -> CloudCheck:
+    try:
+        url = cluster_facts(context).endpoint
+    except TgpError:
+        return CloudCheck("not tried", ("Its address is not known before the Talos secrets are right.",))
+    return check_endpoint(url, classes)
 
 
 def _device_plugin(context: Context) -> CloudCheck:

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import threading
 import typing as t
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.act import endpoint_check
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster import reach
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Hub, MeshChoice, NodeClass
 
 from sandbox import device_plugin, lambda_account, vast_account
 
@@ -97,3 +101,50 @@ def test_S0_06_a_cloud_that_cannot_be_read_is_never_ok(rig: Rig, fault: dict[str
     rig.faults.add({"service": "lambda", "path": "/instances", "times": None, **fault})
     found = check(rig, "cloud lambda")
     assert (found["ok"], found["status"]) == (False, "NO") and "lambda" in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("url", "stage", "status", "words"),
+    [
+        ("https://192.0.2.1:6443", "", "ok", "answers"),
+        ("https://192.0.2.1:6443", "connect", "NO", "192.0.2.1:6443 cannot be reached: no answer"),
+        ("https://203.0.113.7:6443", "refused", "NO", "cannot be reached"),
+        ("https://100.64.0.1:6443", "connect", "warn", "Only the mesh leads to 100.64.0.1, and this machine is not in it."),
+        ("https://[fd7a:115c:a1e0::1]:6443", "connect", "warn", "was not tried"),
+        ("https://100.64.0.1:6443", "certificate", "NO", "cannot be reached"),
+        ("https://10.0.0.1:6443", "connect", "warn", "10.0.0.1 is a private address, and no way leads there from this machine."),
+        ("https://127.0.0.1:6443", "connect", "NO", "cannot be reached"),
+        ("https://cp.tail1234.ts.net:6443", "name", "warn", "port 6443 there was not tried"),
+        ("https://cp.tail1234.ts.net:6443", "connect", "warn", "Only the mesh leads to cp.tail1234.ts.net"),
+        ("https://cp.example.org:6443", "name", "warn", "an address is safer"),
+    ],
+)
+def test_the_control_planes_address_is_probed(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, url: str, stage: str, status: str, words: str
+) -> None:
+    """Machines that do not find it are billed until their deadline."""
+    host, port = reach.endpoint(url)
+    found = reach.Reached(reach.API, host, port, stage, f"{host}:{port} cannot be reached: no answer." if stage else "")
+    monkeypatch.setattr(endpoint_check, "look", lambda *_place, **_how: [found])
+    try:
+        result = rig.run("validate", control_plane_endpoint=url)
+    except InvalidInput as error:
+        result = error.result  # type: ignore[attr-defined]
+    probed = next(one for one in result["checks"] if one["what"] == "control plane")
+    assert probed["status"] == status and words in " ".join([probed["message"], *probed["warnings"]])
+
+
+def test_a_name_server_that_does_not_answer_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+    monkeypatch.setattr(endpoint_check, "_DEADLINE", 0.05)
+    monkeypatch.setattr(endpoint_check, "look", lambda *_place, **_how: [] if asked.wait(10) else [])
+    found = endpoint_check.check_endpoint("https://cp.example.org:6443", [])
+    asked.set()
+    assert "Looking up cp.example.org took longer than" in found.warnings[0]
+
+
+def test_the_network_of_a_hub_is_not_seen_from_here() -> None:
+    hub = Hub("192.0.2.1:51820", "", "198.51.100.0/24", "198.51.100.1", "198.51.100.0/25", ("203.0.113.0/24",))
+    by_hub = NodeClass("c", (), mesh=MeshChoice(backend="wireguard", hub=hub))
+    assert endpoint_check.not_from_here("203.0.113.7", [by_hub]) and not endpoint_check.not_from_here("203.0.113.7", [])
+    assert not endpoint_check.not_from_here("127.0.0.1", [by_hub])
