@@ -15,6 +15,7 @@ from .runpod_types import COMMUNITY, CPUS, DATA_CENTERS, GPUS, SECURE
 from .world import Machine, Offer, World
 
 _RAM_PER_GPU, _VCPUS_PER_GPU = 48, 8  # what a host has, unless its shelf says otherwise
+_DISK_RUNNING = Decimal("0.10") / 730  # dollars per hour of one GB of a running pod, of its own disk and of its volume
 _VOLUME_STOPPED = Decimal("0.20") / 730  # dollars per hour of one GB of a stopped pod's persistent volume
 
 
@@ -27,15 +28,25 @@ def create(world: World, account: Account, request: dict[str, t.Any]) -> Machine
             shelf, offer = _place(world, account, request)
         else:
             shelf, offer = None, _processor(request["cpu"])
-        _check_money(world, account, offer)
         machine = _machine(world, account, request, shelf, offer)
+        _check_money(world, account, running_rate(machine))
+        machine.set_rate(machine.created, running_rate(machine))
         return world.rent(machine)
+
+
+def running_rate(machine: Machine) -> Decimal:
+    """Dollars per hour of a running pod: what ``cost`` tells, its container's disk and its persistent volume."""
+    return machine.offer.price_hour + _DISK_RUNNING * (machine.details["disk"] + _volume(machine))
 
 
 def stopped_rate(machine: Machine) -> Decimal:
     """Dollars per hour of a stopped pod: its persistent volume."""
-    size = (machine.details["mount_form"].get("persistent") or {}).get("size", 0)
-    return _VOLUME_STOPPED * size
+    return _VOLUME_STOPPED * _volume(machine)
+
+
+def _volume(machine: Machine) -> int:
+    """GB of its persistent volume."""
+    return int((machine.details["mount_form"].get("persistent") or {}).get("size", 0))
 
 
 def set_environment(account: Account, machine: Machine) -> None:
@@ -151,13 +162,13 @@ def _processor(cpu: dict[str, t.Any]) -> Offer:
     return Offer(CLOUD, cpu["id"], "US-KS-2", price, 0, "", 0, 1, 60.0, {"tier": SECURE})
 
 
-def _check_money(world: World, account: Account, offer: Offer) -> None:
+def _check_money(world: World, account: Account, rate: Decimal) -> None:
     """Credit for an hour, and the limit of what all pods cost per hour."""
     left = account.left(world)
-    if left is not None and left < offer.price_hour:
+    if left is not None and left < rate:
         raise Problem(402, "your balance is too low to start this pod: credit for at least one hour is required")
     spending = sum((one.rate() for one in pods(world)), Decimal(0))
-    if spending + offer.price_hour > account.spend_limit:
+    if spending + rate > account.spend_limit:
         raise Problem(402, f"this pod would exceed your spend limit of ${account.spend_limit} per hour")
 
 

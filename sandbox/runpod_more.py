@@ -147,6 +147,14 @@ def cost_until(machine: Machine, when: datetime) -> Decimal:
     return dataclasses.replace(machine, ended=min(machine.ended or when, when)).cost(when)
 
 
+def disk_until(machine: Machine, when: datetime) -> Decimal:
+    """The same of its disks: of a running pod what its price per hour is above that of its GPUs, of a stopped pod everything."""
+    price = machine.offer.price_hour
+    spans = dataclasses.replace(machine, ended=min(machine.ended or when, when)).bill(when) if when > machine.created else []
+    hours = [(Decimal(span.total_seconds()) / 3600, dollars) for span, dollars in spans]
+    return sum((length * (dollars - price if dollars >= price else dollars) for length, dollars in hours), Decimal(0))
+
+
 def _billing(world: World) -> dict[str, t.Any]:
     """One record per pod and bucket in which it cost something."""
     query, now = flask.request.args, world.clock.now()
@@ -170,7 +178,8 @@ def _billing(world: World) -> dict[str, t.Any]:
         for machine in machines:
             amount = cost_until(machine, high) - cost_until(machine, low)
             if amount:
-                records.append(_record(machine, begin + span * number, amount))
+                disk = disk_until(machine, high) - disk_until(machine, low)
+                records.append(_record(machine, begin + span * number, amount, disk))
     total = sum(record["totalAmount"] for record in records)
     return {
         "records": records,
@@ -178,15 +187,16 @@ def _billing(world: World) -> dict[str, t.Any]:
     }
 
 
-def _record(machine: Machine, begin: datetime, amount: Decimal) -> dict[str, t.Any]:
-    gpu = float(amount) if machine.offer.gpu_count else 0.0
+def _record(machine: Machine, begin: datetime, amount: Decimal, disk: Decimal) -> dict[str, t.Any]:
+    computing = float(amount - disk)
+    gpu = computing if machine.offer.gpu_count else 0.0
     return {
         "podId": machine.id,
         "time": moment(begin),
         "totalAmount": float(amount),
         "gpuAmount": gpu,
-        "cpuAmount": float(amount) - gpu,
-        "diskAmount": 0.0,
+        "cpuAmount": computing - gpu,
+        "diskAmount": float(disk),
     }
 
 

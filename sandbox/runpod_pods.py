@@ -15,7 +15,7 @@ import flask
 
 from . import runpod_bodies as bodies
 from .runpod_account import NO_CAPACITY, Account, Problem, invalid
-from .runpod_create import create, set_addresses, set_environment, stopped_rate
+from .runpod_create import create, running_rate, set_addresses, set_environment, stopped_rate
 from .runpod_forms import ACTIONS, pod, status
 from .runpod_stock import free, pods
 from .world import Machine, World
@@ -64,6 +64,8 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
             if resets and machine.details["locked"] and request.get("locked", True):
                 raise Problem(409, "pod is locked")
             _change(account, machine, request)
+            if machine.state != "stopped":
+                machine.set_rate(world.clock.now(), running_rate(machine))
             running = resets and machine.state not in ("stopped", "unhealthy")
         if running:
             _restart(world, account, machine)
@@ -194,12 +196,12 @@ def _start(world: World, account: Account, machine: Machine) -> None:
         shelf = machine.details["shelf"]
         if shelf is not None and free(world, shelf) < machine.offer.gpu_count:
             raise Problem(400, f"not enough free GPUs on the host machine to start this pod. {NO_CAPACITY}")
-        if account.left(world) is not None and (account.left(world) or Decimal(0)) < machine.offer.price_hour:
+        if account.left(world) is not None and (account.left(world) or Decimal(0)) < running_rate(machine):
             raise Problem(402, "your balance is too low to start this pod: credit for at least one hour is required")
         machine.details.update(phase="starting")
         set_addresses(account, machine)
         set_environment(account, machine)
-    world.resume(machine, machine.offer.price_hour)
+    world.resume(machine, running_rate(machine))
 
 
 def _lines(log: list[tuple[datetime, str, str]]) -> list[tuple[int, dict[str, str]]]:

@@ -14,6 +14,7 @@ from decimal import Decimal
 from .. import redact
 from ..clock import from_text
 from ..fleet import gpus
+from ..fleet.disks import gigabytes
 from ..fleet.model import Capability, Instance, InstanceState, Offer
 from ..fleet.regions import standard_region
 from ..http import Api
@@ -23,6 +24,8 @@ USUAL_COUNTS = (1, 2, 4, 8)
 STAMP = "TGP_NODE"  # names the pod in its own environment; without it nothing is a mark
 _MARKS = ("cluster", "generation", "pool", "nonce", "created")
 _TAG = "TGP_TAG_"
+_DISK_GB_HOUR = Decimal("0.10") / 730  # the container's disk and a persistent volume, while a pod runs
+_MILLIONTH = Decimal("0.000001")
 _KIND = re.compile(r"(?P<gpu>.+) x(?P<number>\d+) (?P<tier>secure|community)")
 _PROBLEMS = {
     "ERROR": "RunPod calls it broken; its log may say why",
@@ -62,6 +65,11 @@ class Kind(t.NamedTuple):
         return cls(found["gpu"], int(found["number"]), found["tier"].upper()) if found else None
 
 
+def disk_price(size_gb: int) -> Decimal:
+    """Dollars per hour for ``size_gb`` GB of disk of a running pod; no answer of RunPod's tells it."""
+    return (_DISK_GB_HOUR * size_gb).quantize(_MILLIONTH)
+
+
 def to_offers(
     api: Api,
     entry: t.Any,
@@ -74,7 +82,8 @@ def to_offers(
     now: datetime,
 ) -> t.Iterator[Offer]:
     """Offers of one GPU type in one tier: for each count one per data centre, or one for any place where none is named (always so in the
-    community tier, which cannot be pinned). The catalogue's price is for one GPU."""
+    community tier, which cannot be pinned). The catalogue's price is for one GPU; the price of an offer is that of all of them and of a
+    disk of ``disk_gib``."""
     api.expect(entry, dict, what, "an entry")
     gpu = api.expect(entry.get("id"), str, what, "id of a GPU")
     price = api.expect(entry.get("price"), dict, what, f"{gpu}: price").get(tier.lower())
@@ -85,6 +94,7 @@ def to_offers(
     ceiling = api.expect(entry.get("maxCount"), dict, what, f"{gpu}: maxCount").get(tier.lower())
     most = ceiling if isinstance(ceiling, int) else 1
     model, memory = gpu_of(gpu, str(entry.get("name") or ""), entry.get("memory"))
+    disk = disk_price(gigabytes(disk_gib))
     places: list[tuple[str, t.Any]] = [("", entry.get("availability"))]
     if tier == SECURE and (centres := entry.get("dataCenters")):
         listed = [api.expect(one, dict, what, f"{gpu}: a data centre") for one in api.expect(centres, list, what, "dataCenters")]
@@ -100,11 +110,12 @@ def to_offers(
                 instance_type=str(kind),
                 model=model,
                 gpu_count=count,
-                price_hour=Decimal(str(price)) * count,
+                price_hour=Decimal(str(price)) * count + disk,
                 region=standard_region(centre, REGIONS),
                 cloud_region=centre,
                 gpu_memory_mib=memory,
                 disk_gib=disk_gib,
+                storage_price_hour=disk,
                 available=0 if stock == "NONE" else None,
                 lanes=facts.lanes,
                 seen=now,
@@ -145,7 +156,7 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instanc
     if isinstance(gpu.get("id"), str) and isinstance(gpu.get("count"), int):
         kind = Kind(gpu["id"], gpu["count"], str(entry.get("cloud") or SECURE))
     name, running = str(entry.get("name") or ""), status == "RUNNING"
-    cost = entry.get("cost")
+    price, disk = _price(entry.get("cost")), disk_price(_disk_gb(entry))
     address, ports = _ports(identity, entry) if running else ("", {})
     pulling = running and entry.get("runtime") is None  # said from the moment of creation, and between two rounds of a crash loop
     return Instance(
@@ -155,7 +166,7 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instanc
         state=InstanceState.PENDING if pulling else facts.read_state(status),
         raw_state=status,
         created=_moment(entry.get("createdAt")),
-        price_hour=_price(cost),
+        price_hour=None if price is None else price + disk,
         ip=address,
         private_ip=str(_part(entry, "globalNetworking").get("ip") or ""),
         region=str(entry.get("dataCenterId") or ""),
@@ -166,14 +177,22 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instanc
         problem=_PROBLEMS.get(status, ""),
         spot=False,
         disk_gb=entry["disk"] or None if isinstance(entry.get("disk"), int) else None,
+        storage_price_hour=Decimal(0) if price is None else disk,
         ports=ports,
     )
 
 
 def _price(cost: t.Any) -> Decimal | None:
-    """Of a pod that stands still or has ended it says 0, which is no price: what it cost until then stays what it was."""
+    """What a pod tells, without its disk. Of one that stands still or has ended it says 0, which is no price: what it cost until then stays
+    what it was."""
     told = isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 < cost < math.inf
     return Decimal(str(cost)) if told else None
+
+
+def _disk_gb(entry: dict[str, t.Any]) -> int:
+    """GB of the container's disk and of a persistent volume."""
+    sizes = (entry.get("disk"), _part(_part(entry, "mounts"), "persistent").get("size"))
+    return sum(size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0)
 
 
 def stamp(name: str, marks: t.Mapping[str, str]) -> dict[str, str]:

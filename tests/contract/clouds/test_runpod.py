@@ -14,6 +14,7 @@ from decimal import Decimal
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.disks import gigabytes
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Container, InstanceState, Lane, OfferQuery
 from ansible_collections.tgp.gpu.plugins.modules import runpod_pod
 
@@ -23,6 +24,7 @@ from .test_modules import call
 
 NAME = "tgp-demo"
 H100 = "NVIDIA H100 80GB HBM3"
+DISK = Decimal("0.009452")  # 64 GiB are 69 GB, for $0.10 per GB and month of 730 hours
 
 
 def problem(status: int, detail: str = "no") -> dict[str, t.Any]:
@@ -39,12 +41,12 @@ def test_offers_are_one_per_tier_count_and_data_centre(runpod_stand: RunpodStand
     assert {f"{RTX4090} x{count} secure@{place}" for count in (1, 2, 4, 8) for place in ("EU-RO-1", "US-KS-2")} <= ids
     assert f"{RTX4090} x8 community@any" not in ids  # more than the tier's largest machine
     one, two = offers[DEFAULT_OFFER], offers[f"{RTX4090} x2 secure@EU-RO-1"]
-    assert (one.model, one.gpu_count, one.gpu_memory_mib, one.price_hour) == ("RTX4090", 1, 24576, Decimal("0.59"))
-    assert (two.gpu_count, two.price_hour) == (2, Decimal("1.18"))
+    assert (one.model, one.gpu_count, one.gpu_memory_mib, one.price_hour) == ("RTX4090", 1, 24576, Decimal("0.59") + DISK)
+    assert (two.gpu_count, two.price_hour, two.storage_price_hour) == (2, Decimal("1.18") + DISK, DISK)
     assert (one.region, one.cloud_region, one.spot, one.price_estimated) == ("eu-east", "EU-RO-1", False, False)
     assert (one.traits["stock"], one.traits["verified"], one.traits["tier"]) == ("medium", "true", "secure")
     community = offers[f"{RTX4090} x1 community@any"]
-    assert (community.cloud_region, community.region, community.price_hour) == ("", "", Decimal("0.34"))
+    assert (community.cloud_region, community.region, community.price_hour) == ("", "", Decimal("0.34") + DISK)
     assert community.traits["verified"] == "false"
 
 
@@ -153,7 +155,7 @@ def test_a_pod_carries_name_stamp_image_and_script(runpod_stand: RunpodStand) ->
     assert seen is not None and seen.marks == {**marks, "node": "tgp-a1b2c3d4-train-0k3zq"}
     assert seen.created == runpod_stand.world.machines[made].created.replace(microsecond=0)
     assert (seen.price_hour, seen.region, seen.instance_type, seen.model, seen.gpu_count) == (
-        Decimal("0.59"),
+        Decimal("0.59") + DISK,
         "EU-RO-1",
         f"{RTX4090} x1 secure",
         "RTX4090",
@@ -169,7 +171,19 @@ def test_without_a_command_the_image_starts_as_it_is(runpod_stand: RunpodStand) 
 def test_several_gpus_cost_their_sum_and_come_as_one_pod(runpod_stand: RunpodStand) -> None:
     cloud = runpod_stand.cloud()
     seen = cloud.instance(cloud.launch(runpod_stand.request(offer_id=f"{H100} x8 secure@AP-JP-1")))
-    assert seen is not None and (seen.gpu_count, seen.price_hour, seen.model) == (8, Decimal("23.92"), "H100-SXM")
+    assert seen is not None and (seen.gpu_count, seen.price_hour, seen.model) == (8, Decimal("23.92") + DISK, "H100-SXM")
+
+
+@pytest.mark.parametrize("disk_gib", [20, 64, 2000])
+def test_L16_the_disk_is_in_the_price_and_the_bill_of_the_world_is_the_same(runpod_stand: RunpodStand, disk_gib: int) -> None:
+    cloud = runpod_stand.cloud()
+    offers = {one.id: one for one in cloud.offers(OfferQuery(disk_gib=disk_gib))}
+    offer = offers[DEFAULT_OFFER]
+    made = cloud.launch(dataclasses.replace(runpod_stand.request(), offer=offer))
+    seen, machine = cloud.instance(made), runpod_stand.world.machines[made]
+    assert seen is not None and seen.price_hour == offer.price_hour
+    assert abs(machine.rate() - seen.price_hour) < Decimal("0.000001"), "what the world bills, to the client's last digit"
+    assert offer.storage_price_hour == (Decimal("0.10") * gigabytes(disk_gib) / 730).quantize(Decimal("0.000001"))
 
 
 def test_the_community_tier_is_never_pinned(runpod_stand: RunpodStand) -> None:
@@ -421,7 +435,7 @@ def test_states(runpod_stand: RunpodStand, state: str, word: str, ours: Instance
     machine.state, machine.details["started"] = state, runpod_stand.world.clock.seconds() if state == "active" else None
     (seen,) = cloud.instances()
     assert (seen.raw_state, seen.state, bool(seen.problem), seen.gone) == (word, ours, told, False)
-    assert seen.price_hour == (None if word == "EXITED" else Decimal("0.59"))
+    assert seen.price_hour == (None if word == "EXITED" else Decimal("0.59") + DISK)
 
 
 @pytest.mark.parametrize("words", ["recorded", "documented"])
@@ -550,8 +564,8 @@ def test_absent_twice_destroys_once(runpod_stand: RunpodStand) -> None:
 
 def test_check_mode_writes_nothing_and_shows_the_price(runpod_stand: RunpodStand) -> None:
     planned = pod(runpod_stand, check=True, diff=True, region="EU-RO-1")
-    assert planned["changed"] and planned["instance"]["price_hour"] == "0.59"
-    assert planned["diff"]["after"] == f"{NAME}: {RTX4090} x1 secure in EU-RO-1, 0.59 $/h\n"
+    assert planned["changed"] and planned["instance"]["price_hour"] == "0.5959"
+    assert planned["diff"]["after"] == f"{NAME}: {RTX4090} x1 secure in EU-RO-1, 0.5959 $/h\n"
     assert not runpod_stand.world.writes
 
 

@@ -92,9 +92,14 @@ def test_a_stopped_pod_frees_its_gpus_and_bills_its_volume(still: Stand) -> None
     answer = still.call("POST", f"/v2/pods/{machine.id}/action", {"action": "stop"})
     assert answer.json()["status"] == "EXITED" and answer.json()["cost"] == 0 and answer.json()["actions"] == ["start", "terminate"]
     still.world.clock.advance(730 * 3600)
-    assert round(machine.cost(still.world.clock.now()), 2) == Decimal("24.72")  # 8 x 0.59 for an hour, then 100 GB x 0.20 a month
+    # 8 x 0.59 and 120 GB x 0.10 / 730 for an hour, then 100 GB x 0.20 a month
+    assert round(machine.cost(still.world.clock.now()), 2) == Decimal("24.74")
     records = still.call("GET", f"/v2/billing/pods?podId={machine.id}").json()["records"]
-    assert round(sum(record["totalAmount"] for record in records), 2) == 24.72
+    assert round(sum(record["totalAmount"] for record in records), 2) == 24.74
+    assert (
+        round(sum(record["diskAmount"] for record in records), 2) == 20.02
+        and round(sum(one["gpuAmount"] for one in records), 2) == 4.72
+    )
     other = still.pod(still.order("tgp-b", gpu={"id": RTX4090, "count": 4}))
     refused = still.call("POST", f"/v2/pods/{machine.id}/action", {"action": "start"})
     assert refused.status_code == 400 and "not enough free GPUs" in refused.json()["detail"]
