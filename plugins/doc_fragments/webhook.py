@@ -28,7 +28,8 @@ options:
       scale_up_endpoint:
         description: >-
           Address that switches it on. It gets a POST with a JSON object; a 2xx answer or 409 (it is on already) is success, and
-          the call may be repeated. A path that begins with C(/) is below O(webhook_url).
+          the call may be repeated. A path that begins with C(/) is below O(webhook_url). A link-local address
+          (169.254.0.0/16, fe80::/10), or a name that resolves to one, is refused.
         type: str
         required: true
       scale_down_endpoint:
@@ -56,13 +57,26 @@ options:
   webhook_url:
     description: Root for endpoints that are only paths. Taken from E(WEBHOOK_URL) when not given.
     type: str
+  webhook_hosts:
+    description:
+      - Further hosts that get O(webhook_auth_value) and calls signed with O(webhook_signing_secret), as C(host), C(host:port) or
+        C([address]:port); without a port those of http and https are meant.
+      - The host of O(webhook_url) gets them anyhow, and so do machines of O(webhook_machines) and of the environment.
+      - A machine of a document whose address leads to any other host is refused before any call, because who may write a document
+        need not know the key. A key of C(credentialsRef) also goes to the machines beside it, if the document is no object of the cluster.
+      - Taken from E(WEBHOOK_HOSTS), separated by commas, when not given.
+    type: list
+    elements: str
   webhook_auth_header:
     description:
       - Name of the header that carries O(webhook_auth_value), V(Authorization) unless said otherwise.
       - Taken from E(WEBHOOK_AUTH_HEADER) when not given.
     type: str
   webhook_auth_value:
-    description: Value of that header. Taken from E(WEBHOOK_AUTH_VALUE) when not given.
+    description:
+      - Value of that header. It is sent to the hosts of O(webhook_url), O(webhook_hosts) and O(webhook_machines) only, and over plain http
+        to loopback only.
+      - Taken from E(WEBHOOK_AUTH_VALUE) when not given.
     type: str
   webhook_signing_secret:
     description:

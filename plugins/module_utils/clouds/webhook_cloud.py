@@ -16,8 +16,11 @@ import hmac
 import json
 import os
 import re
+import socket
 import typing as t
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
+
+from ansible.module_utils.basic import env_fallback
 
 from .. import errors, redact
 from ..clock import Clock, SystemClock
@@ -26,7 +29,8 @@ from ..http import Api, Retry, check_headers
 from ..task import Task
 from .base import EVERYTHING, CloudCheck, NothingBeside
 from .entry import Entry, Wanted, text_option
-from .webhook_sources import machines_of
+from .webhook_sources import key_hosts, machines_of
+from .webhook_targets import LINK_LOCAL, Origin, faults, is_link_local
 
 if t.TYPE_CHECKING:
     import httpx
@@ -65,6 +69,8 @@ class WebhookCloud(NothingBeside):
     ``node_ready(node name)``: True = the Node is Ready, False = it is not, None = there is none; it raises when the cluster
     cannot be read. ``in_flight`` names machines of earlier runs that are "starting" or "stopping"; own calls are remembered.
     Without both and without a status endpoint nobody can tell what a machine does, and its state is UNKNOWN.
+    ``key_hosts``: where ``auth_value`` and signed calls may go. A machine with another address makes the list unusable: InvalidInput names
+    each (webhook_targets.py). ``resolve``: the addresses of a name, asked before each call; None = those of the network, where it is used.
     ``payload``: "none" posts ``{}``, "body" posts ``{"name": ..., "machineConfig": ...}`` so that a boot service can hand it out.
     """
 
@@ -79,14 +85,18 @@ class WebhookCloud(NothingBeside):
         auth_header: str = "Authorization",
         auth_value: str | None = None,
         signing_secret: str | None = None,
+        key_hosts: t.Collection[Origin] = (),
         payload: str = "none",
         timeout: float = 5.0,
+        resolve: t.Callable[[str], t.Iterable[str]] | None = None,
         transport: t.Callable[[str], httpx.BaseTransport | None] = lambda _url: None,
         clock: Clock | None = None,
     ) -> None:
         if payload not in PAYLOADS:
             raise errors.InvalidInput(f"webhook: payload {payload!r} should be one of {', '.join(PAYLOADS)}.")
         redact.register(auth_value, signing_secret)
+        if problems := faults(machines, key_hosts, key=bool(auth_value), signed=bool(signing_secret)):
+            raise errors.InvalidInput("webhook: the power services cannot be called; no call was made.", problems=problems)
         self._machines = {machine.name: machine for machine in machines}
         self._node_ready = node_ready
         self._in_flight = dict(in_flight or {})
@@ -96,6 +106,7 @@ class WebhookCloud(NothingBeside):
         self._payload = payload
         self._timeout = timeout
         self._transport = transport
+        self._resolve = resolve
         self._clock = clock or SystemClock()
         self._apis: dict[str, Api] = {}
 
@@ -287,12 +298,15 @@ class WebhookCloud(NothingBeside):
         host = parts.netloc.rpartition("@")[2]
         origin = f"{parts.scheme}://{host}"
         key = f"{parts.scheme}://{parts.netloc}"
+        transport = self._transport(origin)
+        if self._resolve is not None or transport is None:
+            _check_name(parts.hostname or "", self._resolve or _addresses_of)
         if key not in self._apis:
             self._apis[key] = Api(
                 "webhook",
                 origin,
                 auth=(unquote(parts.username), unquote(parts.password or "")) if parts.username else None,
-                transport=self._transport(origin),
+                transport=transport,
                 timeout=self._timeout,
                 retry=Retry(tries=1),
                 clock=self._clock,
@@ -309,6 +323,21 @@ def _secrets_of(address: SplitResult) -> t.Iterator[str]:
         name, _equals, value = pair.partition("=")
         if _SECRET.search(unquote_plus(name)):
             yield from (value, unquote_plus(value))
+
+
+def _addresses_of(name: str) -> set[str]:
+    """What the resolver says; nothing where it says nothing, which the call itself will tell."""
+    try:
+        return {str(one[4][0]) for one in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)}
+    except (OSError, UnicodeError):
+        return set()
+
+
+def _check_name(name: str, resolve: t.Callable[[str], t.Iterable[str]]) -> None:
+    """ApiError for a name that leads to a link-local address now. Nothing was sent."""
+    found = sorted(one for one in resolve(name) if is_link_local(one))
+    if found:
+        raise errors.ApiError(f"webhook: {name} was not called: it resolves to {found[0]}, {LINK_LOCAL}", service="webhook")
 
 
 def _outcome(error: errors.ApiError, machine: Machine) -> errors.TgpError:
@@ -340,18 +369,26 @@ def _outcome(error: errors.ApiError, machine: Machine) -> errors.TgpError:
 
 def _connect(wanted: Wanted) -> WebhookCloud:
     task = wanted.task
+    base_url = ENTRY.option(task, "webhook_url") or ""
+    given = ENTRY.option(task, "webhook_auth_value")
     return WebhookCloud(
-        machines_of(task, wanted.choice, ENTRY.option(task, "webhook_url") or ""),
+        machines_of(task, wanted.choice, base_url),
         node_ready=wanted.node_ready,
         in_flight=wanted.in_flight,
         auth_header=ENTRY.option(task, "webhook_auth_header") or "Authorization",
-        auth_value=ENTRY.option(task, "webhook_auth_value") or wanted.credential,
+        auth_value=given or wanted.credential,
         signing_secret=ENTRY.option(task, "webhook_signing_secret"),
+        key_hosts=key_hosts(task, wanted.choice, base_url, _hosts(task), key_given=bool(given)),
         payload=wanted.setting("payload") or ENTRY.option(task, "webhook_payload") or "none",
         timeout=float(task.params.get("webhook_timeout") or 5),
         transport=task.transport,
         clock=task.clock,
     )
+
+
+def _hosts(task: Task) -> list[str]:
+    given = task.params.get("webhook_hosts")
+    return list(given) if given is not None else os.environ.get("WEBHOOK_HOSTS", "").split(",")
 
 
 def _has_machines(task: Task) -> bool:
@@ -363,6 +400,7 @@ ENTRY = Entry(
     connect=_connect,
     spec={
         "webhook_url": text_option("WEBHOOK_URL"),
+        "webhook_hosts": {"type": "list", "elements": "str", "fallback": (env_fallback, ["WEBHOOK_HOSTS"])},
         "webhook_machines": {
             "type": "list",
             "elements": "dict",

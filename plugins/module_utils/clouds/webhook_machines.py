@@ -17,6 +17,7 @@ from urllib.parse import urljoin, urlsplit
 from ..errors import InvalidInput
 from ..fleet import gpus
 from ..fleet.model import Machine
+from .webhook_targets import LINK_LOCAL, is_link_local
 
 _START = "_GPU_COUNT"
 _ENDINGS = {
@@ -140,6 +141,8 @@ def _machine(entry: t.Mapping[str, t.Any], label: t.Callable[[str], str]) -> tup
     for key in ("scaleUpEndpoint", "scaleDownEndpoint", "statusEndpoint"):
         if entry.get(key) and not _is_url(str(entry[key])):
             problems.append(f"{label(key)} is no http or https address")
+        elif entry.get(key) and is_link_local(urlsplit(str(entry[key])).hostname or ""):
+            problems.append(f"{label(key)} leads to {urlsplit(str(entry[key])).hostname}, {LINK_LOCAL.rstrip('.')}")
     model = str(entry.get("gpuType") or "")
     if model and gpus.canonical(model) is None:
         near = gpus.suggestions(model)

@@ -1,17 +1,20 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which own machines are meant: those of the class, else of the module's option, else of the environment."""
+"""Which own machines are meant: those of the class, else of the module's option, else of the environment. And where the key may go."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import typing as t
 
 from .. import errors
 from ..fleet.model import CloudChoice, Machine
 from ..task import Task
 from .webhook_machines import below, groups_from_environment, groups_from_values
+from .webhook_targets import Origin, listed, origin, origins_of
 
 _KEYS = {
     "gpu_count": "gpuCount",
@@ -29,14 +32,40 @@ def machines_of(task: Task, choice: CloudChoice | None, base_url: str) -> tuple[
     """The machines; endpoints that are paths are below ``base_url``. InvalidInput when there are none or they cannot be used."""
     if choice is not None and choice.machines:
         return tuple(_whole_addresses(machine, base_url) for machine in choice.machines)
-    listed = task.params.get("webhook_machines")
-    if listed:
-        groups = [{_KEYS.get(key, key): value for key, value in entry.items() if value is not None} for entry in listed]
-        return groups_from_values({"nodeGroups": groups}, base_url)
+    if task.params.get("webhook_machines"):
+        return _of_option(task, base_url)
     machines, warnings = groups_from_environment(os.environ)
     for warning in warnings:
         task.warn(warning)
     return machines
+
+
+def _of_option(task: Task, base_url: str) -> tuple[Machine, ...]:
+    entries = task.params["webhook_machines"]
+    groups = [{_KEYS.get(key, key): value for key, value in entry.items() if value is not None} for entry in entries]
+    return groups_from_values({"nodeGroups": groups}, base_url)
+
+
+def key_hosts(
+    task: Task, choice: CloudChoice | None, base_url: str, hosts: t.Iterable[str], *, key_given: bool
+) -> frozenset[Origin]:
+    """Where the power service's key may go: to ``base_url``, to ``hosts``, and to machines of the option and of the environment, which the
+    operator gives as he gives the key. A key of the class's own (``key_given`` False: none stands in options and environment) also goes
+    to the machines beside it, where the document is the operator's. InvalidInput for what is no address or no host."""
+    found = set(listed(hosts))
+    if base_url:
+        try:
+            found.add(origin(base_url))
+        except ValueError as error:
+            raise errors.InvalidInput("webhook: webhook_url is no http or https address.", remedy="Write https://host.") from error
+    if task.params.get("webhook_machines"):
+        found |= origins_of(_of_option(task, base_url))
+    if any(variable.endswith("_GPU_COUNT") for variable in os.environ):
+        with contextlib.suppress(errors.InvalidInput):  # none of them can be used, so none is called
+            found |= origins_of(groups_from_environment(os.environ)[0])
+    if choice is not None and choice.key_for_machines and not key_given:
+        found |= origins_of(_whole_addresses(machine, base_url) for machine in choice.machines)
+    return frozenset(found)
 
 
 def _whole_addresses(machine: Machine, base_url: str) -> Machine:

@@ -17,6 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.clouds.base import Cloud
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.lambda_cloud import LambdaCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_cloud import WebhookCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_machines import groups_from_values
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_targets import origin
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, LaunchRequest
 
 from sandbox import lambda_cloud, webhook
@@ -143,7 +144,7 @@ class LambdaStand(Stand):
 
 
 class WebhookStand(Stand):
-    service, base = "webhook", "http://power.test"
+    service, base = "webhook", "https://power.test"
     list_path = r"/status$"
     create_path = r"/start$"
 
@@ -170,10 +171,11 @@ class WebhookStand(Stand):
             groups.append(group | ({"statusEndpoint": f"{root}/status"} if status else {}))
         return groups
 
-    def cloud(self, key: str = KEY, **changes: t.Any) -> WebhookCloud:
+    def cloud(self, key: str | None = KEY, **changes: t.Any) -> WebhookCloud:
         machines = groups_from_values({"nodeGroups": self.groups(status=changes.pop("status", True))})
         clock = changes.pop("clock", self.world.clock)
-        return WebhookCloud(machines, auth_value=key, transport=self.transport, clock=clock, **changes)
+        hosts = changes.pop("key_hosts", {origin(self.base)})
+        return WebhookCloud(machines, auth_value=key, key_hosts=hosts, transport=self.transport, clock=clock, **changes)
 
     def request(self, name: str = "rack-1", **changes: t.Any) -> LaunchRequest:
         offer = next(one for one in self.cloud().offers() if one.id == name)

@@ -9,11 +9,12 @@ import typing as t
 
 import pytest
 
+from .instance_modules import MODULES, living, run
 from .stands import Stand
 from .stands_paperspace import PaperspaceStand
 from .stands_runpod import RunpodStand
 from .stands_vast import VastStand
-from .test_left_behind import PARAMS, cloud, living, run
+from .test_left_behind import cloud
 
 __all__ = ["cloud"]
 
@@ -128,7 +129,7 @@ def test_an_existing_machine_with_too_small_a_disk_is_not_taken(kind: type[Stand
 
 def test_disks_are_asked_for_in_gib_and_sold_in_gb(cloud: Stand) -> None:
     if cloud.service == "lambda":
-        assert "disk_gib" not in PARAMS["lambda"][0].SPEC["argument_spec"]  # it cannot be chosen
+        assert "disk_gib" not in MODULES["lambda"][0].SPEC["argument_spec"]  # it cannot be chosen
         return
     made = run(cloud, disk_gib=100)["instance"]["id"]
     details = cloud.world.machines[made].details

@@ -10,21 +10,13 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState
-from ansible_collections.tgp.gpu.plugins.modules import lambda_instance, paperspace_machine, runpod_pod, vast_instance
 
-from .stands import KEY, LambdaStand, Stand
+from .instance_modules import NAME, living, run
+from .stands import LambdaStand, Stand
 from .stands_paperspace import PaperspaceStand
-from .stands_runpod import IMAGE, RunpodStand
+from .stands_runpod import RunpodStand
 from .stands_vast import VastStand
-from .test_modules import call
 
-NAME = "tgp-demo"
-PARAMS: dict[str, tuple[t.Any, dict[str, t.Any]]] = {
-    "lambda": (lambda_instance, {"instance_type": "gpu_1x_a10"}),
-    "paperspace": (paperspace_machine, {"machine_type": "A4000"}),
-    "runpod": (runpod_pod, {"gpu_type": "RTX 4090", "image": IMAGE}),
-    "vast": (vast_instance, {"gpu_type": "RTX 4090"}),
-}
 ACCEPTED: dict[str, tuple[str, str, t.Any]] = {  # a destroy call that is accepted and does nothing
     "lambda": ("POST", "/terminate$", {"data": {"terminated_instances": []}}),
     "paperspace": ("DELETE", "/machines/", {"data": {}}),
@@ -39,12 +31,6 @@ def cloud(request: pytest.FixtureRequest) -> t.Iterator[Stand]:
     made = request.param()
     yield made
     made.close()
-
-
-def run(stand: Stand, **params: t.Any) -> dict[str, t.Any]:
-    module, usual = PARAMS[stand.service]
-    account = {f"{stand.service}_api_url": stand.base, f"{stand.service}_api_key": KEY}
-    return call(module, stand, **{"name": NAME, "wait": False, **usual, **account, **params})
 
 
 def jump(stand: Stand) -> None:
@@ -67,10 +53,6 @@ def no_end(stand: Stand, how: str) -> None:
         stand.faults.add({"kind": "status", "method": method, "path": path, "status": 500, "times": None})
     else:
         stand.faults.add({"kind": "body", "method": method, "path": path, "body": body, "times": None})
-
-
-def living(stand: Stand) -> list[str]:
-    return [one.id for one in stand.world.machines.values() if one.ended is None]
 
 
 def names_it(done: dict[str, t.Any], stand: Stand, price: str = "") -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import socket
 import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_cloud import WebhookCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_targets import origin
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, LaunchRequest, Machine, Offer
 from ansible_collections.tgp.gpu.plugins.module_utils.task import failure
 
@@ -218,7 +220,7 @@ def test_another_header_may_carry_the_credential(webhook_stand: WebhookStand) ->
 def test_secrets_in_addresses_are_sent_and_not_printed(webhook_stand: WebhookStand) -> None:
     recorder = Recorder(500)
     webhook_stand.app = recorder  # type: ignore[assignment]
-    up = "http://admin:pass_word_0123456789@power.test/up?token=token_0123456789abcdef"
+    up = "https://admin:pass_word_0123456789@power.test/up?token=token_0123456789abcdef"
     cloud = WebhookCloud([Machine("rack-1", 1, up, up)], transport=webhook_stand.transport, clock=webhook_stand.world.clock)
     with pytest.raises(errors.LaunchUnknown) as caught:
         cloud.launch(request_for(cloud))
@@ -229,7 +231,7 @@ def test_secrets_in_addresses_are_sent_and_not_printed(webhook_stand: WebhookSta
 
 def test_secrets_in_addresses_are_not_printed_as_they_are_written_there_either(webhook_stand: WebhookStand) -> None:
     webhook_stand.app = Recorder(500)  # type: ignore[assignment]
-    up = "http://admin:pass%2Fword%3D0123456789@power.test/up?token=abc%2Fdefgh12345678%3D%3D&sig=a+b+c+d+e+f+g+h"
+    up = "https://admin:pass%2Fword%3D0123456789@power.test/up?token=abc%2Fdefgh12345678%3D%3D&sig=a+b+c+d+e+f+g+h"
     cloud = WebhookCloud([Machine("rack-1", 1, up, up)], transport=webhook_stand.transport, clock=webhook_stand.world.clock)
     with pytest.raises(errors.LaunchUnknown) as caught:
         cloud.launch(request_for(cloud))
@@ -251,3 +253,63 @@ def test_only_configured_machines_are_ours(webhook_stand: WebhookStand) -> None:
         webhook_stand.cloud().terminate("rack-9")
     with pytest.raises(errors.LaunchRefused, match="rack-9"):
         webhook_stand.cloud().launch(request_for(webhook_stand.cloud(), "rack-9"))
+
+
+# ---- where calls go
+
+
+def test_a_machine_at_another_host_gets_no_call_and_no_key(webhook_stand: WebhookStand) -> None:
+    recorder = Recorder(200)
+    webhook_stand.app = recorder  # type: ignore[assignment]
+    evil = Machine("rack-9", 1, "https://evil.test/up", "https://power.test/down", status_endpoint="https://evil.test/status")
+    with pytest.raises(errors.InvalidInput) as caught:
+        WebhookCloud([evil], auth_value=KEY, key_hosts={origin("https://power.test")}, transport=webhook_stand.transport)
+    said = str(caught.value)
+    assert "rack-9: scaleUpEndpoint leads to https://evil.test" in said and "rack-9: statusEndpoint" in said
+    assert "webhook_hosts" in said and KEY not in said and not recorder.calls
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1%2", "::ffff:169.254.169.254"])
+@pytest.mark.parametrize("key", [KEY, None])
+def test_a_name_that_resolves_to_a_link_local_address_gets_no_call(
+    webhook_stand: WebhookStand, address: str, key: str | None
+) -> None:
+    recorder = Recorder(200)
+    webhook_stand.app = recorder  # type: ignore[assignment]
+    cloud = webhook_stand.cloud(key=key, resolve=lambda _name: ["10.0.0.1", address])
+    shown = cloud.instances()[0]
+    assert shown.state is InstanceState.UNKNOWN and "power.test was not called" in shown.problem
+    with pytest.raises(errors.LaunchRefused, match="link-local") as caught:
+        cloud.launch(request_for(cloud))
+    assert caught.value.reason == "invalid"
+    with pytest.raises(errors.ApiError, match="link-local"):
+        cloud.terminate("rack-1")
+    with pytest.raises(errors.ApiError, match="link-local"):
+        cloud.check()
+    assert not recorder.calls
+
+
+def test_the_name_is_looked_up_before_each_call_where_the_network_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[str] = []
+
+    def getaddrinfo(name: str, *_rest: t.Any, **_more: t.Any) -> list[t.Any]:
+        looked_up.append(name)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    cloud = WebhookCloud([Machine("rack-1", 1, "https://power.test/up", "https://power.test/down")], clock=SimClock(speed=1000.0))
+    for _turn in range(2):
+        with pytest.raises(errors.LaunchRefused, match="link-local"):
+            cloud.launch(request_for(cloud))
+    assert looked_up == ["power.test", "power.test"]
+
+
+def test_a_name_that_nobody_knows_is_told_by_the_call_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(*_rest: t.Any, **_more: t.Any) -> list[t.Any]:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    cloud = WebhookCloud([Machine("rack-1", 1, "https://power.test/up", "https://power.test/down")], clock=SimClock(speed=1000.0))
+    with pytest.raises(errors.LaunchRefused, match="name resolution") as caught:
+        cloud.launch(request_for(cloud))
+    assert caught.value.reason == "capacity"

