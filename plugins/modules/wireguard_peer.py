@@ -66,6 +66,13 @@ options:
     type: list
     elements: str
     default: []
+  keep_younger_than:
+    description:
+      - With O(state=exact), peers that were added so few seconds ago stay although O(peers) lacks them, unless O(gone) names their machines.
+      - Another controller may have added one for a machine that no cloud lists yet.
+    type: int
+    default: 0
+    version_added: 0.2.0
   interface:
     description: The hub's interface.
     type: str
@@ -186,6 +193,7 @@ SPEC = dict(
         state=dict(type="str", choices=["present", "exact", "absent"], default="exact"),
         gone=dict(type="list", elements="str", default=[]),
         unknown=dict(type="list", elements="str", default=[]),
+        keep_younger_than=dict(type="int", default=0),
         interface=dict(type="str", default="wg-tgp"),
         config_file=dict(type="path"),
         apply=dict(type="bool", default=True),
@@ -211,6 +219,7 @@ def run(task: Task) -> dict:
         allow_mass_delete=params["allow_mass_delete"],
         gone=tuple(params["gone"] or ()),
         unknown=tuple(params["unknown"] or ()),
+        keep_younger_than=params["keep_younger_than"],
     )
     outcome = bring_in_line(order, task.clock, dry=task.check_mode)
     for text in outcome.warnings:

@@ -23,7 +23,7 @@ Peers = dict[str, RunningPeer]
 @dataclasses.dataclass(frozen=True)
 class Order:
     """What shall be. ``apply`` False leaves the interface alone. ``gone``: names of machines that are known to be gone; ``unknown``: of
-    those whose peers stay as they are."""
+    those whose peers stay as they are; other peers stay while they are younger than ``keep_younger_than`` seconds."""
 
     cluster_id: str
     interface: str
@@ -34,6 +34,7 @@ class Order:
     allow_mass_delete: bool = False
     gone: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    keep_younger_than: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +89,17 @@ def bring_in_line(order: Order, clock: Clock, *, dry: bool = False) -> Outcome:
 def _decide(order: Order, text: str, now: str) -> Change:
     # first of all: what stands in the file must not be printed, whatever is wrong with it
     register(*(line.partition("=")[2].partition("#")[0].strip() for line in text.splitlines() if conf.is_secret(line)))
-    apart: dict[str, t.Any] = {"gone": order.gone, "unknown": order.unknown, "allow_mass_delete": order.allow_mass_delete}
-    return decide(text, order.cluster_id, order.wanted, order.state, now, **apart)
+    return decide(
+        text,
+        order.cluster_id,
+        order.wanted,
+        order.state,
+        now,
+        gone=order.gone,
+        unknown=order.unknown,
+        keep_younger_than=order.keep_younger_than,
+        allow_mass_delete=order.allow_mass_delete,
+    )
 
 
 def _keys(text: str) -> set[str]:

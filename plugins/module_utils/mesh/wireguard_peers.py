@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import math
 import typing as t
 
+from ..clock import from_text
 from ..errors import InvalidInput, TgpError
 from ..fleet import guard
 from ..fleet.names import CLUSTER_ID, Verdict, verdict
@@ -108,10 +110,12 @@ def decide(
     *,
     gone: t.Collection[str] = (),
     unknown: t.Collection[str] = (),
+    keep_younger_than: int = 0,
     allow_mass_delete: bool = False,
 ) -> Change:
-    """What the file becomes. ``created`` (RFC 3339) is for the comments of new peers. ``gone``: machines that are known to be gone, of
-    which any number may leave at once. ``unknown``: machines whose record cannot be read; their peers stay as they are.
+    """What the file becomes. ``created`` (RFC 3339) is now, for the comments of new peers. ``gone``: machines that are known to be gone, of
+    which any number may leave at once. ``unknown``: machines whose record cannot be read; their peers stay as they are, and so do peers
+    that are younger than ``keep_younger_than`` seconds, unless their machines are known to be gone.
 
     Raises InvalidInput when the file is none that may be edited or a wish collides with what stays in it, GuardRefused when state
     exact would remove too many at once.
@@ -128,7 +132,10 @@ def decide(
         met = [wish for wish in wanted if [wish.met_by(one) for one in mine if one.owner == wish.name] == [True]]
         new = [wish for wish in wanted if wish not in met]
         renewed = {wish.name for wish in new}
-        leaving = [one for one in mine if one.owner in renewed or (state == "exact" and one.owner not in names | set(unknown))]
+        stay = (
+            names | set(unknown) | {one.owner for one in mine if one.owner not in gone and _age(one, created) < keep_younger_than}
+        )
+        leaving = [one for one in mine if one.owner in renewed or (state == "exact" and one.owner not in stay)]
     removed = sorted({one.owner for one in leaving} - {wish.name for wish in new})
     if state == "exact":
         _guarded(len(set(removed) - set(gone)), len({one.owner for one in mine} - set(gone)), allow_mass_delete)
@@ -143,6 +150,15 @@ def decide(
         tuple(sorted({one.owner for one in mine} - {one.owner for one in leaving})),
         tuple(sorted({one.public_key for one in leaving} - keys)),
     )
+
+
+def _age(section: Section, now: str) -> float:
+    """Seconds since the peer was added, by the hub's own clock; infinite where its comment does not say, or names the future."""
+    try:
+        age = (from_text(now) - from_text(section.created)).total_seconds()
+    except ValueError:
+        return math.inf
+    return age if age >= 0 else math.inf
 
 
 def _checked(text: str) -> list[Section]:

@@ -69,6 +69,13 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[HubMachin
         redact._known.pop(secret, None)
 
 
+def test_S1_32_a_peer_that_another_controller_has_just_added_stays(hub: HubMachine) -> None:
+    hub.run(peer(0))
+    found = hub.run(peer(1), keep_younger_than=86400)
+    assert (found["added"], found["removed"], found["kept"]) == ([ONE], [], [ZERO])
+    assert hub.run(peer(1))["removed"] == [ZERO]
+
+
 def test_S1_32_peers_come_stay_and_go(hub: HubMachine) -> None:
     first = hub.run(peer(0))
     assert (first["changed"], first["added"], first["removed"], first["kept"], first["applied"]) == (True, [ZERO], [], [], True)
