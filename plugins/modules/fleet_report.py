@@ -11,6 +11,8 @@ description:
   - Adds up what machines of this cluster cost by day, pool, cloud, model, what it was good for and why machines went, with dollars per useful
     GPU hour, the forecast of day and month, and the state of every budget.
   - Reads the ledger and the claims, and asks no cloud. What machines cost that have no claim is in the report once they are given back.
+  - A machine is useful from the first pod that a run saw at work on it to its last idle time or its end. A service is so from its first answer.
+    Lines of older versions do not say when that was, so their use is C(unknown).
   - The parts add up to the lines of the ledger exactly. Lines that cannot be read are named, and every sum is "at least" then.
 version_added: 0.1.0
 author:
@@ -68,7 +70,7 @@ RETURN = r"""
 report:
   description:
     - C(total), C(by_day), C(by_use), C(by_pool), C(by_cloud), C(by_model), C(by_end) as exact amounts in text, C(useful_gpu_hours),
-      C(per_useful_gpu_hour), C(machines), C(whole) and C(torn).
+      C(unknown_gpu_hours), C(per_useful_gpu_hour) (null while hours are unknown), C(machines), C(whole) and C(torn).
     - C(spending) as in RV(tgp.gpu.fleet_info#module:spending).
   type: dict
   returned: always

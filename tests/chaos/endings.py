@@ -257,7 +257,7 @@ def _overspend(stage: Stage, purse: Purse, wanted: int) -> None:
 
 def _empty(stage: Stage, playbook: str) -> None:
     """Runs, some minutes apart, until nothing is left (I-10). What is only reported, a person ends by hand: a machine without a claim whose
-    Node works and does not say whose it is (O3)."""
+    Node works and does not say whose it is (O3), or that has no Node, and no mesh that tells whether it is alive (O1)."""
     for turn in range(_MOST_RUNS):
         (outcome,) = stage.perform(Order(playbook if stage.sight.claims() else "reap"))
         if outcome.end == "locked" or (outcome.said.get("plan") or {}).get("outcome") == "lock_busy":
@@ -272,7 +272,8 @@ def _empty(stage: Stage, playbook: str) -> None:
                 Order("destroy")
             )  # all nodes of a pool are dead, and nothing else tells it: this waits for a person (L-12a)
         for row in (outcome.said.get("plan") or {}).get("plan", []):
-            if row["reason"] == "O3" and row["name"] in stage.sight.forgotten:
+            left_alone = row["reason"] == "O3" or (row["reason"] == "O1" and "tell" in row["detail"])
+            if left_alone and row["name"] in stage.sight.forgotten:
                 stage.end_by_hand(row["name"])
         stage.rest(PAUSE)
     claims = {name: (one["phase"], one.get("deletion")) for name, one in stage.sight.claims().items()}

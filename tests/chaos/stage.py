@@ -213,6 +213,10 @@ class Stage(Rig):
             self.adverse.met.setdefault("revoked key", set()).add(call.run.name)
         if call.acts():
             call.run.acted = True
+        if self.is_twin and call.destroys():
+            self.sight.unbooked |= {
+                one.name for one in self.sight.aimed_at(call)
+            }  # our ledger knows nothing of what another cluster ends
         if call.method == "GET" and not call.lists() and call.service in (*RENTED, own.CLOUD) and call.struck in _WRONG:
             self.sight.misread |= {one.id for one in self.sight.aimed_at(call)}
         if (kind := call.lists()) and call.is_good() and not (call.struck == "body" and html):

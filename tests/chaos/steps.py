@@ -164,6 +164,11 @@ def _stock(stage: Stage, rest: str) -> None:
     stage.world.offers[place % len(stage.world.offers)].stock = number
 
 
+def _behave(stage: Stage, rest: str) -> None:
+    """The machine that its owner works on boots when a story begins, and fares well."""
+    stage.box.machines.behaviours.add(Behaviour.parse({"name": f"^(?!{own.IN_USE}$)", **json.loads(rest)}))
+
+
 def _price(stage: Stage, rest: str) -> None:
     place, factor = rest.split()
     stage.price(int(place), Decimal(factor))
@@ -192,7 +197,7 @@ _WORLD: dict[str, t.Callable[[Stage, str], None]] = {
     "jump": lambda stage, rest: stage.advance(float(rest)),
     "fault": lambda stage, rest: (stage.faults.add(json.loads(rest)), None)[1],
     "clear": lambda stage, _rest: stage.faults.clear(),
-    "behave": lambda stage, rest: stage.box.machines.behaviours.add(Behaviour.parse(json.loads(rest))),
+    "behave": _behave,
     "strike": _strike,
     "price": _price,
     "stock": _stock,

@@ -62,7 +62,7 @@ def _module(stage: Stage, hub: dict[str, t.Any]) -> dict[str, t.Any]:
     code = importlib.import_module(f"{MODULES}.wireguard_peer")
     given = {name: option.get("default") for name, option in code.SPEC["argument_spec"].items()}
     given |= {name: hub.get(name, []) for name in ("peers", "gone", "unknown")}
-    given["state"] = hub.get("state", "exact")
+    given |= {"state": hub.get("state", "exact"), "keep_younger_than": 600}  # as in roles/hub
     given |= {"interface": hub["interface"], "cluster_id": hub["cluster_id"], "config_file": stage.sight.hub, "apply": False}
     task = Task(given, clock=stage.host, progress=stage.lines.append, warn=stage.warnings.append)
     return t.cast("dict[str, t.Any]", code.run(task))

@@ -80,7 +80,7 @@ def test_I03_sees_a_device_that_goes_in_both_apis() -> None:
 
 
 def test_I20_catches_a_hub_that_forgets_a_machine_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ("min 1", "run provision nodes=1", "forget 0", "run reap")
+    lines = ("min 1", "run provision nodes=1", "jump 700", "forget 0", "run reap")
     assert played("wireguard", *lines).changed["WireGuard"] >= 2
     monkeypatch.setattr(tunnelling, "_lost_its_peer", lambda *_given: False)
     with pytest.raises(Violated, match="^I-20: the hub no longer knows .*, which works"):

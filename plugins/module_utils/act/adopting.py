@@ -61,7 +61,7 @@ def adopt_generation(task: Task) -> dict[str, t.Any]:
 
 def _adopt(context: Context, wanted: str | None, *, writes: bool) -> dict[str, t.Any]:
     before = context.generations()
-    found = _look(context, gather(context, offers=False, pods=False))
+    found = _look(context, gather(context, pods=False))
     after = before
     if wanted is not None and wanted not in before:
         if not any(one["generation"] == wanted for one in found.machines):

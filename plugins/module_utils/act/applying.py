@@ -23,7 +23,7 @@ from ..observe.open import settings_of as options_of
 from ..table import render
 from ..task import Task
 from .plan_file import read_plan
-from .planning import RENTS, diff_of, locked, look, result_of
+from .planning import RENTS, Sight, diff_of, locked, result_of
 from .preflight import after_preflight, nothing_could_join
 from .record import Recorded, record, without
 
@@ -49,11 +49,11 @@ def apply_run(task: Task) -> dict[str, t.Any]:
 
 def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.Any]:
     refuse_other(saved, context.cluster_id, context.clock.now(), context.settings)  # the lock may have been waited for
-    observation = look(context)
+    sight = Sight(context)
     closed = _closed(context)
     judged, wishes = after_preflight(
         context,
-        lambda wishes: judge(saved, observation, wishes, context.settings, CAPABILITIES, closed),
+        lambda wishes: sight.decide(lambda seen: judge(saved, seen, wishes, context.settings, CAPABILITIES, closed)),
         lambda found: {one.pool for one in found.plan.actions if one.kind in RENTS},
     )
     if wishes.blocked and not any(one.result == APPLIED for one in judged.verdicts):
@@ -72,7 +72,7 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
         context,
         decided,
         "partial" if refused or failures else "ok",
-        summary(decided, observation),
+        summary(decided, sight.seen),
         changed=changed or (applied and not failures),
         unrecorded=recorded.unrecorded,
     )
@@ -84,7 +84,7 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
         "problems": failures + ([] if context.task.params["accept_refused"] else [_sentence(one) for one in refused]),
     }
     if context.task.diff_mode:
-        result["diff"] = diff_of(judged.plan, observation)
+        result["diff"] = diff_of(judged.plan, sight.seen)
     return result
 
 

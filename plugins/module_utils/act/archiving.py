@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import io
 import json
@@ -118,6 +117,5 @@ def _append(path: str, lines: t.Mapping[str, Line]) -> None:
 
 def _cut_torn_end(file: t.TextIO) -> None:
     """Take off the half line that a killed run left at the end."""
-    with contextlib.suppress(OSError):
-        data = os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
-        os.ftruncate(file.fileno(), data.rfind(b"\n") + 1)
+    data = os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
+    os.ftruncate(file.fileno(), data.rfind(b"\n") + 1)

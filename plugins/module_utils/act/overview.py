@@ -74,7 +74,7 @@ def look(task: Task) -> Seen:
     """Read everything once; changes nothing."""
     context = open_context(task, documents_required=False)
     try:
-        observation = gather(context, offers=False, pods=False, tokens=True)
+        observation = gather(context, pods=False, tokens=True)
         return _seen(context, observation, task.params.get("pools") or [])
     finally:
         context.close()

@@ -13,14 +13,14 @@ from ..clouds.registry import CAPABILITIES
 from ..cluster.namespace import ensure_namespace
 from ..errors import ApiError, InvalidInput, Locked, TgpError
 from ..fleet.claim_diff import claim_diff
-from ..fleet.model import Action, Observation, Plan, Pool, Wishes
+from ..fleet.model import Action, Observation, OffersNotRead, Plan, Pool, Wishes
 from ..fleet.office_hours import hours
 from ..fleet.plan import plan
 from ..fleet.plan_view import headings, rows, summary
 from ..fleet.saved_plan import make
 from ..fleet.settings import LAUNCHING, REAPING, Destroy, Settings
 from ..observe.context import Context
-from ..observe.gather import gather
+from ..observe.gather import gather, with_offers
 from ..observe.open import open_context, settings_of
 from ..runlock.lock import PATIENT, release, take
 from ..table import render
@@ -31,6 +31,7 @@ from .preflight import after_preflight, nothing_could_join
 from .record import Recorded, record, without
 from .tunnelling import hubs_of, refuse_hubs
 
+_T = t.TypeVar("_T")
 RENTS = ("launch", "resume")
 _LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_token", "delete_service", "delete_extra")
 _SCHEDULED = ("reap", "autoscale")  # modes of playbooks that a timer starts
@@ -99,12 +100,13 @@ def _told_how_to_wait(busy: Locked, params: t.Mapping[str, t.Any], wait: float) 
 
 
 def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
-    observation = look(context)
+    sight = Sight(context)
     decided, wishes = after_preflight(
         context,
-        lambda wishes: plan(observation, wishes, context.settings, CAPABILITIES, context.run_id),
+        lambda wishes: sight.decide(lambda seen: plan(seen, wishes, context.settings, CAPABILITIES, context.run_id)),
         lambda found: _to_look_at(found, context.settings),
     )
+    observation = sight.seen
     if wishes.blocked and context.settings.mode == "provision" and not any(one.kind in _CHANGES for one in decided.actions):
         raise nothing_could_join(wishes)
     for warning in decided.warnings:
@@ -128,10 +130,21 @@ def _to_look_at(decided: Plan, settings: Settings) -> set[str]:
     return lacking | {one.pool for one in decided.actions if one.kind in RENTS}
 
 
-def look(context: Context) -> Observation:
-    """One observation with what the run's mode needs."""
-    reaps = context.settings.mode in REAPING
-    return gather(context, offers=context.settings.mode in LAUNCHING, extras=reaps, tokens=reaps)
+class Sight:
+    """One observation with what the run's mode needs. ``seen`` has offers once a decision depended on them: a run that finds everything
+    as it is wanted asks no cloud for its prices."""
+
+    def __init__(self, context: Context) -> None:
+        reaps = context.settings.mode in REAPING
+        self._context = context
+        self.seen: Observation = gather(context, extras=reaps, tokens=reaps)
+
+    def decide(self, decide: t.Callable[[Observation], _T]) -> _T:
+        try:
+            return decide(self.seen)
+        except OffersNotRead:
+            self.seen = with_offers(self._context, self.seen)
+            return decide(self.seen)
 
 
 def _outcome(decided: Plan) -> str:
@@ -252,10 +265,12 @@ def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wi
         )
     pools = [pool for pool in wishes.pools if not asked or pool.key in asked or pool.name in asked]
     default = 1 if settings.mode == "provision" and not task.params.get("save_to") else 0
-    wanted = {pool.key: _number(numbers, pool, now, default) for pool in pools}
+    wanted = {pool.key: _number(numbers, pool, now, default, task.called("nodes")) for pool in pools}
     by_default = [pool.key for pool in pools if default and _is_unasked(numbers, pool) and wanted[pool.key] == default]
     if by_default:
-        task.progress(f"  {', '.join(by_default)}: {default} (default of provision; give nodes=… for another number)")
+        task.progress(
+            f"  {', '.join(by_default)}: {default} (default of provision; give {task.called('nodes')}=… for another number)"
+        )
     if not wanted:  # those that were asked for are paused; no other one is wanted instead
         wanted = dict.fromkeys(wishes.paused, 0)
     return dataclasses.replace(wishes, nodes=wanted)
@@ -266,7 +281,7 @@ def _is_unasked(nodes: t.Any, pool: Pool) -> bool:
     return nodes in (None, "") and not pool.request and pool.replicas is None and not pool.min_nodes
 
 
-def _number(nodes: t.Any, pool: Pool, now: datetime, default: int) -> int:
+def _number(nodes: t.Any, pool: Pool, now: datetime, default: int, called: str) -> int:
     """How many machines a pool shall have: the run's number, else its replicas or minNodes. ``default``: what a run without any number
     means by a pool that has neither. A request is always one machine."""
     unasked = _is_unasked(nodes, pool)
@@ -283,12 +298,12 @@ def _number(nodes: t.Any, pool: Pool, now: datetime, default: int) -> int:
         number = -1
     if number < 0 or isinstance(nodes, (bool, float)):
         raise InvalidInput(
-            f"nodes for {pool.key} is {nodes!r}.", remedy="Give a whole number, 0 or more, or a mapping of pools to numbers."
+            f"{called} for {pool.key} is {nodes!r}.", remedy="Give a whole number, 0 or more, or a mapping of pools to numbers."
         )
     if pool.replicas is not None and number != pool.replicas:
         raise InvalidInput(
-            f"nodes for {pool.key} is {number}, and its spec.replicas says exactly {pool.replicas}.",
-            remedy="Change spec.replicas, or leave the pool out of nodes and name the others with pool=.",
+            f"{called} for {pool.key} is {number}, and its spec.replicas says exactly {pool.replicas}.",
+            remedy=f"Change spec.replicas, or leave the pool out of {called} and name the other pools.",
         )
     return number
 

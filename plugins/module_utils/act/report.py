@@ -44,7 +44,8 @@ def report_run(task: Task) -> dict[str, t.Any]:
 
 def _report(context: Context) -> dict[str, t.Any]:
     task, params, now = context.task, context.task.params, context.clock.now()
-    since, until = moment(params["since"], params["time_zone"]), moment(params["until"], params["time_zone"], end=True)
+    zone_name, (first, last) = params["time_zone"], (task.called("since"), task.called("until"))
+    since, until = moment(params["since"], zone_name, called=first), moment(params["until"], zone_name, called=last, end=True)
     if since and until and since >= until:
         raise InvalidInput(f"since {params['since']} is not before until {params['until']}.", remedy="Exchange them.")
     claims = context.store.claims()
@@ -94,15 +95,18 @@ def _write(task: Task, path: str, text: bytes) -> bool:
     return True
 
 
-def moment(text: str | None, time_zone: str, *, end: bool = False) -> datetime | None:
-    """A time, or a day of that place: its beginning, or (``end``) its end. InvalidInput for what is neither."""
+def moment(text: str | None, time_zone: str, *, called: str = "", end: bool = False) -> datetime | None:
+    """A time, or a day of that place: its beginning, or (``end``) its end. InvalidInput for what is neither, by the name ``called``."""
     zone(time_zone)
     if not text:
         return None
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        return parse_time(text)
+        try:
+            return parse_time(text)
+        except InvalidInput as error:
+            raise InvalidInput(f"{called}: {error.message}" if called else error.message, remedy=error.remedy) from None
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone(time_zone))
     try:
         found = period_of("day", noon, time_zone)

@@ -65,14 +65,19 @@ def _cards(found: Report, report: _Data) -> str:
     money = report["spending"]
     useful = found.by_use.get("useful", NOTHING)
     per_hour = report["per_useful_gpu_hour"]
+    unknown = f", {found.unknown_gpu_hours.quantize(Decimal('0.01'))} unknown" if found.unknown_gpu_hours else ""
     cards = [
         ("spent", f"${cents(found.total)}", f"{found.machines} machines"),
         (
             "per useful GPU hour",
-            f"${per_hour}" if per_hour else "–",
-            f"{found.gpu_hours.quantize(Decimal('0.01'))} GPU hours were useful",
+            f"${per_hour}" if per_hour else "unknown" if found.unknown_gpu_hours else "–",
+            f"{found.gpu_hours.quantize(Decimal('0.01'))} GPU hours were useful{unknown}",
         ),
-        ("useful", f"{share(useful, found.total)} %", f"${cents(useful)} of it"),
+        (
+            "useful",
+            "unknown" if unknown else f"{share(useful, found.total)} %",
+            f"${cents(useful)} of it{' at least' if unknown else ''}",
+        ),
         ("now", f"${money['hour']}/h", "what is billed at this moment"),
         (
             f"today, {money['today']['key']}",

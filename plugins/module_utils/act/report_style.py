@@ -7,10 +7,10 @@ from __future__ import annotations
 
 STYLE = """
 :root{--paper:#fff;--card:#f5f6f8;--ink:#1d2129;--faint:#5d6675;--grid:#dfe3e9;--alarm:#b3261e;--low:#b26a00;
---s0:#2563a8;--s1:#d08a1e;--s2:#7a8594;--s3:#c0392b;--s4:#8e5bb5;--s5:#2a9d8f;--s6:#6b1f1a;--s7:#4a4a4a}
+--s0:#2563a8;--s1:#d08a1e;--s2:#7a8594;--s3:#c0392b;--s4:#8e5bb5;--s5:#2a9d8f;--s6:#6b1f1a;--s7:#4a4a4a;--s8:#a9956c}
 @media (prefers-color-scheme:dark){:root{
 --paper:#14171c;--card:#1e232b;--ink:#e8ebf0;--faint:#9aa5b5;--grid:#333b47;--alarm:#ff8a80;--low:#ffb74d;
---s0:#6aa9ea;--s1:#eab35a;--s2:#8d99a9;--s3:#ef7266;--s4:#b78ad9;--s5:#5cc9bb;--s6:#e0a09b;--s7:#b0b0b0}}
+--s0:#6aa9ea;--s1:#eab35a;--s2:#8d99a9;--s3:#ef7266;--s4:#b78ad9;--s5:#5cc9bb;--s6:#e0a09b;--s7:#b0b0b0;--s8:#c9b68f}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
 main{max-width:1120px;margin:0 auto;padding:20px 16px 48px}

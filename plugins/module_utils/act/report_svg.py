@@ -12,7 +12,7 @@ from html import escape
 
 from .report_text import cents
 
-SERIES = 8
+SERIES = 9
 _MOST_BARS = 8
 _WIDTH, _LEFT, _RIGHT, _TOP, _FOOT = 310.0, 34.0, 306.0, 8.0, 18.0
 _LETTER = 5.2  # how wide a letter of the charts is, about

@@ -25,6 +25,8 @@ WORDS = {
     "failed_launch": "failed launch",
     "duplicate": "duplicate",
     "leaked": "leaked",
+    "unused": "no work seen",
+    "unknown": "unknown",
 }
 _CSV = (
     "day", "machine", "pool", "class", "cloud", "model", "gpus", "region", "spot", "used_for", "ended_for", "cost", "useful_gpu_seconds",
@@ -32,7 +34,7 @@ _CSV = (
 
 
 def data(found: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], cluster: str) -> dict[str, t.Any]:
-    """JSON-safe. Amounts are exact text; ``per_useful_gpu_hour`` None = nothing was useful."""
+    """JSON-safe. Amounts are exact text; ``per_useful_gpu_hour`` None = nothing was useful, or it is unknown of some hours."""
     per_hour = found.per_gpu_hour
     return {
         "cluster": cluster,
@@ -44,6 +46,7 @@ def data(found: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], clu
         "total": str(found.total),
         "machines": found.machines,
         "useful_gpu_hours": str(found.gpu_hours.quantize(Decimal("0.0001"))),
+        "unknown_gpu_hours": str(found.unknown_gpu_hours.quantize(Decimal("0.0001"))),
         "per_useful_gpu_hour": None if per_hour is None else print_money(per_hour),
         **{f"by_{way}": {word: str(cost) for word, cost in sums(found, way).items()} for way in WAYS},
         "spending": dict(money),
@@ -71,12 +74,20 @@ def table(found: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) ->
 def headline(found: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) -> list[str]:
     """The sum, what an hour of use cost, and what is missing from it."""
     least = "" if money["whole"] else "at least "
-    per_hour = found.per_gpu_hour
-    hours = found.gpu_hours.quantize(Decimal("0.01"))
-    use = "no hour of it was useful" if per_hour is None else f"{hours} useful GPU hours, ${print_money(per_hour)} each"
+    use = use_text(found)
     since = f"from {to_text(found.since)} " if found.since else ""
     text = f"{least}${print_money(found.total)} {since}until {to_text(found.until)} for {found.machines} machines; {use}"
     return [text, *(f"TORN: {place}: what its machine cost is not in any of these sums" for place in torn)]
+
+
+def use_text(found: Report) -> str:
+    """How many GPU hours were useful, and what each cost; "unknown" where nobody noted it."""
+    hours, unknown = (amount.quantize(Decimal("0.01")) for amount in (found.gpu_hours, found.unknown_gpu_hours))
+    if found.unknown_gpu_hours:
+        known = f"; {hours} others were useful" if found.gpu_hours else ""
+        return f"whether {unknown} GPU hours were useful is unknown (no version noted it then){known}"
+    per_hour = found.per_gpu_hour
+    return "no hour of it was useful" if per_hour is None else f"{hours} useful GPU hours, ${print_money(per_hour)} each"
 
 
 def cents(amount: Decimal) -> str:
@@ -98,5 +109,6 @@ def as_csv(found: Report) -> str:
         line = one.line
         ended = line.reason if line.closed else ""
         place = (line.pool, line.node_class, line.cloud, line.model, line.gpu_count, line.region, "yes" if line.spot else "no")
-        writer.writerow((one.day, line.name, *place, one.use, ended, f"{one.cost:f}", one.gpu_seconds))
+        seconds = "unknown" if one.unknown_seconds else one.gpu_seconds
+        writer.writerow((one.day, line.name, *place, one.use, ended, f"{one.cost:f}", seconds))
     return text.getvalue()

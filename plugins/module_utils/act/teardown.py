@@ -129,11 +129,18 @@ class _Teardown:
 
     def _refilled(self) -> str:
         """Which work came after the drain of a run that was killed before it deleted the machine (the plan may be minutes old)."""
-        claim, pool = self.claim, self.context.in_force(self.claim)
+        claim = self.claim
         if not waits(claim):
             return ""
         listed = self.context.instances(claim.cloud)
         if listed is not None and not any(one.id == claim.instance_id and one.state is InstanceState.RUNNING for one in listed):
+            return ""
+        return self._work_since_drain()
+
+    def _work_since_drain(self) -> str:
+        """Which work came after the drain; empty for reasons that cannot wait."""
+        claim, pool = self.claim, self.context.in_force(self.claim)
+        if not waits(claim):
             return ""
         if is_service(claim):
             return got_work(self.context, claim)
@@ -266,6 +273,10 @@ class _Teardown:
         self._note_bill()
         if self.node is not None and self.node.ready and self.deletion.started is None and self.claim.gone_since is not None:
             self._write(gone_since=None)  # it lives, although its cloud did not list it: it is billed until it is gone
+        if (
+            why := self._work_since_drain()
+        ):  # volumes were waited for, and a pod that tolerates every taint takes a free GPU at once
+            return self._stay(why)
         own = self.claim.instance_id or ids[0]
         for instance_id in ids:
             other = None if instance_id == own else self._second(instance_id)

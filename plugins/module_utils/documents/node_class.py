@@ -13,6 +13,7 @@ from decimal import Decimal
 from urllib.parse import urlsplit
 
 from ..clouds.registry import CAPABILITIES, ENTRIES, canonical_cloud
+from ..clouds.webhook_targets import LINK_LOCAL, is_link_local
 from ..fleet import gpus
 from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass
 from . import wireguard
@@ -27,10 +28,10 @@ BID_MARGIN = Decimal("0.1")
 Spec = t.Mapping[str, t.Any]
 
 
-def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine]) -> NodeClass:
-    """The class. ``machines``: own machines for an entry that lists none."""
+def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine], *, of_operator: bool = False) -> NodeClass:
+    """The class. ``machines``: own machines for an entry that lists none. ``of_operator``: the operator of the run wrote it."""
     spec: Spec = document["spec"]
-    choices = _choices(spec["providers"], reader, machines)
+    choices = _choices(spec["providers"], reader, machines, of_operator)
     needs: Spec = spec.get("instanceRequirements", {})
     limits: Spec = spec.get("limits", {})
     talos: Spec = spec.get("talosConfig", {})
@@ -148,7 +149,9 @@ def _tailscale(spec: Spec, reader: Reader) -> tuple[Spec, str]:
     return inner, place
 
 
-def _choices(providers: t.Sequence[Spec], reader: Reader, machines: t.Sequence[Machine]) -> tuple[CloudChoice, ...]:
+def _choices(
+    providers: t.Sequence[Spec], reader: Reader, machines: t.Sequence[Machine], of_operator: bool
+) -> tuple[CloudChoice, ...]:
     found: dict[str, CloudChoice] = {}
     for place, entry in enumerate(providers):
         path = f"spec.providers[{place}]"
@@ -171,6 +174,7 @@ def _choices(providers: t.Sequence[Spec], reader: Reader, machines: t.Sequence[M
             quality=of_nodes(ENTRIES[cloud].settings, entry.get("settings", {}), reader, f"{path}.settings"),
             bid_margin=BID_MARGIN if margin is None else margin,
             spot_discount_min=share(entry.get("spotDiscountMin"), f"{path}.spotDiscountMin", reader, most=100),
+            key_for_machines=of_operator and "credentialsRef" in entry and ("machines" in entry or "nodeGroups" in entry),
         )
     if found and not any(choice.enabled for choice in found.values()):
         reader.fault("spec.providers", "none is enabled.")
@@ -221,6 +225,8 @@ def _machine(one: Spec, path: str, reader: Reader) -> Machine:
     for field in ("scaleUpEndpoint", "scaleDownEndpoint", "statusEndpoint"):
         if field in one and not _is_address(one[field]):
             reader.fault(f"{path}.{field}", f"{one[field]!r} is neither an http or https address nor a path below webhook_url.")
+        elif field in one and is_link_local(urlsplit(one[field]).hostname or ""):
+            reader.fault(f"{path}.{field}", f"leads to {urlsplit(one[field]).hostname}, {LINK_LOCAL}")
     wanted = (reader.model(one["gpuType"], f"{path}.gpuType") or "") if "gpuType" in one else ""
     card = gpus.parse(wanted) or gpus.Gpu("")
     return Machine(

@@ -139,7 +139,8 @@ class _Reading:
             if kind != "GPUNodeClass":
                 continue
             before = len(self.problems)
-            found = node_class(document.mapping, Reader(document.place, self.problems, self.warnings), self._machines)
+            reader = Reader(document.place, self.problems, self.warnings)
+            found = node_class(document.mapping, reader, self._machines, of_operator=document.origin is Origin.OPERATOR)
             if found.name in self.classes:
                 self.problems.append(f"{document.place}: metadata.name: there are two classes named {found.name}. Rename one.")
             self.classes[found.name] = found
@@ -181,17 +182,20 @@ class _Reading:
             reader = Reader(document.place, found, [], namespace_of(whole))
             kind = parts.mapping["kind"]
             found += [f"{document.place}: {sentence}" for sentence in forbidden(kind, whole, allow_commands)]
-            if found:
-                pass  # what may not stand there is not followed either: no file is read for an object of the cluster
-            elif kind == "GPUNodeClass":
-                node_class(parts.mapping, reader, self._machines)
-            elif kind == "GPUNodePool":
-                node_pool(parts.mapping, reader, self.classes, set(self.bad_classes), self._namespace)
-            else:
-                request(parts.mapping, reader, self._machines)
+            if not found:  # what may not stand there is not followed either: no file is read for an object of the cluster
+                self._read_on(kind, parts.mapping, reader)
             for sentence in found:
                 if parts.says(sentence.removeprefix(f"{document.place}: ").partition(": ")[0]) and sentence not in self.problems:
                     self.problems.append(sentence)
+
+    def _read_on(self, kind: str, mapping: t.Mapping[str, t.Any], reader: Reader) -> None:
+        """Let the reader find what is wrong with the rest."""
+        if kind == "GPUNodeClass":
+            node_class(mapping, reader, self._machines)
+        elif kind == "GPUNodePool":
+            node_pool(mapping, reader, self.classes, set(self.bad_classes), self._namespace)
+        else:
+            request(mapping, reader, self._machines)
 
     def wishes(self, documents: t.Sequence[Document], sources: t.Mapping[str, Source]) -> Wishes:
         """What is good may launch; what only its class or its deletion stops is held."""

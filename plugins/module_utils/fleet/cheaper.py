@@ -11,17 +11,12 @@ from decimal import Decimal
 from . import age
 from .capacity import of_offer
 from .draft import Draft
-from .model import Claim, Offer, Pod, Pool, Wishes
+from .model import Claim, Offer, Pod, Pool
 from .money import print_money
 from .offers import select
 from .packing import fit
 
 LEAST_LIFE = 3600  # seconds a machine must still have before it: who goes within the hour is not worth a move
-
-
-def wants_offers(wishes: Wishes) -> bool:
-    """Whether some pool asks what machines cost now although nothing is rented in this run."""
-    return any(pool.replace_cheaper > 0 for pool in wishes.pools)
 
 
 def saves(old: Decimal, new: Decimal, share: Decimal) -> bool:
@@ -35,7 +30,7 @@ def instead(draft: Draft, pool: Pool, claim: Claim, moving: t.Sequence[Pod]) -> 
     due = age.due(claim, pool)
     if pool.replace_cheaper <= 0 or node_class is None or (due is not None and (due - draft.now).total_seconds() < LEAST_LIFE):
         return None
-    known = [offer for cloud in sorted(situation.seen.clouds) for offer in situation.seen.clouds[cloud].offers or ()]
+    known = [offer for cloud in sorted(situation.seen.clouds) for offer in situation.offers(cloud) or ()]
     chosen = select(known, pool, node_class, situation.capabilities, situation.settings, draft.now, situation.seen.blocks)
     for offer in sorted(chosen.candidates, key=lambda one: (one.price_hour or Decimal(0), one.cloud, one.id)):
         if offer.price_hour is None or not saves(claim.price, offer.price_hour, pool.replace_cheaper):

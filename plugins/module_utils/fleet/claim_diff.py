@@ -19,6 +19,7 @@ _SHOWN = {
     "phase": "phase",
     "instance_id": "instance",
     "price_paid": "price paid",
+    "worked_since": "at work since",
     "idle_since": "idle since",
     "underused_since": "underused since",
     "interrupted_at": "interrupted",

@@ -34,6 +34,8 @@ _ADDED: dict[type, frozenset[str]] = {
             "source_uid",
             "limits",
             "document_gone_since",
+            "worked_since",
+            "work_watched",
         }
     ),
     Offer: frozenset({"min_bid", "price_estimated", "traits"}),

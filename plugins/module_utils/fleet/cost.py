@@ -9,12 +9,14 @@ only while it runs.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from datetime import datetime
 from decimal import Decimal
 
 from .durations import print_time
-from .model import Claim
+from .model import Claim, Lane
+from .use import use_of
 
 HOURS_PER_DAY = 24
 
@@ -73,9 +75,11 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
     """The closing record of a claim, JSON-safe; amounts are exact text. ``joined`` tells whether it ever became usable,
     ``why`` the cause when it did not.
     ``running_since`` and ``interrupted_at`` say between which times the GPUs were billed, where that is not all the time.
-    ``useful_seconds`` are those from the moment it was usable to its last idle time (or its end), ``idle_seconds`` that idle tail;
-    ``granularity`` and ``bills_boot`` say how its cloud bills."""
+    ``useful_seconds`` are those from its first work to its last idle time (or its end), 0 if no work was seen, None if that is unknown;
+    ``idle_seconds`` is the usable time after them, all of it without work. ``granularity`` and ``bills_boot`` say how its cloud bills."""
     started = claim.launch_started
+    if claim.lane is Lane.SERVICE:  # it is at work from its first answer
+        claim = dataclasses.replace(claim, worked_since=claim.initialized, work_watched=True)
     useful, idle = _use(claim, end)
     return {
         "name": claim.name,
@@ -101,6 +105,8 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
         "joined": claim.initialized is not None,
         "initialized": print_time(claim.initialized) if claim.initialized else None,
         "idle_since": print_time(claim.idle_since) if claim.initialized and claim.idle_since else None,
+        "worked_since": print_time(claim.worked_since) if claim.worked_since else None,
+        "work_watched": claim.work_watched,
         "useful_seconds": useful,
         "idle_seconds": idle,
         "granularity": granularity,
@@ -108,10 +114,12 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
     }
 
 
-def _use(claim: Claim, end: datetime) -> tuple[int, int]:
-    """Useful and idle seconds, both 0 for a machine that was never usable."""
-    if claim.initialized is None:
+def _use(claim: Claim, end: datetime) -> tuple[int | None, int]:
+    """Useful and idle seconds, both 0 for a machine that was never usable; useful None = unknown."""
+    found = use_of(claim, end)
+    if found is None:
         return 0, 0
-    stopped = min(claim.interrupted_at or end, end)
-    idle_from = min(max(claim.idle_since or stopped, claim.initialized), stopped)
-    return max(0, int((idle_from - claim.initialized).total_seconds())), max(0, int((stopped - idle_from).total_seconds()))
+    idle = int((found.stopped - found.idle).total_seconds())
+    if found.began is not None:
+        return int((found.idle - found.began).total_seconds()), idle
+    return (0, int((found.stopped - found.usable).total_seconds())) if found.watched else (None, idle)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 from datetime import datetime
+from decimal import Decimal
 
 from . import age, gpu_lost, guard, life, service
 from .draft import Draft
@@ -14,7 +15,7 @@ from .drain import MODES, is_voluntary
 from .durations import print_time
 from .facts import Settled
 from .holds import node_hold, terminate_requested
-from .model import Claim, InstanceState, Node, Phase
+from .model import Claim, Instance, InstanceState, Node, Phase
 from .offers import price_verdict
 from .phases import BEFORE_READY, may_have_instance
 from .recovery import RETRY
@@ -246,14 +247,16 @@ def _service_down(draft: Draft, one: Settled) -> tuple[datetime | None, str]:
 
 def prices(draft: Draft, *, destroy: bool) -> None:
     """Machines that cost more than their pool allows (L-13). One in use at the price it was rented for has not jumped: its document was
-    changed meanwhile, and an end without a drain is nothing that an edit should do to work."""
+    changed meanwhile, and an end without a drain is nothing that an edit should do to work. Nor is a new version, which counts a disk that
+    was not in the price when the machine was rented."""
     for one in list(draft.undecided()):
         claim, pool = one.claim, draft.situation.in_force(one.claim)
         if claim.price_paid is None or pool is None:
             continue
         tolerance = draft.situation.settings.price_tolerance
         found = price_verdict(claim.price_paid, pool.max_hourly_price, tolerance)
-        agreed = claim.initialized is not None and price_verdict(claim.price_paid, claim.reserved_price, tolerance) != "jump"
+        agreed_price = claim.reserved_price + _disk_that_was_not_counted(claim, one.recovery.instance)
+        agreed = claim.initialized is not None and price_verdict(claim.price_paid, agreed_price, tolerance) != "jump"
         text = f"costs {claim.price_paid} $/h, maxHourlyPrice is {pool.max_hourly_price}"
         if found == "jump" and agreed:
             draft.warnings.append(f"{claim.name} {text} by now; it was rented for that price, so it stays")
@@ -263,6 +266,11 @@ def prices(draft: Draft, *, destroy: bool) -> None:
             draft.problems.append(f"{claim.name} {text}; reap.yml will give it back")
         elif found == "warn":
             draft.warnings.append(f"{claim.name} {text}")
+
+
+def _disk_that_was_not_counted(claim: Claim, machine: Instance | None) -> Decimal:
+    """Dollars per hour of the machine's disk, where the price of its offer was without one."""
+    return Decimal(0) if machine is None or claim.offer.storage_price_hour else machine.storage_price_hour
 
 
 def asked_for(draft: Draft) -> None:

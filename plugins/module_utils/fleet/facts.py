@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from . import bill
+from . import bill, work
 from .model import Claim, InstanceState, Node, Phase
 from .phases import LIVE, ORDER, advance
 from .recovery import Recovery, recovery
@@ -44,7 +44,7 @@ def settle(claim: Claim, situation: Situation) -> Settled:
     current = _instance_facts(claim, found, node, situation)
     known = current.instance_id or not situation.rented(claim.cloud)  # a name alone proves no machine: its bill is not known yet
     if current.phase in LIVE and known:
-        current = _node_facts(_mesh_facts(current, situation), node, situation)
+        current = work.noted(_node_facts(_mesh_facts(current, situation), node, situation), node, situation)
     if current.phase in LIVE:
         current = _phase(current, found, node, situation)
     return Settled(situation.documented(current), claim, found, node, stale)

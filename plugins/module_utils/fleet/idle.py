@@ -53,10 +53,10 @@ def requests_gpu(pod: Pod, settings: Settings) -> bool:
 
 def counts(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
     """Whether the pod keeps its node busy. ``mode`` is one of MODES."""
-    return pod.phase not in ("Succeeded", "Failed") and _would_count(pod, mode, settings, now)
+    return pod.phase not in ("Succeeded", "Failed") and would_count(pod, mode, settings, now)
 
 
-def _would_count(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
+def would_count(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
     """As :func:`counts`, for a pod that may have ended."""
     if pod.mirror or pod.owner_kind == "Node" or (pod.owner_kind == "DaemonSet" and pod.owner_api.startswith("apps/")):
         return False
@@ -118,7 +118,7 @@ def _last_end(pods: t.Sequence[Pod], mode: str, settings: Settings, now: datetim
         if pod.finished is not None
         and pod.finished <= latest
         and pod.phase in ("Succeeded", "Failed")
-        and _would_count(pod, mode, settings, now)
+        and would_count(pod, mode, settings, now)
     ]
     return max(ends) if ends else None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import typing as t
 from decimal import Decimal
 
@@ -49,18 +50,30 @@ class Market:
         self.own_in_use |= {one.instance.name for one in orphans if is_used(one, self.situation)}
         self.blocks = lost.merged(self.situation.seen.blocks, lost.blocked_by_loss(draft))
         self._selections: dict[str, Selection] = {}
-        self.unread: dict[str, str] = {}
-        self.offers: list[Offer] = []
+        self.unread: dict[str, str] = {}  # without the clouds whose offers nobody needs
+        self._draft = draft
         for cloud in sorted(self.situation.seen.clouds):
-            view = self.situation.seen.clouds[cloud]
-            if view.instances is None or view.offers is None:
-                what = "machines" if view.instances is None else "offers"
-                self.unread[cloud] = f"{cloud}: {what} unknown"
-                draft.warnings.append(
-                    f"The {what} of {cloud} could not be read; nothing is rented there in this run. {view.problem}".strip()
-                )
+            if self.situation.seen.clouds[cloud].instances is None:
+                self._unread(cloud, "machines")
+
+    def _unread(self, cloud: str, what: str) -> None:
+        problem = self.situation.seen.clouds[cloud].problem
+        self.unread[cloud] = f"{cloud}: {what} unknown"
+        self._draft.warnings.append(
+            f"The {what} of {cloud} could not be read; nothing is rented there in this run. {problem}".strip()
+        )
+
+    @functools.cached_property
+    def offers(self) -> list[Offer]:
+        """What can be rented where the machines are known, in the order of clouds and ids."""
+        found: list[Offer] = []
+        for cloud in sorted(set(self.situation.seen.clouds) - set(self.unread)):
+            listed = self.situation.offers(cloud)
+            if listed is None:
+                self._unread(cloud, "offers")
             else:
-                self.offers.extend(sorted(view.offers, key=lambda offer: (offer.id, offer.cloud_region)))
+                found.extend(sorted(listed, key=lambda offer: (offer.id, offer.cloud_region)))
+        return found
 
     def selection(self, pool: Pool, node_class: NodeClass) -> Selection:
         if pool.key not in self._selections:
@@ -180,8 +193,8 @@ class Market:
 
     def counts(self, pool: Pool, node_class: NodeClass) -> dict[str, int]:
         """How many offers each reason excluded; a cloud that could not be read counts once."""
-        unread = {self.unread[choice.cloud]: 1 for choice in node_class.clouds if choice.cloud in self.unread}
-        return {**no_offer.of_class(self.selection(pool, node_class), node_class), **unread}
+        counted = no_offer.of_class(self.selection(pool, node_class), node_class)
+        return {**counted, **{self.unread[choice.cloud]: 1 for choice in node_class.clouds if choice.cloud in self.unread}}
 
 
 def _holds(one: Settled) -> bool:
@@ -488,6 +501,7 @@ def _claim(draft: Draft, pool: Pool, node_class: NodeClass, offer: Offer, rest: 
         index=index,
         expected_gpus=planned_gpus(offer, pool),
         node_name=node_name,
+        work_watched=True,
         mesh_backend=node_class.mesh.backend if node_class.mesh.backend != "none" else "",
         generation=generation(node_class, pool),
         history=((situation.now, Phase.PENDING.value, "wanted"),),

@@ -112,7 +112,7 @@ def destroy_named(draft: Draft, orphans: list[Orphan]) -> None:
                 one = orphan.instance
                 draft.failures.append(
                     f"{one.name}: {one.cloud} {one.id} still exists: it has no claim. reap.yml terminates it once two runs saw it; "
-                    f"to terminate it now, name it: destroy.yml -e machine={one.name}"
+                    f"to terminate it now, name it: destroy.yml -e tgp_machine={one.name}"
                 )
 
 
@@ -143,6 +143,14 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
                 f"{one.name}: {text}: another cluster may run it. It is never changed. If it is yours, run destroy.yml.",
             )
             continue
+        if rented and (blind := _blind(orphan, situation)):
+            text = f"{one.cloud} {one.id} has no claim and no Node, and {blind}"
+            draft.report(one.name, orphan.case, text)
+            remedy = f"to terminate it, run destroy.yml -e tgp_machine={one.name}"
+            text = f"{one.name}: {text}, so it may be at work for another cluster. It is billed and stays; {remedy}"
+            draft.problems.append(text)
+            _tell(draft, orphan, text)
+            continue
         first = draft.sighted(f"{orphan.case}|{one.cloud}|{one.id}")
         if _ripe(first, draft):
             what = "it is given back" if settings.orphan_policy == "destroy" else "it is left alone, as orphan_policy says"
@@ -156,6 +164,21 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
             continue
         for orphan in found:
             _destroy(draft, orphan, "Orphan", f"{case}: {orphan.instance.cloud} {orphan.instance.id} has no claim")
+
+
+def _blind(orphan: Orphan, situation: Situation) -> str:
+    """Why nothing can say whether a machine without Node is alive (L-12a); empty where its mesh lists devices, or it answers as a service."""
+    if orphan.node is not None:
+        return ""
+    claim = adopt(orphan.instance, None, situation)
+    pool, node_class = situation.pool(claim), situation.wishes.classes.get(claim.node_class)
+    if node_class is None or (pool is not None and pool.service is not None):
+        return ""
+    if node_class.mesh.backend != "tailscale":
+        return {"wireguard": "a WireGuard hub does not tell whether it is alive"}.get(
+            node_class.mesh.backend, "it is in no mesh that tells whether it is alive"
+        )
+    return "the mesh, which tells whether it is alive, could not be read" if situation.devices is None else ""
 
 
 def _tell(draft: Draft, orphan: Orphan, text: str) -> None:
@@ -252,7 +275,7 @@ def remove_devices(draft: Draft) -> None:
     if situation.devices is None or situation.nodes is None or situation.unlisted:
         return
     tags = {tag for node_class in situation.wishes.classes.values() for tag in node_class.mesh.tags}
-    busy = set(draft.settled) | set(situation.damaged) | set(situation.nodes_by_name) | {one.name for one in situation.listed()}
+    busy = set(draft.settled) | set(situation.damaged) | set(situation.nodes_by_name) | situation.names_in_use
     ids = {one.claim.mesh_device_id for one in draft.settled.values()}
     ours = [one for one in situation.devices if situation.is_ours(one.hostname) is Verdict.OURS and tags & set(one.tags)]
     due: list[Device] = []

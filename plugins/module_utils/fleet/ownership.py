@@ -38,12 +38,14 @@ class Store:
 
 
 class Owner(t.NamedTuple):
-    """``why`` a machine with our name is foreign, as the end of a sentence about it. ``generation``: the other generation that made it."""
+    """``why`` a machine with our name is foreign, as the end of a sentence about it. ``generation``: the other generation that made it;
+    ``cluster``: the other cluster whose stamp it carries."""
 
     verdict: Verdict
     proof: Proof | None = None
     why: str = ""
     generation: str = ""
+    cluster: str = ""
 
 
 def claimed(claims: t.Iterable[Claim]) -> frozenset[tuple[str, str]]:
@@ -65,7 +67,7 @@ def owner_of(instance: Instance, capability: Capability | None, store: Store) ->
         return Owner(named, why="belongs to another cluster" if named is Verdict.FOREIGN else "")
     cluster, generation = _mark(instance, CLUSTER_MARKS), _mark(instance, GENERATION_MARKS)
     if cluster and cluster != store.cluster_id:
-        return Owner(Verdict.FOREIGN, why=f"carries the stamp of cluster {cluster}")
+        return Owner(Verdict.FOREIGN, why=f"carries the stamp of cluster {cluster}", cluster=cluster)
     if generation and generation not in store.generations:
         return Owner(
             Verdict.FOREIGN, why=f"carries the stamp of another record store (generation {generation})", generation=generation

@@ -14,22 +14,25 @@ from decimal import Decimal
 from .ledger import NOTHING, add_up, between
 from .model import LedgerLine
 from .periods import Period, days_between, period_of
+from .use import use_of
 
 #: what money was spent for, in the order in which people read it
-USES = ("useful", "idle_tail", "starting", "failed_join", "failed_launch", "duplicate", "leaked")
+USES = ("useful", "idle_tail", "starting", "failed_join", "failed_launch", "duplicate", "leaked", "unused", "unknown")
 _WHOLE_LIFE = {"Duplicate": "duplicate", "LaunchRefused": "failed_launch", "LaunchFailed": "failed_launch", "Orphan": "leaked"}
 SECONDS = Decimal(3600)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a machine's life within one day. ``use`` is one of USES; ``gpu_seconds`` are those in which its GPUs were useful."""
+    """A piece of a machine's life within one day. ``use`` is one of USES; ``gpu_seconds`` are those in which its GPUs were useful, and
+    ``unknown_seconds`` those of which nobody knows whether they were."""
 
     day: str
     line: LedgerLine
     use: str
     cost: Decimal
     gpu_seconds: int
+    unknown_seconds: int = 0
 
 
 def parts(lines: t.Iterable[LedgerLine], since: datetime | None, until: datetime, time_zone: str) -> list[Part]:
@@ -51,9 +54,10 @@ def parts(lines: t.Iterable[LedgerLine], since: datetime | None, until: datetime
             for day in days[key]:
                 begin, stop = max(first, day.start), min(last, day.end)
                 cost = between(line, begin, stop)
-                useful = int((stop - begin).total_seconds()) * line.gpu_count if use == "useful" else 0
-                if cost or useful:
-                    found.append(Part(day.key, line, use, cost, useful))
+                seconds = int((stop - begin).total_seconds()) * line.gpu_count
+                useful, unknown = (seconds if use == one else 0 for one in ("useful", "unknown"))
+                if cost or useful or unknown:
+                    found.append(Part(day.key, line, use, cost, useful, unknown))
     return sorted(found, key=lambda one: (one.day, one.line.key, USES.index(one.use)))
 
 
@@ -62,12 +66,17 @@ def phases(line: LedgerLine) -> list[tuple[str, datetime, datetime]]:
     start = line.start or line.end
     if line.reason in _WHOLE_LIFE:
         return [(_WHOLE_LIFE[line.reason], start, line.end)]
-    if line.initialized is None:
+    use = use_of(line, line.end)
+    if use is None:
         return [("failed_join" if line.closed else "starting", start, line.end)]
-    usable = min(max(line.initialized, start), line.end)
-    stopped = min(line.interrupted_at or line.end, line.end)
-    idle = min(max(line.idle_since or stopped, usable), line.end)
-    times = [("starting", start, usable), ("useful", usable, idle), ("idle_tail", idle, line.end)]
+    before = "unused" if use.watched else "unknown"
+    usable = max(use.usable, start)
+    if use.began is None:
+        idle = line.end if use.watched else max(use.idle, usable)
+        times = [("starting", start, usable), (before, usable, idle), ("idle_tail", idle, line.end)]
+    else:
+        began, idle = max(use.began, usable), max(use.idle, usable)
+        times = [("starting", start, usable), (before, usable, began), ("useful", began, idle), ("idle_tail", idle, line.end)]
     return [one for one in times if one[1] < one[2]] or [("starting", start, line.end)]
 
 
@@ -87,12 +96,13 @@ class Report:
     by_model: t.Mapping[str, Decimal]
     by_end: t.Mapping[str, Decimal]
     gpu_hours: Decimal
+    unknown_gpu_hours: Decimal
     machines: int
 
     @property
     def per_gpu_hour(self) -> Decimal | None:
-        """Everything that was spent ÷ the GPU hours that were of use; None = none were."""
-        return self.total / self.gpu_hours if self.gpu_hours else None
+        """Everything that was spent ÷ the GPU hours that were of use; None = none were, or it is unknown of some."""
+        return self.total / self.gpu_hours if self.gpu_hours and not self.unknown_gpu_hours else None
 
 
 def report(lines: t.Sequence[LedgerLine], since: datetime | None, until: datetime, time_zone: str = "UTC") -> Report:
@@ -112,6 +122,7 @@ def report(lines: t.Sequence[LedgerLine], since: datetime | None, until: datetim
         by_model=_dearest(_sums(found, lambda one: one.line.model or "unknown")),
         by_end=_dearest(_sums(found, lambda one: (one.line.reason or "unknown") if one.line.closed else "still there")),
         gpu_hours=sum(one.gpu_seconds for one in found) / SECONDS,
+        unknown_gpu_hours=sum(one.unknown_seconds for one in found) / SECONDS,
         machines=len({one.line.key for one in found}),
     )
 

@@ -52,7 +52,7 @@ def settle(draft: Draft) -> None:
             went = print_time(_since(draft, one.key) or draft.now)
             draft.warnings.append(
                 f"GPURequest {one.name} has been served: its machine went by idleTimeout or maxLifetime, decided at {went}. "
-                f"Take the document out, or rent again with provision.yml -e pool={one.name}."
+                f"Take the document out, or rent again with provision.yml -e tgp_pool={one.name}."
             )
 
 

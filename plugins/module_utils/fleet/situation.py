@@ -23,6 +23,8 @@ from .model import (
     Node,
     NodeClass,
     Observation,
+    Offer,
+    OffersNotRead,
     Pod,
     Pool,
     Wishes,
@@ -58,6 +60,12 @@ class Situation:
         self.devices: tuple[Device, ...] | None = (
             None if seen.devices is None else tuple(sorted(seen.devices, key=lambda one: one.id))
         )
+
+    def offers(self, cloud: str) -> tuple[Offer, ...] | None:
+        """What the cloud offers, None when that could not be read. OffersNotRead when nobody asked."""
+        if not self.seen.offers_read:
+            raise OffersNotRead
+        return self.seen.clouds[cloud].offers
 
     # ---- documents
 
@@ -156,6 +164,12 @@ class Situation:
         """Every machine of every cloud that could be listed."""
         for cloud in sorted(self._instances):
             yield from self._instances[cloud].all
+
+    @functools.cached_property
+    def names_in_use(self) -> frozenset[str]:
+        """Names of listed machines to which a Service or a mesh device of that name may belong: of all but those with another cluster's
+        stamp."""
+        return frozenset(one.name for one in self.listed() if not self.ownership(one).cluster)
 
     @property
     def unlisted(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ def remove(draft: Draft) -> None:
         draft.keep_sightings(f"{CASE}|")
         return
     ours = [one for one in found if situation.is_ours(one.name) is Verdict.OURS]
-    busy = set(draft.settled) | set(situation.damaged) | {one.name for one in situation.listed()}
+    busy = set(draft.settled) | set(situation.damaged) | situation.names_in_use
     lost = sorted((one for one in ours if one.name not in busy), key=lambda one: one.uid)
     due = [one for one in lost if draft.twice(f"{CASE}||{one.uid}")]
     if guard.holds(draft, "Services without a machine (O16)", len(due), len(ours)):

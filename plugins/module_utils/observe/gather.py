@@ -19,9 +19,8 @@ from ..cluster.nodes import nodes as read_nodes
 from ..cluster.pods import pods as read_pods
 from ..errors import ApiError, TgpError
 from ..fleet import blocks
-from ..fleet.cheaper import wants_offers
 from ..fleet.consolidation import POLICY as CONSOLIDATES
-from ..fleet.model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation
+from ..fleet.model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation, Offer
 from ..fleet.phases import LIVE
 from ..fleet.query import query_of
 from ..fleet.settings import LAUNCHING, REAPING
@@ -40,16 +39,14 @@ _MEANWHILE = {
 NOT_DRAWN = "not drawn yet"  # stands for the generation of a store in a run that writes nothing: no machine is stamped with it
 
 
-def gather(
-    context: Context, *, offers: bool = True, pods: bool = True, extras: bool = False, tokens: bool = False, ledger: bool = False
-) -> Observation:
-    """One observation. Clouds and mesh may fail one by one; without the cluster there is nothing to decide, so that raises.
+def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens: bool = False, ledger: bool = False) -> Observation:
+    """One observation. Clouds and mesh may fail one by one; without the cluster there is nothing to decide, so that raises. What can be
+    rented is not asked (``with_offers``).
     ``extras``: also what clouds keep beside machines. ``tokens``: also the bootstrap tokens that we noted. ``ledger``: also the books;
     they are read anyhow where there is a budget."""
-    offers = offers or (context.settings.mode in REAPING and wants_offers(context.wishes))
     packs = context.settings.mode == "autoscale" or any(pool.consolidation_policy == CONSOLIDATES for pool in context.wishes.pools)
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="observe") as pool:
-        views = {name: pool.submit(_look_at_cloud, context, name, offers, extras) for name in asked_clouds(context)}
+        views = {name: pool.submit(_look_at_cloud, context, name, extras) for name in asked_clouds(context)}
         clouds = {name: future.result() for name, future in views.items()}
         mesh_problems: list[str] = []
         devices_read = pool.submit(_devices, context, mesh_problems)
@@ -93,7 +90,25 @@ def gather(
         state_problems=state_problems,
         clock_offset=offset,
         clock_source=source,
+        offers_read=False,
     )
+
+
+def with_offers(context: Context, seen: Observation) -> Observation:
+    """The same, and what clouds offer whose machines are known. Asked side by side; one may fail without the others."""
+
+    def asked(name: str) -> CloudView:
+        view = seen.clouds[name]
+        if view.instances is None:
+            return view
+        try:
+            return dataclasses.replace(view, offers=_offers(context, name))
+        except TgpError as error:
+            return dataclasses.replace(view, problem=f"{view.problem} {error}".strip())
+
+    with ThreadPoolExecutor(max_workers=16, thread_name_prefix="offers") as pool:
+        views = dict(zip(seen.clouds, pool.map(asked, seen.clouds), strict=True))
+    return dataclasses.replace(seen, clouds=views, offers_read=True)
 
 
 def _state(name: str, read: t.Callable[[], dict[str, t.Any]], problems: dict[str, str]) -> dict[str, t.Any]:
@@ -122,9 +137,9 @@ def asked_clouds(context: Context) -> list[str]:
     ]
 
 
-def _look_at_cloud(context: Context, name: str, offers: bool, extras: bool) -> CloudView:
-    """Instances, offers when somebody may want to rent, extras when somebody may tidy up. One may fail without the others."""
-    instances = offer_list = extra_list = None
+def _look_at_cloud(context: Context, name: str, extras: bool) -> CloudView:
+    """Instances, extras when somebody may tidy up. One may fail without the others."""
+    instances = extra_list = None
     problems = []
     try:
         cloud = context.cloud(name)
@@ -134,18 +149,18 @@ def _look_at_cloud(context: Context, name: str, offers: bool, extras: bool) -> C
         instances = tuple(cloud.instances())
     except TgpError as error:
         problems.append(str(error))
-    if offers:
-        try:
-            query = query_of(context.wishes, name)
-            offer_list = _market(context).offers(name, query, lambda: cloud.offers(query), context.choice(name)).offers
-        except TgpError as error:
-            problems.append(str(error))
     if extras:
         try:
             extra_list = tuple(cloud.extras())
         except TgpError as error:
             problems.append(str(error))
-    return CloudView(instances=instances, offers=offer_list, problem=" ".join(problems), extras=extra_list)
+    return CloudView(instances=instances, problem=" ".join(problems), extras=extra_list)
+
+
+def _offers(context: Context, name: str) -> tuple[Offer, ...]:
+    """What the cloud offers of what the documents want, or what it offered less than five minutes ago where that is remembered."""
+    query = query_of(context.wishes, name)
+    return _market(context).offers(name, query, lambda: context.cloud(name).offers(query), context.choice(name)).offers
 
 
 def _looked_up(context: Context, clouds: t.Mapping[str, CloudView], claims: t.Sequence[Claim]) -> dict[str, CloudView]:

@@ -70,7 +70,7 @@ def _refuse_without_pools(task: Task, wishes: Wishes, settings: Settings | None)
     )
     raise InvalidInput(
         "There is no pool among the documents, so there is nothing to do.",
-        remedy="Give documents (a file or folder with GPUNodeClass and GPUNodePool), or set documents_from_cluster.",
+        remedy=f"Give {task.called('documents')} (a file or folder with GPUNodeClass and GPUNodePool), or set documents_from_cluster.",
     )
 
 

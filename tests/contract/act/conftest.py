@@ -13,7 +13,18 @@ import pytest
 
 from .rig import Rig
 
+try:
+    from ansible_collections.tgp.gpu.plugins.module_utils.act import endpoint_check
+    from ansible_collections.tgp.gpu.plugins.module_utils.cluster import reach
+except ImportError:  # the old plugins against which tests/red.py plays have neither
+    endpoint_check = reach = None  # type: ignore[assignment]
+
 _FOREIGN = ("TGP_", "LAMBDA_", "TS_", "TAILSCALE_", "WEBHOOK_", "K8S_AUTH", "KUBE")
+
+
+def answers(url: str, _control_planes: t.Sequence[str], **_how: t.Any) -> list[t.Any]:
+    """A control plane that can be reached."""
+    return [reach.Reached(reach.API, *reach.endpoint(url))]
 
 
 @pytest.fixture
@@ -23,6 +34,8 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Calla
         monkeypatch.delenv(name)
     monkeypatch.setenv("TGP_RUNTIME_DIR", str(tmp_path / "pace"))
     monkeypatch.setenv("TGP_STATE_DIR", str(tmp_path / "state"))  # of modules that are called beside the fleet's
+    if endpoint_check is not None:
+        monkeypatch.setattr(endpoint_check, "look", answers)  # the sandbox's API server has no address of its own here
     built: list[Rig] = []
 
     def make(**options: t.Any) -> Rig:

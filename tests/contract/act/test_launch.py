@@ -261,6 +261,7 @@ def test_L14_what_cannot_be_given_back_is_torn_down_and_never_adopted(rig: Rig) 
 @pytest.mark.parametrize("mode", ["provision", "reap"])
 def test_L14_a_run_killed_between_record_and_destroy_is_continued(rig: Rig, mode: str) -> None:
     """The machine is on record as left behind: a next run gives it back, and does not adopt it by its name."""
+    rig.behave("never_boots")  # nor does it join the mesh, however long a slow test machine gives it
     plan = rig.plan("provision", pools=["training"], nodes=1)
     before = [one["name"] for one in rig.claims().values()]
 

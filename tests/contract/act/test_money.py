@@ -148,6 +148,7 @@ def test_L16_a_dearer_second_choice_asks_the_budget_again(rig: Rig) -> None:
 def test_L16_the_line_says_what_was_useful_and_what_was_idle(rig: Rig) -> None:
     rig.provision()
     rig.pod(rig.machine().name)
+    rig.reap()
     rig.advance(3600)
     rig.kube("DELETE", "/api/v1/namespaces/default/pods/job")
     rig.reap()

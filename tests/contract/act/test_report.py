@@ -76,6 +76,64 @@ def test_A07_the_report_is_the_ledger_and_the_worlds_bill(rig: Rig) -> None:
     assert found["machines"] == len(rig.ledger()) and Decimal(found["per_useful_gpu_hour"]) > 0
 
 
+def test_A07_hours_without_a_pod_are_not_useful(rig: Rig) -> None:
+    """Two machines, each usable for three hours; a pod runs for two hours on one of them."""
+    rig.provision()
+    rig.advance(3600)
+    rig.pod(rig.machine().name)
+    rig.advance(2 * 3600)
+    rig.destroy(force=True)
+    rig.provision()
+    rig.advance(3 * 3600)
+    rig.destroy(force=True)
+    worked, idle = rig.ledger()
+    assert worked["work_watched"] and 7200 <= worked["useful_seconds"] < 7800
+    assert (idle["worked_since"], idle["useful_seconds"]) == (None, 0) and idle["idle_seconds"] >= 3 * 3600
+    found = report(rig)
+    assert 2 <= Decimal(found["useful_gpu_hours"]) / worked["gpu_count"] < Decimal("2.2") and found["unknown_gpu_hours"] == "0.0000"
+    assert Decimal(found["by_use"]["unused"]) > Decimal(found["by_use"]["useful"])
+    assert total(found["by_use"]) == exact(rig)
+
+
+def test_A07_the_first_work_is_written_once(rig: Rig) -> None:
+    rig.provision()
+    rig.pod(rig.machine().name)
+    rig.advance(600)
+    rig.reap()
+    since = rig.claim()["worked_since"]
+    before = rig.writes()
+    rig.advance(600)
+    rig.reap()
+    assert since and rig.claim()["worked_since"] == since and rig.writes() == before
+    rig.kube("DELETE", "/api/v1/namespaces/default/pods/job")
+    rig.reap()
+    rig.pod(rig.machine().name, "another")
+    rig.reap()
+    assert rig.claim()["worked_since"] == since
+
+
+def test_A07_of_lines_of_older_versions_the_use_is_unknown(rig: Rig, tmp_path: Path) -> None:
+    rig.provision()
+    rig.advance(3600)
+    rig.destroy(force=True)
+    (part,) = rig.configmaps("tgp.io/ledger")
+    (line,) = rig.ledger()
+    old = {name: value for name, value in line.items() if name not in ("worked_since", "work_watched")}
+    changed = {"data": {next(iter(part["data"])): json.dumps(old)}}
+    rig.kube("PATCH", f"/api/v1/namespaces/tgp-system/configmaps/{part['metadata']['name']}", changed)
+    rig.lines.clear()
+    found = report(rig)
+    assert Decimal(found["by_use"]["unknown"]) > 0 and "useful" not in found["by_use"]
+    assert (found["useful_gpu_hours"], found["per_useful_gpu_hour"]) == ("0.0000", None) and Decimal(
+        found["unknown_gpu_hours"]
+    ) >= 1
+    assert any("unknown" in line and "useful" in line for line in rig.lines)
+    assert "<dd>unknown</dd>" in drawn(rig, tmp_path).read_text()
+    path = tmp_path / "r.csv"
+    report(rig, format="csv", path=str(path))
+    assert {one["useful_gpu_seconds"] for one in csv.DictReader(path.open()) if one["used_for"] == "unknown"} == {"unknown"}
+
+
 def test_A07_live_machines_are_in_it_and_no_cloud_is_asked(rig: Rig) -> None:
     story(rig)
     hosts: set[str] = set()
@@ -88,7 +146,10 @@ def test_A07_live_machines_are_in_it_and_no_cloud_is_asked(rig: Rig) -> None:
 
 
 def test_A07_table_json_and_csv_say_the_same(rig: Rig, tmp_path: Path) -> None:
-    spend(rig)
+    rig.provision()
+    rig.pod(rig.machine().name)
+    rig.advance(3600)
+    rig.destroy(force=True)
     rig.lines.clear()
     found = report(rig)
     text = "\n".join(rig.lines)

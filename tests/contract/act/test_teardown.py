@@ -12,6 +12,7 @@ import typing as t
 
 import httpx
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.act import teardown
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import LockLost
 
 from sandbox.world import Machine
@@ -131,6 +132,28 @@ def test_L10_work_that_comes_while_no_run_goes_on_is_not_taken_along(rig: Rig, n
     assert rig.writes() == before and not done["changed"] and done["outcome"] == "ok", "a second run writes nothing"
     (row,) = [one for one in done["plan"]["plan"] if one["name"] == machine.name]
     assert row["detail"] == "pod default/job came after the drain; it is deleted when that has ended"
+    rig.kube("DELETE", "/api/v1/namespaces/default/pods/job")
+    rig.advance(60)
+    assert only(rig.reap())[0] == "gone" and settled(rig)["reason"] == "Empty"
+
+
+def test_L10_work_that_comes_between_drain_and_deletion_is_not_taken_along(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that tolerates every taint takes the GPU that the drain has freed."""
+    rig.provision()
+    rig.advance(1300)
+    rig.reap()
+    rig.advance(700)
+    machine, usual = rig.machine(), teardown._Teardown._terminating
+
+    def taken(self: t.Any) -> t.Any:
+        ended = usual(self)
+        rig.pod(machine.name)
+        return ended
+
+    monkeypatch.setattr(teardown._Teardown, "_terminating", taken)
+    assert only(rig.reap()) == ("in_use", "kept: pod default/job came after the drain") and machine.ended is None
+    monkeypatch.undo()
+    assert only(rig.reap())[0] == "in_use" and machine.ended is None
     rig.kube("DELETE", "/api/v1/namespaces/default/pods/job")
     rig.advance(60)
     assert only(rig.reap())[0] == "gone" and settled(rig)["reason"] == "Empty"

@@ -166,7 +166,7 @@ def test_L09_a_forceful_drain_deletes_at_the_deadline_minus_grace(cluster: Clust
     done = empty(cluster, kube, "Expired", timeout=600)
     assert done.drained and done.forced == ("default/web",) and "default/bare" in done.evicted
     calls = evictions(cluster, "web")
-    assert 100 <= len(calls) <= 114  # a machine under load answers late, and pauses count from the answer
+    assert 60 <= len(calls) <= 114  # a machine under load answers late, and pauses count from the answer
     assert done.deadline is not None
     (deleted,) = [when for when, _service, call in cluster.world.writes if call.startswith("DELETE") and call.endswith("/pods/web")]
     assert 15 <= (done.deadline - deleted).total_seconds() <= 31

@@ -12,22 +12,15 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
-from ansible_collections.tgp.gpu.plugins.modules import lambda_instance, runpod_pod, vast_instance
 
 from sandbox.world import Machine
 
-from ..clouds.stands import KEY, LambdaStand, Stand, lambda_offer
-from ..clouds.stands_runpod import IMAGE, RunpodStand
+from ..clouds.instance_modules import NAME, run
+from ..clouds.stands import LambdaStand, Stand, lambda_offer
+from ..clouds.stands_runpod import RunpodStand
 from ..clouds.stands_vast import VastStand
-from ..clouds.test_modules import call
 
-NAME = "tgp-demo"
 BARE: dict[str, dict[str, t.Any]] = {"lambda": {"tags": None}, "runpod": {"env_form": {}}, "vast": {"extra_env": []}}
-PARAMS: dict[str, tuple[t.Any, dict[str, t.Any]]] = {
-    "lambda": (lambda_instance, {"instance_type": "gpu_1x_a10"}),
-    "runpod": (runpod_pod, {"gpu_type": "RTX 4090", "image": IMAGE}),
-    "vast": (vast_instance, {"gpu_type": "RTX 4090"}),
-}
 
 
 @pytest.fixture(autouse=True)
@@ -41,12 +34,6 @@ def cloud(request: pytest.FixtureRequest) -> t.Iterator[Stand]:
     made = request.param()
     yield made
     made.close()
-
-
-def run(stand: Stand, **params: t.Any) -> dict[str, t.Any]:
-    module, usual = PARAMS[stand.service]
-    account = {f"{stand.service}_api_url": stand.base, f"{stand.service}_api_key": KEY}
-    return call(module, stand, **{"name": NAME, "wait": False, **usual, **account, **params})
 
 
 def foreign(stand: Stand, **changes: t.Any) -> Machine:

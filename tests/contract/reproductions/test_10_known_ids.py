@@ -11,20 +11,14 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.modules import runpod_pod, vast_instance
 
 from ..act.rig import Rig
-from ..clouds.stands import KEY, Stand
-from ..clouds.stands_runpod import IMAGE, RunpodStand
+from ..clouds.instance_modules import living, run
+from ..clouds.stands import Stand
+from ..clouds.stands_runpod import RunpodStand
 from ..clouds.stands_vast import VastStand
-from ..clouds.test_modules import call
 
 Build = t.Callable[..., Rig]
-NAME = "tgp-demo"
-PARAMS: dict[str, tuple[t.Any, dict[str, t.Any]]] = {
-    "runpod": (runpod_pod, {"gpu_type": "RTX 4090", "image": IMAGE}),
-    "vast": (vast_instance, {"gpu_type": "RTX 4090"}),
-}
 
 
 @pytest.fixture(autouse=True)
@@ -46,16 +40,6 @@ def cloud(request: pytest.FixtureRequest) -> t.Iterator[Stand]:
     made = request.param()
     yield made
     made.close()
-
-
-def run(stand: Stand, **params: t.Any) -> dict[str, t.Any]:
-    module, usual = PARAMS[stand.service]
-    account = {f"{stand.service}_api_url": stand.base, f"{stand.service}_api_key": KEY}
-    return call(module, stand, **{"name": NAME, "wait": False, **usual, **account, **params})
-
-
-def living(stand: Stand) -> list[str]:
-    return [one.id for one in stand.world.machines.values() if one.ended is None]
 
 
 def test_L2a_two_runs_of_one_name_and_a_list_that_lags_make_one_machine(cloud: Stand) -> None:
@@ -81,7 +65,7 @@ def test_L2a_two_runs_of_one_name_and_a_list_that_lags_make_one_machine(cloud: S
 def test_L2a_a_lost_answer_and_a_second_run_make_one_machine(cloud: Stand) -> None:
     """The list shows the machine only after the first run has given up looking: the second waits for it."""
     delay = {"vast": 60.0, "runpod": 120.0}[cloud.service]
-    cloud.world.clock.run_at(400)
+    cloud.world.clock.run_at(100)  # fifteen seconds are too short for a busy test machine at more
     late(cloud, delay + 15)
     cloud.faults.add({"kind": "lost_after", "method": cloud.create_method, "path": cloud.create_path})
     first = run(cloud)

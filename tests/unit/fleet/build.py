@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import typing as t
 from datetime import datetime, timedelta, timezone
@@ -25,6 +26,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     NodeClass,
     Observation,
     Offer,
+    OffersNotRead,
     Phase,
     Plan,
     Pod,
@@ -154,11 +156,16 @@ def seen(now: datetime = NOON, **facts: t.Any) -> Observation:
 
 
 def decide(observation: Observation, wanted: Wishes | None = None, mode: str = "reap", **settings: t.Any) -> Plan:
-    """The plan. Claims have followed their documents up to now, as those of an earlier run have."""
+    """The plan. Claims have followed their documents up to now, as those of an earlier run have. A plan that needs no offers is the same
+    without a look at them."""
     wanted = wanted or wishes()
     claims = None if observation.claims is None else tuple(followed(one, wanted) for one in observation.claims)
     observation = dataclasses.replace(observation, claims=claims)
-    return plan(observation, wanted, Settings(mode=mode, **settings), CAPABILITIES, "run-1")
+    found = plan(observation, wanted, Settings(mode=mode, **settings), CAPABILITIES, "run-1")
+    blind = dataclasses.replace(observation, offers_read=False)
+    with contextlib.suppress(OffersNotRead):
+        assert plan(blind, wanted, Settings(mode=mode, **settings), CAPABILITIES, "run-1") == found
+    return found
 
 
 def followed(claim: Claim, wanted: Wishes) -> Claim:

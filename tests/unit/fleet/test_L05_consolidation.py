@@ -21,6 +21,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Expression,
     Node,
     Offer,
+    OffersNotRead,
     Others,
     Phase,
     Placement,
@@ -326,7 +327,13 @@ def test_L05_a_cheaper_machine_that_takes_all_pods_replaces() -> None:
     assert not going(market(cheap("0.43"))), "28.3 % less is not enough"
     assert not going(market(cheap(), wanted=PACK)), "off unless asked for"
     assert not going(market())
-    assert not cheaper.wants_offers(wishes(PACK)) and cheaper.wants_offers(wishes(SHARE))
+
+
+def test_L05_what_machines_cost_now_is_asked_only_where_a_pool_wants_to_know() -> None:
+    blind = {"offers_read": False}
+    assert not going(planned(TWO, FULL, PACK, **blind)) and not going(planned((), (), SHARE, **blind))
+    with pytest.raises(OffersNotRead):
+        planned(TWO, FULL, SHARE, **blind)
 
 
 def test_L05_a_replacement_is_no_less_firm_and_big_enough() -> None:

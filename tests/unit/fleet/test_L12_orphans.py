@@ -266,6 +266,19 @@ def test_L12_O9_device_of_anything_known_stays() -> None:
     assert not of(twice(devices=renamed, claims=known, nodes=(node(),), instances=(OLD,), pods=None), "delete_device")
 
 
+@pytest.mark.parametrize(
+    ("stamp", "goes"),
+    [
+        ({"cluster": "ffffffff", "generation": "g"}, True),
+        ({"cluster": CLUSTER, "generation": "of another store"}, False),
+    ],
+)
+def test_L12_O9_a_machine_of_another_cluster_holds_no_device_of_its_name(stamp: dict[str, str], goes: bool) -> None:
+    machine = dataclasses.replace(OLD, marks=stamp)
+    found = twice(devices=(device(last_seen=at("11:00")),), instances=(machine,), generations=("g-1",))
+    assert bool(of(found, "delete_device")) is goes and not of(found, "destroy", "delete_instance")
+
+
 def test_L12_O10_online_device_is_only_reported() -> None:
     found = twice(devices=(device(online=True),))
     assert not deletions(found) and reports(found) == ["O10"]

@@ -12,9 +12,16 @@ from datetime import timedelta
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import CAPABILITIES as CLOUDS
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import guard
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView, InstanceState, MeshKey, Phase, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+    CloudView,
+    InstanceState,
+    MeshChoice,
+    MeshKey,
+    Phase,
+    Plan,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Destroy, Settings
 
 from .build import at, claim, decide, device, instance, node, node_class, of, pool, seen, wishes
 
@@ -23,7 +30,7 @@ STAMP = {"cluster": "a1b2c3d4", "generation": "g-1"}
 
 def twice(minutes: float = 15, cloud: str = "lambda", start: str = "13:00", **facts: t.Any) -> Plan:
     """The plan of a run that saw the same some minutes before."""
-    wanted = wishes(pool(), classes=(node_class(clouds=(cloud,)),))
+    wanted = wishes(pool(), classes=(node_class(clouds=(cloud,), mesh=facts.pop("mesh", MeshChoice(tags=("tag:gpu",)))),))
     if "instances" in facts:
         facts["clouds"] = {cloud: CloudView(facts.pop("instances"), ())}
     world = seen(at(start), generations=("g-1",), **facts)
@@ -50,6 +57,33 @@ def test_L12a_orphan_of_our_generation_that_shows_no_life_goes_when_old_enough_a
     facts: dict[str, t.Any] = {"instances": (instance(marks=STAMP),), "devices": (device(online=False),)}
     assert [one.reason for one in of(twice(**facts), "destroy")] == ["Orphan"]
     assert not of(twice(0.5, **facts), "destroy")
+
+
+@pytest.mark.parametrize(
+    ("mesh", "devices", "why"),
+    [
+        (MeshChoice("wireguard"), (), "a WireGuard hub does not tell whether it is alive"),
+        (MeshChoice("none"), None, "it is in no mesh that tells whether it is alive"),
+        (MeshChoice(tags=("tag:gpu",)), None, "the mesh, which tells whether it is alive, could not be read"),
+    ],
+)
+def test_L12a_orphan_without_a_node_of_which_no_mesh_tells_is_left_to_a_person(mesh: MeshChoice, devices: t.Any, why: str) -> None:
+    """It may work for the cluster of which this one is a restored copy: unknown never deletes."""
+    facts: dict[str, t.Any] = {"instances": (instance(marks=STAMP),), "devices": devices}
+    found = twice(600, mesh=mesh, **facts)
+    assert {(one.kind, one.reason) for one in found.actions} == {("report", "O1")}
+    assert why in found.actions[0].detail and [why in one for one in found.problems] == [True]
+    assert f"destroy.yml -e tgp_machine={instance().name}" in found.problems[0]
+    asked = Settings(mode="destroy", destroy=Destroy(names=(instance().name,)))
+    wanted = wishes(pool(), classes=(node_class(mesh=mesh),))
+    by_name = plan(seen(at("13:00"), generations=("g-1",), **facts), wanted, asked, CLOUDS, "run-3")
+    assert [one.reason for one in of(by_name, "destroy")] == ["Manual"]
+
+
+def test_L12a_orphan_whose_node_is_silent_goes_in_every_mesh() -> None:
+    silent = node(ready=False, ready_since=at("12:00"), labels={**node().labels})
+    found = twice(instances=(instance(marks=STAMP),), nodes=(silent,), mesh=MeshChoice("wireguard"))
+    assert [one.reason for one in of(found, "destroy")] == ["Orphan"]
 
 
 def test_L12a_orphan_of_another_generation_is_reported_whatever_its_age() -> None:

@@ -201,6 +201,15 @@ def test_L13_price_jump_gives_the_machine_back() -> None:
     assert not of(decide(edge, wanted), "destroy") and decide(edge, wanted).warnings
 
 
+@pytest.mark.parametrize(("disk", "counted", "goes"), [("0.08", "0", False), ("0", "0", True), ("0.08", "0.01", True)])
+def test_L13_a_disk_that_an_older_version_did_not_count_ends_no_machine_in_use(disk: str, counted: str, goes: bool) -> None:
+    rented = dataclasses.replace(a_claim().offer, storage_price_hour=Decimal(counted))
+    machine = instance(price_hour=Decimal("0.50"), storage_price_hour=Decimal(disk))
+    observed = seen(claims=(a_claim(offer=rented),), nodes=(node(),), instances=(machine,), pods=(a_pod(),))
+    found = decide(observed, wishes(pool(max_hourly_price=Decimal("0.42"))))
+    assert [action.reason for action in of(found, "destroy")] == ["PriceJump"] * goes
+
+
 @pytest.mark.parametrize(("reserved", "goes"), [("0.42", False), ("0.40", False), ("0.39", True)])
 def test_L13_a_limit_that_was_lowered_ends_no_machine_in_use(reserved: str, goes: bool) -> None:
     """0.42 is the price that was agreed to, or 5 % above it: only the document says something else by now."""

@@ -148,6 +148,8 @@ def lines(draw: st.DrawFn) -> LedgerLine:
         running_since=draw(st.sampled_from([None, marks[0]])),
         interrupted_at=draw(st.sampled_from([None, marks[3]])),
         initialized=draw(st.sampled_from([None, marks[1]])),
+        worked_since=draw(st.sampled_from([None, *marks])),
+        work_watched=draw(st.booleans()),
         idle_since=draw(st.sampled_from([None, marks[2]])),
     )
     return read_line(ledger_line(made, end=ended, granularity=draw(st.sampled_from([1, 60, 3600])), bills_boot=draw(st.booleans())))
@@ -183,12 +185,15 @@ def test_L16_a_life_never_tells_more_than_its_line_and_ends_with_it(dollars: str
 
 def test_L16_useful_and_idle_seconds_of_a_line() -> None:
     def seconds(**facts: t.Any) -> tuple[int, int]:
-        made = ledger_line(claim(launch_started=at("10:00"), **{"initialized": at("10:10"), **facts}), end=NOON)
+        usual = {"initialized": at("10:10"), "worked_since": at("10:10"), "work_watched": True}
+        made = ledger_line(claim(launch_started=at("10:00"), **{**usual, **facts}), end=NOON)
         return made["useful_seconds"], made["idle_seconds"]
 
     assert seconds() == (6600, 0) and seconds(idle_since=at("11:50")) == (6000, 600)
-    assert seconds(initialized=None, idle_since=at("11:50")) == (0, 0)
-    assert seconds(interrupted_at=at("11:00")) == (3000, 0) and seconds(idle_since=at("10:00")) == (0, 6600)
+    assert seconds(initialized=None, worked_since=None, idle_since=at("11:50")) == (0, 0)
+    assert seconds(interrupted_at=at("11:00")) == (3000, 0) and seconds(worked_since=at("11:10")) == (3000, 0)
+    assert seconds(worked_since=None) == (0, 6600) and seconds(worked_since=None, idle_since=at("11:50")) == (0, 6600)
+    assert seconds(worked_since=at("11:10"), idle_since=at("11:00")) == (3000, 0), "an idle time before the first work"
 
 
 def test_L16_a_machine_that_is_gone_costs_nothing_more() -> None:

@@ -55,7 +55,7 @@ def test_L17_a_request_that_was_served_is_not_rented_for_again(mode: str) -> Non
     after = run(mode, "12:10", machine=False, findings=over.findings)
     assert of(after, "launch") == [] and after.findings[KEY] == at("12:00")
     (told,) = [one for one in after.warnings if "has been served" in one]
-    assert "decided at 2026-08-20T12:00:00Z" in told and "provision.yml -e pool=r" in told
+    assert "decided at 2026-08-20T12:00:00Z" in told and "provision.yml -e tgp_pool=r" in told
     assert [one.pool for one in of(run(mode, "12:10", machine=False), "launch")] == ["default/r"], "without that it is wanted"
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from datetime import timedelta
 from decimal import Decimal
@@ -12,7 +13,7 @@ from decimal import Decimal
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import ledger_line
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ledger import add_up, live_line, read_line
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, LedgerLine, Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Lane, LedgerLine, Phase
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.report import phases, report, table_of_days
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,8 +25,9 @@ LATER = DAY + timedelta(days=400)
 
 
 def machine(reason: str = "Empty", price: str = "1.00", gpus: int = 2, **facts: t.Any) -> LedgerLine:
-    """Launched at 10:00, usable from 10:15, gone at 12:00."""
+    """Launched at 10:00, usable and at work from 10:15, gone at 12:00."""
     usual = {"launch_started": at("10:00"), "initialized": at("10:15"), "deletion": Deletion(reason, at("11:55"))}
+    usual |= {"work_watched": True, "worked_since": at("10:15")}
     made = claim(facts.pop("name", "tgp-a1b2c3d4-p-00001"), offer=offer(price, gpu_count=gpus), **{**usual, **facts})
     return read_line(ledger_line(made, end=NOON))
 
@@ -35,7 +37,15 @@ def machine(reason: str = "Empty", price: str = "1.00", gpus: int = 2, **facts: 
     [
         (machine(idle_since=at("11:30")), {"starting": "0.25", "useful": "1.25", "idle_tail": "0.50"}),
         (machine("Expired"), {"starting": "0.25", "useful": "1.75"}),
-        (machine(initialized=at("10:00"), idle_since=at("10:00")), {"idle_tail": "2.00"}),
+        (machine(worked_since=at("11:00")), {"starting": "0.25", "useful": "1.00", "unused": "0.75"}),
+        (
+            machine(worked_since=at("11:00"), idle_since=at("11:30")),
+            {"starting": "0.25", "useful": "0.50", "idle_tail": "0.50", "unused": "0.75"},
+        ),
+        (machine(worked_since=at("11:00"), idle_since=at("10:30")), {"starting": "0.25", "useful": "1.00", "unused": "0.75"}),
+        (machine(worked_since=None), {"starting": "0.25", "unused": "1.75"}),
+        (machine(worked_since=None, idle_since=at("10:20")), {"starting": "0.25", "unused": "1.75"}),
+        (machine(initialized=at("10:00"), worked_since=None, idle_since=at("10:00")), {"unused": "2.00"}),
         (machine("FailedJoin", initialized=None), {"failed_join": "2.00"}),
         (machine("SpotLost", initialized=None), {"failed_join": "2.00"}),
         (machine("SpotLost", interrupted_at=at("11:00")), {"starting": "0.25", "useful": "0.75", "idle_tail": "1.00"}),
@@ -60,9 +70,50 @@ def test_A08_dollars_per_useful_gpu_hour_count_all_that_was_spent() -> None:
 def test_A07_a_machine_that_still_lives_is_not_lost_money() -> None:
     booting = live_line(claim(phase=Phase.BOOTING), NOON, CAPABILITIES["lambda"])
     assert list(report([booting], None, NOON).by_use) == ["starting"]
-    busy = live_line(claim(), NOON, CAPABILITIES["lambda"])
+    busy = live_line(claim(work_watched=True, worked_since=at("11:10")), NOON, CAPABILITIES["lambda"])
     found = report([busy], None, NOON)
     assert list(found.by_use) == ["useful", "starting"] and found.by_end == {"still there": Decimal("0.42")}
+
+
+def test_A07_without_a_pod_no_hour_is_useful() -> None:
+    found = report([machine("Expired", worked_since=None)], None, LATER)
+    assert found.gpu_hours == 0 and found.per_gpu_hour is None and found.unknown_gpu_hours == 0
+
+
+def old_line(**facts: t.Any) -> LedgerLine:
+    """A line of a version that did not note when a machine was at work."""
+    record = ledger_line(
+        claim(launch_started=at("10:00"), initialized=at("10:15"), deletion=Deletion("Empty", at("11:55")), **facts), end=NOON
+    )
+    del record["worked_since"], record["work_watched"]
+    return read_line(record)
+
+
+def test_A07_of_an_old_line_the_use_is_unknown() -> None:
+    found = report([old_line(idle_since=at("11:30")), machine(name="tgp-a1b2c3d4-p-00002")], None, LATER)
+    assert found.by_use["unknown"] == Decimal("0.525") and found.by_use["idle_tail"] == Decimal("0.21")
+    assert (found.unknown_gpu_hours, found.gpu_hours, found.per_gpu_hour) == (Decimal("1.25"), Decimal("3.5"), None)
+    assert add_up(found.by_use.values()) == found.total
+
+
+def test_A07_a_claim_of_an_old_version_is_unknown_until_it_is_seen_at_work() -> None:
+    before = claim(launch_started=at("10:00"), initialized=at("10:15"))
+    assert ledger_line(before, end=NOON)["useful_seconds"] is None
+    seen = read_line(ledger_line(dataclasses.replace(before, worked_since=at("11:15")), end=NOON))
+    assert report([seen], None, LATER).by_use == {
+        "useful": Decimal("0.315"),
+        "starting": Decimal("0.105"),
+        "unknown": Decimal("0.42"),
+    }
+
+
+def test_A07_a_service_is_at_work_from_its_first_answer() -> None:
+    serves = claim(launch_started=at("10:00"), initialized=at("10:15"), lane=Lane.SERVICE)
+    line = ledger_line(serves, end=NOON)
+    assert (line["worked_since"], line["useful_seconds"], line["idle_seconds"]) == ("2026-08-20T10:15:00Z", 6300, 0)
+    assert ledger_line(dataclasses.replace(serves, initialized=None), end=NOON)["useful_seconds"] == 0
+    idle = ledger_line(dataclasses.replace(serves, idle_since=at("11:30")), end=NOON)
+    assert (idle["useful_seconds"], idle["idle_seconds"]) == (4500, 1800)
 
 
 def test_A07_only_the_time_that_was_asked_for() -> None:

@@ -274,6 +274,16 @@ def test_O16_a_service_object_without_machine_and_record_goes_in_the_second_run(
     assert (action.name, action.target, action.uid) == (NAME, f"default/{NAME}", "uid-service")
 
 
+def test_O16_a_machine_of_another_cluster_holds_no_service_of_its_name() -> None:
+    """Its stamp says whose it is, so the Service of that name is not its."""
+    gone: dict[str, t.Any] = {"claims": (), "devices": (), "probe": None, "services": (SERVICE,)}
+    foreign = dataclasses.replace(rented(), marks={"cluster": "ffffffff", "generation": "g"})
+    found = twice(1, **gone, instances=(foreign,))
+    assert [(one.kind, one.name) for one in found.actions] == [("delete_service", NAME), ("report", NAME)]
+    older = dataclasses.replace(foreign, marks={})
+    assert not [one for one in twice(1, **gone, instances=(older,)).actions if one.kind == "delete_service"]
+
+
 @pytest.mark.parametrize(
     "facts",
     [

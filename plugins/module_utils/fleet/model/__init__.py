@@ -29,7 +29,7 @@ from .decisions import Action, Notice, Plan, Shortfall, Tally, WaitingPod
 from .hours import Calendar, Window
 from .mesh import Device, MeshKey
 from .placement import Expression, NodeTerm, Others, Placement, Toleration
-from .sight import CloudView, Observation, Probe, Published
+from .sight import CloudView, Observation, OffersNotRead, Probe, Published
 from .spending import Ledger, LedgerLine, SpendingBudget
 from .wishes import (
     CloudChoice,
@@ -86,6 +86,7 @@ __all__ = [
     "Notice",
     "Observation",
     "Offer",
+    "OffersNotRead",
     "OfferQuery",
     "Others",
     "Peer",

@@ -103,6 +103,8 @@ class Claim:
     ``generation`` is the hash of class, pool and template (drift); ``store_generation`` that of the record store, as stamped on the machine.
     ``source`` is where its pool or request was last read (empty = inline, or a claim of version 0.1), ``source_uid`` the uid of an object,
     ``limits`` what it said (None = a claim of version 0.1), ``document_gone_since`` when a run first missed it there.
+    ``worked_since`` is when the first pod was at work on its node; ``work_watched`` False: it was used before anybody noted that (a claim of
+    an older version, or one made for a running machine).
     ``running_since`` and ``interrupted_at``: between them the GPUs are billed, where a cloud bills disk and GPUs apart.
     """
 
@@ -135,6 +137,8 @@ class Claim:
     peer: Peer | None = None
     registered: datetime | None = None
     initialized: datetime | None = None
+    worked_since: datetime | None = None
+    work_watched: bool = False
     idle_since: datetime | None = None
     underused_since: datetime | None = None
     blocked_until: datetime | None = None

@@ -16,6 +16,10 @@ from .mesh import Device, MeshKey
 from .spending import Ledger
 
 
+class OffersNotRead(Exception):
+    """A decision depends on what can be rented, and its observation was made without a look at that. Read the offers, decide anew."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class CloudView:
     """What one cloud answered in this run. ``instances``, ``offers`` or ``extras`` None = that read failed or was not made, ``problem``
@@ -77,3 +81,4 @@ class Observation:
     )  # findings or blocklist, and why it could not be read
     device_plugins: DevicePlugins | None = None  # None = not looked at
     generations: tuple[str, ...] = ()  # of our record store, the current one first (fleet/ownership.py)
+    offers_read: bool = True  # False = no cloud was asked for its offers

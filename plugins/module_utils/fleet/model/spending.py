@@ -28,7 +28,8 @@ class LedgerLine:
     """What one machine cost: a closing line of the ledger, or (``closed`` False) a machine that still lives, as of now.
 
     ``price_hour`` and ``disk_hour`` (a part of it) in dollars; ``cost`` is what it cost until ``end``. ``granularity``: the seconds its cloud
-    bills at once; ``bills_boot`` False: disk and GPUs are billed apart. ``start`` None = nothing was ever rented."""
+    bills at once; ``bills_boot`` False: disk and GPUs are billed apart. ``start`` None = nothing was ever rented. ``worked_since`` and
+    ``work_watched`` are those of the claim; lines of older versions say neither, so that their use is unknown."""
 
     key: str
     name: str
@@ -47,6 +48,8 @@ class LedgerLine:
     running_since: datetime | None
     interrupted_at: datetime | None
     initialized: datetime | None
+    worked_since: datetime | None
+    work_watched: bool
     idle_since: datetime | None
     cost: Decimal
     granularity: int

@@ -55,7 +55,8 @@ class CloudChoice:
     """One entry of a class's ``providers``. ``settings`` are the cloud's own options (image, ssh key ...). ``implicit``: nobody named the
     cloud, so that it is passed over in silence when there is no credential for it. ``bid_margin``: by which share a bid is above the
     lowest that would win. ``spot_discount_min``: see :class:`NodeClass`; None = as there. ``quality``: what its settings say of hosts of
-    nodes; it goes before what the cloud's own record says."""
+    nodes; it goes before what the cloud's own record says. ``key_for_machines``: the operator wrote ``credentials`` and ``machines`` side by
+    side, so that the key may go to the machines' hosts."""
 
     cloud: str
     priority: int = 0
@@ -67,6 +68,7 @@ class CloudChoice:
     bid_margin: Decimal = Decimal("0.1")
     spot_discount_min: Decimal | None = None
     quality: Quality = Quality()
+    key_for_machines: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
