@@ -21,10 +21,48 @@ class ClockClosed(Exception):
     """The world has ended while somebody was waiting for a moment in it."""
 
 
+class _OwnTime:
+    """Seconds in which this process could run, since the first call.
+
+    A thread looks at the system's clock every ``_TICK`` seconds, and of the time since its last look no more than ``_MOST`` counts. It looks
+    late when the machine is busy, or other threads of this process are: then nobody else here came to anything either, and a deadline of
+    the world does not pass for that.
+    """
+
+    _TICK, _MOST = 0.004, 0.008
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: tuple[float, float] | None = None  # own time and the system's at the last look
+
+    def __call__(self) -> float:
+        if self._seen is None:
+            self._start()
+        own, last = self._seen or (0.0, 0.0)
+        return own + min(max(time.monotonic() - last, 0.0), self._MOST)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._seen is None:
+                self._seen = (0.0, time.monotonic())
+                threading.Thread(target=self._look, name="own-time", daemon=True).start()
+
+    def _look(self) -> None:
+        while self._seen is not None:
+            time.sleep(self._TICK)
+            own, last = self._seen
+            now = time.monotonic()
+            self._seen = (own + min(now - last, self._MOST), now)
+
+
+own_time = _OwnTime()
+
+
 class SimClock:
     """Aware UTC ``now()``; ``sleep`` in simulated seconds; ``advance`` moves it forward at once.
 
-    With ``path`` the clock is written there for the collection's ``TGP_CLOCK_FILE`` each time it changes.
+    With ``path`` the clock is written there for the collection's ``TGP_CLOCK_FILE`` each time it changes, and lives by the system's clock
+    as the readers of that file do. Without, nobody outside this process follows it, and it counts :data:`own_time`.
     """
 
     def __init__(self, speed: float = 1.0, path: str | None = None, start: float | None = None) -> None:
@@ -33,9 +71,9 @@ class SimClock:
         self._path = path
         self.apart: tuple[str, ...] = ()  # services that live by real time: a cluster of somebody else
         self._hosts: dict[str, float] = {}  # clock files of hosts whose clocks are wrong, to the seconds they are ahead
-        real = time.time()
+        self._time: t.Callable[[], float] = time.time if path else own_time
         # real moment, moment of the world, speed since then: one thing, as it is read without the lock
-        self._base = (real, real if start is None else start, speed)
+        self._base = (self._time(), time.time() if start is None else start, speed)
         self._changed = threading.Condition()
         self._closed = False
         self._publish()
@@ -57,6 +95,7 @@ class SimClock:
     def add_host(self, path: str, ahead: float) -> None:
         """Write to ``path`` what ``TGP_CLOCK_FILE`` names on a host whose clock is ``ahead`` seconds before the world's (negative: behind)."""
         with self._changed:
+            self._base, self._time = (time.time(), self.seconds(), self.speed), time.time
             self._hosts[path] = ahead
             self._publish()
 
@@ -68,7 +107,7 @@ class SimClock:
     def seconds(self) -> float:
         """Simulated unix time."""
         real, world, speed = self._base
-        return world + (time.time() - real) * speed
+        return world + (self._time() - real) * speed
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(self.seconds(), timezone.utc)
@@ -88,7 +127,7 @@ class SimClock:
             raise ValueError("the clock cannot go back")
         with self._changed:
             began, world, before = self._base
-            real = time.time()
+            real = self._time()
             moment = world + (real - began) * before + seconds
             if moment > _LAST:
                 raise ValueError("the clock ends with the year 8999")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils import redact
 
 from tests.outsiders import checked_line
 
@@ -40,6 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _level(item.nodeid) in ("contract", "cluster", "e2e") and item.config.pluginmanager.hasplugin("rerunfailures"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Forget the secrets of the worlds of this test: every text is searched for all that are known, and a whole run has thousands."""
+    redact._known.clear()
 
 
 @pytest.hookimpl(wrapper=True)
