@@ -159,9 +159,10 @@ options:
     type: dict
   offer_cache:
     description:
-      - Whether a plan may use offers that were read less than five minutes ago, and where they are remembered. V(none) asks the clouds every
-        time. V(file) and V(cluster) are the places of M(tgp.gpu.offer_info).
+      - Where offers are remembered that were read less than five minutes ago, so that a run without anything to do asks no cloud for them
+        again. Before a run launches or ends a machine by them, it asks. V(none) asks the clouds every time. V(file) and V(cluster) are the
+        places of M(tgp.gpu.offer_info).
     type: str
     choices: [none, file, cluster]
-    default: none
+    default: file
 """

@@ -53,7 +53,9 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
     closed = _closed(context)
     judged, wishes = after_preflight(
         context,
-        lambda wishes: sight.decide(lambda seen: judge(saved, seen, wishes, context.settings, CAPABILITIES, closed)),
+        lambda wishes: sight.decide(
+            lambda seen: judge(saved, seen, wishes, context.settings, CAPABILITIES, closed), lambda _judged: writes
+        ),
         lambda found: {one.pool for one in found.plan.actions if one.kind in RENTS},
     )
     if wishes.blocked and not any(one.result == APPLIED for one in judged.verdicts):

@@ -103,7 +103,10 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
     sight = Sight(context)
     decided, wishes = after_preflight(
         context,
-        lambda wishes: sight.decide(lambda seen: plan(seen, wishes, context.settings, CAPABILITIES, context.run_id)),
+        lambda wishes: sight.decide(
+            lambda seen: plan(seen, wishes, context.settings, CAPABILITIES, context.run_id),
+            lambda found: writes and _needs_new_offers(found, context.settings),
+        ),
         lambda found: _to_look_at(found, context.settings),
     )
     observation = sight.seen
@@ -130,6 +133,11 @@ def _to_look_at(decided: Plan, settings: Settings) -> set[str]:
     return lacking | {one.pool for one in decided.actions if one.kind in RENTS}
 
 
+def _needs_new_offers(decided: Plan, settings: Settings) -> bool:
+    """Whether a plan must not be carried out by remembered offers: it changes something, or a person waits for machines that it lacks."""
+    return any(one.kind in _CHANGES for one in decided.actions) or (settings.mode != AUTOSCALE and bool(decided.shortfall))
+
+
 class Sight:
     """One observation with what the run's mode needs. ``seen`` has offers once a decision depended on them: a run that finds everything
     as it is wanted asks no cloud for its prices."""
@@ -137,14 +145,21 @@ class Sight:
     def __init__(self, context: Context) -> None:
         reaps = context.settings.mode in REAPING
         self._context = context
-        self.seen: Observation = gather(context, extras=reaps, tokens=reaps)
+        self._bare = gather(context, extras=reaps, tokens=reaps)
+        self._remembered: frozenset[str] = frozenset()  # clouds whose offers in ``seen`` were read by an earlier run
+        self.seen: Observation = self._bare
 
-    def decide(self, decide: t.Callable[[Observation], _T]) -> _T:
+    def decide(self, decide: t.Callable[[Observation], _T], acts: t.Callable[[_T], bool]) -> _T:
+        """``decide`` what to do, by offers that were read in this run if ``acts`` says that it is carried out."""
         try:
-            return decide(self.seen)
+            decided = decide(self.seen)
         except OffersNotRead:
-            self.seen = with_offers(self._context, self.seen)
-            return decide(self.seen)
+            self.seen, self._remembered = with_offers(self._context, self._bare)
+            decided = decide(self.seen)
+        if self._remembered and acts(decided):
+            self.seen, self._remembered = with_offers(self._context, self._bare, again=self._remembered)
+            decided = decide(self.seen)
+        return decided
 
 
 def _outcome(decided: Plan) -> str:

@@ -20,12 +20,12 @@ from ..cluster.pods import pods as read_pods
 from ..errors import ApiError, TgpError
 from ..fleet import blocks
 from ..fleet.consolidation import POLICY as CONSOLIDATES
-from ..fleet.model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation, Offer
+from ..fleet.model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation
 from ..fleet.phases import LIVE
 from ..fleet.query import query_of
 from ..fleet.settings import LAUNCHING, REAPING
 from ..fleet.spending import budgets
-from ..offers.market import Market, open_cache
+from ..offers.market import Market, Quote, open_cache
 from .context import Context
 from .credentials import unused
 from .made_tokens import made_tokens
@@ -94,21 +94,26 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
     )
 
 
-def with_offers(context: Context, seen: Observation) -> Observation:
-    """The same, and what clouds offer whose machines are known. Asked side by side; one may fail without the others."""
+def with_offers(context: Context, seen: Observation, again: t.Collection[str] = ()) -> tuple[Observation, frozenset[str]]:
+    """The same, and what clouds offer whose machines are known; and the clouds whose offers an earlier run read less than five minutes ago.
+    Those named in ``again`` are asked in any case. Asked side by side; one may fail without the others."""
+    remembered: set[str] = set()
 
     def asked(name: str) -> CloudView:
         view = seen.clouds[name]
         if view.instances is None:
             return view
         try:
-            return dataclasses.replace(view, offers=_offers(context, name))
+            quote = _offers(context, name, name in again)
         except TgpError as error:
             return dataclasses.replace(view, problem=f"{view.problem} {error}".strip())
+        if quote.hit:
+            remembered.add(name)
+        return dataclasses.replace(view, offers=quote.offers)
 
     with ThreadPoolExecutor(max_workers=16, thread_name_prefix="offers") as pool:
         views = dict(zip(seen.clouds, pool.map(asked, seen.clouds), strict=True))
-    return dataclasses.replace(seen, clouds=views, offers_read=True)
+    return dataclasses.replace(seen, clouds=views, offers_read=True), frozenset() if again else frozenset(remembered)
 
 
 def _state(name: str, read: t.Callable[[], dict[str, t.Any]], problems: dict[str, str]) -> dict[str, t.Any]:
@@ -157,10 +162,10 @@ def _look_at_cloud(context: Context, name: str, extras: bool) -> CloudView:
     return CloudView(instances=instances, problem=" ".join(problems), extras=extra_list)
 
 
-def _offers(context: Context, name: str) -> tuple[Offer, ...]:
-    """What the cloud offers of what the documents want, or what it offered less than five minutes ago where that is remembered."""
+def _offers(context: Context, name: str, ask: bool) -> Quote:
+    """What the cloud offers of what the documents want, or unless ``ask`` what it offered less than five minutes ago."""
     query = query_of(context.wishes, name)
-    return _market(context).offers(name, query, lambda: context.cloud(name).offers(query), context.choice(name)).offers
+    return _market(context).offers(name, query, lambda: context.cloud(name).offers(query), context.choice(name), refresh=ask)
 
 
 def _looked_up(context: Context, clouds: t.Mapping[str, CloudView], claims: t.Sequence[Claim]) -> dict[str, CloudView]:
@@ -185,7 +190,7 @@ def _looked_up(context: Context, clouds: t.Mapping[str, CloudView], claims: t.Se
 
 
 def _market(context: Context) -> Market:
-    """Remembered offers serve for as long as a plan may go by them; they carry the moment at which they were read."""
+    """Remembered offers serve for as long as a plan may go by them (L-13); they carry the moment at which they were read."""
 
     def opened() -> Market:
         cache = open_cache(context.task, context.task.params.get("offer_cache") or "none", context.kube)

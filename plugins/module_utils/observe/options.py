@@ -56,7 +56,7 @@ RUN_SPEC: dict[str, t.Any] = dict(
     notify_token=dict(type="str", no_log=True, fallback=(env_fallback, ["TGP_NOTIFY_TOKEN"])),
     notify_command=dict(type="raw"),
     notify_template=dict(type="dict"),
-    offer_cache=dict(type="str", choices=["none", "file", "cluster"], default="none"),
+    offer_cache=dict(type="str", choices=["none", "file", "cluster"], default="file"),
 )
 
 FLEET_SPEC: dict[str, t.Any] = dict(

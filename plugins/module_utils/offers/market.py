@@ -52,15 +52,21 @@ class Market:
         self._keep = keep
 
     def offers(
-        self, cloud: str, query: OfferQuery, ask: t.Callable[[], t.Sequence[Offer]], choice: CloudChoice | None = None
+        self,
+        cloud: str,
+        query: OfferQuery,
+        ask: t.Callable[[], t.Sequence[Offer]],
+        choice: CloudChoice | None = None,
+        *,
+        refresh: bool = False,
     ) -> Quote:
-        """The offers of ``cloud``; ``ask`` is called when no young enough reading is there. ``choice``: the class's entry, whose settings
-        may narrow what is offered. Own machines are always asked: they cost nothing to ask, and what they offer is whether they are
-        off."""
+        """The offers of ``cloud``; ``ask`` is called when no young enough reading is there, or for ``refresh``. ``choice``: the class's
+        entry, whose settings may narrow what is offered. Own machines are always asked: they cost nothing to ask, and what they offer is
+        whether they are off."""
         cache = self._cache if cloud in ENTRIES and ENTRIES[cloud].facts.rented else None
         key = key_of(cloud, self._public(cloud, choice), query) if cache is not None else ""
         found: Reading | None = None
-        if cache is not None and not self._refresh:
+        if cache is not None and not (self._refresh or refresh):
             found = guarded(self._task.warn, "read", lambda: cache.get(key))
         now = self._task.clock.now()
         if found is not None and -_FUTURE <= (now - found.read).total_seconds() < self._ttl:
