@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 from . import errors
 from .clock import Clock, SystemClock, compare
+from .error_details import SIGN, note_detail
 from .libs import lazy
 from .pace import Pace
 from .redact import redact, redact_all
@@ -309,7 +310,10 @@ class Api:
             details["retry_after"] = retry_after(answer.headers, self.clock)
         remedy = self._hint if kind is errors.Unauthorized else ""
         said = redact(sentence).rstrip(". ") or "no text"
-        message = f"{self.service}: {what} was answered {status}{f' {code}' if code else ''}: {said}."
+        kept = f"{self.service}: {what}{SIGN}{status}{f' {code}' if code else ''}"
+        message = f"{kept}: {said}."
+        if self.service != "kubernetes" and not 300 <= status < 400:
+            note_detail(kept, said)  # the cluster that holds the records may read its own words there
         if request_id := answer.headers.get("x-tailscale-request-id"):
             message += f" (request {request_id})"
         return kind(message, remedy=remedy, **details)

@@ -94,6 +94,7 @@ class _Launch:
         self.context = context
         self.claim = claim
         self.shared = shared
+        self._said = ""  # of the last attempt in whole: the record leaves out the words of the cloud
         paused = context.wishes.paused.get(claim.pool)
         if paused is not None:
             raise InvalidInput(f"{claim.name}: nothing is launched for {claim.pool}: {paused}")
@@ -345,7 +346,8 @@ class _Launch:
         left = "; ".join(
             f"{cloud} is left alone in this run ({reason})" for cloud, reason in sorted(self.shared.left_alone.items())
         )
-        last = self.claim.attempts[-1].message if self.claim.attempts else left or "every offer was beyond the limits"
+        recorded = self.claim.attempts[-1].message if self.claim.attempts else ""
+        last = self._said or recorded or left or "every offer was beyond the limits"
         message = f"{why}: {last}"
         failed = advance(self.claim, Phase.FAILED, now, message)
         self._write(failed, deletion=Deletion(reason="LaunchFailed", requested=now))
@@ -355,7 +357,8 @@ class _Launch:
     # ---- the record
 
     def _attempt(self, offer: Offer, result: str, error_class: str = "", message: str = "", left: str = "") -> tuple[Attempt, ...]:
-        attempt = Attempt(self.context.clock.now(), offer_key(offer), result, error_class, message[:LONGEST_WORDS], left)
+        self._said = message[:LONGEST_WORDS]
+        attempt = Attempt(self.context.clock.now(), offer_key(offer), result, error_class, self._said, left)
         return (*self.claim.attempts, attempt)
 
     def _write(self, base: Claim | None = None, **changes: t.Any) -> None:

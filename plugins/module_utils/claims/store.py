@@ -17,6 +17,7 @@ import typing as t
 
 from ..cluster.identity import cluster_id
 from ..cluster.kube import Kube
+from ..error_details import without_details
 from ..errors import BadShape, Conflict, InvalidInput, NotFound, TgpError
 from ..fleet.claim_merge import rebased
 from ..fleet.claim_record import from_record, to_record
@@ -136,6 +137,7 @@ class Careful(abc.ABC):
         return claim
 
     def write(self, claim: Claim) -> Claim:
+        claim = _storable(claim)
         base = self._known.get(claim.name)
         for _attempt in range(_TRIES):
             try:
@@ -244,8 +246,8 @@ def ledger_key(line: t.Mapping[str, t.Any]) -> str:
 
 
 def encode(record: t.Mapping[str, t.Any]) -> str:
-    """JSON text, the same for the same record."""
-    return json.dumps(record, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    """JSON text, the same for the same record. Words of other services are left out (error_details.py)."""
+    return json.dumps(without_details(record), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def decode(text: t.Any, where: str) -> dict[str, t.Any]:
@@ -257,6 +259,13 @@ def decode(text: t.Any, where: str) -> dict[str, t.Any]:
     if not isinstance(record, dict):
         raise odd(where, "it is not a JSON object")
     return record
+
+
+def _storable(claim: Claim) -> Claim:
+    """The claim as a later read shows it, so that a comparison with what others wrote is one of equals."""
+    record = to_record(claim)
+    kept = without_details(record)
+    return claim if kept == record else dataclasses.replace(from_record(kept), version=claim.version)
 
 
 def encode_claim(claim: Claim) -> str:

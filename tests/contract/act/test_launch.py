@@ -105,7 +105,7 @@ def test_L14_an_invalid_request_fails_the_claim_at_once(rig: Rig) -> None:
     assert (rig.creates(), rig.blocks()) == (1, {})
     claim = rig.claim()
     assert (claim["phase"], claim["deletion"]["reason"]) == ("Failed", "LaunchFailed")
-    assert "too strange" in claim["history"][-1][2]
+    assert "was answered 400" in claim["history"][-1][2] and "too strange" in done["problems"][0]
 
 
 def test_L14_long_words_of_a_cloud_do_not_burst_the_record(rig: Rig) -> None:
@@ -116,7 +116,7 @@ def test_L14_long_words_of_a_cloud_do_not_burst_the_record(rig: Rig) -> None:
     assert row["result"] == "failed" and "no room" in row["message"]
     claim = rig.claim()
     assert (claim["phase"], claim["deletion"]["reason"]) == ("Failed", "LaunchFailed")
-    assert [len(one["message"]) for one in claim["attempts"]] == [500] * len(claim["attempts"]) and len(claim["attempts"]) > 2
+    assert all(len(one["message"]) <= 500 for one in claim["attempts"]) and len(claim["attempts"]) > 2
     rig.reap()
     assert rig.left() == {}
 
@@ -126,7 +126,8 @@ def test_L14_half_a_character_in_a_refusal_ends_no_launch(rig: Rig) -> None:
     error = {"code": "instance-operations/launch/insufficient-capacity", "message": "no room \ud83d", "suggestion": "\ud83d\ude00"}
     rig.fault("status", "lambda", "POST", CREATE, status=400, body={"error": error}, times=1)
     assert rig.rent()["machines"][0]["result"] == "launched"
-    assert "no room ? 😀" in rig.claim()["attempts"][0]["message"]
+    assert any("no room ? 😀" in one for one in rig.lines)
+    assert rig.claim()["attempts"][0]["message"].endswith("was answered 400 instance-operations/launch/insufficient-capacity.")
 
 
 def test_L14_a_cloud_that_asks_for_patience_gets_it(rig: Rig) -> None:
