@@ -5,7 +5,10 @@
 
 An ordinary module call spends a third of a second on packing and starting a Python before it does anything, and cannot print a
 line until it ends. Ours run on the controller anyway, so this plugin (wired to each of them in meta/runtime.yml) calls the very
-same function directly: same arguments, same checks, same result, plus live progress. ``async`` still gets a real module process.
+same function directly: same arguments, same checks, same result, plus live progress.
+
+The host, connection and user of the task are not used; a warning says so where they are not those of the controller. ``async`` with a
+``poll`` is a time limit for the same call, with ``poll: 0`` a process of the module's own on the controller.
 """
 
 from __future__ import annotations
@@ -14,11 +17,16 @@ import contextlib
 import difflib
 import gc
 import importlib
+import json
 import os
 import re
+import signal
+import sys
+import time
+import types
 import typing as t
 
-from ansible import context
+from ansible import constants, context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -28,12 +36,13 @@ from ..module_utils.bytecode import keep, kept
 from ..module_utils.errors import TgpError
 from ..module_utils.http import trusted
 from ..module_utils.redact import redact
-from ..module_utils.task import Task, execute, secret_values
+from ..module_utils.task import CALLER, Task, execute, secret_values
 from ..module_utils.variables import OLD_NAMES_END, PREFIX, called, check
 
 _MODULES = "ansible_collections.tgp.gpu.plugins.modules."
 _WARM = ("httpx", "yaml", "jsonschema", "jinja2.sandbox", f"{_MODULES}fleet_plan", f"{_MODULES}fleet_launch")
 display = Display()
+_limits: dict[str, int] = {}  # of tasks with async, which are run again for ``retries``
 
 
 def _import_all() -> None:
@@ -68,21 +77,21 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         result: dict[str, t.Any] = super().run(tmp, task_vars)
+        variables_of_task = task_vars or {}
         name = self._task.action.rpartition(".")[2]
-        if self._task.async_val:
-            return t.cast(
-                "dict[str, t.Any]",
-                self._execute_module(module_name=f"tgp.gpu.{name}", task_vars=task_vars, wrap_async=True),
-            )
+        seconds = self._seconds()
         keep()
         self._load_name = f"tgp.gpu.{name}"  # what messages about options call it
+        self._say_where_it_runs(variables_of_task)
         module = importlib.import_module(_MODULES + name)
         spec = {key: value for key, value in module.SPEC.items() if key != "supports_check_mode"}
         with _surrounded_by(self._environment()):
-            words = (task_vars or {}).get("tgp_variables", ())  # of our playbooks, and of those that take variables like them
+            words = variables_of_task.get("tgp_variables", ())  # of our playbooks, and of those that take variables like them
             self._check_variables(words)
             variables = called(spec["argument_spec"], words)
             params = self._params(spec, variables)
+            if self._task.async_val:
+                return self._started(variables_of_task, variables)
             quiet = bool(self._task.no_log)
             task = Task(
                 params=params,
@@ -93,8 +102,71 @@ class ActionModule(ActionBase):
                 playbook=_playbook(),
                 variables=variables,
             )
-            result.update(execute(module.SPEC, module.run, task, name))
+            try:
+                with _within(seconds):
+                    result.update(execute(module.SPEC, module.run, task, name))
+            except AsyncTimeout:
+                raise AnsibleActionFail(f"async task did not complete within the requested time - {seconds}s") from None
         return _scrubbed(result, set(secret_values(module.SPEC["argument_spec"], params)))
+
+    def _seconds(self) -> int:
+        """The time limit of a task with ``async`` and a ``poll``; 0 is none.
+
+        Ansible would ask the host of the task for the job. A worker has its own copy of the task, so there it is no longer asynchronous.
+        """
+        if self._task.async_val and self._task.poll:
+            _limits[self._task._uuid] = self._task.async_val
+            self._task.async_val = 0
+        return _limits.get(self._task._uuid, 0)
+
+    def _say_where_it_runs(self, task_vars: t.Mapping[str, t.Any]) -> None:
+        """Warn when the task is sent to a host or user that the module does not use.
+
+        Ansible prints equal warnings once. So the text names a host only when it is the same for all hosts of the play.
+        """
+        become = self._connection.become is not None
+        target = self._task.delegate_to or task_vars.get("inventory_hostname", "")
+        if not self._sent_to_controller() and target not in constants.LOCALHOST:
+            many = not self._task.delegate_to and len(task_vars.get("ansible_play_hosts_all", ())) > 1
+            display.warning(
+                f"{self._load_name} runs on the controller, not on {'the hosts of this play' if many else target}: delegate_to, become and "
+                f"connection variables have no effect. Write hosts: localhost or delegate_to: localhost{', and become: false' * become}."
+            )
+        elif become:
+            display.warning(
+                f"{self._load_name} runs on the controller as the user who started the playbook: become has no effect. Write become: false."
+            )
+
+    def _sent_to_controller(self) -> bool:
+        """Whether the connection of the task leads to the controller. Those to network devices run modules there, too."""
+        return self._connection.transport == "local" or bool(getattr(self._connection, "_remote_is_local", False))
+
+    def _started(self, task_vars: dict[str, t.Any], variables: t.Mapping[str, str]) -> dict[str, t.Any]:
+        """Start the module in the background with Ansible's own means, but on the controller, with the playbook's Python and as its user.
+
+        The environment is inherited, so that no credential is in the arguments of a process.
+        """
+        if self._connection.transport == "local":
+            self._connection.set_become_plugin(None)
+        else:
+            self._connection = self._connection_to_controller(task_vars)
+        self._task = self._task.copy()
+        self._task.delegate_to, self._task.environment = None, []
+        with _surrounded_by({CALLER: json.dumps({"playbook": _playbook(), "variables": dict(variables)})}):
+            job = self._execute_module(
+                module_name=self._load_name,
+                task_vars={**task_vars, "ansible_python_interpreter": sys.executable},
+                wrap_async=True,
+            )
+        return t.cast("dict[str, t.Any]", job)
+
+    def _connection_to_controller(self, task_vars: t.Mapping[str, t.Any]) -> t.Any:
+        """As async_status has it with delegate_to: localhost, so that both look for jobs in the same folder."""
+        connection = self._shared_loader_obj.connection_loader.get("ansible.builtin.local", self._play_context.copy())
+        given = task_vars["hostvars"]["localhost"]
+        names = constants.config.get_plugin_vars("shell", connection._shell._load_name)
+        connection._shell.set_options(var_options={name: given[name] for name in names if name in given})
+        return connection
 
     def _check_variables(self, words: t.Collection[str]) -> None:
         """Refuse variables of the command line that resemble ours and are none, and tell of old names."""
@@ -153,6 +225,33 @@ def _surrounded_by(variables: dict[str, str]) -> t.Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+class AsyncTimeout(BaseException):
+    """The time limit of ``async`` has passed. Not an Exception, so that no module takes it for an error that it expects."""
+
+
+@contextlib.contextmanager
+def _within(seconds: int) -> t.Iterator[None]:
+    """Raise AsyncTimeout after that many seconds; 0 is no limit. The alarm of the task's ``timeout`` stays when it comes sooner."""
+    others, _interval = signal.getitimer(signal.ITIMER_REAL)
+    if not seconds or 0 < others <= seconds:
+        yield
+        return
+
+    def passed(_number: int, _frame: types.FrameType | None) -> None:
+        raise AsyncTimeout
+
+    began = time.monotonic()
+    before = signal.signal(signal.SIGALRM, passed)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if others:
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, others - (time.monotonic() - began)))
 
 
 def _playbook() -> str:

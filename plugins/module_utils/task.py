@@ -10,6 +10,8 @@ A module is ``SPEC`` (arguments of AnsibleModule) and ``run(task) -> dict``. The
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 import time
 import typing as t
 
@@ -149,12 +151,16 @@ def _public(result: dict[str, t.Any]) -> dict[str, t.Any]:
     return {key: (value if key in reveal else redact_all(value)) for key, value in result.items()}
 
 
+CALLER = "_TGP_CALLER"  # environment variable: what the controller's worker knows of the playbook, for a process of the module's own
+
+
 def main(spec: Spec, run: Run) -> None:
     """Entry point of a real module process."""
     from ansible.module_utils.basic import AnsibleModule
 
+    caller = json.loads(os.environ.pop(CALLER, "{}"))
     module = AnsibleModule(**spec)
-    task = Task(params=module.params, check_mode=module.check_mode, diff_mode=module._diff, warn=module.warn)
+    task = Task(params=module.params, check_mode=module.check_mode, diff_mode=module._diff, warn=module.warn, **caller)
     result = execute(spec, run, task, module._name)
     if result.get("failed"):
         module.fail_json(**result)
