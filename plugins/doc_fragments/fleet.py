@@ -8,6 +8,10 @@ from __future__ import annotations
 
 class ModuleDocFragment:
     DOCUMENTATION = r"""
+requirements:
+  - cryptography >= 42
+  - jsonschema >= 4.20
+  - tzdata >= 2024.1 (where the system has no time zones)
 options:
   documents:
     description:

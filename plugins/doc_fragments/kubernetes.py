@@ -8,6 +8,8 @@ from __future__ import annotations
 
 class ModuleDocFragment:
     DOCUMENTATION = r"""
+requirements:
+  - PyYAML >= 6.0
 options:
   kubeconfig:
     description:

@@ -151,7 +151,9 @@ def _public(result: dict[str, t.Any]) -> dict[str, t.Any]:
     return {key: (value if key in reveal else redact_all(value)) for key, value in result.items()}
 
 
-CALLER = "_TGP_CALLER"  # environment variable: what the controller's worker knows of the playbook, for a process of the module's own
+CALLER = (
+    "_TGP_CALLER"  # environment variable: what the controller's worker knows of the playbook, for a process of the module's own
+)
 
 
 def main(spec: Spec, run: Run) -> None:

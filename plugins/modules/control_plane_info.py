@@ -37,9 +37,11 @@ options:
     description: Seconds for each attempt.
     type: float
     default: 5
+requirements:
+  - cryptography >= 42
 extends_documentation_fragment:
-  - tgp.gpu.attributes
   - tgp.gpu.attributes.info
+  - tgp.gpu.attributes.controller
 seealso:
   - module: tgp.gpu.tailscale_expose
   - module: tgp.gpu.tailscale_policy_info

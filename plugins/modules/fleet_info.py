@@ -32,6 +32,7 @@ extends_documentation_fragment:
   - tgp.gpu.clouds
   - tgp.gpu.tailscale
   - tgp.gpu.attributes.info
+  - tgp.gpu.attributes.controller
 """
 
 EXAMPLES = r"""

@@ -28,6 +28,7 @@ extends_documentation_fragment:
   - tgp.gpu.clouds
   - tgp.gpu.tailscale
   - tgp.gpu.attributes.no_diff
+  - tgp.gpu.attributes.controller
 """
 
 EXAMPLES = r"""

@@ -42,6 +42,7 @@ extends_documentation_fragment:
   - tgp.gpu.clouds
   - tgp.gpu.tailscale
   - tgp.gpu.attributes
+  - tgp.gpu.attributes.controller
 """
 
 EXAMPLES = r"""

@@ -34,6 +34,7 @@ options:
 extends_documentation_fragment:
   - tgp.gpu.clouds
   - tgp.gpu.attributes.info
+  - tgp.gpu.attributes.controller
 """
 
 EXAMPLES = r"""

@@ -79,6 +79,7 @@ options:
 extends_documentation_fragment:
   - tgp.gpu.lambda_cloud
   - tgp.gpu.attributes
+  - tgp.gpu.attributes.controller
 seealso:
   - module: tgp.gpu.offer_info
   - module: tgp.gpu.instance_info

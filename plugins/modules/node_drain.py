@@ -43,6 +43,7 @@ options:
 extends_documentation_fragment:
   - tgp.gpu.kubernetes
   - tgp.gpu.attributes.no_diff
+  - tgp.gpu.attributes.controller
 """
 
 EXAMPLES = r"""

@@ -33,6 +33,7 @@ options:
 extends_documentation_fragment:
   - tgp.gpu.kubernetes
   - tgp.gpu.attributes.info
+  - tgp.gpu.attributes.controller
 """
 
 EXAMPLES = r"""

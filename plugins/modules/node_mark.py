@@ -43,6 +43,7 @@ options:
 extends_documentation_fragment:
   - tgp.gpu.kubernetes
   - tgp.gpu.attributes
+  - tgp.gpu.attributes.controller
 """
 
 EXAMPLES = r"""

@@ -39,9 +39,12 @@ options:
     description: Seconds to wait.
     type: int
     default: 900
+requirements:
+  - cryptography >= 42
 extends_documentation_fragment:
   - tgp.gpu.kubernetes
   - tgp.gpu.attributes.info
+  - tgp.gpu.attributes.controller
 """
 
 EXAMPLES = r"""

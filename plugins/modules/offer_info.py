@@ -136,11 +136,15 @@ options:
     description: What the bought machine would draw.
     type: int
     default: 0
+requirements:
+  - jsonschema >= 4.20
+  - tzdata >= 2024.1 (where the system has no time zones)
 extends_documentation_fragment:
   - tgp.gpu.kubernetes
   - tgp.gpu.claims
   - tgp.gpu.clouds
   - tgp.gpu.attributes.no_diff
+  - tgp.gpu.attributes.controller
 seealso:
   - module: tgp.gpu.lambda_instance
 """

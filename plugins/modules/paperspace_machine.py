@@ -84,6 +84,7 @@ options:
 extends_documentation_fragment:
   - tgp.gpu.paperspace_cloud
   - tgp.gpu.attributes
+  - tgp.gpu.attributes.controller
 seealso:
   - module: tgp.gpu.offer_info
   - module: tgp.gpu.instance_info

@@ -48,6 +48,7 @@ options:
 extends_documentation_fragment:
   - tgp.gpu.tailscale
   - tgp.gpu.attributes
+  - tgp.gpu.attributes.controller
 seealso:
   - module: tgp.gpu.tailscale_device_info
 """

@@ -34,8 +34,8 @@ options:
     type: int
 extends_documentation_fragment:
   - tgp.gpu.tailscale
-  - tgp.gpu.attributes
   - tgp.gpu.attributes.info
+  - tgp.gpu.attributes.controller
 seealso:
   - module: tgp.gpu.tailscale_device
 """

@@ -41,6 +41,7 @@ options:
 extends_documentation_fragment:
   - tgp.gpu.kubernetes
   - tgp.gpu.attributes
+  - tgp.gpu.attributes.controller
 seealso:
   - module: tgp.gpu.control_plane_info
 """

@@ -51,6 +51,7 @@ options:
 extends_documentation_fragment:
   - tgp.gpu.tailscale
   - tgp.gpu.attributes
+  - tgp.gpu.attributes.controller
 notes:
   - A headscale before 0.30 keeps no descriptions of keys. There each call makes new keys, and keys are revoked by O(ids) only.
   - RV(tailscale_keys[].key) is a secret. Put C(no_log=true) on the task and hand the value on without writing it anywhere.

@@ -39,8 +39,8 @@ options:
     default: "tag:tgp"
 extends_documentation_fragment:
   - tgp.gpu.tailscale
-  - tgp.gpu.attributes
   - tgp.gpu.attributes.info
+  - tgp.gpu.attributes.controller
 notes:
   - Trying connections is offered by Tailscale alone. With headscale the tests stand in RV(policy_snippet); from 0.29 on it runs them
     itself whenever the policy is set.

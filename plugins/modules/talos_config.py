@@ -230,9 +230,12 @@ options:
     description: Return the configurations in RV(configs), in base64. They are secrets; set C(no_log) on the task.
     type: bool
     default: false
+requirements:
+  - PyYAML >= 6.0
 extends_documentation_fragment:
   - tgp.gpu.talos
   - tgp.gpu.attributes
+  - tgp.gpu.attributes.controller
 """
 
 EXAMPLES = r"""

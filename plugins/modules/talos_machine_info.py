@@ -36,9 +36,13 @@ options:
     description: Seconds one call may take, with its connection.
     type: float
     default: 10.0
+requirements:
+  - PyYAML >= 6.0
+  - cryptography >= 42
+  - h2 >= 4.1
 extends_documentation_fragment:
-  - tgp.gpu.attributes
   - tgp.gpu.attributes.info
+  - tgp.gpu.attributes.controller
 seealso:
   - module: tgp.gpu.talos_push
 """

@@ -67,8 +67,13 @@ options:
   talos_version:
     description: Talos version the configurations are checked for before a machine is asked. A machine that tells its own is checked for that.
     type: str
+requirements:
+  - PyYAML >= 6.0
+  - cryptography >= 42
+  - h2 >= 4.1
 extends_documentation_fragment:
   - tgp.gpu.attributes
+  - tgp.gpu.attributes.controller
 seealso:
   - module: tgp.gpu.talos_config
   - module: tgp.gpu.talos_machine_info

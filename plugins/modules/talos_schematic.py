@@ -138,8 +138,11 @@ options:
       - Address of the Image Factory. Default is V(https://factory.talos.dev).
       - If not set, the environment variable E(IMAGE_FACTORY_URL) is used.
     type: str
+requirements:
+  - PyYAML >= 6.0
 extends_documentation_fragment:
   - tgp.gpu.attributes
+  - tgp.gpu.attributes.controller
 seealso:
   - module: tgp.gpu.talos_config
 """

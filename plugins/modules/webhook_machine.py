@@ -38,6 +38,7 @@ options:
 extends_documentation_fragment:
   - tgp.gpu.webhook
   - tgp.gpu.attributes
+  - tgp.gpu.attributes.controller
 notes:
   - This switches power only. Drain the node first, for example with M(tgp.gpu.node_drain).
 seealso:

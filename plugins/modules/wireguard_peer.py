@@ -91,6 +91,27 @@ options:
     description: Let O(state=exact) remove more than three peers and more than half of the cluster's at once.
     type: bool
     default: false
+attributes:
+  action:
+    description: Has an action plugin that runs on the controller.
+    support: none
+    details: Unlike all other modules of this collection it runs on the host of the task.
+  async:
+    description: Can be used with the C(async) keyword.
+    support: full
+  become:
+    description: Can be used with the C(become) keywords.
+    support: full
+  connection:
+    description: Uses the connection of the task's host to run code there.
+    support: full
+  delegation:
+    description: Can be used with C(delegate_to) to run on another host.
+    support: full
+  platform:
+    description: Systems of the hub on which it runs.
+    platforms: linux
+    support: full
 extends_documentation_fragment:
   - tgp.gpu.attributes
 """

@@ -23,7 +23,12 @@ NOT_THERE = "runs on the controller, not on"
 
 
 def played(
-    sandbox: Sandbox, folder: Path, *tasks: Task, hosts: str = "bastion", env: t.Mapping[str, str | None] | None = None, **play: t.Any
+    sandbox: Sandbox,
+    folder: Path,
+    *tasks: Task,
+    hosts: str = "bastion",
+    env: t.Mapping[str, str | None] | None = None,
+    **play: t.Any,
 ) -> Result:
     """Run a play on hosts that do not exist; jobs of ``async`` and temporary files are kept in ``folder``."""
     names = hosts.split(",")
@@ -86,7 +91,9 @@ def test_async_with_a_poll_is_the_same_call_with_a_time_limit(sandbox: Sandbox, 
     assert wrong.rc == 2 and "Unsupported parameters for (tgp.gpu.lambda_instance) module: sise" in wrong.words
 
 
-@pytest.mark.parametrize(("limits", "words"), [({}, "within the requested time - 2s"), ({"timeout": 1}, "Timed out after 1 second")])
+@pytest.mark.parametrize(
+    ("limits", "words"), [({}, "within the requested time - 2s"), ({"timeout": 1}, "Timed out after 1 second")]
+)
 def test_the_time_limit_of_async_ends_the_call(sandbox: Sandbox, tmp_path: Path, limits: Task, words: str) -> None:
     wait = {"tgp.gpu.node_wait": {"nodes": ["nobody"], "timeout": 6000}, "async": 2, "poll": 1, **limits}
     done = played(sandbox, tmp_path, {**wait, "retries": 1, "delay": 0, "until": False})

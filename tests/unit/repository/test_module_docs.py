@@ -9,6 +9,7 @@ import functools
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import typing as t
@@ -17,12 +18,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from .test_layers import imports
 from .tree import ROOT, below
 
 PACKAGE = "ansible_collections.tgp.gpu.plugins"
 MODULES = sorted(path.stem for path in below("plugins/modules", suffix=".py"))
 RUNTIME = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text(encoding="utf-8"))
 ON_ITS_TARGET = {"wireguard_peer"}  # is about the machine that the task is sent to
+LAZY = re.compile(r'lazy\(f?"(\w+)[\w.{}]*"(?:, "(\w+)")?\)')
 DESCRIBED = {"type": "str", "elements": None, "required": False, "choices": None, "default": None, "aliases": None}
 
 
@@ -80,6 +83,59 @@ def test_whether_check_mode_is_supported_is_said() -> None:
     for one in MODULES:
         supported = module(one).SPEC.get("supports_check_mode", False)
         assert docs[one]["doc"]["attributes"]["check_mode"]["support"] == ("full" if supported else "none"), one
+
+
+def test_where_a_module_runs_is_said() -> None:
+    """What in_process runs uses nothing of the task's host."""
+    in_worker = {
+        "action": "full",
+        "async": "full",
+        "become": "none",
+        "connection": "none",
+        "delegation": "none",
+        "platform": "full",
+    }
+    on_target = {
+        "action": "none",
+        "async": "full",
+        "become": "full",
+        "connection": "full",
+        "delegation": "full",
+        "platform": "full",
+    }
+    for one in MODULES:
+        said = {name: told["support"] for name, told in documentation()[one]["doc"]["attributes"].items()}
+        assert {name: said.get(name) for name in in_worker} == (on_target if one in ON_ITS_TARGET else in_worker), one
+        assert said["diff_mode"] == "none" or not one.endswith("_info"), one
+
+
+def libraries(module: str) -> set[str]:
+    """What a module's code can load from elsewhere, by the names of requirements.txt. Jinja2 comes with ansible-core in no older version."""
+    found: set[str] = set()
+    seen: set[Path] = set()
+    left = [ROOT / "plugins" / "modules" / f"{module}.py"]
+    while left:
+        path = left.pop()
+        if path in seen or not path.is_file():
+            continue
+        seen.add(path)
+        lines = [line for line in imports(path) if not line.typing]
+        left += [place for line in lines if line.target for place in (line.target.with_suffix(".py"), line.target / "__init__.py")]
+        found |= {"tzdata" for line in lines if line.foreign == "zoneinfo"}
+        found |= {package or name for name, package in LAZY.findall(path.read_text(encoding="utf-8"))}
+    return found - {"jinja2"}
+
+
+def test_libraries_that_a_module_needs_are_said() -> None:
+    versions = {line.split()[0]: line for line in map(spaced, (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines())}
+    for one in sorted({*MODULES} - ON_ITS_TARGET):
+        said = {spaced(line.partition(" (")[0]) for line in documentation()[one]["doc"]["requirements"]}
+        assert said == {versions.get(name, "matplotlib >= 3.8") for name in libraries(one)}, one
+
+
+def spaced(requirement: str) -> str:
+    """``httpx>=0.28,<1`` as the documentation has it, in lower case."""
+    return re.sub(r"\s*([<>=]+)\s*", r" \1 ", requirement.lower())
 
 
 def test_every_module_describes_what_it_returns_and_shows_how_it_is_used() -> None:
