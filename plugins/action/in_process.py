@@ -71,6 +71,8 @@ _import_all()
 class ActionModule(ActionBase):
     """One class for all modules of the collection; which one is meant comes from the task's action name."""
 
+    _task: t.Any
+    _connection: t.Any
     _requires_connection = False
     _supports_async = True
     _supports_check_mode = True
