@@ -108,7 +108,7 @@ class ActionModule(ActionBase):
                 with _within(seconds):
                     result.update(execute(module.SPEC, module.run, task, name))
             except AsyncTimeout:
-                raise AnsibleActionFail(f"async task did not complete within the requested time - {seconds}s") from None
+                result.update(failed=True, msg=f"async task did not complete within the requested time - {seconds}s")
         return _scrubbed(result, set(secret_values(module.SPEC["argument_spec"], params)))
 
     def _seconds(self) -> int:
