@@ -14,7 +14,7 @@ from decimal import Decimal
 from . import vast_life as life
 from .vast_account import Account, living
 from .vast_errors import Refused, invalid, no_such_ask
-from .vast_search import disk_hour
+from .vast_search import disk_hour, premium_hour
 from .world import Machine, Offer, World
 
 LEAST_DISK, LONGEST_LABEL, LONGEST_IMAGE = 8, 256, 1024
@@ -195,7 +195,8 @@ def _check_vm(wish: Wish, offer: Offer, account: Account) -> None:
 
 
 def _check_money(world: World, account: Account, offer: Offer, wish: Wish) -> None:
-    hour = (offer.price_hour if wish.price is None else wish.price) + disk_hour(offer, wish.disk)
+    gpus = offer.price_hour if wish.price is None else wish.price
+    hour = gpus + premium_hour(offer, bid=wish.price is not None) + disk_hour(offer, wish.disk)
     if account.left(world) <= 0:
         raise Refused(400, "insufficient_credit", "Your account lacks credit; see the billing page.")
     limit = account.switches.spend_limit
@@ -219,6 +220,7 @@ def _machine(world: World, account: Account, offer: Offer, wish: Wish) -> Machin
         "onstart": wish.onstart,
         "disk": wish.disk,
         "bid": wish.price,
+        "premium": premium_hour(offer, bid=wish.price is not None),
         "label": wish.label,
         "extra_env": [*wish.variables.items(), *wish.options.items()],
         "wanted_ports": wish.ports,

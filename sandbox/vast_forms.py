@@ -9,7 +9,7 @@ import typing as t
 
 from . import vast_life as life
 from .vast_account import Account
-from .vast_search import offer_row
+from .vast_search import breakdown, offer_row, premium_hour
 from .world import Machine, World
 
 _SHOWN = (
@@ -30,6 +30,8 @@ _SHOWN = (
     "country_code",
     "verification",
     "reliability2",
+    "target_reliability",
+    "expected_reliability",
     "static_ip",
     "inet_up",
     "inet_down",
@@ -84,8 +86,8 @@ def instance(world: World, machine: Machine) -> dict[str, t.Any]:
         "storage_total_cost": float(disk),
         "min_bid": float(machine.offer.details["min_bid"]),
         "is_bid": facts["bid"] is not None,
-        "search": {"gpuCostPerHour": float(gpu), "diskHour": float(disk), "totalHour": float(gpu + disk)},
-        "instance": {"gpuCostPerHour": float(gpu), "diskHour": float(disk), "totalHour": float(gpu + disk)},
+        "search": breakdown(gpu, disk, premium_hour(machine.offer, bid=facts["bid"] is not None)),
+        "instance": breakdown(gpu, disk, life.premium_rate(machine)),
         "start_date": machine.created.timestamp(),
         "end_date": facts["end"],
         "duration": facts["end"] - now,

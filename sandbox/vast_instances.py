@@ -134,7 +134,7 @@ def _bid(machine: Machine, wanted: dict[str, t.Any], world: World) -> dict[str, 
         raise invalid("price must be between 0.001 and 32 $/hr per GPU.")
     machine.details["bid"] = chosen
     if machine.state == "active":
-        machine.set_rate(world.clock.now(), life.gpu_rate(machine) + life.disk_rate(machine))
+        machine.set_rate(world.clock.now(), life.running_rate(machine))
     life.settle(world)
     return {"success": True}
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A contract's life: what it costs in which state, how it stops, starts, is interrupted and ends, and the words the API has for that.
 
-The disk is billed from creation until the contract is destroyed, the GPUs only while it runs.
+The disk is billed from creation until the contract is destroyed, the GPUs and the premium for reliability only while it runs.
 """
 
 from __future__ import annotations
@@ -36,13 +36,23 @@ def gpu_rate(machine: Machine) -> Decimal:
     return t.cast(Decimal, machine.details["bid"] if machine.details["bid"] is not None else machine.price_hour)
 
 
+def premium_rate(machine: Machine) -> Decimal:
+    """What its offer asked for promised reliability when it was rented."""
+    return t.cast(Decimal, machine.details["premium"])
+
+
+def running_rate(machine: Machine) -> Decimal:
+    """Dollars per hour while it runs."""
+    return gpu_rate(machine) + premium_rate(machine) + disk_rate(machine)
+
+
 def follow(world: World, machine: Machine) -> None:
     """Let the bill follow the state."""
 
     def changed(one: Machine) -> None:
         if one.state == "active":
             one.details.update(up=world.clock.seconds(), rebooting=False)
-            one.set_rate(world.clock.now(), gpu_rate(one) + disk_rate(one))
+            one.set_rate(world.clock.now(), running_rate(one))
 
     machine.watch = changed
     machine.set_rate(machine.created, disk_rate(machine))

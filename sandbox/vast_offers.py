@@ -4,7 +4,8 @@
 """What hosts offer on the sandbox's Vast: an offer of a scenario, a catalogue with the traps of the real market, and as many as wanted.
 
 An offer is one slice of one host's machine. ``Offer.price_hour`` is its GPUs' price (``dph_base``), ``details["storage_price_hour"]`` what
-a GB of disk costs an hour, ``details["min_bid"]`` the bid that wins now, ``details["row"]`` the rest of what the API shows.
+a GB of disk costs an hour, ``details["min_bid"]`` the bid that wins now, ``details["premium"]`` what promised reliability costs an hour,
+``details["row"]`` the rest of what the API shows.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _KEYS: dict[str, tuple[type, t.Any, str]] = {
     "cores": (int, 64, "cpu_cores"),
     "ram_mib": (int, 257_000, "cpu_ram"),
 }
-_OWN = ("id", "gpu", "memory_mib", "price", "min_bid", "storage", "stock", "boot", "timings")
+_OWN = ("id", "gpu", "memory_mib", "price", "min_bid", "storage", "premium", "stock", "boot", "timings")
 SCENARIO_KEYS = (*_OWN, *_KEYS)
 """Keys of an offer in a scenario. ``gpu`` is the only one that must be there: a name of GPUS."""
 _TIMINGS = ("packages", "mesh", "csr", "ready", "gpu")
@@ -49,7 +50,8 @@ _TIMINGS = ("packages", "mesh", "csr", "ready", "gpu")
 def vast_offer(entry: t.Mapping[str, t.Any]) -> Offer:
     """The offer a scenario's entry describes. ValueError says what is wrong.
 
-    ``price`` and ``min_bid`` are dollars per hour for the whole offer (min_bid: half the price); ``storage`` dollars per GB and month.
+    ``price`` and ``min_bid`` are dollars per hour for the whole offer (min_bid: half the price); ``storage`` dollars per GB and month;
+    ``premium`` dollars per hour for promised reliability, of contracts on demand only (0).
     Without ``id`` it gets one of its own in the order of making. Without ``machine`` every offer is a machine of its own.
     """
     if unknown := [str(key) for key in entry if key not in SCENARIO_KEYS]:
@@ -95,6 +97,7 @@ def vast_offer(entry: t.Mapping[str, t.Any]) -> Offer:
             "row": row,
             "min_bid": _dollars(entry, "min_bid", price / 2),
             "storage_price_hour": _dollars(entry, "storage", Decimal("0.15")) / HOURS_OF_A_MONTH,
+            "premium": _dollars(entry, "premium", Decimal(0)),
             "timings": dict(timings),
         },
     )

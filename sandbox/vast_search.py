@@ -126,11 +126,16 @@ def disk_hour(offer: Offer, gigabytes: float) -> Decimal:
     return t.cast(Decimal, offer.details["storage_price_hour"]) * Decimal(str(gigabytes))
 
 
+def premium_hour(offer: Offer, *, bid: bool) -> Decimal:
+    """Dollars per hour for promised reliability; a contract that can be interrupted is promised none."""
+    return Decimal(0) if bid else t.cast(Decimal, offer.details["premium"])
+
+
 def offer_row(offer: Offer, kind: str, storage: float, now: float) -> dict[str, t.Any]:
     """An offer as the API shows it, priced with so many GB of disk. ``kind``: on-demand, bid or reserved."""
     facts, gpus = offer.details["row"], offer.gpu_count
     gpu = {"bid": offer.details["min_bid"], "reserved": offer.price_hour * Decimal("0.8")}.get(kind, offer.price_hour)
-    disk = disk_hour(offer, storage)
+    disk, premium = disk_hour(offer, storage), premium_hour(offer, bid=kind == "bid")
     total, cores = float(gpu + disk), facts["cpu_cores"]
     speed = facts["compute_cap"] / 20 * gpus
     reserved = float(offer.price_hour * Decimal("0.8") + disk)
@@ -164,12 +169,14 @@ def offer_row(offer: Offer, kind: str, storage: float, now: float) -> dict[str, 
         "inet_down_cost": 0.002,
         "inet_up_cost": 0.004,
         "dph_base": float(gpu),
-        "dph_total": total,
+        "dph_total": total,  # without the premium: the harder case for a client, and nothing documents the other
         "min_bid": float(offer.details["min_bid"]),
         "is_bid": kind == "bid",
-        "search": _breakdown(gpu, disk),
-        "instance": _breakdown(gpu, disk),
+        "search": breakdown(gpu, disk, premium),
+        "instance": breakdown(gpu, disk, premium),
         "reliability": facts["reliability2"],
+        "expected_reliability": facts["reliability2"],
+        "target_reliability": facts["reliability2"] if premium else 0.0,
         "country_code": PLACES[facts["geolocation"]],
         "driver_version": "570.86.15" if facts["cuda_max_good"] < 13 else "580.95.05",
         "driver_vers": 570086015 if facts["cuda_max_good"] < 13 else 580095005,
@@ -190,11 +197,13 @@ def offer_row(offer: Offer, kind: str, storage: float, now: float) -> dict[str, 
     }
 
 
-def _breakdown(gpu: Decimal, disk: Decimal) -> dict[str, float]:
+def breakdown(gpu: Decimal, disk: Decimal, premium: Decimal) -> dict[str, float]:
+    """The parts of a price per hour."""
     return {
         "gpuCostPerHour": float(gpu),
         "diskHour": float(disk),
-        "totalHour": float(gpu + disk),
+        "slaPremiumPerHour": float(premium),
+        "totalHour": float(gpu + disk + premium),
         "discountTotalHour": 0.0,
-        "discountedTotalPerHour": float(gpu + disk),
+        "discountedTotalPerHour": float(gpu + disk + premium),
     }

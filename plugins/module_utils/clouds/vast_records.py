@@ -54,17 +54,24 @@ def decimal(value: t.Any) -> Decimal | None:
 
 
 def to_offer(api: Api, row: t.Any, what: str, disk_gib: int, now: datetime, *, bid: bool) -> Offer:
-    """One row of a search, priced with a disk of ``disk_gib``. A bid costs ``min_bid`` and the disk. BadShape for a row without id, name or
-    number of GPUs, and for one that costs less than nothing."""
+    """One row of a search, priced with a disk of ``disk_gib``. BadShape for a row without id, name or number of GPUs, and for one of which
+    a part costs less than nothing.
+
+    On demand it costs what ``_on_demand`` says. A bid is another price: what the renter pays for the GPUs, at least ``min_bid``, and the disk.
+    ``search.totalHour`` is what the host asks and not what a bid pays. The premium pays for promised reliability, which a machine that can
+    be interrupted does not have. If Vast.ai bills one all the same, the row of the instance says so (``to_instance``)."""
     api.expect(api.expect(row, dict, what, "an offer").get("id"), int, what, "id of an offer")
     name = api.expect(row.get("gpu_name"), str, what, f"gpu_name of offer {row['id']}")
     count = api.expect(row.get("num_gpus"), int, what, f"num_gpus of offer {row['id']}")
     model, memory = model_of(name), decimal(row.get("gpu_ram"))
     lowest, disk = money(row.get("min_bid")), _disk_of(row, gigabytes(disk_gib))
-    machine, total = lowest if bid else money(row.get("dph_base")), money(row.get("dph_total"))
-    price = machine + disk if machine is not None else None if bid else total
-    if price is not None and (price < 0 or disk < 0):
-        raise api.bad_shape(what, f"the price of offer {row['id']} is {price}, its disk's part {disk}")
+    premium = Decimal(0) if bid else _premium(row, "search")
+    prices = ([] if lowest is None else [lowest + disk]) if bid else _on_demand(row, disk, premium)
+    price = max(prices, default=None)
+    if price is not None and min(*prices, disk, premium) < 0:
+        raise api.bad_shape(
+            what, f"the price of offer {row['id']} is {min(prices)}, its disk's part {disk}, its premium for reliability {premium}"
+        )
     place = _text(row.get("geolocation")) or _text(row.get("country_code"))
     return Offer(
         cloud="vast",
@@ -89,6 +96,38 @@ def to_offer(api: Api, row: t.Any, what: str, disk_gib: int, now: datetime, *, b
         min_bid=lowest if bid else None,
         traits=_traits(row),
     )
+
+
+def _on_demand(row: Row, disk: Decimal, premium: Decimal) -> list[Decimal]:
+    """What an offer may cost per hour: the sum of its parts, and the total that the search names. The larger counts.
+
+    The total is priced with the disk that was searched for. One for a smaller disk is below the sum and changes nothing; our searches never
+    ask for a larger disk than the one that is rented. Whether ``dph_total``, which stands in for parts that are not told, holds the premium
+    is not documented, so the premium is added: a price that is too high costs an offer, one that is too low breaks a limit."""
+    base, total = money(row.get("dph_base")), money(row.get("dph_total"))
+    parts = base + disk if base is not None else total
+    told = money(_part(row, "search").get("totalHour"))
+    return [one for one in (None if parts is None else parts + premium, told) if one is not None]
+
+
+def _while_it_runs(total: Decimal | None, parts: Decimal | None, premium: Decimal) -> Decimal | None:
+    """Dollars per hour of a machine: the total of its row, and the sum of its parts where that is not told. The total may lack a premium, so
+    with one the larger of the total and the sum counts. A premium below zero lowers nothing."""
+    sum_ = total if parts is None else parts
+    if premium <= 0 or sum_ is None:
+        return sum_ if total is None else total
+    return max(sum_ + premium, sum_ if total is None else total)
+
+
+def _premium(row: Row, part: str) -> Decimal:
+    """Dollars per hour for a promised reliability, of the new contract (``search``) or of an existing one (``instance``); 0 where it is not
+    told."""
+    return money(_part(row, part).get("slaPremiumPerHour")) or Decimal(0)
+
+
+def _part(row: Row, key: str) -> Row:
+    found = row.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _can_be_node(row: Row) -> bool:
@@ -153,7 +192,7 @@ def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetim
         state=state,
         raw_state=word,
         created=None if started is None or not 0 <= started < _LATEST else datetime.fromtimestamp(float(started), timezone.utc),
-        price_hour=total if total is not None else None if base is None else base + disk,
+        price_hour=_while_it_runs(total, None if base is None else base + disk, _premium(row, "instance")),
         ip=address,
         private_ip=inside.split()[0] if isinstance(inside, str) and inside.split() else "",
         region=_text(row.get("geolocation")),

@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_search import Market
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane, Offer, OfferQuery
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, Lane, Offer, OfferQuery
 
 from sandbox import vast_cloud
 
@@ -50,6 +50,18 @@ def test_both_kinds_unless_one_is_wanted(vast_stand: VastStand) -> None:
 def test_a_cheap_machine_with_a_dear_disk_is_not_cheap(vast_stand: VastStand) -> None:
     assert not found(vast_stand, models=("RTX3090",), spot=False, max_price_hour=Decimal("0.16"))
     assert found(vast_stand, models=("RTX3090",), spot=False)["8100002"].price_hour == Decimal("0.15") + Decimal("0.02875")
+
+
+def test_L16_a_premium_is_in_the_price_and_the_bill_of_the_world_is_the_same(vast_stand: VastStand) -> None:
+    fill(vast_stand, [{"id": 1, "gpu": "L40S", "price": "0.50", "min_bid": "0.20", "premium": "0.07", "vm": True, "boot": 20.0}])
+    firm, spot = found(vast_stand, disk_gib=64)["1"], found(vast_stand, disk_gib=64)["1-bid"]
+    disk = Decimal("0.014375")
+    assert (firm.price_hour, firm.storage_price_hour) == (Decimal("0.57") + disk, disk)
+    assert spot.price_hour == Decimal("0.20") + disk, "who can be interrupted is promised nothing"
+    assert not found(vast_stand, spot=False, max_price_hour=Decimal("0.57"))
+    made = vast_stand.cloud().launch(vast_stand.request(offer=firm))
+    vast_stand.wait_for(vast_stand.cloud(), made, {InstanceState.RUNNING})
+    assert vast_stand.read(made).price_hour == vast_stand.machine(made).rate() == firm.price_hour
 
 
 @pytest.mark.parametrize(

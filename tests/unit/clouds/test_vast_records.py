@@ -18,7 +18,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_api import exp
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_choice import port
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_cloud import ENTRY, FACTS, VastCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_places import PLACES
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_records import storage_price, to_instance, to_offer
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_records import money, storage_price, to_instance, to_offer
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_search import Market, filters, fits
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import gpus
@@ -102,6 +102,59 @@ def test_prices_that_are_not_told_are_unknown_and_never_zero() -> None:
     assert offer(bid=True, storage_cost=None).price_hour == Decimal("0.1966")
     assert offer(storage_cost=None, dph_total=None).price_hour == Decimal("0.3")
     assert offer(storage_cost=0).price_hour == Decimal("0.3")  # told: a disk that costs nothing
+
+
+@pytest.mark.parametrize(
+    ("changes", "price"),
+    [
+        ({}, "0.317917"),
+        ({"search": {"slaPremiumPerHour": 0.05}}, "0.367917"),  # 0.30 + 86 x 0.15 / 720 + 0.05
+        ({"search": {"slaPremiumPerHour": 0.05, "totalHour": 0.367917}}, "0.367917"),
+        ({"search": {"totalHour": 0.41}}, "0.41"),  # the larger counts
+        ({"search": {"totalHour": 0.3166}}, "0.317917"),  # priced with a smaller disk: it lowers nothing
+        ({"search": {"slaPremiumPerHour": 0.05}, "dph_base": None}, "0.3666"),  # whether dph_total holds the premium is unknown
+        ({"search": {"totalHour": 0.37}, "dph_base": None, "dph_total": None}, "0.37"),
+        ({"search": {"slaPremiumPerHour": None, "totalHour": "0.41"}}, "0.317917"),
+        ({"search": {"slaPremiumPerHour": "0.05", "totalHour": None}}, "0.317917"),
+        ({"search": None, "instance": {"slaPremiumPerHour": 0.05}}, "0.317917"),  # of a contract that exists
+        ({"search": [0.05], "target_reliability": 0.99, "expected_reliability": "high"}, "0.317917"),
+    ],
+)
+def test_L13_a_premium_for_reliability_is_part_of_the_price(changes: dict[str, t.Any], price: str) -> None:
+    found = offer(**changes)
+    assert (found.price_hour, found.storage_price_hour) == (Decimal(price), Decimal("0.017917"))
+
+
+def test_L13_a_bid_pays_for_gpus_and_disk_alone() -> None:
+    asked = {"slaPremiumPerHour": 0.05, "totalHour": 0.9}
+    assert offer(bid=True, search=asked).price_hour == Decimal("0.18") + Decimal("0.017917")
+
+
+@pytest.mark.parametrize("search", [{"slaPremiumPerHour": -0.05}, {"totalHour": -1}])
+def test_an_offer_of_which_a_part_costs_less_than_nothing_is_none(search: dict[str, t.Any]) -> None:
+    with pytest.raises(BadShape):
+        offer(search=search)
+    assert offer(bid=True, search=search).price_hour == Decimal("0.197917")  # a bid has neither
+
+
+@pytest.mark.parametrize(
+    ("row", "price"),
+    [
+        ({"dph_base": 0.3, "dph_total": 0.3166}, "0.3166"),
+        (
+            {"dph_base": 0.3, "dph_total": 0.3166, "instance": {"slaPremiumPerHour": 0.05}},
+            "0.363333",
+        ),  # 0.3 + 64 x 0.15 / 720 + 0.05
+        ({"dph_base": 0.3, "dph_total": 0.4, "instance": {"slaPremiumPerHour": 0.05}}, "0.4"),
+        ({"dph_base": 0.3, "instance": {"slaPremiumPerHour": 0.05}}, "0.363333"),
+        ({"dph_total": 0.3166, "instance": {"slaPremiumPerHour": 0.05}}, "0.3666"),
+        ({"dph_base": 0.3, "dph_total": 0.3166, "instance": {"slaPremiumPerHour": -0.05}}, "0.3166"),
+        ({"dph_base": 0.3, "dph_total": 0.3166, "instance": {"slaPremiumPerHour": "0.05"}}, "0.3166"),
+        ({"dph_base": 0.3, "dph_total": 0.3166, "search": {"slaPremiumPerHour": 0.05}}, "0.3166"),  # what a new contract would cost
+    ],
+)
+def test_L16_a_machine_costs_its_premium_too(row: dict[str, t.Any], price: str) -> None:
+    assert instance(disk_space=64, storage_cost=0.15, **row).price_hour == Decimal(price)
 
 
 # ---- names, places
@@ -224,6 +277,37 @@ def test_words_of_errors_in_their_order() -> None:
 # ---- machines
 
 
+ODD = st.none() | st.text(max_size=5) | st.integers(-5, 5) | st.floats() | st.booleans() | st.lists(st.text(), max_size=2)
+PARTS = ODD | st.dictionaries(st.sampled_from(["slaPremiumPerHour", "totalHour", "diskHour"]), ODD)
+
+
+@given(
+    st.booleans(),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "search": PARTS,
+            "instance": PARTS,
+            **{
+                name: ODD
+                for name in ("dph_base", "dph_total", "min_bid", "storage_cost", "target_reliability", "expected_reliability")
+            },
+        },
+    ),
+)
+def test_L13_odd_amounts_never_make_an_offer_cheaper_than_its_parts(bid: bool, fields: dict[str, t.Any]) -> None:
+    try:
+        found = offer(bid=bid, **fields)
+    except BadShape:
+        return
+    if found.price_hour is None:
+        return
+    assert isinstance(found.price_hour, Decimal) and found.price_hour.is_finite() and found.storage_price_hour >= 0
+    machine = money({**ROW, **fields}["min_bid" if bid else "dph_base"])
+    assert machine is None or found.price_hour >= machine + found.storage_price_hour
+    assert not bid or machine is not None and found.price_hour == machine + found.storage_price_hour
+
+
 @given(
     st.fixed_dictionaries(
         {},
@@ -232,8 +316,10 @@ def test_words_of_errors_in_their_order() -> None:
             "intended_status": st.sampled_from(STATES),
             "cur_state": st.sampled_from(STATES),
             "next_state": st.sampled_from(STATES),
+            "instance": PARTS,
+            "search": PARTS,
             **{
-                name: st.none() | st.text(max_size=5) | st.integers(-5, 5) | st.floats() | st.booleans() | st.lists(st.text(), max_size=2)
+                name: ODD
                 for name in ("label", "status_msg", "public_ipaddr", "ports", "extra_env", "gpu_name", "num_gpus", "machine_id",
                              "dph_total", "dph_base", "is_bid", "start_date", "uptime_mins", "geolocation", "local_ipaddrs", "disk_space",
                              "storage_cost")

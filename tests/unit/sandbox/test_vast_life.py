@@ -65,6 +65,25 @@ def test_the_gpus_are_billed_only_while_they_run(stand: VastStand) -> None:
     assert cost(stand, number) == DISK * 7 / 2 + Decimal("0.32")
 
 
+@pytest.mark.parametrize("bid", [False, True])
+def test_a_premium_is_billed_while_a_machine_on_demand_runs(bid: bool) -> None:
+    entry = {"gpu": "RTX 3090", "id": SPOT, "price": "0.16", "min_bid": "0.08", "storage": "0.072", "premium": "0.02"}
+    stand = VastStand(vast_offer(entry))
+    (row,) = stand.offers(allocated_storage=16, type="bid" if bid else "on-demand")
+    premium = 0 if bid else Decimal("0.02")
+    assert row["search"]["slaPremiumPerHour"] == float(premium) and bool(row["target_reliability"]) is not bid
+    assert row["search"]["totalHour"] == pytest.approx(row["dph_total"] + float(premium))
+    number = stand.create(SPOT, **({"price": 0.1} if bid else {}))
+    stand.up(number, 0)
+    shown = stand.show(number)["instance"]
+    assert shown["slaPremiumPerHour"] == float(premium)
+    stand.world.clock.advance(3600)
+    assert cost(stand, number) == DISK + (Decimal("0.1") if bid else Decimal("0.16")) + premium
+    stand.call("PUT", f"/api/v0/instances/{number}/", {"state": "stopped"})
+    stand.world.clock.advance(3600)
+    assert cost(stand, number) == 2 * DISK + (Decimal("0.1") if bid else Decimal("0.16")) + premium
+
+
 def test_a_bid_is_what_is_paid(stand: VastStand) -> None:
     number = stand.create(SPOT, price=0.1)
     stand.up(number, 0)
