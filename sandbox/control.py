@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from decimal import Decimal
 
 import flask
 
@@ -107,13 +108,20 @@ def _machine_levers(flask_app: flask.Flask, box: Box) -> None:
 
     @flask_app.post("/machines/<name>/<what>")
     def strike(name: str, what: str) -> t.Any:
-        if what not in ("kill", "vanish", "busy"):
-            return refuse(404, "a machine can be killed (kill), taken back by its cloud (vanish), and busy or not (busy)")
+        if what not in ("kill", "vanish", "busy", "traffic"):
+            known = "be killed (kill), be taken back by its cloud (vanish), be busy or not (busy), and have traffic (traffic)"
+            return refuse(404, f"a machine can {known}")
         machine = find(box, name)
         if machine is None:
             return refuse(404, f"no machine that runs is called {name!r}")
-        if what == "busy":
-            body = flask.request.get_json(force=True) if flask.request.get_data() else {}
+        body = flask.request.get_json(force=True) if what in ("busy", "traffic") and flask.request.get_data() else {}
+        if what == "traffic":
+            sizes = body if isinstance(body, dict) else {}
+            if not sizes or set(sizes) - {"down_gb", "up_gb"} or not all(_is_size(one) for one in sizes.values()):
+                return refuse(400, 'send {"down_gb": <GB>} or {"up_gb": <GB>} or both')
+            with box.world.lock:
+                machine.transfer(*(Decimal(str(sizes.get(key, 0))) for key in ("down_gb", "up_gb")))
+        elif what == "busy":
             busy = body.get("busy", True) if isinstance(body, dict) else None
             if not isinstance(busy, bool):
                 return refuse(400, 'send {"busy": true} or {"busy": false}')
@@ -176,6 +184,10 @@ def find(box: Box, name: str) -> Machine | None:
     with box.world.lock:
         found = [m for m in box.world.machines.values() if name in (m.id, m.name, m.hostname) and m.ended is None]
     return max(found, key=lambda m: m.created, default=None)
+
+
+def _is_size(value: t.Any) -> bool:
+    return _is_number(value) and 0 <= value <= 1_000_000
 
 
 def _is_number(value: t.Any) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from datetime import datetime, timezone
+from decimal import Decimal
 
 from .cluster import KubeError
 from .picture_accounts import account_pictures, paperspace_extras
@@ -28,6 +29,7 @@ def picture(box: Box) -> dict[str, t.Any]:
         machines = [machine_picture(machine, now) for machine in world.machines.values()]
         extras, extras_hour = paperspace_extras(world, now)
         cost = sum((machine.cost(now) for machine in world.machines.values()), extras)
+        traffic = sum((machine.traffic_cost() for machine in world.machines.values()), Decimal(0))
         hourly = sum((machine.rate() for machine in world.machines.values()), extras_hour)
         accounts = account_pictures(world)
         devices = [_device_picture(tailnet, device) for device in tailnet.devices()]
@@ -51,6 +53,8 @@ def picture(box: Box) -> dict[str, t.Any]:
                 "networks": len(accounts["paperspace"]["private_networks"]),
                 "static_ips": len(accounts["paperspace"]["static_ips"]),
                 "cost": str(round(cost, 6)),
+                "traffic": str(round(traffic, 6)),
+                "bill": str(round(cost + traffic, 6)),
                 "hourly": str(hourly),
             },
             "calls": dict(world.calls),
@@ -60,7 +64,8 @@ def picture(box: Box) -> dict[str, t.Any]:
 
 
 def machine_picture(machine: Machine, now: datetime) -> dict[str, t.Any]:
-    """``price_hour`` is the offer's when it was rented, ``rate`` what this machine costs now, its disk included where that is billed apart."""
+    """``price_hour`` is the offer's when it was rented, ``rate`` what this machine costs now, its disk included where that is billed apart.
+    ``cost`` is what it was billed by the hour; traffic is an item of its own."""
     offer = machine.offer
     return {
         "id": machine.id,
@@ -80,6 +85,11 @@ def machine_picture(machine: Machine, now: datetime) -> dict[str, t.Any]:
         "destroyed": text(machine.destroyed),
         "billed_seconds": f"{machine.billed_seconds(now):.3f}",
         "cost": str(round(machine.cost(now), 6)),
+        "traffic": {
+            "down_gb": str(machine.down_gb),
+            "up_gb": str(machine.up_gb),
+            "cost": str(round(machine.traffic_cost(), 6)),
+        },
         "ip": machine.ip,
         "private_ip": machine.private_ip,
         "steps": [{"time": text(moment), "step": step, "text": words} for moment, step, words in list(machine.steps)],

@@ -122,7 +122,7 @@ class Account:
     def left(self, world: World) -> Decimal:
         """Dollars not spent yet."""
         now = world.clock.now()
-        return self.switches.credit - sum((machine.cost(now) for machine in contracts(world)), Decimal(0))
+        return self.switches.credit - sum((one.cost(now) + one.traffic_cost() for one in contracts(world)), Decimal(0))
 
     # ---- pace
 

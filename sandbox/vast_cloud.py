@@ -4,8 +4,8 @@
 """Vast.ai's API over the sandbox's world: everything under /api/v0, the list of instances and the invoices under /api/v1.
 
 The key is ``world.secrets["VAST_API_KEY"]`` (made up when absent). Not here: templates, volumes, teams, hosting, bulk creation,
-serverless. What Vast does not document and we chose: the token and status of a bid too low, and the fractions of the boot time in which
-a new instance has no status, is created, is loading.
+serverless. What Vast does not document and we chose: the token and status of a bid too low, the items of a charge, and the
+fractions of the boot time in which a new instance has no status, is created, is loading.
 """
 
 from __future__ import annotations

@@ -246,6 +246,7 @@ def _machine(world: World, account: Account, offer: Offer, wish: Wish) -> Machin
     script = wish.onstart if wish.vm and wish.onstart.startswith("#!") else None  # a guest runs only what has a shebang
     name = wish.label or ""
     machine = Machine(str(number), "vast", name, hostname, offer, now, payload=script, details=details)
+    machine.traffic_prices = offer.details["traffic"]
     life.follow(world, machine)
     return machine
 

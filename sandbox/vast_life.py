@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A contract's life: what it costs in which state, how it stops, starts, is interrupted and ends, and the words the API has for that.
 
-The disk is billed from creation until the contract is destroyed, the GPUs and the premium for reliability only while it runs.
+The disk is billed from creation until the contract is destroyed, the GPUs and the premium for reliability only while it runs. Traffic is
+billed by the GB: the image, which is pulled once, and what a lever adds.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ def follow(world: World, machine: Machine) -> None:
 
     def changed(one: Machine) -> None:
         if one.state == "active":
+            if not one.details.get("pulled"):
+                one.details["pulled"] = True
+                one.transfer(one.offer.details["pull_gb"])
             one.details.update(up=world.clock.seconds(), rebooting=False)
             one.set_rate(world.clock.now(), running_rate(one))
 

@@ -176,9 +176,12 @@ def _charge(world: World, machine: Machine, begin: float, end: float) -> dict[st
         "type": "instance",
         "source": f"instance-{machine.id}",
         "description": f"Instance {machine.id}: {machine.offer.gpu_count}x {machine.offer.details['row']['gpu_name']}",
-        "amount": float(machine.cost(now)),
+        "amount": float(machine.cost(now) + machine.traffic_cost()),
         "start": int(first),
         "end": int(last),
         "metadata": {"instance_id": int(machine.id), "label": machine.details["label"]},
-        "items": [],
+        "items": [
+            {"description": "by the hour", "amount": float(machine.cost(now))},
+            {"description": "traffic", "amount": float(machine.traffic_cost())},
+        ],
     }

@@ -5,6 +5,7 @@
 
 An offer is one slice of one host's machine. ``Offer.price_hour`` is its GPUs' price (``dph_base``), ``details["storage_price_hour"]`` what
 a GB of disk costs an hour, ``details["min_bid"]`` the bid that wins now, ``details["premium"]`` what promised reliability costs an hour,
+``details["traffic"]`` what a GB downloaded and one uploaded costs, ``details["pull_gb"]`` how much a new machine downloads before it runs,
 ``details["row"]`` the rest of what the API shows.
 """
 
@@ -41,7 +42,9 @@ _KEYS: dict[str, tuple[type, t.Any, str]] = {
     "cores": (int, 64, "cpu_cores"),
     "ram_mib": (int, 257_000, "cpu_ram"),
 }
-_OWN = ("id", "gpu", "memory_mib", "price", "min_bid", "storage", "premium", "stock", "boot", "timings")
+_OWN = (
+    "id", "gpu", "memory_mib", "price", "min_bid", "storage", "premium", "traffic_down", "traffic_up", "pull_gb", "stock", "boot", "timings",
+)  # fmt: skip
 SCENARIO_KEYS = (*_OWN, *_KEYS)
 """Keys of an offer in a scenario. ``gpu`` is the only one that must be there: a name of GPUS."""
 _TIMINGS = ("packages", "mesh", "csr", "ready", "gpu")
@@ -51,7 +54,8 @@ def vast_offer(entry: t.Mapping[str, t.Any]) -> Offer:
     """The offer a scenario's entry describes. ValueError says what is wrong.
 
     ``price`` and ``min_bid`` are dollars per hour for the whole offer (min_bid: half the price); ``storage`` dollars per GB and month;
-    ``premium`` dollars per hour for promised reliability, of contracts on demand only (0).
+    ``premium`` dollars per hour for promised reliability, of contracts on demand only (0); ``traffic_down`` and ``traffic_up`` dollars per GB
+    (0.002 and 0.004); ``pull_gb`` GB of the image (5).
     Without ``id`` it gets one of its own in the order of making. Without ``machine`` every offer is a machine of its own.
     """
     if unknown := [str(key) for key in entry if key not in SCENARIO_KEYS]:
@@ -98,6 +102,8 @@ def vast_offer(entry: t.Mapping[str, t.Any]) -> Offer:
             "min_bid": _dollars(entry, "min_bid", price / 2),
             "storage_price_hour": _dollars(entry, "storage", Decimal("0.15")) / HOURS_OF_A_MONTH,
             "premium": _dollars(entry, "premium", Decimal(0)),
+            "traffic": (_dollars(entry, "traffic_down", Decimal("0.002")), _dollars(entry, "traffic_up", Decimal("0.004"))),
+            "pull_gb": Decimal(str(_value(entry, "pull_gb", float, 5.0))),
             "timings": dict(timings),
         },
     )
@@ -167,6 +173,8 @@ def vast_offers(seed: int = 0, count: int = 1000) -> list[Offer]:
             "host": 2000 + machine % 701,
             "place": chance.choice(list(PLACES)),
             "storage": Decimal(chance.randint(5, 40)) / 100,
+            "traffic_down": Decimal(machine % 21) / 1000,  # from nothing to dear
+            "traffic_up": Decimal(machine % 34) / 1000,
             "reliability": round(chance.uniform(0.95, 0.999) if trusted else chance.uniform(0.6, 0.95), 4),
             "verification": "verified" if trusted else chance.choice(["unverified", "deverified"]),
             "cuda": chance.choice([12.2, 12.8, 13.0]),

@@ -51,7 +51,8 @@ class Machine:
     of an earlier one must not go on; ``began`` is the last one in seconds of the world. ``rates`` are (since when, dollars per hour) of
     a machine whose price changes while it exists, oldest first; without any it is ``price_hour`` all the time. ``agreed`` is the
     offer's price when it was rented, if the offer has another by now. ``placed`` = when it ends, its offer's stock gets a place back.
-    ``watch`` is called each time ``state`` was set: clouds whose bill depends on it change the rate there.
+    ``watch`` is called each time ``state`` was set: clouds whose bill depends on it change the rate there. ``down_gb`` and ``up_gb`` are its
+    traffic so far, ``traffic_prices`` dollars per GB of each: an item of the bill beside the price per hour.
     """
 
     id: str
@@ -77,6 +78,9 @@ class Machine:
     agreed: Decimal | None = None
     placed: bool = True
     watch: t.Callable[[Machine], None] | None = None
+    down_gb: Decimal = Decimal(0)
+    up_gb: Decimal = Decimal(0)
+    traffic_prices: tuple[Decimal, Decimal] = (Decimal(0), Decimal(0))
 
     def __setattr__(self, name: str, value: t.Any) -> None:
         super().__setattr__(name, value)
@@ -118,8 +122,18 @@ class Machine:
         units = -(-passed // timedelta(seconds=self.offer.unit_seconds))
         return self.billed_before + units * self.offer.unit_seconds
 
+    def transfer(self, down_gb: Decimal, up_gb: Decimal = Decimal(0)) -> None:
+        """So many GB come in and go out."""
+        self.down_gb += down_gb
+        self.up_gb += up_gb
+
+    def traffic_cost(self) -> Decimal:
+        """Dollars for traffic so far; :meth:`cost` does not hold them."""
+        down, up = self.traffic_prices
+        return self.down_gb * down + self.up_gb * up
+
     def cost(self, now: datetime) -> Decimal:
-        """Dollars so far, not rounded."""
+        """Dollars so far by its prices per hour, without traffic, not rounded."""
         if self.rates:
             micro = timedelta(microseconds=1)
             return sum((dollars * (span // micro) for span, dollars in self.bill(now)), Decimal(0)) / Decimal(3_600_000_000)

@@ -234,5 +234,5 @@ def test_charges_are_what_the_world_bills(witness: Witness) -> None:
     rows = witness.sdk("print(json.dumps(vast.show_invoices_v1(charges=True, limit=20)))")["results"]
     (row,) = [row for row in rows if row["source"] == f"instance-{number}"]
     machine = witness.machine(number)
-    assert row["amount"] == pytest.approx(float(machine.cost(witness.world.clock.now())))
+    assert row["amount"] == pytest.approx(float(machine.cost(witness.world.clock.now()) + machine.traffic_cost()))
     assert row["amount"] > float(offer.price_hour)

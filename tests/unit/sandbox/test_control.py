@@ -180,6 +180,20 @@ def test_what_the_accounts_hold_is_in_the_picture(make: t.Any) -> None:
     assert world["accounts"]["lambda"]["ssh_keys"] == ["tgp"]
 
 
+def test_a_machine_can_have_traffic(stand: t.Any) -> None:
+    hand, client = stand
+    machine = hand.rent("tgp-a-1", hand.payload("tgp-a-1", key=hand.key(), token=hand.token()))
+    machine.traffic_prices = (Decimal("0.01"), Decimal("0.10"))
+    client.post("/machines/tgp-a-1/traffic", json={"down_gb": 40})
+    shown = client.post("/machines/tgp-a-1/traffic", json={"down_gb": 0.5, "up_gb": 2}).json()
+    assert shown["traffic"] == {"down_gb": "40.5", "up_gb": "2", "cost": "0.605000"}
+    totals = client.get("/world").json()["totals"]
+    assert totals["traffic"] == "0.605000" and Decimal(totals["bill"]) == Decimal(totals["cost"]) + Decimal("0.605")
+    for nonsense in ({}, {"gb": 1}, {"down_gb": -1}, {"down_gb": "1"}, {"up_gb": True}, [1]):
+        assert client.post("/machines/tgp-a-1/traffic", json=nonsense).status_code == 400
+    assert machine.down_gb == Decimal("40.5")
+
+
 def test_a_container_can_be_made_busy(stand: t.Any) -> None:
     hand, client = stand
     machine = hand.rent("tgp-a-1")

@@ -196,7 +196,9 @@ def test_charges_name_what_the_world_bills() -> None:
     day = json.dumps({"day": {"gte": now - 86400, "lte": now}})
     page = stand.http.get("/api/v0/charges/", params={"select_filters": day}).json()
     machine = stand.machine(number)
-    assert page["results"][0]["amount"] == pytest.approx(float(machine.cost(stand.world.clock.now())))
+    hours, traffic = float(machine.cost(stand.world.clock.now())), float(machine.traffic_cost())
+    assert page["results"][0]["amount"] == pytest.approx(hours + traffic) and traffic > 0
+    assert [one["amount"] for one in page["results"][0]["items"]] == pytest.approx([hours, traffic])
     left = stand.call("GET", "/api/v0/users/current/")["credit"]
     assert left == pytest.approx(1000 - page["results"][0]["amount"])
     assert stand.http.get("/api/v0/charges/").status_code == 400

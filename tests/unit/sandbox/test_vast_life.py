@@ -84,6 +84,29 @@ def test_a_premium_is_billed_while_a_machine_on_demand_runs(bid: bool) -> None:
     assert cost(stand, number) == 2 * DISK + (Decimal("0.1") if bid else Decimal("0.16")) + premium
 
 
+def test_traffic_is_billed_beside_the_hours() -> None:
+    entry = {"gpu": "RTX 3090", "id": SPOT, "traffic_down": "0.01", "traffic_up": "0.02", "pull_gb": 12.5}
+    stand = VastStand(vast_offer(entry))
+    (row,) = stand.offers()
+    assert (row["inet_down_cost"], row["inet_up_cost"]) == (0.01, 0.02)
+    number = stand.create(SPOT)
+    machine = stand.machine(number)
+    assert machine.traffic_cost() == 0, "nothing was pulled yet"
+    stand.up(number, 0)
+    hours = machine.cost(stand.world.clock.now())
+    assert machine.traffic_cost() == Decimal("0.125")
+    for state in ("stopped", "running"):
+        stand.call("PUT", f"/api/v0/instances/{number}/", {"state": state})
+    stand.up(number, 0)
+    assert machine.traffic_cost() == Decimal("0.125"), "the image is there already"
+    machine.transfer(Decimal(3), Decimal("0.5"))
+    assert machine.traffic_cost() == Decimal("0.165") and machine.cost(stand.world.clock.now()) == hours
+    spent = 1000 - stand.call("GET", "/api/v0/users/current/")["credit"]
+    assert spent == pytest.approx(float(hours + Decimal("0.165")))
+    shown = stand.show(number)
+    assert (shown["inet_down_cost"], shown["inet_up_cost"]) == (0.01, 0.02)
+
+
 def test_a_bid_is_what_is_paid(stand: VastStand) -> None:
     number = stand.create(SPOT, price=0.1)
     stand.up(number, 0)
