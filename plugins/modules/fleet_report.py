@@ -72,6 +72,8 @@ report:
   description:
     - C(total), C(by_day), C(by_use), C(by_pool), C(by_cloud), C(by_model), C(by_end) as exact amounts in text, C(useful_gpu_hours),
       C(unknown_gpu_hours), C(per_useful_gpu_hour) (null while hours are unknown), C(machines), C(whole) and C(torn).
+    - C(traffic) is an estimate that no other sum contains. C(machines) of it are at clouds that bill traffic, C(estimate) is in dollars, for
+      C(once_gb) GB that each machine downloads once and C(hour_gb) GB per hour in each direction.
     - C(spending) as in RV(tgp.gpu.fleet_info#module:spending).
   type: dict
   returned: always

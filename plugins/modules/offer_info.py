@@ -55,6 +55,18 @@ options:
   disk:
     description: GiB of disk that prices shall include, where a cloud bills disk by size. Default is 64, or what the pool needs.
     type: int
+  traffic_once_gb:
+    description:
+      - GB that a machine is assumed to download once, for the estimate RV(offers[].traffic_once) where a cloud bills traffic by the GB.
+      - Prices, limits, budgets and the ledger contain no traffic.
+    type: int
+    default: 30
+    version_added: 0.2.0
+  traffic_hour_gb:
+    description: GB per hour that a machine is assumed to receive, and to send, for RV(offers[].traffic_hour).
+    type: int
+    default: 1
+    version_added: 0.2.0
   sold_out:
     description: Also list what nobody can rent just now.
     type: bool
@@ -204,6 +216,24 @@ offers:
       type: bool
       returned: always
       sample: false
+    traffic_price_gb_down:
+      description:
+        - Dollars per GB towards the machine, beside RV(offers[].price_hour). None where no traffic is billed, or the cloud does not tell.
+      type: str
+      returned: always
+      sample: "0.002"
+    traffic_price_gb_up: {description: Dollars per GB away from the machine., type: str, returned: always, sample: "0.004"}
+    traffic_once:
+      description:
+        - Estimate in dollars for O(traffic_once_gb) GB downloaded once. None where no traffic is billed, or the cloud does not tell.
+      type: str
+      returned: always
+      sample: "0.06"
+    traffic_hour:
+      description: Estimate in dollars per hour for O(traffic_hour_gb) GB per hour in each direction.
+      type: str
+      returned: always
+      sample: "0.006"
     region: {description: Standard region., type: str, returned: always, sample: us-east}
     cloud_region: {description: The cloud's region; empty when sold out., type: str, returned: always, sample: us-east-1}
     available: {description: "How many; 0 is sold out, none is not counted.", type: int, returned: always, sample: 0}
@@ -267,6 +297,7 @@ from ..module_utils.act.prices import offers_run
 from ..module_utils.claims.store import CLAIMS_SPEC
 from ..module_utils.clouds.registry import CLOUDS_SPEC
 from ..module_utils.cluster.connect import CLUSTER_SPEC
+from ..module_utils.fleet.traffic import HOUR_GB, ONCE_GB
 from ..module_utils.observe.options import DOCUMENTS_SPEC
 from ..module_utils.offers.listing import FORMATS
 from ..module_utils.offers.market import PLACES, TTL
@@ -283,6 +314,8 @@ SPEC = dict(
         spot=dict(type="bool"),
         lanes=dict(type="list", elements="str", choices=["talos", "takeover", "kubelet", "service"], default=[]),
         disk=dict(type="int"),
+        traffic_once_gb=dict(type="int", default=ONCE_GB),
+        traffic_hour_gb=dict(type="int", default=HOUR_GB),
         sold_out=dict(type="bool", default=False),
         pool=dict(type="str"),
         cache=dict(type="str", choices=list(PLACES), default="file"),

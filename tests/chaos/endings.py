@@ -127,7 +127,8 @@ def I22_a_plan_that_was_applied_is_done(outcomes: t.Sequence[Outcome], made: int
 
 
 def I24_all_bills_agree(sight: Sight, extras: Decimal, *, strict: bool) -> str:
-    """Everything the world billed for what we made, disks and what lies in accounts included, is what the ledger says in all."""
+    """Everything the world billed for what we made, disks, premiums and what lies in accounts included, is what the ledger says in all;
+    traffic is compared as an item of its own."""
     now, booked = sight.now, {one for line in sight.ledger() for one in line["ids"]}
     mine = [one for one in sight.made() if one.id in booked and not own.is_own(one)]
     theirs = sum((one.cost(now) for one in mine), extras)
@@ -136,7 +137,22 @@ def I24_all_bills_agree(sight: Sight, extras: Decimal, *, strict: bool) -> str:
     unseen = sum((one.cost(now) for one in mine if _is_unseen(sight, one)), Decimal(0))
     if ours < theirs - slack - unseen or (strict and ours > theirs + slack):
         return f"I-24: the ledger says ${ours:.4f} in all, billed were ${theirs:.4f}"
-    return ""
+    traffic, told = I24_traffic(sight)
+    return f"I-24: by the ledger's prices per GB traffic costs ${told:.4f}, billed were ${traffic:.4f}" if traffic != told else ""
+
+
+def I24_traffic(sight: Sight) -> tuple[Decimal, Decimal]:
+    """An item of its own: no cloud lists how many GB there were, so the ledger has the prices per GB of a machine's offer and no amount. What
+    the world billed for traffic, and what its GB cost at those prices. Lines of machines whose offer is not known name none."""
+    machines, theirs, ours = sight.by_id(), Decimal(0), Decimal(0)
+    for line in sight.ledger():
+        down, up = line.get("traffic_price_gb_down"), line.get("traffic_price_gb_up")
+        if down is None or up is None:
+            continue
+        for one in [machines[number] for number in line["ids"] if number in machines]:
+            theirs += one.traffic_cost()
+            ours += one.down_gb * Decimal(down) + one.up_gb * Decimal(up)
+    return theirs, ours
 
 
 # ---- coming to rest

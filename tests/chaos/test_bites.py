@@ -58,6 +58,7 @@ class World:
         self.guarded: dict[str, float] = {}
         self.forgotten: set[str] = set()
         self.by_hand: set[str] = set()
+        self.unwritable: set[str] = set()
         self.purse: Purse | None = None
         self.facts = facts
 
@@ -233,6 +234,19 @@ def test_I13_bites_on_a_minute_too_little_and_too_much(cost: str, strict: bool, 
     line = {"ids": ["i-00001"], "name": OURS, "cost": cost, "price_hour": "0.50", "reason": "Empty"}
     problem, _theirs, _ours = endings.I13_the_bill_is_theirs(t.cast(t.Any, World(machine(), ledger=[line])), strict=strict)
     assert bool(problem) is wrong
+
+
+@pytest.mark.parametrize(("down", "up", "wrong"), [
+    ("0.002", "0.004", False), ("0.004", "0.002", True), ("0.002", "0", True), (None, None, False),
+])  # fmt: skip
+def test_I24_bites_on_a_wrong_price_of_traffic(down: str | None, up: str | None, wrong: bool) -> None:
+    offer = Offer("vast", "8100001", "Texas, US", Decimal("0.50"), 1, "RTX4090", 24564, 1, 20.0)
+    one = Machine("i-00001", "vast", OURS, OURS, offer, NOON - timedelta(hours=1), state="active")
+    one.traffic_prices = (Decimal("0.002"), Decimal("0.004"))
+    one.transfer(Decimal(30), Decimal(3))
+    line = {"ids": ["i-00001"], "cost": "0.50", "traffic_price_gb_down": down, "traffic_price_gb_up": up}
+    problem = endings.I24_all_bills_agree(t.cast(t.Any, World(one, ledger=[line])), Decimal(0), strict=True)
+    assert bool(problem) is wrong and ("per GB" in problem) is wrong, problem
 
 
 def test_I14_bites_on_a_rehearsal_that_writes() -> None:

@@ -64,7 +64,12 @@ def book(context: Context, claim: Claim, instance: Instance, reason: str) -> Non
     booked = dataclasses.replace(
         claim,
         cloud=instance.cloud,
-        offer=dataclasses.replace(claim.offer, storage_price_hour=instance.storage_price_hour or claim.offer.storage_price_hour),
+        offer=dataclasses.replace(
+            claim.offer,
+            storage_price_hour=instance.storage_price_hour or claim.offer.storage_price_hour,
+            traffic_price_gb_down=None,  # the claim's are those of another offer, perhaps of another host
+            traffic_price_gb_up=None,
+        ),
         ids_seen=(instance.id,),
         launch_started=instance.created or claim.launch_started,
         running_since=instance.running_since or (instance.created if instance.state is InstanceState.RUNNING else None),

@@ -69,7 +69,8 @@ class _Run:
         self._check_regions([word for quote in quotes for one in quote.offers for word in (one.region, one.cloud_region)])
         found = [offer for quote in quotes for offer in quote.offers if self.shopping.asked_for(offer)]
         chosen, rejected, reasons = self.shopping.judge(found, now)
-        rows = [row(offer, now, lane, place) for offer, lane, place in sorted(chosen, key=_cheapest_first)]
+        assumed = self.shopping.traffic
+        rows = [row(offer, now, lane, place, assumed) for offer, lane, place in sorted(chosen, key=_cheapest_first)]
         data = {
             "offers": rows,
             "rejected": rejected,
@@ -117,7 +118,7 @@ class _Run:
 
     def _table(self, data: dict[str, t.Any]) -> list[str]:
         limit = self.params["limit"]
-        lines = table(self._of_interest(data["offers"]), data["unanswered"], limit)
+        lines = table(self._of_interest(data["offers"]), data["unanswered"], limit, self.shopping.traffic)
         lines += _remembered(data["cache"])
         lines += rejections(data["rejected"], data["reasons"], limit)
         lines += _why_no_lane(data["rejected"])

@@ -18,7 +18,7 @@ from ..fleet.time_zones import zone
 from . import report_charts, report_svg
 from .report_style import STYLE
 from .report_svg import series_colour
-from .report_text import WAYS, WORDS, cents, headline, share, sums
+from .report_text import WAYS, WORDS, cents, headline, share, sums, traffic_text
 
 _MOST_DAYS = 45
 _MOST_MACHINES = 500
@@ -34,6 +34,7 @@ def page(found: Report, report: _Data, now: datetime) -> str:
         f"Days are those of {escape(found.time_zone)}. Made {to_text(now)}.</p></header>",
         _warnings(found, report),
         _cards(found, report),
+        f"<p>{escape(traffic_text(found))}.</p>" if found.traffic.machines else "",
         _budgets(money["budgets"], whole=money["whole"]),
         _charts(found, money, now) if found.parts else "<section><p>Nothing was spent in this time.</p></section>",
         *(_table(found, way) for way in WAYS if found.parts),

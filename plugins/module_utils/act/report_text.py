@@ -13,6 +13,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from ..clock import to_text
 from ..fleet.money import print_money
 from ..fleet.report import Report
+from ..fleet.traffic import HOUR_GB, ONCE_GB, Assumption
 from ..table import render
 from .money import sentences
 
@@ -45,6 +46,12 @@ def data(found: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], clu
         "torn": list(torn),
         "total": str(found.total),
         "machines": found.machines,
+        "traffic": {
+            "machines": found.traffic.machines,
+            "estimate": print_money(found.traffic.dollars),
+            "once_gb": ONCE_GB,
+            "hour_gb": HOUR_GB,
+        },
         "useful_gpu_hours": str(found.gpu_hours.quantize(Decimal("0.0001"))),
         "unknown_gpu_hours": str(found.unknown_gpu_hours.quantize(Decimal("0.0001"))),
         "per_useful_gpu_hour": None if per_hour is None else print_money(per_hour),
@@ -68,7 +75,8 @@ def table(found: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) ->
         ]
         drawn = render(rows, {"word": heading, "cost": "$", "share": "%"}, right=("cost", "share"))
         lines += [*drawn, ""] if drawn else []
-    return [*lines, *(f"  {text}" for text in headline(found, money, torn)), *sentences(money)]
+    texts = [*headline(found, money, torn), *filter(None, [traffic_text(found)])]
+    return [*lines, *(f"  {text}" for text in texts), *sentences(money)]
 
 
 def headline(found: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) -> list[str]:
@@ -78,6 +86,17 @@ def headline(found: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str])
     since = f"from {to_text(found.since)} " if found.since else ""
     text = f"{least}${print_money(found.total)} {since}until {to_text(found.until)} for {found.machines} machines; {use}"
     return [text, *(f"TORN: {place}: what its machine cost is not in any of these sums" for place in torn)]
+
+
+def traffic_text(found: Report) -> str:
+    """What the sums leave out where a cloud bills traffic."""
+    machines = found.traffic.machines
+    if not machines:
+        return ""
+    amount, who = print_money(found.traffic.dollars), f"{machines} machine{'s' * (machines != 1)}"
+    return (
+        f"Traffic of {who} is not in these sums: about ${amount}, an estimate for {Assumption()}; what was transferred is not known"
+    )
 
 
 def use_text(found: Report) -> str:

@@ -25,6 +25,7 @@ from ..fleet.query import query_of
 from ..fleet.regions import region_matches
 from ..fleet.requirements import is_model
 from ..fleet.settings import Settings
+from ..fleet.traffic import Assumption
 from ..observe.credentials import cloud_credential, unused
 from ..observe.documents import load
 from ..offers.listing import gib, row
@@ -36,7 +37,8 @@ Chosen = tuple[Offer, "str | None", "int | None"]
 
 @dataclasses.dataclass
 class Shopping:
-    """One question. ``memory`` is the least GiB per GPU, ``limit`` the highest price; ``wishes`` holds the named pool alone, or nothing."""
+    """One question. ``memory`` is the least GiB per GPU, ``limit`` the highest price; ``wishes`` holds the named pool alone, or nothing.
+    ``traffic`` is what a machine is assumed to transfer."""
 
     task: Task
     kube: Kube | None
@@ -46,6 +48,7 @@ class Shopping:
     pool: Pool | None = None
     node_class: NodeClass | None = None
     wishes: Wishes = dataclasses.field(default_factory=lambda: Wishes({}, ()))
+    traffic: Assumption = Assumption()
 
     @classmethod
     def of(cls, task: Task, kube: Kube | None) -> Shopping:
@@ -57,15 +60,16 @@ class Shopping:
                 raise InvalidInput(f"{text!r} is no GPU we know.", remedy=f"Did you mean {' or '.join(near)}?" if near else "")
         memory = _memory(params["min_gpu_memory"])
         limit = parse_money(params["max_price"]) if params["max_price"] else None
+        traffic = Assumption.of(params)
         if not params["pool"]:
             if params["documents"] or params["documents_from_cluster"]:
                 raise InvalidInput("documents are given and no pool.", remedy="Name the pool whose rules shall be applied.")
-            return cls(task, kube, chosen(task, params["clouds"]), memory, limit)
+            return cls(task, kube, chosen(task, params["clouds"]), memory, limit, traffic=traffic)
         wishes = load(task, kube)
         pool = _pool(wishes, params["pool"])
         node_class = wishes.classes[pool.node_class]
         alone = Wishes({node_class.name: node_class}, (pool,))
-        return cls(task, kube, _clouds(task, kube, alone), memory, limit, pool, node_class, alone)
+        return cls(task, kube, _clouds(task, kube, alone), memory, limit, pool, node_class, alone, traffic)
 
     # ---- asking
 
@@ -132,7 +136,7 @@ class Shopping:
             lane = lane_of(offer, pool, CAPABILITIES[offer.cloud])
             served.append((offer, lane.value if lane else None, place))
         by_key = {offer_key(offer): offer for offer in offers}
-        rejected = [{**row(by_key[key], now), "reason": reason} for key, reason in selection.rejected.items()]
+        rejected = [{**row(by_key[key], now, assumed=self.traffic), "reason": reason} for key, reason in selection.rejected.items()]
         rejected.sort(key=lambda one: (one["price_hour"] is None, float(one["price_hour"] or 0), one["cloud"], one["id"]))
         return served, rejected, selection.counts()
 

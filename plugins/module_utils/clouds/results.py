@@ -48,7 +48,8 @@ def exact(amount: Decimal | None) -> str | None:
 
 
 def offer_result(offer: Offer) -> dict[str, t.Any]:
-    """Something for rent. ``available`` None = the cloud does not count, 0 = sold out. ``price_hour`` has all its digits."""
+    """Something for rent. ``available`` None = the cloud does not count, 0 = sold out. ``price_hour`` has all its digits.
+    ``traffic_price_gb_down`` and ``_up`` None = no traffic is billed, or the cloud does not tell."""
     per_gpu = offer.price_hour / offer.gpu_count if offer.price_hour is not None and offer.gpu_count else None
     return {
         "cloud": offer.cloud,
@@ -60,6 +61,8 @@ def offer_result(offer: Offer) -> dict[str, t.Any]:
         "price_hour": exact(offer.price_hour),
         "price_gpu_hour": _money(per_gpu),
         "price_estimated": offer.price_estimated,
+        "traffic_price_gb_down": exact(offer.traffic_price_gb_down),
+        "traffic_price_gb_up": exact(offer.traffic_price_gb_up),
         "region": offer.region,
         "cloud_region": offer.cloud_region,
         "available": offer.available,

@@ -94,6 +94,8 @@ def to_offer(api: Api, row: t.Any, what: str, disk_gib: int, now: datetime, *, b
         lanes=(Lane.KUBELET, Lane.SERVICE) if _can_be_node(row) else (Lane.SERVICE,),
         seen=now,
         min_bid=lowest if bid else None,
+        traffic_price_gb_down=_per_gigabyte(row.get("inet_down_cost")),
+        traffic_price_gb_up=_per_gigabyte(row.get("inet_up_cost")),
         traits=_traits(row),
     )
 
@@ -123,6 +125,12 @@ def _premium(row: Row, part: str) -> Decimal:
     """Dollars per hour for a promised reliability, of the new contract (``search``) or of an existing one (``instance``); 0 where it is not
     told."""
     return money(_part(row, part).get("slaPremiumPerHour")) or Decimal(0)
+
+
+def _per_gigabyte(value: t.Any) -> Decimal | None:
+    """Dollars per GB of traffic. It is in no price, so a value that cannot be leaves the offer as it is."""
+    price = money(value)
+    return None if price is None or price < 0 else price
 
 
 def _part(row: Row, key: str) -> Row:

@@ -38,7 +38,7 @@ _ADDED: dict[type, frozenset[str]] = {
             "work_watched",
         }
     ),
-    Offer: frozenset({"min_bid", "price_estimated", "traits"}),
+    Offer: frozenset({"min_bid", "price_estimated", "traffic_price_gb_down", "traffic_price_gb_up", "traits"}),
 }
 
 

@@ -76,7 +76,8 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
     ``why`` the cause when it did not.
     ``running_since`` and ``interrupted_at`` say between which times the GPUs were billed, where that is not all the time.
     ``useful_seconds`` are those from its first work to its last idle time (or its end), 0 if no work was seen, None if that is unknown;
-    ``idle_seconds`` is the usable time after them, all of it without work. ``granularity`` and ``bills_boot`` say how its cloud bills."""
+    ``idle_seconds`` is the usable time after them, all of it without work. ``granularity`` and ``bills_boot`` say how its cloud bills.
+    ``traffic_price_gb_down`` and ``_up`` are dollars per GB, which ``cost`` leaves out: how many GB there were is not known."""
     started = claim.launch_started
     if claim.lane is Lane.SERVICE:  # it is at work from its first answer
         claim = dataclasses.replace(claim, worked_since=claim.initialized, work_watched=True)
@@ -97,6 +98,8 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
         "end": print_time(end),
         "seconds": max(0, int((end - started).total_seconds())) if started else 0,
         "storage_price_hour": str(claim.offer.storage_price_hour),
+        "traffic_price_gb_down": _text(claim.offer.traffic_price_gb_down),
+        "traffic_price_gb_up": _text(claim.offer.traffic_price_gb_up),
         "running_since": print_time(claim.running_since) if claim.running_since else None,
         "interrupted_at": print_time(claim.interrupted_at) if claim.interrupted_at else None,
         "cost": str(claim_cost(claim, end, granularity, bills_boot=bills_boot)),
@@ -112,6 +115,10 @@ def ledger_line(claim: Claim, *, end: datetime, granularity: int = 1, bills_boot
         "granularity": granularity,
         "bills_boot": bills_boot,
     }
+
+
+def _text(amount: Decimal | None) -> str | None:
+    return None if amount is None else str(amount)
 
 
 def _use(claim: Claim, end: datetime) -> tuple[int | None, int]:

@@ -71,6 +71,8 @@ def read_line(record: t.Mapping[str, t.Any], *, closed: bool = True) -> LedgerLi
         why=str(record.get("why") or ""),
         joined=bool(record.get("joined")),
         closed=closed,
+        traffic_price_gb_down=_told(record.get("traffic_price_gb_down")),
+        traffic_price_gb_up=_told(record.get("traffic_price_gb_up")),
     )
 
 
@@ -144,6 +146,10 @@ def _dollars(value: t.Any) -> Decimal:
     if not amount.is_finite() or amount < 0:
         raise ValueError(f"{value!r} is not a possible amount")
     return amount
+
+
+def _told(value: t.Any) -> Decimal | None:
+    return None if value is None else _dollars(value)
 
 
 def _time(text: t.Any) -> datetime | None:

@@ -14,6 +14,7 @@ from decimal import Decimal
 from .ledger import NOTHING, add_up, between
 from .model import LedgerLine
 from .periods import Period, days_between, period_of
+from .traffic import Assumption, Total, of_lines
 from .use import use_of
 
 #: what money was spent for, in the order in which people read it
@@ -82,7 +83,8 @@ def phases(line: LedgerLine) -> list[tuple[str, datetime, datetime]]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """Sums in dollars, exact, by the words of each way to look at them; the dearest first, days and uses in their own order."""
+    """Sums in dollars, exact, by the words of each way to look at them; the dearest first, days and uses in their own order. None of them
+    contains ``traffic``, which is an estimate."""
 
     since: datetime | None
     until: datetime
@@ -98,6 +100,7 @@ class Report:
     gpu_hours: Decimal
     unknown_gpu_hours: Decimal
     machines: int
+    traffic: Total
 
     @property
     def per_gpu_hour(self) -> Decimal | None:
@@ -124,6 +127,7 @@ def report(lines: t.Sequence[LedgerLine], since: datetime | None, until: datetim
         gpu_hours=sum(one.gpu_seconds for one in found) / SECONDS,
         unknown_gpu_hours=sum(one.unknown_seconds for one in found) / SECONDS,
         machines=len({one.line.key for one in found}),
+        traffic=of_lines(lines, since, until, Assumption()),
     )
 
 

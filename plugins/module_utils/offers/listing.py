@@ -17,12 +17,14 @@ from ..clouds.results import exact, offer_result
 from ..fleet.model import Offer
 from ..fleet.money import print_money
 from ..fleet.prices import FIELDS, SPANS, Line, Trend, change
+from ..fleet.traffic import Assumption, of_offer
 from ..table import render
 
 FORMATS = ("table", "json", "csv")
 COLUMNS = (
     "cloud", "id", "instance_type", "model", "gpu_count", "gpu_memory_gib", "region", "cloud_region", "spot", "price_hour",
-    "price_gpu_hour", "price_estimated", "available", "lanes", "lane", "place", "reliability", "traits", "vcpus", "memory_mib",
+    "price_gpu_hour", "price_estimated", "traffic_price_gb_down", "traffic_price_gb_up", "traffic_once", "traffic_hour",
+    "available", "lanes", "lane", "place", "reliability", "traits", "vcpus", "memory_mib",
     "disk_gib", "arch", "age_seconds",
 )  # fmt: skip
 _TABLE = {
@@ -36,12 +38,14 @@ _TABLE = {
     "quality": "quality",
     "price": "$/h",
     "each": "$/GPU·h",
+    "traffic": "traffic $",
     "become": "lanes",
     "free": "free",
     "age": "age",
     "note": "note",
 }
-_RIGHT = ("place", "gpu_count", "memory", "price", "each", "free", "age")
+_RIGHT = ("place", "gpu_count", "memory", "price", "each", "traffic", "free", "age")
+_ONLY_WHERE_NEEDED = ("place", "traffic", "note")
 _REJECTED = {
     "cloud": "cloud",
     "id": "offer",
@@ -64,11 +68,23 @@ _TREND = {
 }
 
 
-def row(offer: Offer, now: datetime, lane: str | None = None, place: int | None = None) -> dict[str, t.Any]:
-    """An offer as result. ``lane`` and ``place``: what a pool would make of it, and after how many others."""
+def row(
+    offer: Offer, now: datetime, lane: str | None = None, place: int | None = None, assumed: Assumption = Assumption()
+) -> dict[str, t.Any]:
+    """An offer as result. ``lane`` and ``place``: what a pool would make of it, and after how many others. ``traffic_once`` and
+    ``traffic_hour`` are dollars for the traffic that is ``assumed``; None = no traffic is billed, or the cloud does not tell."""
     seconds = None if offer.seen is None else max(int((now - offer.seen).total_seconds()), 0)
     memory = None if offer.gpu_memory_mib is None else gib(offer.gpu_memory_mib)
-    return {**offer_result(offer), "gpu_memory_gib": memory, "age_seconds": seconds, "lane": lane, "place": place}
+    traffic = of_offer(offer, assumed)
+    return {
+        **offer_result(offer),
+        "traffic_once": exact(traffic.once) if traffic else None,
+        "traffic_hour": exact(traffic.hour) if traffic else None,
+        "gpu_memory_gib": memory,
+        "age_seconds": seconds,
+        "lane": lane,
+        "place": place,
+    }
 
 
 def gib(mib: int) -> int:
@@ -77,18 +93,23 @@ def gib(mib: int) -> int:
 
 
 def table(
-    rows: t.Sequence[t.Mapping[str, t.Any]], unanswered: t.Sequence[t.Mapping[str, str]], limit: int | None = None
+    rows: t.Sequence[t.Mapping[str, t.Any]],
+    unanswered: t.Sequence[t.Mapping[str, str]],
+    limit: int | None = None,
+    assumed: Assumption = Assumption(),
 ) -> list[str]:
     """Lines for people. A cloud that did not answer has a row of its own, so that nobody takes its silence for "nothing to rent"."""
     shown = [_for_people(one) for one in (rows if limit is None else rows[:limit])]
     shown += [{"cloud": one["cloud"], "note": f"NO ANSWER: {_first_line(one['msg'])}"} for one in unanswered]
-    wanted = {key: name for key, name in _TABLE.items() if key != "note" and key != "place"}
-    wanted = {key: name for key, name in _TABLE.items() if key in wanted or any(one.get(key) not in (None, "") for one in shown)}
+    told = {key for key in _ONLY_WHERE_NEEDED if any(one.get(key) not in (None, "") for one in shown)}
+    wanted = {key: name for key, name in _TABLE.items() if key not in _ONLY_WHERE_NEEDED or key in told}
     lines = render(shown, wanted, right=_RIGHT)
     if not rows:
         lines.append("  Nothing fits.")
     elif limit is not None and len(rows) > limit:
         lines.append(f"  and {len(rows) - limit} more")
+    if "traffic" in told:
+        lines.append(f"  traffic: billed beside $/h; an estimate for {assumed}")
     return lines
 
 
@@ -102,6 +123,7 @@ def _for_people(one: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         "quality": _quality(one),
         "price": f"~{price}" if one["price_estimated"] and one["price_hour"] else price,
         "each": one["price_gpu_hour"],
+        "traffic": _traffic(one),
         "become": one["lane"] or " ".join(one["lanes"]),
         "free": {None: "-", 0: "no"}.get(one["available"], one["available"]),
         "age": None if one["age_seconds"] is None else f"{one['age_seconds']}s",
@@ -113,6 +135,13 @@ def _note(one: t.Mapping[str, t.Any]) -> str:
     if one["price_hour"] is None:
         return "price unknown until it exists"
     return "published price" if one["price_estimated"] else ""
+
+
+def _traffic(one: t.Mapping[str, t.Any]) -> str:
+    """What traffic may cost, once and per hour."""
+    if one["traffic_once"] is None:
+        return ""
+    return f"{print_money(Decimal(one['traffic_once']))} + {print_money(Decimal(one['traffic_hour']))}/h"
 
 
 def _where(region: str, own: str) -> str:

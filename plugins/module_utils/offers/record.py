@@ -22,7 +22,7 @@ from ..errors import BadShape
 from ..fleet.model import Lane, Offer, OfferQuery
 
 VERSION = 1
-_MONEY = frozenset({"price_hour", "storage_price_hour", "reliability", "min_bid"})
+_MONEY = frozenset({"price_hour", "storage_price_hour", "reliability", "min_bid", "traffic_price_gb_down", "traffic_price_gb_up"})
 _FIELDS = {field.name: field for field in dataclasses.fields(Offer)}
 _DEFAULTS = {
     name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()

@@ -119,6 +119,29 @@ def test_S0_03_one_table_over_all_clouds_cheapest_first(bazaar: Bazaar) -> None:
     assert all(one["price_estimated"] or not one["price_hour"] for one in result["offers"] if one["cloud"] == "paperspace")
 
 
+def test_L16_traffic_is_an_estimate_beside_the_price(bazaar: Bazaar) -> None:
+    world = bazaar.stands["vast"].world
+    world.offers[:] = [
+        vast_cloud.vast_offer({"id": 1, "gpu": "RTX 4090", "price": "0.35", "traffic_down": "0.002", "traffic_up": "0.004"}),
+        vast_cloud.vast_offer({"id": 2, "gpu": "RTX 4090", "price": "0.33", "traffic_down": "5", "traffic_up": "5"}),
+        vast_cloud.vast_offer({"id": 3, "gpu": "RTX 4090", "price": "0.37", "traffic_down": "0", "traffic_up": "0"}),
+    ]
+    asked: dict[str, t.Any] = {"spot": False, "gpu_type": ["RTX 4090"], "cache": "none"}
+    found = {one["id"]: one for one in bazaar.ask(clouds=["vast"], **asked)["offers"]}
+    keys = ("traffic_price_gb_down", "traffic_price_gb_up", "traffic_once", "traffic_hour")
+    assert [found["1"][key] for key in keys] == ["0.002", "0.004", "0.06", "0.006"]
+    assert [found["2"][key] for key in keys] == ["5.00", "5.00", "150.00", "10.00"]
+    assert [found["3"][key] for key in keys] == ["0.00", "0.00", None, None]
+    assert found["2"]["price_hour"] == "0.344375", "GPUs and disk alone"
+    result = bazaar.ask(clouds=["vast"], format="table", traffic_once_gb=100, traffic_hour_gb=2, **asked)
+    text = "\n".join(result["table"])
+    assert "traffic $" in result["table"][0] and "0.20 + 0.012/h" in text and "500.00 + 20.00/h" in text
+    assert "an estimate for 100 GB downloaded once and 2 GB per hour in each direction" in text
+    free = bazaar.ask(clouds=["runpod"], **asked)
+    assert not any("traffic" in line for line in free["table"]) and free["offers"][0]["traffic_once"] is None
+    assert "traffic_once_gb" in bazaar.ask(clouds=["vast"], traffic_once_gb=-1, **asked)["msg"]
+
+
 def test_what_four_times_24_gib_cost_now(bazaar: Bazaar) -> None:
     result = bazaar.ask(gpu_count=4, min_gpu_memory="24GiB")
     assert result["offers"] and all(one["gpu_count"] == 4 and one["gpu_memory_gib"] >= 24 for one in result["offers"])

@@ -157,6 +157,17 @@ def test_L16_a_machine_costs_its_premium_too(row: dict[str, t.Any], price: str) 
     assert instance(disk_space=64, storage_cost=0.15, **row).price_hour == Decimal(price)
 
 
+@pytest.mark.parametrize(
+    ("told", "price"),
+    [(0.002, "0.002"), (0, "0"), (5, "5"), (None, None), ("0.002", None), (-0.1, None), (True, None), (float("nan"), None)],
+)
+def test_L16_traffic_is_read_and_in_no_price(told: t.Any, price: str | None) -> None:
+    for bid in (False, True):
+        found = offer(bid=bid, inet_down_cost=told, inet_up_cost=0.004)
+        assert found.traffic_price_gb_down == (None if price is None else Decimal(price))
+        assert found.traffic_price_gb_up == Decimal("0.004") and found.price_hour == offer(bid=bid).price_hour
+
+
 # ---- names, places
 
 

@@ -71,6 +71,7 @@ _offers = st.builds(
     price_hour=st.none() | _prices,
     storage_price_hour=_prices,
     reliability=st.none() | _prices,
+    traffic_price_gb_down=st.none() | _prices,
     lanes=st.lists(st.sampled_from(Lane)).map(tuple),
     seen=st.none() | _moments,
 )

@@ -53,6 +53,8 @@ FULL = Offer(
     seen=NOON,
     min_bid=Decimal("0.2"),
     price_estimated=True,
+    traffic_price_gb_down=Decimal("0.002"),
+    traffic_price_gb_up=Decimal("0.004"),
     traits={"verified": "true", "cuda": "12.8"},
 )
 

@@ -124,8 +124,10 @@ class Offer:
     ("us-east", "us-west", "eu-central" ...) or the cloud's own word where none fits; ``cloud_region`` is always the cloud's.
     ``available`` None = the cloud does not count. ``disk_gib`` is the disk one gets at this price, ``storage_price_hour`` its part of it.
     ``min_bid`` (spot by auction): the lowest machine price per hour, without disk, that would run now. ``price_estimated``: the price is
-    a published one; the true one is known only once the machine exists. ``traits`` are facts about the host for wishes about quality
-    (fleet/quality.py): verified "true"/"false", cuda "12.8", inet-down Mbit/s, ports, static-ip, duration seconds, stock.
+    a published one; the true one is known only once the machine exists. ``traffic_price_gb_down`` and ``_up``: dollars per GB towards the
+    machine and away from it, beside ``price_hour``; None where a cloud bills no traffic or does not tell. ``traits`` are facts about the
+    host for wishes about quality (fleet/quality.py): verified "true"/"false", cuda "12.8", inet-down Mbit/s, ports, static-ip, duration
+    seconds, stock.
     """
 
     cloud: str
@@ -150,6 +152,8 @@ class Offer:
     seen: datetime | None = None
     min_bid: Decimal | None = None
     price_estimated: bool = False
+    traffic_price_gb_down: Decimal | None = None
+    traffic_price_gb_up: Decimal | None = None
     traits: Labels = dataclasses.field(default_factory=dict)
 
 

@@ -29,7 +29,8 @@ class LedgerLine:
 
     ``price_hour`` and ``disk_hour`` (a part of it) in dollars; ``cost`` is what it cost until ``end``. ``granularity``: the seconds its cloud
     bills at once; ``bills_boot`` False: disk and GPUs are billed apart. ``start`` None = nothing was ever rented. ``worked_since`` and
-    ``work_watched`` are those of the claim; lines of older versions say neither, so that their use is unknown."""
+    ``work_watched`` are those of the claim; lines of older versions say neither, so that their use is unknown. ``traffic_price_gb_down`` and
+    ``_up`` are dollars per GB that its offer named; ``cost`` contains no traffic."""
 
     key: str
     name: str
@@ -58,6 +59,8 @@ class LedgerLine:
     why: str
     joined: bool
     closed: bool = True
+    traffic_price_gb_down: Decimal | None = None
+    traffic_price_gb_up: Decimal | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
