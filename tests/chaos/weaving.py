@@ -80,6 +80,8 @@ def woven(loom: Loom) -> t.Iterator[None]:
         for attribute, number in values.items():
             put(sys.modules[name], attribute, number)
     put(rig, "_COUNTER", itertools.count(1))  # it seeds the world
+    # the loom's: what a thread of this loom measures would stand still in the next story
+    put(sys.modules["sandbox.clock"], "own_time", world["time"].monotonic)
     identity = _identity(loom)
     for name in ("lock", "lease", "local"):
         module = importlib.import_module(f"{_OURS}module_utils.runlock.{name}")
