@@ -105,7 +105,7 @@ VAST = Ground(
         "vast": {
             "offers": [
                 {"gpu": "RTX 3090", "place": "Sweden, SE", "price": "0.20", "vm": True, "boot": 20},
-                {"gpu": "RTX 4090", "place": "Oregon, US", "price": "0.33", "vm": True, "boot": 20},
+                {"gpu": "RTX 4090", "place": "Oregon, US", "price": "0.33", "premium": "0.01", "vm": True, "boot": 20},
                 {"gpu": "RTX 4090", "place": "Texas, US", "price": "0.35", "vm": True, "boot": 20},
                 {"gpu": "RTX A6000", "place": "Norway, NO", "price": "0.42", "vm": True, "boot": 20},
             ]
