@@ -54,8 +54,8 @@ def decimal(value: t.Any) -> Decimal | None:
 
 
 def to_offer(api: Api, row: t.Any, what: str, disk_gib: int, now: datetime, *, bid: bool) -> Offer:
-    """One row of a search, priced with a disk of ``disk_gib``. BadShape for a row without id, name or number of GPUs, and for one of which
-    a part costs less than nothing.
+    """One row of a search, priced with a disk of ``disk_gib``. BadShape for a row without id, name or number of GPUs, for one of which a part
+    costs less than nothing, and for one that costs more than money can.
 
     On demand it costs what ``_on_demand`` says. A bid is another price: what the renter pays for the GPUs, at least ``min_bid``, and the disk.
     ``search.totalHour`` is what the host asks and not what a bid pays. The premium pays for promised reliability, which a machine that can
@@ -68,7 +68,7 @@ def to_offer(api: Api, row: t.Any, what: str, disk_gib: int, now: datetime, *, b
     premium = Decimal(0) if bid else _premium(row, "search")
     prices = ([] if lowest is None else [lowest + disk]) if bid else _on_demand(row, disk, premium)
     price = max(prices, default=None)
-    if price is not None and min(*prices, disk, premium) < 0:
+    if price is not None and (min(*prices, disk, premium) < 0 or price >= _ABSURD):
         raise api.bad_shape(
             what, f"the price of offer {row['id']} is {min(prices)}, its disk's part {disk}, its premium for reliability {premium}"
         )
@@ -103,8 +103,8 @@ def to_offer(api: Api, row: t.Any, what: str, disk_gib: int, now: datetime, *, b
 def _on_demand(row: Row, disk: Decimal, premium: Decimal) -> list[Decimal]:
     """What an offer may cost per hour: the sum of its parts, and the total that the search names. The larger counts.
 
-    The total is priced with the disk that was searched for. One for a smaller disk is below the sum and changes nothing; our searches never
-    ask for a larger disk than the one that is rented. Whether ``dph_total``, which stands in for parts that are not told, holds the premium
+    Our searches ask for the disk with which offers are priced, so the total contains the same disk. A total for a smaller disk is below the
+    sum and changes nothing. Whether ``dph_total``, which stands in for parts that are not told, holds the premium
     is not documented, so the premium is added: a price that is too high costs an offer, one that is too low breaks a limit."""
     base, total = money(row.get("dph_base")), money(row.get("dph_total"))
     parts = base + disk if base is not None else total
@@ -114,9 +114,9 @@ def _on_demand(row: Row, disk: Decimal, premium: Decimal) -> list[Decimal]:
 
 def _while_it_runs(total: Decimal | None, parts: Decimal | None, premium: Decimal) -> Decimal | None:
     """Dollars per hour of a machine: the total of its row, and the sum of its parts where that is not told. The total may lack a premium, so
-    with one the larger of the total and the sum counts. A premium below zero lowers nothing."""
+    with one the larger of the total and the sum counts. A premium that cannot be changes nothing."""
     sum_ = total if parts is None else parts
-    if premium <= 0 or sum_ is None:
+    if not 0 < premium < _ABSURD or sum_ is None:
         return sum_ if total is None else total
     return max(sum_ + premium, sum_ if total is None else total)
 
@@ -130,7 +130,7 @@ def _premium(row: Row, part: str) -> Decimal:
 def _per_gigabyte(value: t.Any) -> Decimal | None:
     """Dollars per GB of traffic. It is in no price, so a value that cannot be leaves the offer as it is."""
     price = money(value)
-    return None if price is None or price < 0 else price
+    return price if price is not None and 0 <= price < _ABSURD else None
 
 
 def _part(row: Row, key: str) -> Row:

@@ -130,8 +130,8 @@ def test_L13_a_bid_pays_for_gpus_and_disk_alone() -> None:
     assert offer(bid=True, search=asked).price_hour == Decimal("0.18") + Decimal("0.017917")
 
 
-@pytest.mark.parametrize("search", [{"slaPremiumPerHour": -0.05}, {"totalHour": -1}])
-def test_an_offer_of_which_a_part_costs_less_than_nothing_is_none(search: dict[str, t.Any]) -> None:
+@pytest.mark.parametrize("search", [{"slaPremiumPerHour": -0.05}, {"totalHour": -1}, {"totalHour": 10**30}])
+def test_an_offer_of_which_a_part_costs_less_than_nothing_or_more_than_money_is_none(search: dict[str, t.Any]) -> None:
     with pytest.raises(BadShape):
         offer(search=search)
     assert offer(bid=True, search=search).price_hour == Decimal("0.197917")  # a bid has neither
@@ -150,6 +150,7 @@ def test_an_offer_of_which_a_part_costs_less_than_nothing_is_none(search: dict[s
         ({"dph_total": 0.3166, "instance": {"slaPremiumPerHour": 0.05}}, "0.3666"),
         ({"dph_base": 0.3, "dph_total": 0.3166, "instance": {"slaPremiumPerHour": -0.05}}, "0.3166"),
         ({"dph_base": 0.3, "dph_total": 0.3166, "instance": {"slaPremiumPerHour": "0.05"}}, "0.3166"),
+        ({"dph_base": 0.3, "dph_total": 0.3166, "instance": {"slaPremiumPerHour": 10**30}}, "0.3166"),
         ({"dph_base": 0.3, "dph_total": 0.3166, "search": {"slaPremiumPerHour": 0.05}}, "0.3166"),  # what a new contract would cost
     ],
 )
@@ -159,7 +160,17 @@ def test_L16_a_machine_costs_its_premium_too(row: dict[str, t.Any], price: str) 
 
 @pytest.mark.parametrize(
     ("told", "price"),
-    [(0.002, "0.002"), (0, "0"), (5, "5"), (None, None), ("0.002", None), (-0.1, None), (True, None), (float("nan"), None)],
+    [
+        (0.002, "0.002"),
+        (0, "0"),
+        (5, "5"),
+        (None, None),
+        ("0.002", None),
+        (-0.1, None),
+        (10**30, None),
+        (True, None),
+        (float("nan"), None),
+    ],
 )
 def test_L16_traffic_is_read_and_in_no_price(told: t.Any, price: str | None) -> None:
     for bid in (False, True):
