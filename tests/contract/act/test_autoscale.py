@@ -58,16 +58,17 @@ def scale(rig: Rig, **params: t.Any) -> dict[str, t.Any]:
 
 
 def complete(rig: Rig) -> None:
-    """Runs until every rented machine's Node shows its GPUs; one of them lets those in that ask for a certificate."""
+    """Runs until one has found the GPUs of every rented machine's Node; one of them lets those in that ask for a certificate."""
 
     def gpus() -> list[int]:
         rented = [one for name, one in rig.nodes().items() if name.startswith("tgp-")]
         return [int(one["status"].get("allocatable", {}).get(GPU, 0)) for one in rented]
 
     def again() -> bool:
+        there = bool(gpus()) and all(gpus())
         found = scale(rig)
         assert found["launch"] == [] and {one["result"] for one in found["joined"].get("machines", [])} <= {"admitted", "ready"}
-        return bool(gpus()) and all(gpus())
+        return there
 
     rig.until(again, "GPUs are there")
 
