@@ -233,7 +233,7 @@ EDGES: dict[str, Edge] = {
     "unknown create": Edge(
         "lambda",
         'still; fault {"service": "lambda", "method": "POST", "path": "/instance-operations/launch$", "kind": "lost_before"}; '
-        "run provision nodes=1; expect creates 1; at claim unknown_since 599; "
+        "run provision nodes=1; expect creates 1; at claim unknown_since 600; "
         "run provision nodes=1; expect creates 2",
     ),
     "stamped stranger": Edge(
@@ -256,7 +256,8 @@ EDGES: dict[str, Edge] = {
         "run reap; rest 65; run reap; rest 65; run reap; expect claims 1",
     ),
     "five per cent more": Edge(
-        "runpod", 'bills 0 0.525 0.50; spec pool {"maxHourlyPrice": "0.50"}; run provision nodes=1; run reap; expect living 1'
+        # with $0.009452 for 69 GB of disk: offered for $0.509452, billed at $0.546 = 1.05 × $0.52
+        "runpod", 'bills 0 0.536548 0.50; spec pool {"maxHourlyPrice": "0.52"}; run provision nodes=1; run reap; expect living 1'
     ),
     "started unit": Edge("lambda", "still; run provision nodes=1; at made 0 630; run destroy; expect unbilled 0.00"),
     "dearest first": Edge(
