@@ -127,7 +127,7 @@ def disk_hour(offer: Offer, gigabytes: float) -> Decimal:
 
 
 def premium_hour(offer: Offer, *, bid: bool) -> Decimal:
-    """Dollars per hour for promised reliability; a contract that can be interrupted is promised none."""
+    """Dollars per hour for promised reliability; an interruptible contract has none."""
     return Decimal(0) if bid else t.cast(Decimal, offer.details["premium"])
 
 

@@ -55,7 +55,7 @@ def decimal(value: t.Any) -> Decimal | None:
 
 def to_offer(api: Api, row: t.Any, what: str, disk_gib: int, now: datetime, *, bid: bool) -> Offer:
     """One row of a search, priced with a disk of ``disk_gib``. BadShape for a row without id, name or number of GPUs, for one of which a part
-    costs less than nothing, and for one that costs more than money can.
+    costs less than nothing, and for one whose price is impossibly high.
 
     On demand it costs what ``_on_demand`` says. A bid is another price: what the renter pays for the GPUs, at least ``min_bid``, and the disk.
     ``search.totalHour`` is what the host asks and not what a bid pays. The premium pays for promised reliability, which a machine that can

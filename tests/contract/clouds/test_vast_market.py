@@ -57,7 +57,7 @@ def test_L16_a_premium_is_in_the_price_and_the_bill_of_the_world_is_the_same(vas
     firm, spot = found(vast_stand, disk_gib=64)["1"], found(vast_stand, disk_gib=64)["1-bid"]
     disk = Decimal("0.014375")
     assert (firm.price_hour, firm.storage_price_hour) == (Decimal("0.57") + disk, disk)
-    assert spot.price_hour == Decimal("0.20") + disk, "who can be interrupted is promised nothing"
+    assert spot.price_hour == Decimal("0.20") + disk, "an interruptible machine has no premium"
     assert not found(vast_stand, spot=False, max_price_hour=Decimal("0.57"))
     made = vast_stand.cloud().launch(vast_stand.request(offer=firm))
     vast_stand.wait_for(vast_stand.cloud(), made, {InstanceState.RUNNING})

@@ -131,7 +131,7 @@ def test_L13_a_bid_pays_for_gpus_and_disk_alone() -> None:
 
 
 @pytest.mark.parametrize("search", [{"slaPremiumPerHour": -0.05}, {"totalHour": -1}, {"totalHour": 10**30}])
-def test_an_offer_of_which_a_part_costs_less_than_nothing_or_more_than_money_is_none(search: dict[str, t.Any]) -> None:
+def test_an_offer_of_which_a_part_costs_less_than_nothing_or_impossibly_much_is_left_out(search: dict[str, t.Any]) -> None:
     with pytest.raises(BadShape):
         offer(search=search)
     assert offer(bid=True, search=search).price_hour == Decimal("0.197917")  # a bid has neither
