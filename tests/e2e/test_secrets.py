@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import re
 import typing as t
@@ -95,7 +96,8 @@ def cycle(start: t.Callable[..., Sandbox]) -> Cycle:
     traces["log of Ansible"] = (sandbox.folder / "ansible.log").read_text()
     for file in sandbox.state.rglob("*"):
         if file.is_file():
-            traces[f"file {file.name}"] = file.read_text()
+            found = file.read_bytes()
+            traces[f"file {file.name}"] = (gzip.decompress(found) if file.suffix == ".gz" else found).decode()
     return Cycle(secrets, traces)
 
 
