@@ -33,25 +33,26 @@ class _OwnTime:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._now, self._sleep = time.monotonic, time.sleep  # the system's, also while a test has put others into this module
         self._seen: tuple[float, float] | None = None  # own time and the system's at the last look
 
     def __call__(self) -> float:
         if self._seen is None:
             self._start()
         own, last = self._seen or (0.0, 0.0)
-        return own + min(max(time.monotonic() - last, 0.0), self._MOST)
+        return own + min(max(self._now() - last, 0.0), self._MOST)
 
     def _start(self) -> None:
         with self._lock:
             if self._seen is None:
-                self._seen = (0.0, time.monotonic())
+                self._seen = (0.0, self._now())
                 threading.Thread(target=self._look, name="own-time", daemon=True).start()
 
     def _look(self) -> None:
         while self._seen is not None:
-            time.sleep(self._TICK)
+            self._sleep(self._TICK)
             own, last = self._seen
-            now = time.monotonic()
+            now = self._now()
             self._seen = (own + min(now - last, self._MOST), now)
 
 

@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     """Forget the secrets of the worlds of this test: every text is searched for all that are known, and a whole run has thousands."""
-    redact._known.clear()
+    redact.begin_generation(kept=0)
 
 
 @pytest.hookimpl(wrapper=True)
