@@ -72,6 +72,12 @@ class Retry:
     deadline: float = 90.0
 
 
+def part(entry: t.Mapping[str, t.Any], key: str) -> dict[str, t.Any]:
+    """An object inside an answer's entry, empty while it is not there."""
+    value = entry.get(key)
+    return value if isinstance(value, dict) else {}
+
+
 def code_and_message(body: t.Any, text: str) -> tuple[str | None, str]:
     """The service's own code and sentence, out of the error bodies in use; falls back to the start of the text."""
     if isinstance(body, dict):

@@ -14,7 +14,7 @@ from .. import redact
 from ..fleet import gpus
 from ..fleet.model import Capability, Instance, Lane, Offer
 from ..fleet.regions import standard_region
-from ..http import Api
+from ..http import Api, part
 
 REGIONS = {"us-midwest-1": "us-central", "us-midwest-2": "us-central"}  # Illinois, Ohio
 _FORMS_BY_TYPE = {"gpu_8x_v100": "V100-SXM2", "gpu_8x_a100": "A100-SXM"}  # where the description may leave the form out
@@ -79,8 +79,8 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instanc
     identity = api.expect(entry.get("id") or None, str, what, "id of an instance")
     status = api.expect(entry.get("status"), str, what, f"status of {identity}")
     redact.register(*(entry[key] for key in ("jupyter_token", "jupyter_url") if isinstance(entry.get(key), str)))
-    kind, region = _part(entry, "instance_type"), _part(entry, "region")
-    specs = _part(kind, "specs")
+    kind, region = part(entry, "instance_type"), part(entry, "region")
+    specs = part(kind, "specs")
     cents, count = kind.get("price_cents_per_hour"), specs.get("gpus")
     tags = _tags(entry.get("tags"))
     marks = {key.removeprefix("tgp:"): value for key, value in tags.items() if key.startswith("tgp:")}
@@ -101,12 +101,6 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instanc
         marks=marks,
         problem=_PROBLEMS.get(status, ""),
     )
-
-
-def _part(entry: dict[str, t.Any], key: str) -> dict[str, t.Any]:
-    """An object inside an entry, empty while it is not there."""
-    value = entry.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _tags(value: t.Any) -> dict[str, str]:

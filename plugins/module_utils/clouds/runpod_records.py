@@ -17,7 +17,7 @@ from ..fleet import gpus
 from ..fleet.disks import gigabytes
 from ..fleet.model import Capability, Instance, InstanceState, Offer
 from ..fleet.regions import standard_region
-from ..http import Api
+from ..http import Api, part
 
 SECURE, COMMUNITY = "SECURE", "COMMUNITY"
 USUAL_COUNTS = (1, 2, 4, 8)
@@ -149,9 +149,9 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instanc
     api.expect(entry, dict, what, "a pod")
     identity = api.expect(entry.get("id") or None, str, what, "id of a pod")
     status = api.expect(entry.get("status"), str, what, f"status of {identity}")
-    environment = _part(entry, "env")
+    environment = part(entry, "env")
     redact.register(*(value for key, value in environment.items() if _is_secret(key) and isinstance(value, str)))
-    gpu = _part(entry, "gpu")
+    gpu = part(entry, "gpu")
     kind = None
     if isinstance(gpu.get("id"), str) and isinstance(gpu.get("count"), int):
         kind = Kind(gpu["id"], gpu["count"], str(entry.get("cloud") or SECURE))
@@ -168,7 +168,7 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instanc
         created=_moment(entry.get("createdAt")),
         price_hour=None if price is None else price + disk,
         ip=address,
-        private_ip=str(_part(entry, "globalNetworking").get("ip") or ""),
+        private_ip=str(part(entry, "globalNetworking").get("ip") or ""),
         region=str(entry.get("dataCenterId") or ""),
         instance_type=str(kind) if kind else "",
         model=gpu_of(kind.gpu)[0] if kind else "",
@@ -191,7 +191,7 @@ def _price(cost: t.Any) -> Decimal | None:
 
 def _disk_gb(entry: dict[str, t.Any]) -> int:
     """GB of the container's disk and of a persistent volume."""
-    sizes = (entry.get("disk"), _part(_part(entry, "mounts"), "persistent").get("size"))
+    sizes = (entry.get("disk"), part(part(entry, "mounts"), "persistent").get("size"))
     return sum(size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0)
 
 
@@ -221,7 +221,7 @@ def _ports(identity: str, entry: dict[str, t.Any]) -> tuple[str, dict[str, str]]
         if kind == "http":
             ports[number] = f"{identity}-{number}.proxy.runpod.net:443"
     address = ""
-    for one in _list(_part(entry, "runtime"), "ports"):
+    for one in _list(part(entry, "runtime"), "ports"):
         if isinstance(one, dict) and one.get("type") == "tcp" and one.get("ip") and one.get("public"):
             address = address or str(one["ip"])
             ports[str(one.get("private"))] = f"{one['ip']}:{one['public']}"
@@ -230,12 +230,6 @@ def _ports(identity: str, entry: dict[str, t.Any]) -> tuple[str, dict[str, str]]
 
 def _is_secret(variable: str) -> bool:
     return any(word in variable.upper() for word in ("KEY", "TOKEN", "SECRET", "PASSWORD"))
-
-
-def _part(entry: dict[str, t.Any], key: str) -> dict[str, t.Any]:
-    """An object inside an entry, empty while it is not there."""
-    value = entry.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _list(entry: dict[str, t.Any], key: str) -> list[t.Any]:

@@ -14,7 +14,7 @@ from .. import redact
 from ..fleet.disks import gigabytes
 from ..fleet.model import Capability, Instance, InstanceState, Lane, Offer
 from ..fleet.regions import standard_region
-from ..http import Api
+from ..http import Api, part
 from .vast_names import memory_mib, model_of
 from .vast_places import PLACES
 
@@ -108,7 +108,7 @@ def _on_demand(row: Row, disk: Decimal, premium: Decimal) -> list[Decimal]:
     is not documented, so the premium is added: a price that is too high costs an offer, one that is too low breaks a limit."""
     base, total = money(row.get("dph_base")), money(row.get("dph_total"))
     parts = base + disk if base is not None else total
-    told = money(_part(row, "search").get("totalHour"))
+    told = money(part(row, "search").get("totalHour"))
     return [one for one in (None if parts is None else parts + premium, told) if one is not None]
 
 
@@ -121,21 +121,16 @@ def _while_it_runs(total: Decimal | None, parts: Decimal | None, premium: Decima
     return max(sum_ + premium, sum_ if total is None else total)
 
 
-def _premium(row: Row, part: str) -> Decimal:
+def _premium(row: Row, contract: str) -> Decimal:
     """Dollars per hour for a promised reliability, of the new contract (``search``) or of an existing one (``instance``); 0 where it is not
     told."""
-    return money(_part(row, part).get("slaPremiumPerHour")) or Decimal(0)
+    return money(part(row, contract).get("slaPremiumPerHour")) or Decimal(0)
 
 
 def _per_gigabyte(value: t.Any) -> Decimal | None:
     """Dollars per GB of traffic. It is in no price, so a value that cannot be leaves the offer as it is."""
     price = money(value)
     return price if price is not None and 0 <= price < _ABSURD else None
-
-
-def _part(row: Row, key: str) -> Row:
-    found = row.get(key)
-    return found if isinstance(found, dict) else {}
 
 
 def _can_be_node(row: Row) -> bool:
