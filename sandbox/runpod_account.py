@@ -88,9 +88,10 @@ class Windows:
 class Account:
     """``boot_states``: the words for a pod whose image is pulled, "recorded" (RUNNING without a runtime, as recorded on the real service) or
     "documented" (PROVISIONING, then STARTING). ``list_after``: seconds until a new pod is listed. ``page_size`` None: lists come whole and
-    without a ``pagination`` object, as the published document has them; a number: in pages of that many. ``shy_seconds``: how long a new pod
-    is not found by its id. ``balance`` dollars (None: no end), ``spend_limit`` dollars per hour of all pods. ``forbidden``: GPU ids and data
-    centres this account may not use. ``ports_after``: seconds from the start of a container until its public ports show.
+    without a ``pagination`` object, as the published document has them; a number: in pages of at most that many. ``shy_seconds``: how long a
+    new pod is not found by its id. ``balance`` dollars (None: no end), ``spend_limit`` dollars per hour of all pods. ``forbidden``: GPU ids
+    and data centres this account may not use. ``ports_after``: seconds from the start of a container until its public ports show.
+    ``cpu_stock``: vCPUs of each flavour in each data centre that has it.
     """
 
     boot_states: str = RECORDED
@@ -101,6 +102,7 @@ class Account:
     spend_limit: Decimal = Decimal(80)
     forbidden: tuple[str, ...] = ()
     ports_after: float = 8.0
+    cpu_stock: int = 256
     ssh_keys: list[str] = dataclasses.field(default_factory=list)
     registries: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     volumes: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)

@@ -16,12 +16,11 @@ from .runpod_account import Problem, invalid
 Schema = dict[str, t.Any]
 
 _TEXT: Schema = {"type": "string"}
-_NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 191}
+_NAME: Schema = {"type": "string", "minLength": 1}
 _CUDA: Schema = {"type": "string", "pattern": r"^\d+\.\d+$"}
 _PORTS: Schema = {"type": "array", "items": {"type": "string", "pattern": r"^[1-9]\d{0,4}/(tcp|http)$"}}
-_ENV: Schema = {"type": "object", "additionalProperties": _TEXT, "maxProperties": 50}
+_ENV: Schema = {"type": "object", "additionalProperties": _TEXT}
 _REGISTRY: Schema = {"type": ["string", "null"]}
-_PATH: Schema = {"type": "string", "pattern": "^/"}
 
 
 def _object(required: t.Sequence[str] = (), **properties: Schema) -> Schema:
@@ -31,7 +30,7 @@ def _object(required: t.Sequence[str] = (), **properties: Schema) -> Schema:
 CREATE_POD = _object(
     ("name",),
     name=_NAME,
-    image={"type": "string", "minLength": 1},
+    image=_TEXT,
     args=_TEXT,
     disk={"type": "integer", "minimum": 1},
     env=_ENV,
@@ -46,16 +45,16 @@ CREATE_POD = _object(
         minRamPerGpu={"type": "integer", "minimum": 1},
         minVcpuCountPerGpu={"type": "integer", "minimum": 1},
     ),
-    cpu=_object(("id", "vcpuCount"), id=_TEXT, vcpuCount={"type": "integer", "minimum": 1}),
+    cpu=_object(("id", "vcpuCount"), id=_NAME, vcpuCount={"type": "integer", "minimum": 2}),
     cloud={"enum": ["SECURE", "COMMUNITY"]},
     dataCenterIds={"type": "array", "items": _TEXT},
     globalNetworking={"type": "boolean"},
     mounts=_object(
-        persistent=_object(("size", "path"), size={"type": "integer", "minimum": 10}, path=_PATH),
+        persistent=_object(("size", "path"), size={"type": "integer", "minimum": 10}, path=_TEXT),
         network={
             "type": "array",
             "maxItems": 1,
-            "items": _object(("volumeId", "path"), volumeId=_TEXT, path=_PATH),
+            "items": _object(("volumeId", "path"), volumeId=_TEXT, path=_TEXT),
         },
     ),
     startSsh={"type": "boolean"},
@@ -64,13 +63,13 @@ CREATE_POD = _object(
 )
 CHANGE_POD = _object(
     name=_NAME,
-    image={"type": "string", "minLength": 1},
+    image=_TEXT,
     args=_TEXT,
     disk={"type": "integer", "minimum": 1},
     ports=_PORTS,
     env=_ENV,
     registry=_REGISTRY,
-    mounts=_object(("path",), path=_PATH),
+    mounts=_object(("path",), path=_TEXT),
     locked={"type": "boolean"},
     globalNetworking={"type": "boolean"},
 )

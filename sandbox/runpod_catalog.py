@@ -11,21 +11,25 @@ from decimal import Decimal
 
 import flask
 
-from .runpod_account import Problem, invalid
-from .runpod_stock import fitting, free, shelves, version
-from .runpod_types import COMMUNITY, CPUS, CUDA_VERSIONS, DATA_CENTERS, GPUS, REGIONS, SECURE
+from .runpod_account import Account, Problem, invalid
+from .runpod_stock import fitting, free, free_vcpus, shelves, version
+from .runpod_types import COMMUNITY, CPU_COUNTS, CPUS, CUDA_VERSIONS, DATA_CENTERS, GPUS, REGIONS, SECURE
 from .world import Offer, World
 
 _LEVELS = ("NONE", "LOW", "MEDIUM", "HIGH")
 _FILTERS = ("product", "count", "cloud", "countryCodes", "cudaVersions", "minCudaVersion")
-_PRODUCTS = ("POD", "CLUSTER", "SERVERLESS")
+_CPU_FILTERS = ("product", "vcpuCount")
+_CLUSTER, _SERVERLESS = "CLUSTER", "SERVERLESS"
+_PRODUCTS = ("POD", _CLUSTER, _SERVERLESS)
+_CPU_PRODUCTS = ("POD", _SERVERLESS)
 _VOLUMES = ("STANDARD", "HIGH_PERFORMANCE")
 
 
 class Question(t.NamedTuple):
-    """A checked query for GPUs; ``stock`` False: no availability was asked for."""
+    """A checked query for GPUs; ``stock`` False: no availability was asked for. ``products``: what the GPUs are wanted for, any of them."""
 
     stock: bool = False
+    products: frozenset[str] = frozenset()
     gpus: int = 1
     tier: str = SECURE
     countries: frozenset[str] = frozenset()
@@ -38,7 +42,7 @@ class Question(t.NamedTuple):
         return not self.least or version(host) >= version(self.least)
 
 
-def routes(service: flask.Flask, world: World) -> None:
+def routes(service: flask.Flask, world: World, account: Account) -> None:
     @service.get("/v2/catalog/gpus")
     def gpus() -> t.Any:
         question = _question()
@@ -55,18 +59,31 @@ def routes(service: flask.Flask, world: World) -> None:
 
     @service.get("/v2/catalog/datacenters")
     def data_centers() -> t.Any:
-        chosen = _places()
-        with_stock = bool(_listed("include", ("GPU_AVAILABILITY",)))
+        chosen, extras = _places(), _extras()
         with world.lock:
-            return flask.jsonify({"dataCenters": [_data_center(world, place, with_stock) for place in chosen]})
+            return flask.jsonify({"dataCenters": [_data_center(world, account, place, extras) for place in chosen]})
+
+    @service.get("/v2/catalog/datacenters/<place>")
+    def data_center(place: str) -> t.Any:
+        extras = _extras()
+        if place not in DATA_CENTERS:
+            raise Problem(404, "data center not found")
+        with world.lock:
+            return flask.jsonify(_data_center(world, account, place, extras))
 
     @service.get("/v2/catalog/cpus")
     def cpus() -> t.Any:
-        found = [
-            {"id": kind, "name": name, "price": {"secure": float(price)}, "vcpuCounts": [2, 4, 8, 16, 32]}
-            for kind, (name, price) in CPUS.items()
-        ]
-        return flask.jsonify({"cpus": found})
+        count = _vcpus()
+        with world.lock:
+            return flask.jsonify({"cpus": [_cpu(world, account, kind, count) for kind in CPUS]})
+
+    @service.get("/v2/catalog/cpus/<kind>")
+    def cpu(kind: str) -> t.Any:
+        count = _vcpus()
+        if kind not in CPUS:
+            raise Problem(404, "cpu type not found")
+        with world.lock:
+            return flask.jsonify(_cpu(world, account, kind, count))
 
 
 def _listed(name: str, known: t.Sequence[str] = (), pattern: str = "") -> list[str]:
@@ -91,28 +108,56 @@ def _one(name: str, known: t.Sequence[str] = (), pattern: str = "") -> str:
 
 def _question() -> Question:
     stock = bool(_listed("include", ("AVAILABILITY",)))
-    product = _one("product", _PRODUCTS)
+    products = _listed("product", _PRODUCTS)
     count = _one("count", pattern="[1-9][0-9]{0,3}")
     tier = _one("cloud", (SECURE, COMMUNITY))
     countries = _listed("countryCodes", pattern="[A-Z]{2}")
     allowed = _listed("cudaVersions", pattern=r"\d+\.\d+")
     least = _one("minCudaVersion", pattern=r"\d+(\.\d+)?")
+    _check_filters(stock, _FILTERS)
     if not stock:
-        given = [name for name in _FILTERS if name in flask.request.args]
-        if given:
-            raise Problem(400, f"{', '.join(given)} can only be used with include=AVAILABILITY")
         return Question()
-    if not product:
-        raise Problem(400, "product is required with include=AVAILABILITY")
     if allowed and least:
         raise Problem(400, "cudaVersions and minCudaVersion are mutually exclusive")
-    return Question(True, int(count or 1), tier or SECURE, frozenset(countries), frozenset(allowed), least)
+    return Question(True, frozenset(products), int(count or 1), tier or SECURE, frozenset(countries), frozenset(allowed), least)
 
 
-def _level(world: World, offers: t.Sequence[Offer], count: int) -> str:
-    """How many pods of ``count`` GPUs there are, in words."""
-    pods = sum(free(world, shelf) // count for shelf in offers)
+def _check_filters(stock: bool, filters: t.Sequence[str]) -> None:
+    """Filters belong to a question for availability, and that to a product: there is no default."""
+    given = [name for name in filters if name in flask.request.args]
+    if given and not stock:
+        raise Problem(400, f"{', '.join(given)} can only be used with include=AVAILABILITY")
+    if stock and "product" not in given:
+        raise Problem(400, "product is required with include=AVAILABILITY")
+
+
+def _vcpus() -> int | None:
+    """The vCPUs of a checked query for CPUs; None: no availability was asked for."""
+    stock = bool(_listed("include", ("AVAILABILITY",)))
+    _listed("product", _CPU_PRODUCTS)
+    count = _one("vcpuCount", [str(one) for one in CPU_COUNTS])
+    _check_filters(stock, _CPU_FILTERS)
+    return int(count or CPU_COUNTS[0]) if stock else None
+
+
+def _level(pods: int) -> str:
+    """So many pods in words."""
     return _LEVELS[0 if not pods else 1 if pods < 3 else 2 if pods < 10 else 3]
+
+
+def _pods(world: World, offers: t.Sequence[Offer], count: int) -> int:
+    """How many pods of ``count`` GPUs there are."""
+    return sum(free(world, shelf) // count for shelf in offers)
+
+
+def _served(world: World, kind: str, question: Question, offers: list[Offer]) -> list[Offer]:
+    """What is there for any of the products: a cluster needs two pods in one place, serverless a pool that has the type."""
+    if question.products == {_SERVERLESS}:
+        return offers if GPUS[kind].pool else []
+    if question.products != {_CLUSTER}:
+        return offers
+    here = {place: _pods(world, [one for one in offers if one.region == place], question.gpus) for place in DATA_CENTERS}
+    return [one for one in offers if here[one.region] > 1]
 
 
 def _price(world: World, kind: str, tier: str) -> Decimal:
@@ -130,7 +175,7 @@ def _gpu(world: World, kind: str, question: Question) -> dict[str, t.Any]:
     form: dict[str, t.Any] = {
         "id": kind,
         "name": gpu.name,
-        "pool": gpu.pool,
+        "pool": gpu.pool or None,
         "manufacturer": gpu.manufacturer,
         "memory": gpu.memory,
         "secure": bool(prices[SECURE]),
@@ -138,7 +183,7 @@ def _gpu(world: World, kind: str, question: Question) -> dict[str, t.Any]:
         "price": {
             "secure": float(prices[SECURE]),
             "community": float(prices[COMMUNITY]),
-            "serverless": float(gpu.serverless),
+            **({"serverless": float(gpu.serverless)} if gpu.pool else {}),
         },
         "maxCount": {"secure": most[SECURE], "community": most[COMMUNITY]},
     }
@@ -148,12 +193,13 @@ def _gpu(world: World, kind: str, question: Question) -> dict[str, t.Any]:
     if question.countries:
         places = [place for place in places if DATA_CENTERS[place].country in question.countries]
     offers = [one for one in fitting(world, kind, question.tier, question.gpus, question.cuda) if one.region in places]
-    form["availability"] = _level(world, offers, question.gpus)
+    offers = _served(world, kind, question, offers)
+    form["availability"] = _level(_pods(world, offers, question.gpus))
     form["dataCenters"] = [
         {
             "id": place,
             "name": DATA_CENTERS[place].name,
-            "availability": _level(world, [one for one in offers if one.region == place], question.gpus),
+            "availability": _level(_pods(world, [one for one in offers if one.region == place], question.gpus)),
         }
         for place in places
     ]
@@ -179,7 +225,11 @@ def _places() -> list[str]:
     ]
 
 
-def _data_center(world: World, place: str, with_stock: bool) -> dict[str, t.Any]:
+def _extras() -> frozenset[str]:
+    return frozenset(_listed("include", ("GPU_AVAILABILITY", "CPU_AVAILABILITY")))
+
+
+def _data_center(world: World, account: Account, place: str, extras: frozenset[str]) -> dict[str, t.Any]:
     facts = DATA_CENTERS[place]
     form: dict[str, t.Any] = {
         "id": place,
@@ -189,11 +239,41 @@ def _data_center(world: World, place: str, with_stock: bool) -> dict[str, t.Any]
         "networkVolumeTypes": list(facts.volumes),
         "compliance": list(facts.compliance),
     }
-    if with_stock:
+    if "GPU_AVAILABILITY" in extras:
         form["gpuAvailability"] = []
         for kind, gpu in GPUS.items():
             here = [one for one in shelves(world, kind, SECURE) if one.region == place]
             if here:
                 fit = [one for one in fitting(world, kind, SECURE, 1) if one.region == place]
-                form["gpuAvailability"].append({"id": kind, "name": gpu.name, "availability": _level(world, fit, 1)})
+                form["gpuAvailability"].append({"id": kind, "name": gpu.name, "availability": _level(_pods(world, fit, 1))})
+    if "CPU_AVAILABILITY" in extras:
+        form["cpuAvailability"] = [
+            {
+                "id": kind,
+                "name": cpu.name,
+                "availability": _level(free_vcpus(world, account.cpu_stock, kind, place) // CPU_COUNTS[0]),
+            }
+            for kind, cpu in CPUS.items()
+            if place in cpu.places
+        ]
+    return form
+
+
+def _cpu(world: World, account: Account, kind: str, count: int | None) -> dict[str, t.Any]:
+    """A flavour of CPU, with what is there of it in pods of ``count`` vCPUs."""
+    cpu = CPUS[kind]
+    form: dict[str, t.Any] = {
+        "id": kind,
+        "name": cpu.name,
+        "group": cpu.group,
+        "vcpu": {"min": CPU_COUNTS[0], "max": CPU_COUNTS[-1]},
+        "ramGbPerVcpu": cpu.ram,
+        "price": {"securePerVcpu": float(cpu.price), "serverlessPerVcpu": float(cpu.serverless)},
+    }
+    if count is not None:
+        here = {place: free_vcpus(world, account.cpu_stock, kind, place) // count for place in cpu.places}
+        form["availability"] = _level(sum(here.values()))
+        form["dataCenters"] = [
+            {"id": place, "name": DATA_CENTERS[place].name, "availability": _level(pods)} for place, pods in here.items()
+        ]
     return form

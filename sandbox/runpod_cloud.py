@@ -62,7 +62,7 @@ def app(world: World) -> flask.Flask:
             answer.headers.update(account.windows.headers(world.clock.seconds()))
         return answer
 
-    runpod_catalog.routes(service, world)
+    runpod_catalog.routes(service, world, account)
     runpod_pods.routes(service, world, account)
     runpod_more.routes(service, world, account)
     return service

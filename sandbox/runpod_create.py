@@ -9,12 +9,11 @@ import typing as t
 from decimal import Decimal
 
 from .container import CONTAINER
-from .runpod_account import NO_CAPACITY, NONE_AVAILABLE, Account, Problem, new_id
-from .runpod_stock import CLOUD, fitting, pod_offer, pods, version
-from .runpod_types import COMMUNITY, CPUS, DATA_CENTERS, GPUS, SECURE
+from .runpod_account import NO_CAPACITY, NONE_AVAILABLE, Account, Problem, invalid, new_id
+from .runpod_stock import CLOUD, fitting, free_vcpus, pod_offer, pods, version
+from .runpod_types import COMMUNITY, CPU_COUNTS, CPUS, DATA_CENTERS, GPUS, SECURE
 from .world import Machine, Offer, World
 
-_RAM_PER_GPU, _VCPUS_PER_GPU = 48, 8  # what a host has, unless its shelf says otherwise
 _DISK_RUNNING = Decimal("0.10") / 730  # dollars per hour of one GB of a running pod, of its own disk and of its volume
 _VOLUME_STOPPED = Decimal("0.20") / 730  # dollars per hour of one GB of a stopped pod's persistent volume
 
@@ -27,7 +26,7 @@ def create(world: World, account: Account, request: dict[str, t.Any]) -> Machine
         if "gpu" in request:
             shelf, offer = _place(world, account, request)
         else:
-            shelf, offer = None, _processor(request["cpu"])
+            shelf, offer = None, _processor(world, account, request)
         machine = _machine(world, account, request, shelf, offer)
         _check_money(world, account, running_rate(machine))
         machine.set_rate(machine.created, running_rate(machine))
@@ -95,46 +94,51 @@ def _check(account: Account, request: dict[str, t.Any]) -> None:
     gpu, mounts = request.get("gpu"), request.get("mounts") or {}
     if ("gpu" in request) == ("cpu" in request):
         raise Problem(400, "exactly one of gpu and cpu is required")
-    if "image" not in request:
-        raise Problem(400, "image is required without templateId")
+    if not request.get("image"):
+        raise invalid("$: missing property 'image'")
     if "persistent" in mounts and mounts.get("network"):
         raise Problem(400, "mounts.persistent and mounts.network are mutually exclusive")
     if gpu is None and "persistent" in mounts:
         raise Problem(400, "mounts.persistent is not available for CPU pods")
-    if gpu is not None and "allowedCudaVersions" in gpu and "minCudaVersion" in gpu:
+    if gpu is not None and gpu.get("allowedCudaVersions") and "minCudaVersion" in gpu:  # an empty list is no constraint
         raise Problem(400, "gpu.allowedCudaVersions and gpu.minCudaVersion are mutually exclusive")
     if request.get("registry") is not None and request["registry"] not in account.registries:
         raise Problem(404, "registry not found")
     for place in request.get("dataCenterIds", []):
-        if place not in DATA_CENTERS:
-            raise Problem(400, f"data center {place} does not exist")
         if place in account.forbidden:
             raise Problem(403, f"your account is not allowed to use data center {place}")
     for mount in mounts.get("network", []):
         if mount["volumeId"] not in account.volumes:
             raise Problem(404, "network volume not found")
+    if request.get("globalNetworking") and (gpu is None or gpu["id"] in GPUS and GPUS[gpu["id"]].manufacturer != "NVIDIA"):
+        raise Problem(400, "global networking requires an NVIDIA GPU")
     if gpu is not None:
         if gpu["id"] not in GPUS:
             raise Problem(400, f"gpu type {gpu['id']} does not exist")
         if gpu["id"] in account.forbidden:
             raise Problem(403, f"your account is not allowed to use {gpu['id']}")
-        if request.get("globalNetworking") and GPUS[gpu["id"]].manufacturer != "NVIDIA":
-            raise Problem(400, "global networking requires an NVIDIA GPU")
         if "count" not in gpu:  # the real answer says nothing of the missing field either
             raise Problem(400, NONE_AVAILABLE)
     elif request["cpu"]["id"] not in CPUS:
         raise Problem(400, f"cpu flavor {request['cpu']['id']} does not exist")
+    elif request["cpu"]["vcpuCount"] not in CPU_COUNTS:
+        raise Problem(400, f"vcpuCount should be one of {', '.join(map(str, CPU_COUNTS))}")
 
 
-def _place(world: World, account: Account, request: dict[str, t.Any]) -> tuple[Offer, Offer]:
-    """The shelf the pod's GPUs come from, and what the pod costs."""
-    gpu, tier = request["gpu"], request.get("cloud", SECURE)
+def _wanted(account: Account, request: dict[str, t.Any]) -> list[str]:
+    """The data centres it may go to, preferred ones first; none = anywhere. A network volume leaves its own."""
     wanted = list(request.get("dataCenterIds", []))
     for mount in (request.get("mounts") or {}).get("network", []):
         place = account.volumes[mount["volumeId"]]["dataCenter"]
         if wanted and place not in wanted:
             raise Problem(400, f"network volume is in data center {place}")
         wanted = [place]
+    return wanted
+
+
+def _place(world: World, account: Account, request: dict[str, t.Any]) -> tuple[Offer, Offer]:
+    """The shelf the pod's GPUs come from, and what the pod costs."""
+    gpu, tier, wanted = request["gpu"], request.get("cloud", SECURE), _wanted(account, request)
     if tier == COMMUNITY and wanted:  # the stock of the catalogue does not help here
         raise Problem(400, NO_CAPACITY)
     allowed, least = gpu.get("allowedCudaVersions"), gpu.get("minCudaVersion")
@@ -148,8 +152,8 @@ def _place(world: World, account: Account, request: dict[str, t.Any]) -> tuple[O
         if (not wanted or shelf.region in wanted)
         and (not request.get("globalNetworking") or DATA_CENTERS[shelf.region].global_network)
         and shelf.region not in account.forbidden
-        and gpu.get("minRamPerGpu", 0) <= shelf.details.get("ram_per_gpu", _RAM_PER_GPU)
-        and gpu.get("minVcpuCountPerGpu", 0) <= shelf.details.get("vcpus_per_gpu", _VCPUS_PER_GPU)
+        and gpu.get("minRamPerGpu", 0) <= shelf.details["ram_per_gpu"]
+        and gpu.get("minVcpuCountPerGpu", 0) <= shelf.details["vcpus_per_gpu"]
     ]
     if not found:
         raise Problem(400, NO_CAPACITY if wanted or gpu["count"] > 1 else f"{NONE_AVAILABLE} for {gpu['id']}")
@@ -157,9 +161,20 @@ def _place(world: World, account: Account, request: dict[str, t.Any]) -> tuple[O
     return shelf, pod_offer(shelf, gpu["count"])
 
 
-def _processor(cpu: dict[str, t.Any]) -> Offer:
-    price = CPUS[cpu["id"]][1] * cpu["vcpuCount"]
-    return Offer(CLOUD, cpu["id"], "US-KS-2", price, 0, "", 0, 1, 60.0, {"tier": SECURE})
+def _processor(world: World, account: Account, request: dict[str, t.Any]) -> Offer:
+    """Where a CPU pod goes, and what it costs; only the secure tier has CPUs."""
+    cpu = request["cpu"]
+    flavour, wanted = CPUS[cpu["id"]], _wanted(account, request)
+    found = [
+        place
+        for place in wanted or flavour.places
+        if place in flavour.places
+        and place not in account.forbidden
+        and free_vcpus(world, account.cpu_stock, cpu["id"], place) >= cpu["vcpuCount"]
+    ]
+    if not found or request.get("cloud", SECURE) != SECURE:
+        raise Problem(400, NO_CAPACITY)
+    return Offer(CLOUD, cpu["id"], found[0], flavour.price * cpu["vcpuCount"], 0, "", 0, 1, 60.0, {"tier": SECURE})
 
 
 def _check_money(world: World, account: Account, rate: Decimal) -> None:
@@ -172,12 +187,17 @@ def _check_money(world: World, account: Account, rate: Decimal) -> None:
         raise Problem(402, f"this pod would exceed your spend limit of ${account.spend_limit} per hour")
 
 
+def _with_memory(cpu: dict[str, t.Any]) -> dict[str, t.Any]:
+    """A CPU pod's processor as it is shown: GB by its flavour."""
+    return {**cpu, "memory": int(CPUS[cpu["id"]].ram * cpu["vcpuCount"])}
+
+
 def _machine(world: World, account: Account, request: dict[str, t.Any], shelf: Offer | None, offer: Offer) -> Machine:
     identity, count = new_id(world), offer.gpu_count
     mounts = request.get("mounts") or {}
     gpu = None
     if shelf is not None:
-        ram, vcpus = shelf.details.get("ram_per_gpu", _RAM_PER_GPU), shelf.details.get("vcpus_per_gpu", _VCPUS_PER_GPU)
+        ram, vcpus = shelf.details["ram_per_gpu"], shelf.details["vcpus_per_gpu"]
         gpu = {"id": offer.type, "count": count, "memory": ram * count, "vcpuCount": vcpus * count}
     tier = request.get("cloud", SECURE)
     paths = [mount["path"] for mount in [mounts.get("persistent"), *mounts.get("network", [])] if mount]
@@ -188,7 +208,7 @@ def _machine(world: World, account: Account, request: dict[str, t.Any], shelf: O
         "mounts": paths,
         "shelf": shelf,
         "gpu": gpu,
-        "cpu": None if shelf is not None else {**request["cpu"], "memory": request["cpu"]["vcpuCount"] * 2},
+        "cpu": None if shelf is not None else _with_memory(request["cpu"]),
         "tier": tier,
         "data_center": offer.region if tier == SECURE else None,
         "cuda": shelf.details.get("cuda", "12.8") if shelf is not None else None,

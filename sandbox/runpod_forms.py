@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime, timezone
 
-from .runpod_account import RECORDED, Account
+from .runpod_account import RECORDED, Account, invalid
 from .world import Machine, World
 
 ACTIONS = {
@@ -78,6 +78,15 @@ def _started(account: Account, machine: Machine, word: str) -> str | None:
 
 def moment(when: datetime) -> str:
     return when.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def read_moment(where: str, text: str) -> datetime:
+    """The reverse; 422 names the place of what is none."""
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise invalid(f"{where}: should be a moment such as 2026-11-21T10:00:00Z") from None
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
 def _runtime(world: World, account: Account, machine: Machine) -> dict[str, t.Any] | None:

@@ -15,7 +15,7 @@ import flask
 
 from . import runpod_bodies as bodies
 from .runpod_account import Account, Problem, invalid, new_id
-from .runpod_forms import moment
+from .runpod_forms import moment, read_moment
 from .runpod_stock import CLOUD, pods
 from .runpod_types import DATA_CENTERS
 from .world import Machine, World
@@ -202,13 +202,7 @@ def _record(machine: Machine, begin: datetime, amount: Decimal, disk: Decimal) -
 
 def _moment(name: str, default: datetime) -> datetime:
     text = flask.request.args.get(name)
-    if text is None:
-        return default
-    try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        raise invalid(f"query.{name}: should be a moment such as 2026-11-21T10:00:00Z") from None
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    return default if text is None else read_moment(f"query.{name}", text)
 
 
 # ---- the description

@@ -16,12 +16,12 @@ import flask
 from . import runpod_bodies as bodies
 from .runpod_account import NO_CAPACITY, Account, Problem, invalid
 from .runpod_create import create, running_rate, set_addresses, set_environment, stopped_rate
-from .runpod_forms import ACTIONS, pod, status
+from .runpod_forms import ACTIONS, pod, read_moment, status
 from .runpod_stock import free, pods
 from .world import Machine, World
 
 _RESETTING = frozenset({"image", "args", "disk", "ports", "env", "registry", "mounts", "globalNetworking"})
-_TAIL = 5000
+_TAIL, _LONGEST_TAIL = 100, 5000
 GONE = "pod not found"
 
 
@@ -103,7 +103,7 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
         with world.lock:
             machine = find(identity)
             lines = _lines(list(machine.details.get("log") or []))
-        text = "".join(f"id: {number}\ndata: {json.dumps(line)}\n\n" for number, line in lines)
+        text = "".join(f"id: {line['ts']}\ndata: {json.dumps(line)}\n\n" for line in lines)
         return flask.Response(text, mimetype="text/event-stream", headers={"Cache-Control": "no-cache"})
 
 
@@ -204,25 +204,24 @@ def _start(world: World, account: Account, machine: Machine) -> None:
     world.resume(machine, running_rate(machine))
 
 
-def _lines(log: list[tuple[datetime, str, str]]) -> list[tuple[int, dict[str, str]]]:
-    """The asked-for end of a log, numbered for Last-Event-ID."""
-    query = flask.request.args
+def _lines(log: list[tuple[datetime, str, str]]) -> list[dict[str, str]]:
+    """The asked-for part of a log: what came after Last-Event-ID, else since a moment, else the last lines (with a tail of 0: none)."""
+    query, after = flask.request.args, flask.request.headers.get("Last-Event-ID")
     source, tail, since = query.get("source"), query.get("tail", str(_TAIL)), query.get("since")
     if source not in (None, "container", "system"):
         raise invalid("query.source: should be container or system")
-    if not tail.isdecimal() or not 1 <= int(tail) <= _TAIL:
-        raise invalid(f"query.tail: should be a number from 1 to {_TAIL}")
-    after = flask.request.headers.get("Last-Event-ID", "")
-    begin = datetime.min.replace(tzinfo=timezone.utc)
+    if not tail.isdecimal() or int(tail) > _LONGEST_TAIL:
+        raise invalid(f"query.tail: should be a number from 0 to {_LONGEST_TAIL}")
+    lines = [(when, {"source": kind, "line": line, "ts": stamp(when)}) for when, kind, line in log if source in (None, kind)]
+    if after is not None:
+        begin = stamp(read_moment("Last-Event-ID", after))
+        return [line for _when, line in lines if line["ts"] > begin]
     if since is not None:
-        try:
-            begin = datetime.fromisoformat(since.replace("Z", "+00:00"))
-            begin = begin if begin.tzinfo else begin.replace(tzinfo=timezone.utc)
-        except ValueError:
-            raise invalid("query.since: should be a moment such as 2026-11-21T10:00:00Z") from None
-    found = [
-        (number, {"source": kind, "line": line, "ts": when.astimezone(timezone.utc).isoformat(timespec="milliseconds")})
-        for number, (when, kind, line) in enumerate(log, 1)
-        if source in (None, kind) and when >= begin and (not after.isdecimal() or number > int(after))
-    ]
-    return found[-int(tail) :]
+        moment = read_moment("query.since", since)
+        return [line for when, line in lines if when >= moment]
+    return [line for _when, line in lines[-int(tail) :]] if int(tail) else []
+
+
+def stamp(when: datetime) -> str:
+    """The moment of a line, by which a stream can be resumed."""
+    return when.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -21,7 +21,20 @@ from .world import Machine, Offer, World
 CLOUD = "runpod"
 GONE = frozenset({"terminating", "terminated", "preempted"})
 TIMINGS = ("mesh", "ready")
-SCENARIO_KEYS = ("type", "region", "tier", "stock", "price", "bills", "boot", "cuda", "most", *TIMINGS)
+SCENARIO_KEYS = (
+    "type",
+    "region",
+    "tier",
+    "stock",
+    "price",
+    "bills",
+    "boot",
+    "cuda",
+    "most",
+    "ram_per_gpu",
+    "vcpus_per_gpu",
+    *TIMINGS,
+)
 """What an entry of a scenario's ``runpod`` list may hold; see :func:`runpod_offer`."""
 
 
@@ -29,9 +42,10 @@ def runpod_offer(entry: t.Mapping[str, t.Any]) -> Offer:
     """A shelf from a scenario's entry. ValueError names the key that is wrong.
 
     ``type`` is RunPod's GPU id and ``region`` its data centre (both needed), ``tier`` SECURE (default) or COMMUNITY, ``stock`` GPUs (8),
-    ``price`` dollars per hour and GPU that the catalogue shows (default: the type's own), ``bills`` what is charged (default: ``price``),
-    ``boot`` seconds until the container runs (120), ``cuda`` version of the hosts (12.8, newest types 13.0), ``most`` GPUs in one pod,
-    and ``mesh`` and ``ready``: seconds of these steps.
+    ``price`` dollars per hour and GPU that the catalogue shows (default: the type's own, where it has one), ``bills`` what is charged
+    (default: ``price``), ``boot`` seconds until the container runs (120), ``cuda`` version of the hosts (12.8, newest types 13.0), ``most``
+    GPUs in one pod, ``ram_per_gpu`` GB and ``vcpus_per_gpu`` of the hosts (default: the type's own), and ``mesh`` and ``ready``: seconds of
+    these steps.
     """
     if unknown := sorted(str(key) for key in entry if key not in SCENARIO_KEYS):
         raise ValueError(f"unknown key {', '.join(unknown)}; known are {', '.join(sorted(SCENARIO_KEYS))}")
@@ -39,7 +53,10 @@ def runpod_offer(entry: t.Mapping[str, t.Any]) -> Offer:
     if tier not in (SECURE, COMMUNITY):
         raise ValueError(f"tier: {tier!r} should be {SECURE} or {COMMUNITY}")
     gpu = GPUS[kind]
-    price = _dollars(entry, "price", gpu.price[tier] or gpu.price[SECURE] or gpu.price[COMMUNITY])
+    known = gpu.price[tier] or gpu.price[SECURE] or gpu.price[COMMUNITY]
+    if not known and "price" not in entry:
+        raise ValueError(f"price: is missing; the sandbox knows none of {kind}")
+    price = _dollars(entry, "price", known)
     cuda = str(entry.get("cuda", "13.0" if gpu.cuda == "12.8" else "12.8"))
     if not re.fullmatch(r"\d+\.\d+", cuda):
         raise ValueError(f"cuda: {cuda!r} should be a version such as {CUDA_VERSIONS[0]} (in quotes)")
@@ -58,6 +75,8 @@ def runpod_offer(entry: t.Mapping[str, t.Any]) -> Offer:
             "shown_price": price,
             "cuda": cuda,
             "most": _whole(entry, "most", gpu.most[tier] or gpu.most[SECURE] or 8),
+            "ram_per_gpu": _whole(entry, "ram_per_gpu", gpu.ram),
+            "vcpus_per_gpu": _whole(entry, "vcpus_per_gpu", gpu.vcpus),
             "timings": {key: _number(entry, key, 0.0) for key in TIMINGS if key in entry},
         },
     )
@@ -115,6 +134,13 @@ def free(world: World, shelf: Offer) -> int:
     living = (one for one in world.machines.values() if one.details.get("shelf") is shelf and one.ended is None)
     taken = sum(one.offer.gpu_count for one in living if one.state != "stopped")
     return max(0, shelf.stock - taken)
+
+
+def free_vcpus(world: World, stock: int, flavour: str, place: str) -> int:
+    """vCPUs of a flavour left in a data centre that has ``stock`` of them."""
+    living = (one for one in pods(world) if one.state != "stopped" and one.offer.region == place)
+    taken = sum(cpu["vcpuCount"] for one in living if (cpu := one.details["cpu"]) and cpu["id"] == flavour)
+    return max(0, stock - taken)
 
 
 def fitting(world: World, kind: str, tier: str, count: int, cuda: t.Callable[[str], bool] = lambda version: True) -> list[Offer]:

@@ -64,6 +64,7 @@ _RUNPOD = {
     "spend_limit": Decimal(0),
     "forbidden": [],
     "ports_after": 0.0,
+    "cpu_stock": 0,
 }
 _WORDS = {"None": "null", "404": "404", "False": "false"}
 PARTS: dict[str, Part] = {

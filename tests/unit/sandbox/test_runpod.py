@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import typing as t
+from datetime import timedelta
 from decimal import Decimal
 
 import httpx
@@ -157,10 +158,21 @@ def test_the_log_is_a_stream_of_events(stand: Stand) -> None:
     assert {event["source"] for event in events} == {"system", "container"} and set(events[0]) == {"source", "line", "ts"}
     mine = stand.call("GET", f"/v2/pods/{machine.id}/logs?source=container&tail=1").text
     assert mine.count("data: ") == 1 and "unexpected EOF" in mine
-    rest = stand.call("GET", f"/v2/pods/{machine.id}/logs", headers={"Last-Event-ID": "1"}).text
-    assert rest.startswith("id: 2\n")
-    for query in ("tail=0", "tail=5001", "source=other", "since=then"):
+    identity = answer.text.splitlines()[0].removeprefix("id: ")
+    rest = stand.call("GET", f"/v2/pods/{machine.id}/logs?tail=1", headers={"Last-Event-ID": identity}).text
+    assert identity == events[0]["ts"] and rest.count("data: ") >= len(events) - 1 and identity not in rest
+    late = stand.call("GET", f"/v2/pods/{machine.id}/logs?tail=0&since={events[-1]['ts']}").text
+    assert events[-1]["ts"] in late and events[0]["ts"] not in late, "a moment to go on from counts more than the tail"
+    assert stand.call("GET", f"/v2/pods/{machine.id}/logs?tail=0").text == "", "a tail of 0 is no history"
+    for query in ("tail=-1", "tail=5001", "source=other", "since=then"):
         assert stand.call("GET", f"/v2/pods/{machine.id}/logs?{query}").status_code == 422
+
+
+def test_a_log_shows_its_last_hundred_lines_unless_more_are_asked_for(still: Stand) -> None:
+    machine, now = still.pod(still.order()), still.world.clock.now()
+    machine.details["log"] = [(now + timedelta(seconds=number), "container", str(number)) for number in range(150)]
+    counts = {query: still.call("GET", f"/v2/pods/{machine.id}/logs{query}").text.count("data: ") for query in ("", "?tail=120")}
+    assert counts == {"": 100, "?tail=120": 120}
 
 
 def test_without_money_there_is_no_pod_and_none_stays(still: Stand) -> None:
@@ -225,9 +237,25 @@ def test_keys_and_retired_interfaces(still: Stand) -> None:
 
 
 def test_processor_pods(still: Stand) -> None:
-    assert {one["id"] for one in still.call("GET", "/v2/catalog/cpus").json()["cpus"]} >= {"cpu3c"}
-    made = still.call("POST", "/v2/pods", {"name": "c", "image": "i", "cpu": {"id": "cpu3c", "vcpuCount": 2}}).json()
-    assert made["cost"] == 0.06 and "gpu" not in made and made["cpu"]["vcpuCount"] == 2
+    body = {"name": "c", "image": "i", "cpu": {"id": "cpu3c", "vcpuCount": 2}}
+    made = still.call("POST", "/v2/pods", body).json()
+    assert made["cost"] == 0.06 and "gpu" not in made and made["cpu"] == {"id": "cpu3c", "vcpuCount": 2, "memory": 4}
+    assert made["dataCenterId"] == "US-KS-2" and made["cudaVersion"] is None
+    there = still.call("POST", "/v2/pods", {**body, "dataCenterIds": ["EU-SE-1", "EU-RO-1"]}).json()
+    assert there["dataCenterId"] == "EU-RO-1"
+    for wrong in ({"dataCenterIds": ["EU-SE-1"]}, {"cloud": "COMMUNITY"}):
+        assert "no longer any instances" in still.call("POST", "/v2/pods", {**body, **wrong}).json()["detail"]
+
+
+def test_processors_are_used_up_in_each_data_centre(still: Stand) -> None:
+    still.account.cpu_stock = 8
+    body = {"name": "c", "image": "i", "cpu": {"id": "cpu3c", "vcpuCount": 8}}
+    question = "/v2/catalog/cpus/cpu3c?include=AVAILABILITY&product=POD,SERVERLESS&vcpuCount=8"
+    assert still.call("GET", question).json()["availability"] == "LOW"
+    assert [still.call("POST", "/v2/pods", body).json()["dataCenterId"] for _turn in range(2)] == ["US-KS-2", "EU-RO-1"]
+    assert still.call("POST", "/v2/pods", body).status_code == 400
+    sold_out = still.call("GET", question).json()
+    assert sold_out["availability"] == "NONE" and {one["availability"] for one in sold_out["dataCenters"]} == {"NONE"}
 
 
 def test_no_stock_of_a_type_is_no_capacity(still: Stand) -> None:
