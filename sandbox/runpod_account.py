@@ -91,7 +91,9 @@ class Account:
     without a ``pagination`` object, as the published document has them; a number: in pages of at most that many. ``shy_seconds``: how long a
     new pod is not found by its id. ``balance`` dollars (None: no end), ``spend_limit`` dollars per hour of all pods. ``forbidden``: GPU ids
     and data centres this account may not use. ``ports_after``: seconds from the start of a container until its public ports show.
-    ``cpu_stock``: vCPUs of each flavour in each data centre that has it.
+    ``cpu_stock``: vCPUs of each flavour in each data centre that has it. ``exec_form`` False: ``entrypoint`` and ``cmd`` are unknown fields,
+    as in the document of August 2026. ``own_entrypoint``: images (with or without a tag) whose ENTRYPOINT is a program of its own, which
+    takes the command as arguments; that of all others runs it.
     """
 
     boot_states: str = RECORDED
@@ -103,6 +105,8 @@ class Account:
     forbidden: tuple[str, ...] = ()
     ports_after: float = 8.0
     cpu_stock: int = 256
+    exec_form: bool = True
+    own_entrypoint: tuple[str, ...] = ()
     ssh_keys: list[str] = dataclasses.field(default_factory=list)
     registries: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     volumes: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
@@ -139,6 +143,14 @@ class Account:
         now = world.clock.now()
         spent = sum((one.cost(now) for one in world.machines.values() if one.cloud == "runpod"), Decimal(0))
         return max(Decimal(0), self.balance - spent)
+
+    def unknown_fields(self) -> tuple[str, ...]:
+        """Fields of bodies that this API does not know."""
+        return () if self.exec_form else ("entrypoint", "cmd")
+
+    def has_program(self, image: str) -> bool:
+        """Whether the image's ENTRYPOINT takes a command as its arguments."""
+        return image in self.own_entrypoint or image.partition(":")[0] in self.own_entrypoint
 
     def next_port(self) -> int:
         """A public port nobody had before."""

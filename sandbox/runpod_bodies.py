@@ -20,6 +20,7 @@ _NAME: Schema = {"type": "string", "minLength": 1}
 _CUDA: Schema = {"type": "string", "pattern": r"^\d+\.\d+$"}
 _PORTS: Schema = {"type": "array", "items": {"type": "string", "pattern": r"^[1-9]\d{0,4}/(tcp|http)$"}}
 _ENV: Schema = {"type": "object", "additionalProperties": _TEXT}
+_WORDS: Schema = {"type": "array", "items": _TEXT}
 _REGISTRY: Schema = {"type": ["string", "null"]}
 
 
@@ -32,6 +33,8 @@ CREATE_POD = _object(
     name=_NAME,
     image=_TEXT,
     args=_TEXT,
+    entrypoint=_WORDS,
+    cmd=_WORDS,
     disk={"type": "integer", "minimum": 1},
     env=_ENV,
     ports=_PORTS,
@@ -65,6 +68,8 @@ CHANGE_POD = _object(
     name=_NAME,
     image=_TEXT,
     args=_TEXT,
+    entrypoint=_WORDS,
+    cmd=_WORDS,
     disk={"type": "integer", "minimum": 1},
     ports=_PORTS,
     env=_ENV,
@@ -86,8 +91,9 @@ CREATE_VOLUME = _object(
 CHANGE_VOLUME = _object(name=_NAME, size={"type": "integer", "minimum": 10, "maximum": 4096})
 
 
-def body(schema: Schema) -> dict[str, t.Any]:
-    """The request's JSON, checked."""
+def body(schema: Schema, left_out: t.Collection[str] = ()) -> dict[str, t.Any]:
+    """The request's JSON, checked; properties ``left_out`` are unknown ones."""
+    schema = {**schema, "properties": {name: form for name, form in schema["properties"].items() if name not in left_out}}
     if flask.request.mimetype != "application/json":
         raise Problem(422, "validation failed", ["content type should be application/json"])
     try:

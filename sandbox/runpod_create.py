@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from .container import CONTAINER
 from .runpod_account import NO_CAPACITY, NONE_AVAILABLE, Account, Problem, invalid, new_id
+from .runpod_command import FIELDS, merged, started
 from .runpod_stock import CLOUD, fitting, free_vcpus, pod_offer, pods, version
 from .runpod_types import COMMUNITY, CPU_COUNTS, CPUS, DATA_CENTERS, GPUS, SECURE
 from .world import Machine, Offer, World
@@ -79,14 +80,16 @@ def set_addresses(account: Account, machine: Machine) -> None:
 
 
 def _with_template(account: Account, request: dict[str, t.Any]) -> dict[str, t.Any]:
-    """The template's settings, copied once; the body wins, variables are merged."""
-    if "templateId" not in request:
-        return request
-    template = account.templates.get(request["templateId"])
-    if template is None:
-        raise Problem(404, "template not found")
-    settings: dict[str, t.Any] = {key: template[key] for key in ("image", "args", "disk", "ports", "registry") if key in template}
-    return {**settings, **request, "env": {**template.get("env", {}), **request.get("env", {})}}
+    """The template's settings, copied once; the body wins, variables are merged. The command is in ``args``, in whatever form it came."""
+    template: dict[str, t.Any] = {}
+    if "templateId" in request:
+        if request["templateId"] not in account.templates:
+            raise Problem(404, "template not found")
+        template = account.templates[request["templateId"]]
+    settings: dict[str, t.Any] = {key: template[key] for key in ("image", "disk", "ports", "registry") if key in template}
+    own = {key: value for key, value in request.items() if key not in FIELDS}
+    env = {**template.get("env", {}), **request.get("env", {})}
+    return {**settings, **own, "env": env, "args": merged(template.get("args", ""), request)}
 
 
 def _check(account: Account, request: dict[str, t.Any]) -> None:
@@ -204,7 +207,8 @@ def _machine(world: World, account: Account, request: dict[str, t.Any], shelf: O
     facts: dict[str, t.Any] = {
         "system": CONTAINER,
         "image": request["image"],
-        "command": request.get("args", ""),
+        "args": request["args"],
+        "command": started(request["args"], account.has_program(request["image"])),
         "mounts": paths,
         "shelf": shelf,
         "gpu": gpu,

@@ -9,6 +9,7 @@ import typing as t
 from datetime import datetime, timezone
 
 from .runpod_account import RECORDED, Account, invalid
+from .runpod_command import parts
 from .world import Machine, World
 
 ACTIONS = {
@@ -43,7 +44,8 @@ def pod(world: World, account: Account, machine: Machine) -> dict[str, t.Any]:
         "status": word,
         "actions": [action for action in ACTIONS[word] if action == "terminate" or action == "start" or not facts["locked"]],
         "image": facts["image"],
-        "args": facts["command"],
+        "args": facts["args"],
+        **(parts(facts["args"]) if account.exec_form else {}),
         "disk": facts["disk"],
         "mounts": facts["mount_form"],
         "ports": facts["port_form"],

@@ -15,12 +15,13 @@ import flask
 
 from . import runpod_bodies as bodies
 from .runpod_account import NO_CAPACITY, Account, Problem, invalid
+from .runpod_command import FIELDS, merged, started
 from .runpod_create import create, running_rate, set_addresses, set_environment, stopped_rate
 from .runpod_forms import ACTIONS, pod, read_moment, status
 from .runpod_stock import free, pods
 from .world import Machine, World
 
-_RESETTING = frozenset({"image", "args", "disk", "ports", "env", "registry", "mounts", "globalNetworking"})
+_RESETTING = frozenset({"image", "args", *FIELDS, "disk", "ports", "env", "registry", "mounts", "globalNetworking"})
 _TAIL, _LONGEST_TAIL = 100, 5000
 GONE = "pod not found"
 
@@ -46,7 +47,7 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
 
     @service.post("/v2/pods")
     def made() -> t.Any:
-        machine = create(world, account, bodies.body(bodies.CREATE_POD))
+        machine = create(world, account, bodies.body(bodies.CREATE_POD, account.unknown_fields()))
         with world.lock:
             return flask.jsonify(form(machine)), 201
 
@@ -57,7 +58,7 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
 
     @service.patch("/v2/pods/<identity>")
     def changed(identity: str) -> t.Any:
-        request = bodies.body(bodies.CHANGE_POD)
+        request = bodies.body(bodies.CHANGE_POD, account.unknown_fields())
         with world.lock:
             machine = find(identity)
             resets = bool(_RESETTING & set(request))
@@ -149,14 +150,16 @@ def _page(account: Account, found: list[Machine]) -> tuple[list[Machine], dict[s
 
 def _change(account: Account, machine: Machine, request: dict[str, t.Any]) -> None:
     facts = machine.details
-    names = {"image": "image", "args": "command", "disk": "disk", "env": "env_form", "registry": "registry", "ports": "port_form"}
+    names = {"image": "image", "disk": "disk", "env": "env_form", "registry": "registry", "ports": "port_form"}
     if request.get("registry") is not None and request["registry"] not in account.registries:
         raise Problem(404, "registry not found")
     if "mounts" in request and not facts["mounts"]:
         raise Problem(400, "the pod has no mount")
+    facts["args"] = merged(facts["args"], request)
     for name, key in {**names, "locked": "locked", "globalNetworking": "global_network"}.items():
         if name in request:
             facts[key] = request[name]
+    facts["command"] = started(facts["args"], account.has_program(facts["image"]))
     machine.name = request.get("name", machine.name)
     if "mounts" in request:
         facts["mounts"] = [request["mounts"]["path"]]

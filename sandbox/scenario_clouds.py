@@ -52,7 +52,7 @@ def _turn_runpod(world: World | None, chosen: Switches) -> None:
         raise ValueError(f"boot_states: should be {RECORDED} or {DOCUMENTED}")
     account = RunpodAccount.of(world) if world else RunpodAccount()
     for name, value in chosen.items():
-        setattr(account, name, tuple(value) if name == "forbidden" else value)
+        setattr(account, name, tuple(value) if isinstance(value, list) else value)
 
 
 _RUNPOD = {
@@ -65,6 +65,8 @@ _RUNPOD = {
     "forbidden": [],
     "ports_after": 0.0,
     "cpu_stock": 0,
+    "exec_form": True,
+    "own_entrypoint": [],
 }
 _WORDS = {"None": "null", "404": "404", "False": "false"}
 PARTS: dict[str, Part] = {

@@ -54,7 +54,8 @@ options:
   command:
     description:
       - Text of a script for C(/bin/sh) that the container runs. Default is the image's own start.
-      - It is given to the image's entrypoint as arguments, so that must be absent or run its arguments.
+      - The shell takes the place of the image's entrypoint. Where the API does not take that, the shell and its script are given to the
+        entrypoint as arguments, so that must be absent or run its arguments.
     type: str
   environment:
     description: Environment variables. Whoever holds the account's key can read them. With this collection's own at most 50.

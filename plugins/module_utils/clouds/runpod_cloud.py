@@ -16,11 +16,12 @@ from datetime import datetime, timedelta
 from .. import errors, redact
 from ..clock import Clock, SystemClock
 from ..fleet.model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
+from ..http import Answer
 from .base import EVERYTHING, CloudCheck, NothingBeside
 from .entry import Entry, Wanted, text_option
 from .readable import Warn, readable, silent
 from .runpod_calls import Calls, is_problem
-from .runpod_launch import SETTINGS, outcome, pod_body
+from .runpod_launch import SETTINGS, as_text, has_no_exec_form, outcome, pod_body
 from .runpod_log import read_log
 from .runpod_records import COMMUNITY, REGIONS, SECURE, USUAL_COUNTS, to_instance, to_offers
 
@@ -74,6 +75,7 @@ class RunpodCloud(NothingBeside):
         self._clock = clock or SystemClock()
         self._tiers, self._min_cuda = tuple(tiers), min_cuda
         self._warn = warn
+        self._exec_form = True
         self._turn = threading.local()
         self._young: dict[str, datetime] = {}
         self._calls = Calls(key, url, transport, self._clock)
@@ -158,7 +160,7 @@ class RunpodCloud(NothingBeside):
         bucket = "queued" if getattr(self._turn, "taken", False) else ""
         self._turn.taken = False
         try:
-            answer = self._calls.send("POST", "/pods", json=body, pace=bucket, timeout=_LAUNCH_TIMEOUT)
+            answer = self._create(body, bucket)
             what = "POST /pods"
             made = self._api.expect(self._api.expect(answer.json, dict, what).get("id"), str, what, "id")
             if not made:
@@ -167,6 +169,17 @@ class RunpodCloud(NothingBeside):
             raise outcome(error, request, may_do_nothing=self._is_forbidden_everything) from error
         self._young[made] = self._clock.now()
         return t.cast(str, made)
+
+    def _create(self, body: dict[str, t.Any], bucket: str) -> Answer:
+        """Where the API does not take the exec form of a command, the same command is sent as a text, from then on at once."""
+        try:
+            sent = body if self._exec_form else as_text(body)
+            return self._calls.send("POST", "/pods", json=sent, pace=bucket, timeout=_LAUNCH_TIMEOUT)
+        except errors.ApiError as error:
+            if not self._exec_form or not has_no_exec_form(error):
+                raise
+        self._exec_form = False
+        return self._calls.send("POST", "/pods", json=as_text(body), timeout=_LAUNCH_TIMEOUT)
 
     def _is_forbidden_everything(self) -> bool:
         try:

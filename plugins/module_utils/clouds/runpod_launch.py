@@ -38,6 +38,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 _MOST_VARIABLES = 50
 _ABOUT_THE_KEY = re.compile(r"(?i)read[ -]?only|api key|permission|scope")
 _NO_CAPACITY = re.compile(r"(?i)does not have the resources to deploy|no (longer any )?instances (currently )?available")
+_EXEC_FORM = re.compile(r"\b(entrypoint|cmd)\b")
 _REASONS = {402: "balance", 404: "invalid", 405: "invalid", 409: "conflict", 410: "invalid", 415: "invalid", 422: "invalid"}
 
 
@@ -80,11 +81,23 @@ def pod_body(request: LaunchRequest, tiers: t.Collection[str]) -> dict[str, t.An
     if settings.get("registry"):
         body["registry"] = settings["registry"]
     if container and container.command:
-        # Arguments go to the image's entrypoint: one that runs its arguments, or none, becomes a shell with our script.
-        body["args"] = f"/bin/sh -c {shlex.quote(container.command)}"
+        body |= {"entrypoint": ["/bin/sh", "-c"], "cmd": [container.command]}
     if kind.tier == SECURE and offer.cloud_region:
         body["dataCenterIds"] = [offer.cloud_region]  # never in the community tier: such a create fails even where there is stock
     return body
+
+
+def as_text(body: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The same with the command as a text, which the API hands to the image's own entrypoint: one that runs its arguments, or none, becomes
+    a shell with our script."""
+    lists = (body.get("entrypoint") or [], body.get("cmd") or [])
+    rest = {key: value for key, value in body.items() if key not in ("entrypoint", "cmd")}
+    return {**rest, "args": shlex.join(word for words in lists for word in words)} if any(lists) else rest
+
+
+def has_no_exec_form(error: errors.ApiError) -> bool:
+    """Whether the API knows ``args`` alone. A body that fails its schema makes nothing, so it may be sent anew."""
+    return error.status == 422 and is_problem(error) and _EXEC_FORM.search(error.message) is not None
 
 
 def outcome(error: errors.ApiError, request: LaunchRequest, *, may_do_nothing: t.Callable[[], bool]) -> errors.TgpError:

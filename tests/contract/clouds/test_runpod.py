@@ -163,6 +163,43 @@ def test_a_pod_carries_name_stamp_image_and_script(runpod_stand: RunpodStand) ->
     )
 
 
+def test_the_shell_takes_the_place_of_the_images_entrypoint(runpod_stand: RunpodStand) -> None:
+    """An image whose ENTRYPOINT is a program of its own would get the script as arguments and never run it."""
+    runpod_stand.account.own_entrypoint = (IMAGE,)
+    made = runpod_stand.cloud().launch(runpod_stand.request(container=Container(IMAGE, "exec sleep infinity")))
+    assert runpod_stand.world.machines[made].details["command"] == "/bin/sh -c 'exec sleep infinity'"
+
+
+def test_a_command_goes_as_a_text_where_the_api_takes_no_lists(runpod_stand: RunpodStand) -> None:
+    """The 422 made nothing; it is met once per client, and the script that runs is the same."""
+    runpod_stand.account.exec_form = False
+    cloud, script = runpod_stand.cloud(), "echo 'it''s up'; exec sleep infinity"
+    for name, posts in (("tgp-a1b2c3d4-x-00001", 2), ("tgp-a1b2c3d4-x-00002", 3)):
+        made = cloud.launch(runpod_stand.request(name, container=Container(IMAGE, script)))
+        assert shlex.split(runpod_stand.world.machines[made].details["args"]) == ["/bin/sh", "-c", script]
+        assert len(runpod_stand.world.writes) == posts
+    assert runpod_stand.billed() == 2
+
+
+def test_L14_another_422_is_not_sent_again(runpod_stand: RunpodStand) -> None:
+    body = {**problem(422, "validation failed"), "errors": ["$: additional properties 'gpu' not allowed"]}
+    runpod_stand.faults.add({"kind": "status", "method": "POST", "path": "/pods$", "status": 422, "body": body, "times": None})
+    with pytest.raises(errors.LaunchRefused, match="additional properties 'gpu'"):
+        runpod_stand.cloud().launch(runpod_stand.request())
+    assert runpod_stand.faults.all()[0].hits == 1
+
+
+@pytest.mark.parametrize("kind", ["lost_after", "status"])
+def test_L14_what_happens_to_the_second_order_counts(runpod_stand: RunpodStand, kind: str) -> None:
+    runpod_stand.account.exec_form = False
+    rule = {"kind": kind, "method": "POST", "path": "/pods$", "status": 402, "body": problem(402), "after_calls": 1, "times": 1}
+    runpod_stand.faults.add(rule)
+    with pytest.raises(errors.LaunchUnknown if kind == "lost_after" else errors.LaunchRefused) as caught:
+        runpod_stand.cloud().launch(runpod_stand.request())
+    assert getattr(caught.value, "reason", None) == (None if kind == "lost_after" else "balance")
+    assert runpod_stand.billed() == (1 if kind == "lost_after" else 0)
+
+
 def test_without_a_command_the_image_starts_as_it_is(runpod_stand: RunpodStand) -> None:
     made = runpod_stand.cloud().launch(runpod_stand.request(container=Container(IMAGE)))
     assert runpod_stand.world.machines[made].details["command"] == ""

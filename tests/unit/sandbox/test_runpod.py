@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import typing as t
 from datetime import timedelta
 from decimal import Decimal
@@ -18,8 +19,8 @@ from sandbox import runpod_cloud
 from .runpod_stand import H100, RTX4090, Stand
 
 KEYS = {
-    "id", "name", "status", "actions", "image", "args", "disk", "mounts", "ports", "env", "registry", "gpu", "cloud", "dataCenterId",
-    "cudaVersion", "ssh", "template", "cost", "locked", "globalNetworking", "runtime", "createdAt", "startedAt",
+    "id", "name", "status", "actions", "image", "args", "entrypoint", "cmd", "disk", "mounts", "ports", "env", "registry", "gpu",
+    "cloud", "dataCenterId", "cudaVersion", "ssh", "template", "cost", "locked", "globalNetworking", "runtime", "createdAt", "startedAt",
 }  # fmt: skip
 
 
@@ -121,6 +122,63 @@ def test_a_change_resets_a_running_pod_and_a_lock_forbids_it(stand: Stand) -> No
     changed = stand.call("PATCH", path, {"locked": False, "image": "x:2", "env": {"A": "b"}}).json()
     assert changed["runtime"] is None and changed["image"] == "x:2" and changed["env"] == {"A": "b"}
     stand.until(lambda: "pulling x:2" in machine.console)
+
+
+SHELL = {"entrypoint": ["/bin/sh", "-c"], "cmd": ["echo 'a b'; exec sleep 9"]}
+KEPT = json.dumps(SHELL, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "args", "lists", "runs"),
+    [
+        ({}, "", ([], []), ""),
+        ({"args": "serve --port '80 80'"}, "serve --port '80 80'", ([], ["serve", "--port", "80 80"]), "serve --port '80 80'"),
+        (SHELL, KEPT, (SHELL["entrypoint"], SHELL["cmd"]), shlex.join([*SHELL["entrypoint"], *SHELL["cmd"]])),
+        ({"cmd": ["serve", "a b"]}, '{"cmd":["serve","a b"]}', ([], ["serve", "a b"]), "serve 'a b'"),
+        ({"entrypoint": [], "cmd": []}, "", ([], []), ""),
+        ({"args": KEPT}, KEPT, (SHELL["entrypoint"], SHELL["cmd"]), shlex.join([*SHELL["entrypoint"], *SHELL["cmd"]])),
+        ({"args": "serve 'a b'", "cmd": ["serve", "a b"]}, "serve 'a b'", ([], ["serve", "a b"]), "serve 'a b'"),
+        ({"args": "{ serve; }"}, "{ serve; }", ([], ["{", "serve;", "}"]), "{ serve; }"),
+    ],
+)
+def test_a_command_is_a_text_or_two_lists(still: Stand, fields: t.Any, args: str, lists: t.Any, runs: str) -> None:
+    answer = still.call("POST", "/v2/pods", still.order(**fields))
+    made = answer.json()
+    assert answer.status_code == 201 and (made["args"], (made["entrypoint"], made["cmd"])) == (args, lists)
+    assert still.world.machines[made["id"]].details["command"] == runs
+    still.account.exec_form = False
+    assert "cmd" not in still.show(still.world.machines[made["id"]])
+
+
+def test_a_change_of_one_list_leaves_the_other(still: Stand) -> None:
+    machine = still.pod(still.order(**SHELL))
+    path = f"/v2/pods/{machine.id}"
+    assert still.call("PATCH", path, {"cmd": ["true"]}).json()["args"] == '{"entrypoint":["/bin/sh","-c"],"cmd":["true"]}'
+    assert still.call("PATCH", path, {"entrypoint": []}).json()["args"] == '{"cmd":["true"]}'
+    changed = still.call("PATCH", path, {"args": "serve"}).json()
+    assert (changed["entrypoint"], changed["cmd"]) == ([], ["serve"]) and machine.details["command"] == "serve"
+    refused = still.call("PATCH", path, {"args": "serve", "cmd": ["other"]})
+    assert refused.status_code == 400 and machine.details["args"] == "serve"
+    assert still.call("POST", "/v2/pods", still.order("b", args="serve", entrypoint=["sh"])).status_code == 400
+
+
+def test_an_image_with_a_program_of_its_own_takes_a_command_as_arguments(still: Stand) -> None:
+    still.account.own_entrypoint = ("registry.example/agent",)
+    for fields, runs in (
+        ({"args": "sh -c true"}, "/entrypoint sh -c true"),
+        ({"cmd": ["sh", "-c", "true"]}, "/entrypoint sh -c true"),
+        ({"entrypoint": ["sh", "-c"], "cmd": ["true"]}, "sh -c true"),
+        ({}, ""),
+    ):
+        assert still.pod(still.order(**fields)).details["command"] == runs
+
+
+def test_an_api_without_exec_form_does_not_know_its_fields(still: Stand) -> None:
+    still.account.exec_form = False
+    for name in ("entrypoint", "cmd"):
+        refused = still.call("POST", "/v2/pods", still.order(**{name: ["sh"]}))
+        assert refused.status_code == 422 and refused.json()["errors"] == [f"$: additional properties '{name}' not allowed"]
+    assert not still.world.machines
 
 
 def test_lists_come_whole_or_in_pages(still: Stand) -> None:
