@@ -28,17 +28,27 @@ def _object(required: t.Sequence[str] = (), **properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
+_MOUNT = _object(("size", "path"), size={"type": "integer", "minimum": 10}, path=_TEXT)
+_CLUSTER_CONTAINER: dict[str, Schema] = {
+    "image": _TEXT,
+    "args": _TEXT,
+    "entrypoint": _WORDS,
+    "cmd": _WORDS,
+    "disk": {"type": "integer", "minimum": 1},
+    "env": _ENV,
+    "ports": _PORTS,
+}
+_CONTAINER: dict[str, Schema] = {**_CLUSTER_CONTAINER, "registry": _REGISTRY}
+_STARTS: dict[str, Schema] = {"startSsh": {"type": "boolean"}, "startJupyter": {"type": "boolean"}}
+_MOUNTS = _object(
+    persistent=_MOUNT,
+    network={"type": "array", "maxItems": 1, "items": _object(("volumeId", "path"), volumeId=_TEXT, path=_TEXT)},
+)
+
 CREATE_POD = _object(
     ("name",),
     name=_NAME,
-    image=_TEXT,
-    args=_TEXT,
-    entrypoint=_WORDS,
-    cmd=_WORDS,
-    disk={"type": "integer", "minimum": 1},
-    env=_ENV,
-    ports=_PORTS,
-    registry=_REGISTRY,
+    **_CONTAINER,
     gpu=_object(
         ("id",),
         id={"type": "string", "minLength": 1},
@@ -52,32 +62,31 @@ CREATE_POD = _object(
     cloud={"enum": ["SECURE", "COMMUNITY"]},
     dataCenterIds={"type": "array", "items": _TEXT},
     globalNetworking={"type": "boolean"},
-    mounts=_object(
-        persistent=_object(("size", "path"), size={"type": "integer", "minimum": 10}, path=_TEXT),
-        network={
-            "type": "array",
-            "maxItems": 1,
-            "items": _object(("volumeId", "path"), volumeId=_TEXT, path=_TEXT),
-        },
-    ),
-    startSsh={"type": "boolean"},
-    startJupyter={"type": "boolean"},
+    mounts=_MOUNTS,
+    **_STARTS,
     templateId={"type": "string", "minLength": 1},
 )
 CHANGE_POD = _object(
     name=_NAME,
-    image=_TEXT,
-    args=_TEXT,
-    entrypoint=_WORDS,
-    cmd=_WORDS,
-    disk={"type": "integer", "minimum": 1},
-    ports=_PORTS,
-    env=_ENV,
-    registry=_REGISTRY,
-    mounts=_object(("path",), path=_TEXT),
+    **{**_CONTAINER, "image": {"type": "string", "minLength": 1}},
+    mounts=_MOUNTS,
     locked={"type": "boolean"},
     globalNetworking={"type": "boolean"},
+    templateId={"type": "string", "minLength": 1},
 )
+_TEMPLATE: dict[str, Schema] = {
+    "name": _NAME,
+    **_CONTAINER,
+    "image": {"type": "string", "minLength": 1},
+    "allowedCudaVersions": {"type": "array", "items": _CUDA},
+    "category": {"enum": ["CPU", "NVIDIA", "AMD"]},
+    "mounts": _object(persistent=_MOUNT),
+    "public": {"type": "boolean"},
+    "serverless": {"type": "boolean"},
+    **_STARTS,
+}
+CREATE_TEMPLATE = _object(("name", "image"), **_TEMPLATE)
+CHANGE_TEMPLATE = _object(**_TEMPLATE)
 ACT = _object(("action",), action={"enum": ["start", "stop", "restart", "terminate"]})
 SSH_KEYS = _object(("keys",), keys={"type": "array", "items": {"type": "string", "minLength": 1}})
 CREATE_REGISTRY = _object(("name", "username", "password"), name=_NAME, username=_TEXT, password=_TEXT)

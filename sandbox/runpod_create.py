@@ -10,8 +10,9 @@ from decimal import Decimal
 
 from .container import CONTAINER
 from .runpod_account import NO_CAPACITY, NONE_AVAILABLE, Account, Problem, invalid, new_id
-from .runpod_command import FIELDS, merged, started
+from .runpod_command import started
 from .runpod_stock import CLOUD, fitting, free_vcpus, pod_offer, pods, version
+from .runpod_templates import applied
 from .runpod_types import COMMUNITY, CPU_COUNTS, CPUS, DATA_CENTERS, GPUS, SECURE
 from .world import Machine, Offer, World
 
@@ -22,7 +23,7 @@ _VOLUME_STOPPED = Decimal("0.20") / 730  # dollars per hour of one GB of a stopp
 def create(world: World, account: Account, request: dict[str, t.Any]) -> Machine:
     """Make a pod of a body that fits the schema; nothing is made when anything is wrong."""
     with world.lock:
-        request = _with_template(account, request)
+        request = applied(account, request)
         _check(account, request)
         if "gpu" in request:
             shelf, offer = _place(world, account, request)
@@ -42,6 +43,11 @@ def running_rate(machine: Machine) -> Decimal:
 def stopped_rate(machine: Machine) -> Decimal:
     """Dollars per hour of a stopped pod: its persistent volume."""
     return _VOLUME_STOPPED * _volume(machine)
+
+
+def mount_paths(mounts: dict[str, t.Any]) -> list[str]:
+    """Where a container has what outlives it."""
+    return [str(mount["path"]) for mount in [mounts.get("persistent"), *mounts.get("network", [])] if mount]
 
 
 def _volume(machine: Machine) -> int:
@@ -77,19 +83,6 @@ def set_addresses(account: Account, machine: Machine) -> None:
     facts["ports"] = [int(text.partition("/")[0]) for text in facts["port_form"]]
     facts["public_ports"] = {text: account.next_port() for text in facts["port_form"]}
     machine.ip, machine.private_ip = None, None
-
-
-def _with_template(account: Account, request: dict[str, t.Any]) -> dict[str, t.Any]:
-    """The template's settings, copied once; the body wins, variables are merged. The command is in ``args``, in whatever form it came."""
-    template: dict[str, t.Any] = {}
-    if "templateId" in request:
-        if request["templateId"] not in account.templates:
-            raise Problem(404, "template not found")
-        template = account.templates[request["templateId"]]
-    settings: dict[str, t.Any] = {key: template[key] for key in ("image", "disk", "ports", "registry") if key in template}
-    own = {key: value for key, value in request.items() if key not in FIELDS}
-    env = {**template.get("env", {}), **request.get("env", {})}
-    return {**settings, **own, "env": env, "args": merged(template.get("args", ""), request)}
 
 
 def _check(account: Account, request: dict[str, t.Any]) -> None:
@@ -203,13 +196,12 @@ def _machine(world: World, account: Account, request: dict[str, t.Any], shelf: O
         ram, vcpus = shelf.details["ram_per_gpu"], shelf.details["vcpus_per_gpu"]
         gpu = {"id": offer.type, "count": count, "memory": ram * count, "vcpuCount": vcpus * count}
     tier = request.get("cloud", SECURE)
-    paths = [mount["path"] for mount in [mounts.get("persistent"), *mounts.get("network", [])] if mount]
     facts: dict[str, t.Any] = {
         "system": CONTAINER,
         "image": request["image"],
         "args": request["args"],
         "command": started(request["args"], account.has_program(request["image"])),
-        "mounts": paths,
+        "mounts": mount_paths(mounts),
         "shelf": shelf,
         "gpu": gpu,
         "cpu": None if shelf is not None else _with_memory(request["cpu"]),
@@ -221,7 +213,6 @@ def _machine(world: World, account: Account, request: dict[str, t.Any], shelf: O
         "port_form": request.get("ports", []),
         "env_form": request.get("env", {}),
         "registry": request.get("registry"),
-        "template": request.get("templateId"),
         "global_network": request.get("globalNetworking", False),
         "start_ssh": request.get("startSsh", False),
         "start_jupyter": request.get("startJupyter", False),

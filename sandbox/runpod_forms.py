@@ -55,7 +55,7 @@ def pod(world: World, account: Account, machine: Machine) -> dict[str, t.Any]:
         "dataCenterId": facts["data_center"],
         "cudaVersion": facts["cuda"],
         "ssh": _ssh(machine, runtime),
-        "template": facts["template"],
+        "template": None,  # its settings were copied; nothing leads back to it
         "cost": float(machine.offer.price_hour) if word != "EXITED" else 0,
         "locked": facts["locked"],
         "globalNetworking": _network(machine),

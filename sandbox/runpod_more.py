@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rest of RunPod's API v2: keys, registries, volumes, templates, clusters, bills, and its own description."""
+"""The rest of RunPod's API v2: keys, registries, volumes, bills, and its own description."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ _BODIES = {
     ("patch", "/v2/pods/{podId}"): bodies.CHANGE_POD,
     ("post", "/v2/pods/{podId}/action"): bodies.ACT,
     ("put", "/v2/account/ssh-keys"): bodies.SSH_KEYS,
+    ("post", "/v2/templates"): bodies.CREATE_TEMPLATE,
+    ("patch", "/v2/templates/{templateId}"): bodies.CHANGE_TEMPLATE,
     ("post", "/v2/registries"): bodies.CREATE_REGISTRY,
     ("post", "/v2/network-volumes"): bodies.CREATE_VOLUME,
     ("patch", "/v2/network-volumes/{volumeId}"): bodies.CHANGE_VOLUME,
@@ -36,10 +38,6 @@ _BODIES = {
 def routes(service: flask.Flask, world: World, account: Account) -> None:
     _account_routes(service, world, account)
     _volume_routes(service, world, account)
-
-    @service.get("/v2/templates")
-    def templates() -> t.Any:
-        return flask.jsonify({"templates": [{"id": key, **value} for key, value in account.templates.items()]})
 
     @service.get("/v2/clusters")
     def clusters() -> t.Any:
@@ -214,7 +212,13 @@ def _description(service: flask.Flask) -> dict[str, t.Any]:
     for rule in service.url_map.iter_rules():
         if not rule.rule.startswith("/v2/"):
             continue
-        names = {"pods": "podId", "network-volumes": "volumeId", "registries": "registryId", "gpus": "id"}
+        names = {
+            "pods": "podId",
+            "network-volumes": "volumeId",
+            "registries": "registryId",
+            "templates": "templateId",
+            "gpus": "id",
+        }
         resource = next((part for part in rule.rule.split("/")[2:] if part in names), "")
         path = re.sub(r"<[^>]+>", f"{{{names.get(resource, 'id')}}}", rule.rule)
         for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):

@@ -16,9 +16,10 @@ import flask
 from . import runpod_bodies as bodies
 from .runpod_account import NO_CAPACITY, Account, Problem, invalid
 from .runpod_command import FIELDS, merged, started
-from .runpod_create import create, running_rate, set_addresses, set_environment, stopped_rate
+from .runpod_create import create, mount_paths, running_rate, set_addresses, set_environment, stopped_rate
 from .runpod_forms import ACTIONS, pod, read_moment, status
 from .runpod_stock import free, pods
+from .runpod_templates import spread
 from .world import Machine, World
 
 _RESETTING = frozenset({"image", "args", *FIELDS, "disk", "ports", "env", "registry", "mounts", "globalNetworking"})
@@ -58,7 +59,7 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
 
     @service.patch("/v2/pods/<identity>")
     def changed(identity: str) -> t.Any:
-        request = bodies.body(bodies.CHANGE_POD, account.unknown_fields())
+        request = spread(account, bodies.body(bodies.CHANGE_POD, account.unknown_fields()))
         with world.lock:
             machine = find(identity)
             resets = bool(_RESETTING & set(request))
@@ -153,20 +154,27 @@ def _change(account: Account, machine: Machine, request: dict[str, t.Any]) -> No
     names = {"image": "image", "disk": "disk", "env": "env_form", "registry": "registry", "ports": "port_form"}
     if request.get("registry") is not None and request["registry"] not in account.registries:
         raise Problem(404, "registry not found")
-    if "mounts" in request and not facts["mounts"]:
-        raise Problem(400, "the pod has no mount")
+    mounts = _remounted(facts["mount_form"], request.get("mounts") or {})
     facts["args"] = merged(facts["args"], request)
     for name, key in {**names, "locked": "locked", "globalNetworking": "global_network"}.items():
         if name in request:
             facts[key] = request[name]
     facts["command"] = started(facts["args"], account.has_program(facts["image"]))
     machine.name = request.get("name", machine.name)
-    if "mounts" in request:
-        facts["mounts"] = [request["mounts"]["path"]]
-        for mount in [facts["mount_form"].get("persistent"), *facts["mount_form"].get("network", [])]:
-            if mount:
-                mount["path"] = request["mounts"]["path"]
+    facts["mount_form"], facts["mounts"] = mounts, mount_paths(mounts)
     set_environment(account, _ported(account, machine))
+
+
+def _remounted(kept: dict[str, t.Any], wanted: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The mounts after a change, which may name another path of the same mount and nothing else."""
+
+    def fixed(mounts: dict[str, t.Any]) -> t.Any:
+        """What cannot be changed of them."""
+        return (mounts.get("persistent") or {}).get("size"), [one["volumeId"] for one in mounts.get("network", [])]
+
+    if wanted and fixed(kept) != fixed(wanted):
+        raise Problem(400, "a mount keeps its kind, its size and its volume; only its path can be changed")
+    return wanted or kept
 
 
 def _ported(account: Account, machine: Machine) -> Machine:
