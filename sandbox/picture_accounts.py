@@ -49,6 +49,7 @@ def _runpod(world: World) -> dict[str, t.Any]:
         "registries": sorted(account.registries),
         "volumes": sorted(account.volumes),
         "templates": sorted(account.templates),
+        "clusters": sorted(account.clusters),
     }
 
 

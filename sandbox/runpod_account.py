@@ -111,6 +111,7 @@ class Account:
     registries: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     volumes: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     templates: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
+    clusters: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     ports: int = 10340
     addresses: int = 0
     windows: Windows = dataclasses.field(default_factory=Windows)

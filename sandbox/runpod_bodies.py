@@ -87,6 +87,22 @@ _TEMPLATE: dict[str, Schema] = {
 }
 CREATE_TEMPLATE = _object(("name", "image"), **_TEMPLATE)
 CHANGE_TEMPLATE = _object(**_TEMPLATE)
+CREATE_CLUSTER = _object(
+    ("name", "type", "compute"),
+    name=_NAME,
+    type={"enum": ["APPLICATION", "TRAINING", "SLURM", "RAY"]},
+    compute=_object(
+        ("gpuTypeId", "gpuCountPerPod", "podCount"),
+        gpuTypeId=_NAME,
+        gpuCountPerPod={"type": "integer", "minimum": 1},
+        podCount={"type": "integer", "minimum": 2, "maximum": 250},
+    ),
+    **_CLUSTER_CONTAINER,
+    dataCenterIds={"type": "array", "items": _TEXT},
+    mounts=_MOUNTS,
+    **_STARTS,
+)
+CHANGE_CLUSTER = {**_object(name=_NAME), "minProperties": 1}
 ACT = _object(("action",), action={"enum": ["start", "stop", "restart", "terminate"]})
 SSH_KEYS = _object(("keys",), keys={"type": "array", "items": {"type": "string", "minLength": 1}})
 CREATE_REGISTRY = _object(("name", "username", "password"), name=_NAME, username=_TEXT, password=_TEXT)

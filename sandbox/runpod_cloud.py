@@ -15,7 +15,7 @@ import typing as t
 import flask
 from werkzeug.exceptions import HTTPException
 
-from . import runpod_catalog, runpod_more, runpod_pods, runpod_templates
+from . import runpod_catalog, runpod_clusters, runpod_more, runpod_pods, runpod_templates
 from .runpod_account import Account, Problem, check_key
 from .runpod_stock import SCENARIO_KEYS, runpod_offer
 from .world import World
@@ -64,6 +64,7 @@ def app(world: World) -> flask.Flask:
 
     runpod_catalog.routes(service, world, account)
     runpod_pods.routes(service, world, account)
+    runpod_clusters.routes(service, world, account)
     runpod_templates.routes(service, world, account)
     runpod_more.routes(service, world, account)
     return service

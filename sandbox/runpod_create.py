@@ -11,7 +11,7 @@ from decimal import Decimal
 from .container import CONTAINER
 from .runpod_account import NO_CAPACITY, NONE_AVAILABLE, Account, Problem, invalid, new_id
 from .runpod_command import started
-from .runpod_stock import CLOUD, fitting, free_vcpus, pod_offer, pods, version
+from .runpod_stock import CLOUD, fitting, free, free_vcpus, pod_offer, pods, version
 from .runpod_templates import applied
 from .runpod_types import COMMUNITY, CPU_COUNTS, CPUS, DATA_CENTERS, GPUS, SECURE
 from .world import Machine, Offer, World
@@ -33,6 +33,22 @@ def create(world: World, account: Account, request: dict[str, t.Any]) -> Machine
         _check_money(world, account, running_rate(machine))
         machine.set_rate(machine.created, running_rate(machine))
         return world.rent(machine)
+
+
+def create_many(world: World, account: Account, request: dict[str, t.Any], places: t.Sequence[dict[str, t.Any]]) -> list[Machine]:
+    """The pods of a cluster, one per place in it, in one data centre; none is made when anything is wrong."""
+    with world.lock:
+        request = applied(account, request)
+        _check(account, request)
+        made = []
+        for shelf, place in zip(_shelves_together(world, account, request, len(places)), places, strict=True):
+            member = {**request, "name": f"{request['name']}-{place['rank']}"}
+            made.append(_machine(world, account, member, shelf, pod_offer(shelf, request["gpu"]["count"]), place))
+        _check_money(world, account, sum((running_rate(one) for one in made), Decimal(0)))
+        for machine in made:
+            machine.set_rate(machine.created, running_rate(machine))
+            world.rent(machine)
+        return made
 
 
 def running_rate(machine: Machine) -> Decimal:
@@ -65,6 +81,8 @@ def set_environment(account: Account, machine: Machine) -> None:
         "RUNPOD_DC_ID": facts["data_center"] or "",
         "RUNPOD_GPU_COUNT": str(machine.offer.gpu_count),
     }
+    if facts["cluster"]:
+        added["NODE_RANK"] = str(facts["cluster"]["rank"])
     for text in facts["port_form"]:
         port, _slash, kind = text.partition("/")
         if kind == "tcp":
@@ -134,15 +152,36 @@ def _wanted(account: Account, request: dict[str, t.Any]) -> list[str]:
 
 def _place(world: World, account: Account, request: dict[str, t.Any]) -> tuple[Offer, Offer]:
     """The shelf the pod's GPUs come from, and what the pod costs."""
-    gpu, tier, wanted = request["gpu"], request.get("cloud", SECURE), _wanted(account, request)
-    if tier == COMMUNITY and wanted:  # the stock of the catalogue does not help here
+    gpu, wanted = request["gpu"], _wanted(account, request)
+    if request.get("cloud", SECURE) == COMMUNITY and wanted:  # the stock of the catalogue does not help here
         raise Problem(400, NO_CAPACITY)
+    found = _shelves(world, account, request, wanted)
+    if not found:
+        raise Problem(400, NO_CAPACITY if wanted or gpu["count"] > 1 else f"{NONE_AVAILABLE} for {gpu['id']}")
+    shelf = min(found, key=lambda one: wanted.index(one.region)) if wanted else found[0]
+    return shelf, pod_offer(shelf, gpu["count"])
+
+
+def _shelves_together(world: World, account: Account, request: dict[str, t.Any], number: int) -> list[Offer]:
+    """One shelf for each of so many pods, all in one data centre."""
+    wanted, count = _wanted(account, request), request["gpu"]["count"]
+    found = _shelves(world, account, request, wanted)
+    for place in wanted or dict.fromkeys(shelf.region for shelf in found):
+        here = [shelf for shelf in found if shelf.region == place for _pod in range(free(world, shelf) // count)]
+        if len(here) >= number:
+            return here[:number]
+    raise Problem(400, NO_CAPACITY)
+
+
+def _shelves(world: World, account: Account, request: dict[str, t.Any], wanted: t.Sequence[str]) -> list[Offer]:
+    """Shelves that could give the GPUs of one pod now, in any of the wanted places."""
+    gpu, tier = request["gpu"], request.get("cloud", SECURE)
     allowed, least = gpu.get("allowedCudaVersions"), gpu.get("minCudaVersion")
 
     def cuda(host: str) -> bool:
         return host in allowed if allowed else not least or version(host) >= version(least)
 
-    found = [
+    return [
         shelf
         for shelf in fitting(world, gpu["id"], tier, gpu["count"], cuda)
         if (not wanted or shelf.region in wanted)
@@ -151,10 +190,6 @@ def _place(world: World, account: Account, request: dict[str, t.Any]) -> tuple[O
         and gpu.get("minRamPerGpu", 0) <= shelf.details["ram_per_gpu"]
         and gpu.get("minVcpuCountPerGpu", 0) <= shelf.details["vcpus_per_gpu"]
     ]
-    if not found:
-        raise Problem(400, NO_CAPACITY if wanted or gpu["count"] > 1 else f"{NONE_AVAILABLE} for {gpu['id']}")
-    shelf = min(found, key=lambda one: wanted.index(one.region)) if wanted else found[0]
-    return shelf, pod_offer(shelf, gpu["count"])
 
 
 def _processor(world: World, account: Account, request: dict[str, t.Any]) -> Offer:
@@ -188,7 +223,14 @@ def _with_memory(cpu: dict[str, t.Any]) -> dict[str, t.Any]:
     return {**cpu, "memory": int(CPUS[cpu["id"]].ram * cpu["vcpuCount"])}
 
 
-def _machine(world: World, account: Account, request: dict[str, t.Any], shelf: Offer | None, offer: Offer) -> Machine:
+def _machine(
+    world: World,
+    account: Account,
+    request: dict[str, t.Any],
+    shelf: Offer | None,
+    offer: Offer,
+    cluster: dict[str, t.Any] | None = None,
+) -> Machine:
     identity, count = new_id(world), offer.gpu_count
     mounts = request.get("mounts") or {}
     gpu = None
@@ -219,6 +261,7 @@ def _machine(world: World, account: Account, request: dict[str, t.Any], shelf: O
         "jupyter_password": f"{world.random.getrandbits(96):024x}",
         "host": f"{world.random.getrandbits(32):08x}",
         "locked": False,
+        "cluster": cluster,
     }
     machine = Machine(identity, CLOUD, request["name"], identity, offer, world.clock.now(), details=facts)
     set_addresses(account, machine)

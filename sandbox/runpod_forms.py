@@ -63,6 +63,8 @@ def pod(world: World, account: Account, machine: Machine) -> dict[str, t.Any]:
         "createdAt": moment(machine.created),
         "startedAt": _started(account, machine, word),
     }
+    if facts["cluster"]:
+        form["cluster"] = facts["cluster"]
     if facts["cpu"]:
         form["cpu"] = facts["cpu"]
     else:

@@ -16,11 +16,18 @@ import flask
 from . import runpod_bodies as bodies
 from .runpod_account import Account, Problem, invalid, new_id
 from .runpod_forms import moment, read_moment
+from .runpod_pages import page
 from .runpod_stock import CLOUD, pods
 from .runpod_types import DATA_CENTERS
 from .world import Machine, World
 
-_BUCKETS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1), "month": timedelta(days=30)}
+_BUCKETS = {
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(weeks=1),
+    "month": timedelta(days=30),
+    "year": timedelta(days=365),
+}
 _MOST_BUCKETS = 1000
 _BODIES = {
     ("post", "/v2/pods"): bodies.CREATE_POD,
@@ -29,6 +36,8 @@ _BODIES = {
     ("put", "/v2/account/ssh-keys"): bodies.SSH_KEYS,
     ("post", "/v2/templates"): bodies.CREATE_TEMPLATE,
     ("patch", "/v2/templates/{templateId}"): bodies.CHANGE_TEMPLATE,
+    ("post", "/v2/clusters"): bodies.CREATE_CLUSTER,
+    ("patch", "/v2/clusters/{clusterId}"): bodies.CHANGE_CLUSTER,
     ("post", "/v2/registries"): bodies.CREATE_REGISTRY,
     ("post", "/v2/network-volumes"): bodies.CREATE_VOLUME,
     ("patch", "/v2/network-volumes/{volumeId}"): bodies.CHANGE_VOLUME,
@@ -39,14 +48,15 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
     _account_routes(service, world, account)
     _volume_routes(service, world, account)
 
-    @service.get("/v2/clusters")
-    def clusters() -> t.Any:
-        return flask.jsonify({"clusters": []})
-
     @service.get("/v2/billing/pods")
-    def billing() -> t.Any:
+    def pod_billing() -> t.Any:
         with world.lock:
-            return flask.jsonify(_billing(world))
+            return flask.jsonify(_billing(world, "podId", ("gpuAmount", "cpuAmount", "diskAmount")))
+
+    @service.get("/v2/billing/clusters")
+    def cluster_billing() -> t.Any:
+        with world.lock:
+            return flask.jsonify(_billing(world, "clusterId", ("gpuAmount", "diskAmount", "networkingAmount")))
 
     @service.get("/v2/openapi.json")
     def openapi() -> t.Any:
@@ -70,7 +80,8 @@ def _account_routes(service: flask.Flask, world: World, account: Account) -> Non
 
     @service.get("/v2/registries")
     def registries() -> t.Any:
-        return flask.jsonify({"registries": [registry(identity) for identity in account.registries]})
+        shown, pagination = page(account, list(account.registries), str)
+        return flask.jsonify({"registries": [registry(identity) for identity in shown], **pagination})
 
     @service.post("/v2/registries")
     def new_registry() -> t.Any:
@@ -100,7 +111,8 @@ def _volume_routes(service: flask.Flask, world: World, account: Account) -> None
 
     @service.get("/v2/network-volumes")
     def volumes() -> t.Any:
-        return flask.jsonify({"networkVolumes": list(account.volumes.values())})
+        shown, pagination = page(account, list(account.volumes), str)
+        return flask.jsonify({"networkVolumes": [account.volumes[identity] for identity in shown], **pagination})
 
     @service.post("/v2/network-volumes")
     def new_volume() -> t.Any:
@@ -153,18 +165,16 @@ def disk_until(machine: Machine, when: datetime) -> Decimal:
     return sum((length * (dollars - price if dollars >= price else dollars) for length, dollars in hours), Decimal(0))
 
 
-def _billing(world: World) -> dict[str, t.Any]:
-    """One record per pod and bucket in which it cost something."""
+def _billing(world: World, key: str, kinds: t.Sequence[str]) -> dict[str, t.Any]:
+    """One record per pod, or per cluster, and bucket in which it cost something; a cluster's pods are in its record alone."""
     query, now = flask.request.args, world.clock.now()
-    size = query.get("bucketSize", "day")
-    last = query.get("lastN", "")
+    size, last = query.get("bucketSize", "day"), query.get("lastN", "")
     if size not in _BUCKETS:
         raise invalid(f"query.bucketSize: should be one of {', '.join(_BUCKETS)}")
     if last and not last.isdecimal():
         raise invalid("query.lastN: should be a number")
-    span = _BUCKETS[size]
-    machines = [one for one in world.machines.values() if one.cloud == CLOUD and query.get("podId") in (None, one.id)]
-    first = min([one.created for one in machines], default=now)
+    span, owners = _BUCKETS[size], _owners(world, key, query.get(key))
+    first = min([one.created for machines in owners.values() for one in machines], default=now)
     end = _moment("endTime", now)
     start = end - span * int(last) if last else _moment("startTime", first)
     begin = datetime.fromtimestamp(start.timestamp() // span.total_seconds() * span.total_seconds(), timezone.utc)
@@ -173,29 +183,43 @@ def _billing(world: World) -> dict[str, t.Any]:
         low, high = max(start, begin + span * number), min(end, begin + span * (number + 1))
         if low >= end:
             break
-        for machine in machines:
-            amount = cost_until(machine, high) - cost_until(machine, low)
-            if amount:
-                disk = disk_until(machine, high) - disk_until(machine, low)
-                records.append(_record(machine, begin + span * number, amount, disk))
-    total = sum(record["totalAmount"] for record in records)
+        bounds = {"startTime": moment(begin + span * number), "endTime": moment(begin + span * (number + 1))}
+        for owner, machines in owners.items():
+            amounts = _amounts(machines, low, high)
+            if amounts["totalAmount"]:
+                records.append({key: owner, **bounds, **{name: float(amounts[name]) for name in ("totalAmount", *kinds)}})
+    totals = {name: sum(record[name] for record in records) for name in ("totalAmount", *kinds)}
+    asked = {"startTime": moment(start), "endTime": moment(end), "bucketSize": size, key: query.get(key)}
+    unique = f"unique{key[0].upper()}{key[1:].removesuffix('Id')}Count"
     return {
         "records": records,
-        "metadata": {"bucketSize": size, "startTime": moment(start), "endTime": moment(end), "totalAmount": total},
+        "metadata": {"query": asked, "recordCount": len(records), unique: len({one[key] for one in records}), "totals": totals},
     }
 
 
-def _record(machine: Machine, begin: datetime, amount: Decimal, disk: Decimal) -> dict[str, t.Any]:
-    computing = float(amount - disk)
-    gpu = computing if machine.offer.gpu_count else 0.0
-    return {
-        "podId": machine.id,
-        "time": moment(begin),
-        "totalAmount": float(amount),
-        "gpuAmount": gpu,
-        "cpuAmount": computing - gpu,
-        "diskAmount": float(disk),
-    }
+def _owners(world: World, key: str, wanted: str | None) -> dict[str, list[Machine]]:
+    """Whose bill is asked for: the id of a pod, or of a cluster, to the machines that cost something."""
+    found: dict[str, list[Machine]] = {}
+    for machine in world.machines.values():
+        if machine.cloud != CLOUD:
+            continue
+        cluster = machine.details["cluster"]
+        owner = machine.id if key == "podId" and not cluster else cluster["id"] if key == "clusterId" and cluster else None
+        if owner is not None and wanted in (None, owner):
+            found.setdefault(owner, []).append(machine)
+    return found
+
+
+def _amounts(machines: t.Sequence[Machine], low: datetime, high: datetime) -> dict[str, Decimal]:
+    """Dollars by what they were for; the network between the pods of a cluster costs nothing here."""
+    amounts = dict.fromkeys(("totalAmount", "gpuAmount", "cpuAmount", "diskAmount", "networkingAmount"), Decimal(0))
+    for machine in machines:
+        amount = cost_until(machine, high) - cost_until(machine, low)
+        disk = disk_until(machine, high) - disk_until(machine, low)
+        amounts["totalAmount"] += amount
+        amounts["diskAmount"] += disk
+        amounts["gpuAmount" if machine.offer.gpu_count else "cpuAmount"] += amount - disk
+    return amounts
 
 
 def _moment(name: str, default: datetime) -> datetime:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 import typing as t
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -18,6 +17,7 @@ from .runpod_account import NO_CAPACITY, Account, Problem, invalid
 from .runpod_command import FIELDS, merged, started
 from .runpod_create import create, mount_paths, running_rate, set_addresses, set_environment, stopped_rate
 from .runpod_forms import ACTIONS, pod, read_moment, status
+from .runpod_pages import page
 from .runpod_stock import free, pods
 from .runpod_templates import spread
 from .world import Machine, World
@@ -30,8 +30,15 @@ GONE = "pod not found"
 def routes(service: flask.Flask, world: World, account: Account) -> None:
     def find(identity: str) -> Machine:
         machine = next((one for one in pods(world) if one.id == identity), None)
-        if machine is None or world.clock.seconds() < machine.created.timestamp() + account.shy_seconds:
+        if machine is None or not _is_old(world, machine, account.shy_seconds):
             raise Problem(404, GONE)
+        return machine
+
+    def alone(identity: str) -> Machine:
+        """The same, if it is no member of a cluster: those are managed with their cluster."""
+        machine = find(identity)
+        if machine.details["cluster"]:
+            raise Problem(409, f"pod belongs to cluster {machine.details['cluster']['id']}")
         return machine
 
     def form(machine: Machine) -> dict[str, t.Any]:
@@ -39,11 +46,13 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
 
     @service.get("/v2/pods")
     def listed() -> t.Any:
-        if flask.request.args.get("includeClusterPods", "false") not in ("true", "false"):
+        members = flask.request.args.get("includeClusterPods", "false")
+        if members not in ("true", "false"):
             raise invalid("query.includeClusterPods: should be true or false")
         with world.lock:
-            since = world.clock.seconds() - account.list_after
-            found, pagination = _page(account, [one for one in pods(world) if one.created.timestamp() <= since])
+            known = [one for one in pods(world) if members == "true" or not one.details["cluster"]]
+            shown = [one for one in known if _is_old(world, one, account.list_after)]
+            found, pagination = page(account, shown, by_age)
             return flask.jsonify({"pods": [form(machine) for machine in found], **pagination})
 
     @service.post("/v2/pods")
@@ -61,7 +70,7 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
     def changed(identity: str) -> t.Any:
         request = spread(account, bodies.body(bodies.CHANGE_POD, account.unknown_fields()))
         with world.lock:
-            machine = find(identity)
+            machine = alone(identity)
             resets = bool(_RESETTING & set(request))
             if resets and machine.details["locked"] and request.get("locked", True):
                 raise Problem(409, "pod is locked")
@@ -78,7 +87,7 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
     def act(identity: str) -> t.Any:
         action = bodies.body(bodies.ACT)["action"]
         with world.lock:
-            machine = find(identity)
+            machine = alone(identity)
             word = status(account, machine)
             if action not in ACTIONS[word]:
                 raise Problem(409, f"pod cannot {action} while it is {word}")
@@ -96,7 +105,7 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
     @service.delete("/v2/pods/<identity>")
     def ended(identity: str) -> t.Any:
         with world.lock:
-            machine = find(identity)
+            machine = alone(identity)
         end(world, machine)
         return "", 204
 
@@ -107,6 +116,16 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
             lines = _lines(list(machine.details.get("log") or []))
         text = "".join(f"id: {line['ts']}\ndata: {json.dumps(line)}\n\n" for line in lines)
         return flask.Response(text, mimetype="text/event-stream", headers={"Cache-Control": "no-cache"})
+
+
+def _is_old(world: World, machine: Machine, seconds: float) -> bool:
+    """Whether a pod was made so long ago. Without any seconds always: the clock rounds otherwise than moments do."""
+    return not seconds or world.clock.seconds() >= machine.created.timestamp() + seconds
+
+
+def by_age(machine: Machine) -> str:
+    """Sorts pods as they were made."""
+    return f"{machine.created.astimezone(timezone.utc):%Y%m%d%H%M%S%f}-{machine.id}"
 
 
 def stop(world: World, machine: Machine) -> None:
@@ -132,21 +151,6 @@ def settle(world: World, account: Account) -> None:
         broke = [one for one in pods(world) if one.state != "stopped"] if account.left(world) == 0 else []
     for machine in broke:
         stop(world, machine)
-
-
-def _page(account: Account, found: list[Machine]) -> tuple[list[Machine], dict[str, t.Any]]:
-    """One page, and the object that leads to the next."""
-    if account.page_size is None:
-        return found, {}
-    cursor = flask.request.args.get("cursor")
-    if cursor is not None:
-        stamp = re.fullmatch(r"c(\d+)-(\w+)", cursor)
-        if stamp is None:
-            raise invalid("query.cursor: is not a cursor of this list")
-        found = [one for one in found if (int(one.created.timestamp() * 1e6), one.id) > (int(stamp[1]), stamp[2])]
-    shown, more = found[: account.page_size], len(found) > account.page_size
-    after = f"c{int(shown[-1].created.timestamp() * 1e6)}-{shown[-1].id}" if more else None
-    return shown, {"pagination": {"hasNextPage": more, "nextCursor": after}}
 
 
 def _change(account: Account, machine: Machine, request: dict[str, t.Any]) -> None:

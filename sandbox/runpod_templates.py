@@ -12,6 +12,7 @@ import flask
 from . import runpod_bodies as bodies
 from .runpod_account import Account, Problem, invalid, new_id
 from .runpod_command import FIELDS, merged, parts
+from .runpod_pages import page
 from .world import World
 
 _SOURCES = ("official", "verified", "community")
@@ -60,7 +61,8 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
     @service.get("/v2/templates")
     def templates() -> t.Any:
         with world.lock:
-            return flask.jsonify({"templates": [form(identity) for identity in account.templates]})
+            shown, pagination = page(account, list(account.templates), str)
+            return flask.jsonify({"templates": [form(identity) for identity in shown], **pagination})
 
     @service.post("/v2/templates")
     def new_template() -> t.Any:

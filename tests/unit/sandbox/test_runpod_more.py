@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import typing as t
+from decimal import Decimal
 
 import pytest
 
-from .runpod_stand import RTX4090, Stand
+from .runpod_stand import H100, RTX4090, Stand
 
 
 @pytest.fixture
@@ -126,3 +127,140 @@ def test_a_change_may_take_a_template_and_leaves_the_mount(still: Stand) -> None
     for wrong in ({"persistent": {"size": 30, "path": "/moved"}}, {"network": [{"volumeId": "v", "path": "/moved"}]}):
         assert still.call("PATCH", path, {"mounts": wrong}).status_code == 400
     assert still.call("PATCH", path, {"mounts": {"persistent": {"path": "/moved"}}}).status_code == 422
+
+
+# ---- clusters
+
+
+def cluster(kind: str = "SLURM", pods: int = 3, gpus: int = 2, **more: t.Any) -> dict[str, t.Any]:
+    compute = {"gpuTypeId": RTX4090, "gpuCountPerPod": gpus, "podCount": pods}
+    return {"name": "train", "type": kind, "compute": compute, "image": "registry.example/train:1", **more}
+
+
+def test_a_cluster_is_pods_of_one_shape_in_one_place(still: Stand) -> None:
+    answer = still.call("POST", "/v2/clusters", cluster(ports=["22/tcp"], cmd=["serve"]))
+    made = answer.json()
+    assert answer.status_code == 201 and made["dataCenterId"] == "EU-RO-1" and made["compute"]["podCount"] == 3
+    assert made["pods"] == {"total": 3, "byStatus": {"RUNNING": 3}} and made["network"]["cidr"] == "10.65.0.0/16"
+    path = f"/v2/clusters/{made['id']}"
+    pods = still.call("GET", f"{path}/pods").json()["pods"]
+    assert [one["cluster"]["rank"] for one in pods] == [0, 1, 2] and {one["dataCenterId"] for one in pods} == {"EU-RO-1"}
+    assert [one["cluster"]["role"] for one in pods] == ["SLURM_CONTROLLER", "SLURM_COMPUTE", "SLURM_COMPUTE"]
+    assert len({one["cluster"]["ip"] for one in pods}) == 3 and {one["gpu"]["count"] for one in pods} == {2}
+    assert made["primary"]["podId"] == pods[0]["id"] and "sshEndpoint" not in made["primary"]
+    assert still.world.machines[pods[2]["id"]].details["environment"]["NODE_RANK"] == "2"
+    assert still.call("GET", "/v2/clusters").json() == {"clusters": [made]} and still.call("GET", path).json() == made
+    assert still.call("PATCH", path, {"name": "other"}).json() == {**made, "name": "other"}
+    assert still.call("PATCH", path, {}).status_code == 422
+    assert still.call("DELETE", path).status_code == 204
+    assert all(machine.ended is not None for machine in still.world.machines.values())
+    assert still.call("GET", path).status_code == 404 and still.call("GET", "/v2/clusters").json() == {"clusters": []}
+
+
+def test_the_members_of_a_cluster_are_managed_with_it(still: Stand) -> None:
+    alone = still.pod(still.order())
+    made = still.call("POST", "/v2/clusters", cluster("TRAINING", pods=2)).json()
+    listed = {one["id"] for one in still.call("GET", "/v2/pods").json()["pods"]}
+    everything = still.call("GET", "/v2/pods?includeClusterPods=true").json()["pods"]
+    members = [one for one in everything if one["id"] != alone.id]
+    assert listed == {alone.id} and len(everything) == 3
+    assert all(set(one["cluster"]) == {"id", "rank", "ip"} and one["cluster"]["id"] == made["id"] for one in members)
+    path = f"/v2/pods/{members[0]['id']}"
+    assert still.call("GET", path).json() == members[0]
+    refused = [
+        still.call("DELETE", path),
+        still.call("PATCH", path, {"name": "x"}),
+        still.call("POST", f"{path}/action", {"action": "stop"}),
+    ]
+    assert [one.status_code for one in refused] == [409] * 3 and made["id"] in refused[0].json()["detail"]
+    assert still.world.machines[members[0]["id"]].ended is None
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (cluster(pods=1), 422, "$.compute.podCount"),
+        (cluster(pods=251), 422, "$.compute.podCount"),
+        (cluster(kind="BATCH"), 422, "$.type"),
+        (cluster(registry="none"), 422, "additional properties 'registry' not allowed"),
+        (cluster(image=""), 422, "missing property 'image'"),
+        (cluster(pods=5), 400, "no longer any instances"),
+        (cluster(pods=2, dataCenterIds=["US-KS-2"]), 400, "no longer any instances"),
+    ],
+)
+def test_a_cluster_that_is_refused_makes_no_pod(still: Stand, body: dict[str, t.Any], status: int, says: str) -> None:
+    """Eight GPUs stand in one data centre and two in another: five pods of two do not fit, wherever they are."""
+    answer = still.call("POST", "/v2/clusters", body)
+    assert answer.status_code == status and says in answer.text, answer.text
+    assert not still.world.machines and not still.account.clusters
+
+
+def test_a_cluster_needs_the_money_for_all_its_pods(still: Stand) -> None:
+    still.account.balance = Decimal(2)
+    assert still.call("POST", "/v2/clusters", cluster(pods=2)).status_code == 402 and not still.world.machines
+    assert still.call("POST", "/v2/clusters", cluster(pods=2, gpus=1)).status_code == 201
+
+
+def test_bills_of_pods_and_of_clusters(still: Stand) -> None:
+    alone = still.pod(still.order())
+    made = still.call("POST", "/v2/clusters", cluster("RAY", pods=2)).json()
+    still.world.clock.advance(3600)
+    pods = still.call("GET", "/v2/billing/pods?bucketSize=year").json()
+    (record,) = pods["records"]
+    assert record["podId"] == alone.id and set(record) == {
+        "podId", "startTime", "endTime", "totalAmount", "gpuAmount", "cpuAmount", "diskAmount",
+    }  # fmt: skip
+    assert pods["metadata"]["recordCount"] == pods["metadata"]["uniquePodCount"] == 1
+    (record,) = still.call("GET", f"/v2/billing/clusters?bucketSize=year&clusterId={made['id']}").json()["records"]
+    assert round(record["gpuAmount"], 2) == 2.36 and record["networkingAmount"] == 0.0
+    assert round(record["diskAmount"], 6) == round(2 * 20 * 0.10 / 730, 6)
+    assert still.call("GET", "/v2/billing/clusters?clusterId=none").json()["records"] == []
+    assert (
+        still.call("POST", "/v2/clusters", {**cluster(), "compute": {**cluster()["compute"], "gpuTypeId": H100}}).status_code == 400
+    )
+
+
+# ---- pages
+
+
+def test_every_list_comes_in_pages(still: Stand) -> None:
+    still.account.page_size, still.account.spend_limit = 2, Decimal(1000)
+    path = "/v2/clusters/{}/pods".format(still.call("POST", "/v2/clusters", cluster(pods=3, gpus=1)).json()["id"])
+    for number in range(3):
+        made(still, name=f"t{number}")
+        still.pod(still.order(f"tgp-{number}"))
+        still.call("POST", "/v2/registries", {"name": f"r{number}", "username": "u", "password": "p"})
+        still.call("POST", "/v2/network-volumes", {"name": f"v{number}", "size": 10, "dataCenter": "EU-RO-1"})
+    lists = {
+        "/v2/templates": "templates",
+        "/v2/pods": "pods",
+        "/v2/pods?includeClusterPods=false": "pods",
+        "/v2/registries": "registries",
+        "/v2/network-volumes": "networkVolumes",
+        path: "pods",
+    }
+    for address, key in lists.items():
+        first = still.call("GET", address).json()
+        assert first["pagination"]["hasNextPage"] is True
+        more = {"cursor": first["pagination"]["nextCursor"], **({"includeClusterPods": "false"} if "?" in address else {})}
+        second = still.call("GET", address.partition("?")[0], params=more).json()
+        assert second["pagination"] == {"hasNextPage": False, "nextCursor": None}
+        assert (len(first[key]), len(second[key])) == (2, 1) and len({one["id"] for one in first[key] + second[key]}) == 3
+    assert still.call("GET", "/v2/clusters").json()["pagination"] == {"hasNextPage": False, "nextCursor": None}
+
+
+def test_a_limit_and_a_cursor_are_checked(still: Stand) -> None:
+    still.account.page_size = 1000
+    for number in range(3):
+        still.pod(still.order(f"tgp-{number}"))
+    first = still.call("GET", "/v2/pods?limit=1").json()
+    cursor = first["pagination"]["nextCursor"]
+    assert len(first["pods"]) == 1 and len(still.call("GET", "/v2/pods", params={"cursor": cursor}).json()["pods"]) == 2
+    gone = first["pods"][0]["id"]
+    still.call("DELETE", f"/v2/pods/{gone}")
+    assert len(still.call("GET", "/v2/pods", params={"cursor": cursor}).json()["pods"]) == 2, "its place in the list remains"
+    foreign = {"/v2/templates": {"cursor": cursor}, "/v2/pods": {"cursor": cursor, "includeClusterPods": "true"}}
+    for path, query in foreign.items():
+        assert still.call("GET", path, params=query).status_code == 422
+    for wrong in ("cursor=", "cursor=c1", "cursor=%FF", "limit=0", "limit=1001", "limit=many"):
+        assert still.call("GET", f"/v2/pods?{wrong}").status_code == 422, wrong
