@@ -93,7 +93,8 @@ class Account:
     and data centres this account may not use. ``ports_after``: seconds from the start of a container until its public ports show.
     ``cpu_stock``: vCPUs of each flavour in each data centre that has it. ``exec_form`` False: ``entrypoint`` and ``cmd`` are unknown fields,
     as in the document of August 2026. ``own_entrypoint``: images (with or without a tag) whose ENTRYPOINT is a program of its own, which
-    takes the command as arguments; that of all others runs it.
+    takes the command as arguments; that of all others runs it. ``graphql`` False: that interface is retired, as from 2027 on.
+    ``kept_without_money``: seconds until a pod that was stopped because the balance ran out is terminated, unless it has a network volume.
     """
 
     boot_states: str = RECORDED
@@ -107,6 +108,8 @@ class Account:
     cpu_stock: int = 256
     exec_form: bool = True
     own_entrypoint: tuple[str, ...] = ()
+    graphql: bool = True
+    kept_without_money: float = 48 * 3600.0
     ssh_keys: list[str] = dataclasses.field(default_factory=list)
     registries: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     volumes: dict[str, dict[str, t.Any]] = dataclasses.field(default_factory=dict)

@@ -140,7 +140,7 @@ def _vcpus() -> int | None:
     return int(count or CPU_COUNTS[0]) if stock else None
 
 
-def _level(pods: int) -> str:
+def level(pods: int) -> str:
     """So many pods in words."""
     return _LEVELS[0 if not pods else 1 if pods < 3 else 2 if pods < 10 else 3]
 
@@ -194,12 +194,12 @@ def _gpu(world: World, kind: str, question: Question) -> dict[str, t.Any]:
         places = [place for place in places if DATA_CENTERS[place].country in question.countries]
     offers = [one for one in fitting(world, kind, question.tier, question.gpus, question.cuda) if one.region in places]
     offers = _served(world, kind, question, offers)
-    form["availability"] = _level(_pods(world, offers, question.gpus))
+    form["availability"] = level(_pods(world, offers, question.gpus))
     form["dataCenters"] = [
         {
             "id": place,
             "name": DATA_CENTERS[place].name,
-            "availability": _level(_pods(world, [one for one in offers if one.region == place], question.gpus)),
+            "availability": level(_pods(world, [one for one in offers if one.region == place], question.gpus)),
         }
         for place in places
     ]
@@ -245,13 +245,13 @@ def _data_center(world: World, account: Account, place: str, extras: frozenset[s
             here = [one for one in shelves(world, kind, SECURE) if one.region == place]
             if here:
                 fit = [one for one in fitting(world, kind, SECURE, 1) if one.region == place]
-                form["gpuAvailability"].append({"id": kind, "name": gpu.name, "availability": _level(_pods(world, fit, 1))})
+                form["gpuAvailability"].append({"id": kind, "name": gpu.name, "availability": level(_pods(world, fit, 1))})
     if "CPU_AVAILABILITY" in extras:
         form["cpuAvailability"] = [
             {
                 "id": kind,
                 "name": cpu.name,
-                "availability": _level(free_vcpus(world, account.cpu_stock, kind, place) // CPU_COUNTS[0]),
+                "availability": level(free_vcpus(world, account.cpu_stock, kind, place) // CPU_COUNTS[0]),
             }
             for kind, cpu in CPUS.items()
             if place in cpu.places
@@ -272,8 +272,8 @@ def _cpu(world: World, account: Account, kind: str, count: int | None) -> dict[s
     }
     if count is not None:
         here = {place: free_vcpus(world, account.cpu_stock, kind, place) // count for place in cpu.places}
-        form["availability"] = _level(sum(here.values()))
+        form["availability"] = level(sum(here.values()))
         form["dataCenters"] = [
-            {"id": place, "name": DATA_CENTERS[place].name, "availability": _level(pods)} for place, pods in here.items()
+            {"id": place, "name": DATA_CENTERS[place].name, "availability": level(pods)} for place, pods in here.items()
         ]
     return form

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """RunPod's REST API v2 over the sandbox's world, as its documents and clients of 2026 describe it; pods are containers.
 
-The key is ``world.secrets["RUNPOD_API_KEY"]`` (made up when absent). REST v1 and GraphQL answer 410: they are retired. What RunPod does
-not document and we chose: unknown query parameters are ignored, a log stream ends with the last line there is, a crash loop waits ten
-seconds between two starts.
+The key is ``world.secrets["RUNPOD_API_KEY"]`` (made up when absent). REST v1 answers 410: it is retired. What RunPod does not document and
+we chose: unknown query parameters are ignored, a log stream ends with the last line there is, a crash loop waits ten seconds between two
+starts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import typing as t
 import flask
 from werkzeug.exceptions import HTTPException
 
-from . import runpod_catalog, runpod_clusters, runpod_more, runpod_pods, runpod_templates
+from . import runpod_catalog, runpod_clusters, runpod_graphql, runpod_more, runpod_pods, runpod_templates
 from .runpod_account import Account, Problem, check_key
 from .runpod_stock import SCENARIO_KEYS, runpod_offer
 from .world import World
@@ -49,11 +49,12 @@ def app(world: World) -> flask.Flask:
     @service.before_request
     def guard() -> None:
         path = flask.request.path
-        if path == "/graphql" or path == "/v1" or path.startswith("/v1/"):
+        if path == "/v1" or path.startswith("/v1/"):
             raise Problem(410, "this API is retired; use the REST API v2")
         if path.startswith("/v2/") and path not in _PUBLIC:
             check_key(world, flask.request.headers.get("Authorization", ""), flask.request.method)
             account.admit(world)
+        if path not in _PUBLIC:
             runpod_pods.settle(world, account)
 
     @service.after_request
@@ -64,6 +65,7 @@ def app(world: World) -> flask.Flask:
 
     runpod_catalog.routes(service, world, account)
     runpod_pods.routes(service, world, account)
+    runpod_graphql.routes(service, world, account)
     runpod_clusters.routes(service, world, account)
     runpod_templates.routes(service, world, account)
     runpod_more.routes(service, world, account)

@@ -144,13 +144,24 @@ def end(world: World, machine: Machine) -> None:
 
 
 def settle(world: World, account: Account) -> None:
-    """Without money every pod is stopped."""
+    """Without money every pod is stopped, and one without a network volume terminated after a while."""
     if account.balance is None:
         return
     with world.lock:
-        broke = [one for one in pods(world) if one.state != "stopped"] if account.left(world) == 0 else []
-    for machine in broke:
+        broke, now = account.left(world) == 0, world.clock.seconds()
+        running = [one for one in pods(world) if broke and one.state != "stopped"]
+        for machine in pods(world):
+            if not broke:
+                machine.details.pop("broke_since", None)
+            elif machine.state == "stopped":
+                machine.details.setdefault("broke_since", now)
+        late = [one for one in pods(world) if now - one.details.get("broke_since", now) > account.kept_without_money]
+    for machine in running:
         stop(world, machine)
+        machine.details["broke_since"] = now
+    for machine in late:
+        if not machine.details["mount_form"].get("network"):
+            end(world, machine)
 
 
 def _change(account: Account, machine: Machine, request: dict[str, t.Any]) -> None:

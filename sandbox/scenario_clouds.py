@@ -67,6 +67,8 @@ _RUNPOD = {
     "cpu_stock": 0,
     "exec_form": True,
     "own_entrypoint": [],
+    "graphql": True,
+    "kept_without_money": 0.0,
 }
 _WORDS = {"None": "null", "404": "404", "False": "false"}
 PARTS: dict[str, Part] = {

@@ -10,6 +10,8 @@ from decimal import Decimal
 
 import pytest
 
+from sandbox.wsgi import is_write
+
 from .runpod_stand import H100, RTX4090, Stand
 
 
@@ -264,3 +266,101 @@ def test_a_limit_and_a_cursor_are_checked(still: Stand) -> None:
         assert still.call("GET", path, params=query).status_code == 422
     for wrong in ("cursor=", "cursor=c1", "cursor=%FF", "limit=0", "limit=1001", "limit=many"):
         assert still.call("GET", f"/v2/pods?{wrong}").status_code == 422, wrong
+
+
+# ---- GraphQL
+
+
+def ask(stand: Stand, query: str, **variables: t.Any) -> dict[str, t.Any]:
+    answer = stand.call("POST", "/graphql", {"query": query, "variables": variables})
+    assert answer.status_code == 200 and not answer.json().get("errors"), answer.text
+    return t.cast("dict[str, t.Any]", answer.json()["data"])
+
+
+def test_balance_spend_and_limit_are_told(still: Stand) -> None:
+    """REST v2 tells none of them."""
+    question = "query { myself { id email clientBalance currentSpendPerHr spendLimit pods { id desiredStatus costPerHr } } }"
+    assert ask(still, question)["myself"]["clientBalance"] is None, "a balance without an end"
+    still.account.balance = Decimal(10)
+    machine = still.pod(still.order())
+    still.world.clock.advance(3600)
+    shown = ask(still, question)["myself"]
+    assert shown["currentSpendPerHr"] == float(machine.rate()) and shown["spendLimit"] == 80.0
+    assert abs(shown["clientBalance"] - (10 - float(machine.rate()))) < 0.001
+    assert shown["pods"] == [{"id": machine.id, "desiredStatus": "RUNNING", "costPerHr": 0.59}]
+    still.world.clock.advance(100 * 3600)
+    broke = ask(still, question)["myself"]
+    assert (broke["clientBalance"], broke["currentSpendPerHr"], broke["pods"][0]["desiredStatus"]) == (0.0, 0.0, "EXITED")
+
+
+def test_a_key_is_good_for_graphql_too(still: Stand) -> None:
+    key, body = still.world.secrets["RUNPOD_API_KEY"], {"query": "{ myself { id } countryCodes }"}
+    none = still.http.post("/graphql", json=body, headers={"authorization": ""})
+    assert none.status_code == 200 and none.json()["data"]["myself"] is None and "RO" in none.json()["data"]["countryCodes"]
+    assert still.http.post("/graphql", json=body, headers={"authorization": "Bearer rpa_wrong"}).status_code == 401
+    older = still.http.post(f"/graphql?api_key={key}", json=body, headers={"authorization": ""})
+    assert older.json()["data"]["myself"] == {"id": "user_sandbox"}
+    assert not is_write("POST", "/graphql") and is_write("POST", "/v2/pods")
+    still.account.graphql = False
+    assert still.http.post("/graphql", json=body).status_code == 410
+
+
+def test_gpu_types_with_their_lowest_prices(still: Stand) -> None:
+    question = """query Types($wanted: GpuTypeFilter, $count: Int = 8) {
+      gpuTypes(input: $wanted) {
+        id name: displayName memoryInGb secureCloud communityPrice secureSpotPrice maxGpuCount
+        all: lowestPrice(input: {gpuCount: 1}) { uninterruptablePrice stockStatus minMemory availableGpuCounts }
+        lowestPrice(input: {gpuCount: $count, secureCloud: true}) { stockStatus gpuTypeCudaVersions { cudaVersion availability } }
+      }
+    }"""
+    (card,) = ask(still, question, wanted={"id": RTX4090})["gpuTypes"]
+    assert (card["name"], card["memoryInGb"], card["secureCloud"], card["communityPrice"]) == ("RTX 4090", 24, True, 0.34)
+    assert card["secureSpotPrice"] is None and card["maxGpuCount"] == 8
+    assert card["all"] == {
+        "uninterruptablePrice": 0.34, "stockStatus": "High", "minMemory": 48, "availableGpuCounts": [1, 2, 3, 4, 5, 6, 7, 8],
+    }  # fmt: skip
+    assert card["lowestPrice"] == {"stockStatus": "Low", "gpuTypeCudaVersions": [{"cudaVersion": "12.8", "availability": "Low"}]}
+    (sold_out,) = ask(still, question, wanted={"id": H100}, count=1)["gpuTypes"]
+    assert sold_out["lowestPrice"]["stockStatus"] is None and sold_out["all"]["availableGpuCounts"] == []
+    assert len(ask(still, "{ gpuTypes { id } }")["gpuTypes"]) > 20
+
+
+def test_a_pod_by_its_id(still: Stand) -> None:
+    machine = still.pod(still.order(ports=["22/tcp"]))
+    question = """query ($id: String!) { pod(input: {podId: $id}) {
+      __typename id machineId desiredStatus runtime { uptimeInSeconds ports { ip isIpPublic privatePort publicPort type } }
+    } }"""
+    shown = ask(still, question, id=machine.id)["pod"]
+    assert (shown["__typename"], shown["id"], shown["desiredStatus"], shown["runtime"]) == ("Pod", machine.id, "RUNNING", None)
+    now = still.world.clock.seconds()
+    machine.state, machine.ip = "active", "203.0.113.9"
+    machine.details.update(started=now - 60, phase="running")
+    runtime = ask(still, question, id=machine.id)["pod"]["runtime"]
+    (port,) = runtime["ports"]
+    assert runtime["uptimeInSeconds"] == 60 and port["isIpPublic"] and (port["privatePort"], port["ip"]) == (22, "203.0.113.9")
+    assert ask(still, question, id="none") == {"pod": None}
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "says"),
+    [
+        ("{ myself { clientbalance } }", "GRAPHQL_VALIDATION_FAILED", 'Cannot query field "clientbalance" on type "User"'),
+        ("{ myself }", "GRAPHQL_VALIDATION_FAILED", "must have a selection"),
+        ("{ myself { id { x } } }", "GRAPHQL_VALIDATION_FAILED", "must not have a selection"),
+        ("{ __schema { types } }", "GRAPHQL_VALIDATION_FAILED", "introspection is not allowed"),
+        ("{ pod(input: {podId: $id}) { id } }", "GRAPHQL_VALIDATION_FAILED", 'Variable "$id" is not defined'),
+        ("{ myself { id }", "GRAPHQL_PARSE_FAILED", "Unexpected '<EOF>'"),
+        ("{ }", "GRAPHQL_PARSE_FAILED", "Unexpected '}'"),
+        ("{ myself { id } } }", "GRAPHQL_PARSE_FAILED", "Unexpected '}'"),
+        ("{ myself { id ; } }", "GRAPHQL_PARSE_FAILED", "Unexpected ';'"),
+        ("{ pod(input: {podId: ]}) { id } }", "GRAPHQL_PARSE_FAILED", "Unexpected ']'"),
+        ('mutation { podTerminate(input: {podId: "x"}) }', "GRAPHQL_VALIDATION_FAILED", "serves no mutation"),
+        ("{ gpuTypes { lowestPrice(input: {gpuCount: 0.5}) { stockStatus } } }", "BAD_USER_INPUT", "gpuCount"),
+        (None, "BAD_REQUEST", "POST body missing"),
+    ],
+)
+def test_faults_of_a_query_come_with_status_200(still: Stand, query: str | None, code: str, says: str) -> None:
+    answer = still.call("POST", "/graphql", {"query": query})
+    (fault,) = answer.json()["errors"]
+    assert answer.status_code == 200 and fault["extensions"] == {"code": code} and says in fault["message"], fault
+    assert "data" not in answer.json()
