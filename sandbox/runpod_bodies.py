@@ -51,7 +51,7 @@ CREATE_POD = _object(
     **_CONTAINER,
     gpu=_object(
         ("id",),
-        id={"type": "string", "minLength": 1},
+        id=_TEXT,
         count={"type": "integer", "minimum": 1},
         allowedCudaVersions={"type": "array", "items": _CUDA},
         minCudaVersion=_CUDA,

@@ -12,7 +12,7 @@ from decimal import Decimal
 import flask
 
 from .runpod_account import Account, Problem, invalid
-from .runpod_stock import fitting, free, free_vcpus, shelves, version
+from .runpod_stock import cuda_fits, fitting, free, free_vcpus, shelves, version
 from .runpod_types import COMMUNITY, CPU_COUNTS, CPUS, CUDA_VERSIONS, DATA_CENTERS, GPUS, REGIONS, SECURE
 from .world import Offer, World
 
@@ -37,9 +37,7 @@ class Question(t.NamedTuple):
     least: str = ""
 
     def cuda(self, host: str) -> bool:
-        if self.allowed:
-            return host in self.allowed
-        return not self.least or version(host) >= version(self.least)
+        return cuda_fits(host, self.allowed, self.least)
 
 
 def routes(service: flask.Flask, world: World, account: Account) -> None:
@@ -189,7 +187,7 @@ def _gpu(world: World, kind: str, question: Question) -> dict[str, t.Any]:
     }
     places = [place for place in DATA_CENTERS if any(shelf.region == place for shelf in shelves(world, kind))]
     if not question.stock:
-        return {**form, "dataCenters": [{"id": place, "name": DATA_CENTERS[place].name} for place in places]}
+        return form
     if question.countries:
         places = [place for place in places if DATA_CENTERS[place].country in question.countries]
     offers = [one for one in fitting(world, kind, question.tier, question.gpus, question.cuda) if one.region in places]
@@ -203,6 +201,8 @@ def _gpu(world: World, kind: str, question: Question) -> dict[str, t.Any]:
         }
         for place in places
     ]
+    if gpu.manufacturer != "NVIDIA":  # their hosts report no CUDA version
+        return form
     hosts = {one.details.get("cuda") for one in offers}
     known = sorted({*CUDA_VERSIONS, *(text for text in hosts if text)}, key=version)
     form["cudaVersions"] = [{"version": text, "available": text in hosts} for text in known if version(text) >= version(gpu.cuda)]

@@ -11,7 +11,7 @@ from decimal import Decimal
 from .container import CONTAINER
 from .runpod_account import NO_CAPACITY, NONE_AVAILABLE, Account, Problem, invalid, new_id
 from .runpod_command import started
-from .runpod_stock import CLOUD, fitting, free, free_vcpus, pod_offer, pods, version
+from .runpod_stock import CLOUD, cuda_fits, fitting, free, free_vcpus, pod_offer, pods
 from .runpod_templates import applied
 from .runpod_types import COMMUNITY, CPU_COUNTS, CPUS, DATA_CENTERS, GPUS, SECURE
 from .world import Machine, Offer, World
@@ -176,10 +176,9 @@ def _shelves_together(world: World, account: Account, request: dict[str, t.Any],
 def _shelves(world: World, account: Account, request: dict[str, t.Any], wanted: t.Sequence[str]) -> list[Offer]:
     """Shelves that could give the GPUs of one pod now, in any of the wanted places."""
     gpu, tier = request["gpu"], request.get("cloud", SECURE)
-    allowed, least = gpu.get("allowedCudaVersions"), gpu.get("minCudaVersion")
 
     def cuda(host: str) -> bool:
-        return host in allowed if allowed else not least or version(host) >= version(least)
+        return cuda_fits(host, gpu.get("allowedCudaVersions") or (), gpu.get("minCudaVersion", ""))
 
     return [
         shelf
@@ -249,7 +248,7 @@ def _machine(
         "cpu": None if shelf is not None else _with_memory(request["cpu"]),
         "tier": tier,
         "data_center": offer.region if tier == SECURE else None,
-        "cuda": shelf.details.get("cuda", "12.8") if shelf is not None else None,
+        "cuda": shelf.details["cuda"] or None if shelf is not None else None,
         "disk": request.get("disk", 20),
         "mount_form": mounts,
         "port_form": request.get("ports", []),

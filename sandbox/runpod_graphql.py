@@ -16,7 +16,7 @@ from .graphql import Fault, Record, answer
 from .runpod_account import Account, Problem, check_key
 from .runpod_catalog import level
 from .runpod_forms import pod as rest_pod
-from .runpod_stock import fitting, free, pods, shelves, version
+from .runpod_stock import cuda_fits, fitting, free, pods, shelves, version
 from .runpod_types import COMMUNITY, DATA_CENTERS, GPUS, SECURE
 from .world import Machine, Offer, World
 
@@ -160,7 +160,7 @@ def _lowest(world: World, kind: str, wanted: Arguments) -> Record:
         return [
             shelf
             for tier in tiers
-            for shelf in fitting(world, kind, tier, number, lambda host: not least or version(host) >= version(str(least)))
+            for shelf in fitting(world, kind, tier, number, lambda host: cuda_fits(host, least=str(least or "")))
             if wanted.get("dataCenterId") in (None, shelf.region)
             and wanted.get("countryCode") in (None, DATA_CENTERS[shelf.region].country)
         ]
@@ -169,7 +169,7 @@ def _lowest(world: World, kind: str, wanted: Arguments) -> Record:
         return level(sum(free(world, shelf) // count for shelf in offers)).capitalize() if offers else None
 
     found = fit(count)
-    hosts = sorted({shelf.details["cuda"] for shelf in found}, key=version)
+    hosts = sorted({shelf.details["cuda"] for shelf in found} - {""}, key=version)
     versions = [
         {"cudaVersion": host, "availability": word([shelf for shelf in found if shelf.details["cuda"] == host])} for host in hosts
     ]

@@ -43,9 +43,9 @@ def runpod_offer(entry: t.Mapping[str, t.Any]) -> Offer:
 
     ``type`` is RunPod's GPU id and ``region`` its data centre (both needed), ``tier`` SECURE (default) or COMMUNITY, ``stock`` GPUs (8),
     ``price`` dollars per hour and GPU that the catalogue shows (default: the type's own, where it has one), ``bills`` what is charged
-    (default: ``price``), ``boot`` seconds until the container runs (120), ``cuda`` version of the hosts (12.8, newest types 13.0), ``most``
-    GPUs in one pod, ``ram_per_gpu`` GB and ``vcpus_per_gpu`` of the hosts (default: the type's own), and ``mesh`` and ``ready``: seconds of
-    these steps.
+    (default: ``price``), ``boot`` seconds until the container runs (120), ``cuda`` version of the hosts (12.8, newest types 13.0, other
+    makers' none), ``most`` GPUs in one pod, ``ram_per_gpu`` GB and ``vcpus_per_gpu`` of the hosts (default: the type's own), and ``mesh``
+    and ``ready``: seconds of these steps.
     """
     if unknown := sorted(str(key) for key in entry if key not in SCENARIO_KEYS):
         raise ValueError(f"unknown key {', '.join(unknown)}; known are {', '.join(sorted(SCENARIO_KEYS))}")
@@ -57,8 +57,9 @@ def runpod_offer(entry: t.Mapping[str, t.Any]) -> Offer:
     if not known and "price" not in entry:
         raise ValueError(f"price: is missing; the sandbox knows none of {kind}")
     price = _dollars(entry, "price", known)
-    cuda = str(entry.get("cuda", "13.0" if gpu.cuda == "12.8" else "12.8"))
-    if not re.fullmatch(r"\d+\.\d+", cuda):
+    usual = ("13.0" if gpu.cuda == "12.8" else "12.8") if gpu.manufacturer == "NVIDIA" else ""
+    cuda = str(entry.get("cuda", usual))
+    if not re.fullmatch(r"\d+\.\d+", cuda) and (cuda or "cuda" in entry):
         raise ValueError(f"cuda: {cuda!r} should be a version such as {CUDA_VERSIONS[0]} (in quotes)")
     return Offer(
         cloud=CLOUD,
@@ -155,6 +156,13 @@ def fitting(world: World, kind: str, tier: str, count: int, cuda: t.Callable[[st
 def pod_offer(shelf: Offer, count: int) -> Offer:
     """What a pod with ``count`` GPUs of this shelf costs as a whole."""
     return dataclasses.replace(shelf, gpu_count=count, price_hour=shelf.price_hour * count, stock=1, details=dict(shelf.details))
+
+
+def cuda_fits(host: str, allowed: t.Collection[str] = (), least: str = "") -> bool:
+    """Whether a host's CUDA version is one of a set, or no less than another. A host without CUDA fits where neither is asked for."""
+    if not host:
+        return not allowed and not least
+    return host in allowed if allowed else not least or version(host) >= version(least)
 
 
 def version(text: str) -> tuple[int, ...]:

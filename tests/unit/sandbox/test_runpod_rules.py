@@ -38,8 +38,11 @@ def test_the_catalogue_without_availability(stand: Stand) -> None:
     assert len(listed) >= 20
     card = next(one for one in listed if one["id"] == RTX4090)
     assert card["price"] == {"secure": 0.59, "community": 0.34, "serverless": 1.1} and card["memory"] == 24
-    assert card["maxCount"] == {"secure": 8, "community": 4} and "availability" not in card
-    assert all("availability" not in place for place in card["dataCenters"])
+    assert card["maxCount"] == {"secure": 8, "community": 4}
+    assert not {"availability", "dataCenters", "cudaVersions"} & set(card)
+    pools = {one["id"]: one["pool"] for one in listed}
+    assert pools[RTX4090] == "ADA_24" and pools["NVIDIA GeForce RTX 5080"] is None
+    assert {one["id"] for one in listed if "serverless" in one["price"]} == {kind for kind, pool in pools.items() if pool}
 
 
 def test_the_catalogue_with_availability(stand: Stand) -> None:
@@ -143,6 +146,18 @@ def test_a_host_has_more_memory_than_its_gpus() -> None:
     assert one.call("POST", "/v2/pods", order(gpu={"id": H100, "count": 1, "minRamPerGpu": 61})).status_code == 400
     shown = one.call("POST", "/v2/pods", order(gpu={"id": H100, "count": 1, "minRamPerGpu": 60})).json()["gpu"]
     assert shown == {"id": H100, "count": 1, "memory": 60, "vcpuCount": 24}
+    one.close()
+
+
+def test_hosts_of_another_maker_have_no_cuda_version() -> None:
+    one, kind = Stand(speed=0.001), "AMD Instinct MI300X OAM"
+    one.world.offers[:] = [runpod_offer({"type": kind, "region": "EU-RO-1"})]
+    assert gpu(one, ASKED, kind)["availability"] == "MEDIUM" and "cudaVersions" not in gpu(one, ASKED, kind)
+    assert gpu(one, ASKED + "&minCudaVersion=12", kind)["availability"] == "NONE"
+    body = order(gpu={"id": kind, "count": 1})
+    assert one.call("POST", "/v2/pods", body).json()["cudaVersion"] is None
+    assert one.call("POST", "/v2/pods", order(gpu={**body["gpu"], "minCudaVersion": "12.4"})).status_code == 400
+    assert one.call("POST", "/v2/pods", {**body, "globalNetworking": True}).status_code == 400
     one.close()
 
 
