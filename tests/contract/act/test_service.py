@@ -433,6 +433,22 @@ def test_an_image_may_enter_the_tailnet_itself(pods: Rig) -> None:
     assert not machine.details["command"] and machine.details["environment"]["TS_USERSPACE"] == "true"
 
 
+@pytest.mark.parametrize(
+    ("exec_form", "own_entrypoint", "result"), [(True, True, "ready"), (False, False, "ready"), (False, True, "failed")]
+)
+def test_an_image_whose_entrypoint_is_a_program_serves_where_the_api_takes_lists(
+    build: Build, exec_form: bool, own_entrypoint: bool, result: str
+) -> None:
+    """Behind such an entrypoint the shell and its script are arguments that nobody runs."""
+    rig = build(runpod={**RUNPOD, "exec_form": exec_form, "own_entrypoint": ["registry.example/llm"] if own_entrypoint else []})
+    rig.documents = documents("runpod")
+    spec(rig)["image"] = "registry.example/llm:1"
+    rig.rent(pool="llm")
+    (row,) = rig.join()["machines"]
+    assert row["result"] == result, row
+    assert bool(rig.box.tailnet.devices()) is (result == "ready")
+
+
 def test_L13_one_that_turns_out_too_dear_is_given_back(pods: Rig) -> None:
     pods.rent(pool="llm")
     pool(pods)["maxHourlyPrice"] = "0.10"
