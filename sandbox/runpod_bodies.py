@@ -24,7 +24,7 @@ _WORDS: Schema = {"type": "array", "items": _TEXT}
 _REGISTRY: Schema = {"type": ["string", "null"]}
 
 
-def _object(required: t.Sequence[str] = (), **properties: Schema) -> Schema:
+def _object(required: t.Sequence[str] = (), /, **properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 

@@ -124,8 +124,6 @@ def _check(account: Account, request: dict[str, t.Any]) -> None:
     for mount in mounts.get("network", []):
         if mount["volumeId"] not in account.volumes:
             raise Problem(404, "network volume not found")
-    if request.get("globalNetworking") and (gpu is None or gpu["id"] in GPUS and GPUS[gpu["id"]].manufacturer != "NVIDIA"):
-        raise Problem(400, "global networking requires an NVIDIA GPU")
     if gpu is not None:
         if gpu["id"] not in GPUS:
             raise Problem(400, f"gpu type {gpu['id']} does not exist")
@@ -137,6 +135,8 @@ def _check(account: Account, request: dict[str, t.Any]) -> None:
         raise Problem(400, f"cpu flavor {request['cpu']['id']} does not exist")
     elif request["cpu"]["vcpuCount"] not in CPU_COUNTS:
         raise Problem(400, f"vcpuCount should be one of {', '.join(map(str, CPU_COUNTS))}")
+    if request.get("globalNetworking") and (gpu is None or GPUS[gpu["id"]].manufacturer != "NVIDIA"):
+        raise Problem(400, "global networking requires an NVIDIA GPU")
 
 
 def _wanted(account: Account, request: dict[str, t.Any]) -> list[str]:
