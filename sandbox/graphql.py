@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GraphQL queries, as far as clients of clouds write them: one operation with fields, aliases, arguments and variables.
+"""GraphQL, as far as clients of clouds write it: one operation with fields, aliases, arguments and variables.
 
 No fragments, no directives, no introspection. A :class:`Record` is an object of the schema; a field is a value or a function of its
 arguments that gives one.
@@ -43,12 +43,8 @@ class Field(t.NamedTuple):
     inside: list[Field] | None
 
 
-def answer(query: str, variables: t.Mapping[str, t.Any], root: Record) -> dict[str, t.Any]:
-    """What a query asks of ``root``; Fault when it cannot be answered as a whole."""
-    return _select(root, Reader(query, variables).operation())
-
-
-def _select(record: Record, fields: list[Field]) -> dict[str, t.Any]:
+def select(record: Record, fields: list[Field]) -> dict[str, t.Any]:
+    """What fields ask of an object; Fault when they cannot be answered as a whole."""
     found = {}
     for field in fields:
         if field.name == "__typename":
@@ -70,7 +66,7 @@ def _shown(field: Field, value: t.Any) -> t.Any:
         return None
     if isinstance(value, Record) != (field.inside is not None):
         raise Fault(f'Field "{field.name}" must {"" if isinstance(value, Record) else "not "}have a selection of subfields.')
-    return _select(value, field.inside or []) if isinstance(value, Record) else value
+    return select(value, field.inside or []) if isinstance(value, Record) else value
 
 
 class Reader:
@@ -85,12 +81,11 @@ class Reader:
             self._tokens += [found["token"]] if found["token"] else []
             at = found.end()
 
-    def operation(self) -> list[Field]:
-        """Its fields. Only queries are answered here."""
-        if self._next_is("mutation", "subscription"):
-            raise Fault(f"The sandbox serves no {self._tokens[0]}.")
-        if self._next_is("query"):
-            self._take()
+    def operation(self) -> tuple[str, list[Field]]:
+        """Its kind and its fields."""
+        kind = "query"
+        if self._next_is("query", "mutation", "subscription"):
+            kind = self._take()
             if not self._next_is("(", "{"):
                 self._take()  # its name
             if self._next_is("("):
@@ -98,7 +93,7 @@ class Reader:
         fields = self._fields()
         if self._tokens:
             raise _syntax(self._tokens[0])
-        return fields
+        return kind, fields
 
     def _next_is(self, *tokens: str) -> bool:
         return bool(self._tokens) and self._tokens[0] in tokens

@@ -125,6 +125,11 @@ def body(schema: Schema, left_out: t.Collection[str] = ()) -> dict[str, t.Any]:
         content = json.loads(flask.request.get_data() or b"")
     except ValueError:
         raise invalid("$: the body is not valid JSON") from None
+    return check(content, schema)
+
+
+def check(content: t.Any, schema: Schema) -> dict[str, t.Any]:
+    """A body that fits its schema; 422 otherwise."""
     faults = sorted(
         jsonschema.Draft202012Validator(schema).iter_errors(content), key=lambda fault: list(map(str, fault.absolute_path))
     )

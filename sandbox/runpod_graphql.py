@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """RunPod's older interface, GraphQL, which is to be retired early in 2027: what REST v2 does not tell, and what older clients read.
 
-Balance, spend and spend limit of the account; GPU types with their lowest prices; data centres; pods. Nothing can be changed by it here.
+Balance, spend and spend limit of the account; GPU types with their lowest prices; data centres; pods, which it can rent with a time limit
+(``stopAfter``, ``terminateAfter``), stop, resume and terminate.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ import typing as t
 
 import flask
 
-from .graphql import Fault, Record, answer
+from .graphql import Fault, Reader, Record, select
 from .runpod_account import Account, Problem, check_key
 from .runpod_catalog import level
-from .runpod_forms import pod as rest_pod
+from .runpod_graphql_pods import changes, pod_record
 from .runpod_stock import cuda_fits, fitting, free, pods, shelves, version
 from .runpod_types import COMMUNITY, DATA_CENTERS, GPUS, SECURE
-from .world import Machine, Offer, World
+from .world import Offer, World
 
-_STATES = {"PROVISIONING": "RUNNING", "STARTING": "RUNNING", "ERROR": "DEAD"}
 Arguments = dict[str, t.Any]
 
 
@@ -30,7 +30,7 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
         """Faults of a query come with status 200."""
         if not account.graphql:
             raise Problem(410, "this API is retired; use the REST API v2")
-        known = _knows(world)
+        known = _knows(world, "GET")
         body = flask.request.get_json(force=True, silent=True)
         try:
             if not isinstance(body, dict) or not isinstance(body.get("query"), str):
@@ -38,23 +38,37 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
             variables = body.get("variables") or {}
             if not isinstance(variables, dict):
                 raise Fault("`variables` in a POST body must be an object.", "BAD_REQUEST")
+            kind, fields = Reader(body["query"], variables).operation()
+            if kind == "mutation":
+                _knows(world, "POST")
+                return flask.jsonify({"data": select(changes(world, account, known), fields)})
+            if kind != "query":
+                raise Fault(f"Schema is not configured for {kind}s.")
             with world.lock:
-                return flask.jsonify({"data": answer(body["query"], variables, _root(world, account, known))})
+                return flask.jsonify({"data": select(_root(world, account, known), fields)})
         except Fault as fault:
             return flask.jsonify({"errors": [{"message": str(fault), "extensions": {"code": fault.code}}]})
+        except Problem as problem:
+            if problem.status in (401, 403):
+                raise
+            told = "; ".join([str(problem), *problem.body.get("errors", [])])
+            return flask.jsonify(
+                {"errors": [{"message": told, "extensions": {"code": problem.body["title"].upper().replace(" ", "_")}}]}
+            )
 
 
-def _knows(world: World) -> bool:
-    """Whether the caller has a key, in the header or (as older clients have it) in the query; 401 for one that nobody knows."""
+def _knows(world: World, method: str) -> bool:
+    """Whether the caller has a key, in the header or (as older clients have it) in the query; 401 for one that nobody knows, 403 for one that
+    may not do what a ``method`` of REST v2 does."""
     header, key = flask.request.headers.get("Authorization", ""), flask.request.args.get("api_key", "")
     if not header and not key:
         return False
-    check_key(world, header or f"Bearer {key}", "GET")
+    check_key(world, header or f"Bearer {key}", method)
     return True
 
 
 def _root(world: World, account: Account, known: bool) -> Record:
-    """Types and places are for everybody, the rest for those with a key."""
+    """The caller holds the world's lock. Types and places are for everybody, the rest for those with a key."""
 
     def gpu_types(arguments: Arguments) -> list[Record]:
         wanted = (arguments.get("input") or {}).get("id")
@@ -63,7 +77,7 @@ def _root(world: World, account: Account, known: bool) -> Record:
     def pod(arguments: Arguments) -> Record | None:
         wanted = (arguments.get("input") or {}).get("podId")
         found = [one for one in pods(world) if one.id == wanted] if known else []
-        return _pod(world, account, found[0]) if found else None
+        return pod_record(world, account, found[0]) if found else None
 
     fields = {
         "myself": _myself(world, account) if known else None,
@@ -84,38 +98,9 @@ def _myself(world: World, account: Account) -> Record:
         "clientBalance": None if left is None else float(left),
         "currentSpendPerHr": float(sum(one.rate() for one in pods(world))),
         "spendLimit": float(account.spend_limit),
-        "pods": [_pod(world, account, one) for one in pods(world)],
+        "pods": [pod_record(world, account, one) for one in pods(world)],
     }
     return Record("User", fields)
-
-
-def _pod(world: World, account: Account, machine: Machine) -> Record:
-    shown = rest_pod(world, account, machine)
-    runtime = None
-    if shown["runtime"] is not None:
-        ports = [
-            {
-                "ip": port["ip"],
-                "isIpPublic": port["type"] == "tcp" and port["ip"] is not None,
-                "privatePort": port["private"],
-                "publicPort": port["public"],
-                "type": port["type"],
-            }
-            for port in shown["runtime"]["ports"]
-        ]
-        runtime = Record(
-            "PodRuntime",
-            {"uptimeInSeconds": shown["runtime"]["uptime"], "ports": [Record("PodRuntimePorts", one) for one in ports]},
-        )
-    fields = {
-        "id": machine.id,
-        "name": machine.name,
-        "desiredStatus": _STATES.get(shown["status"], shown["status"]),
-        "costPerHr": float(machine.offer.price_hour),
-        "machineId": machine.details["host"],
-        "runtime": runtime,
-    }
-    return Record("Pod", fields)
 
 
 # ---- GPU types

@@ -96,7 +96,7 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
         if action == "terminate":
             end(world, machine)
             return "", 204
-        {"stop": stop, "restart": lambda w, m: _restart(w, account, m), "start": lambda w, m: _start(w, account, m)}[action](
+        {"stop": stop, "restart": lambda w, m: _restart(w, account, m), "start": lambda w, m: start(w, account, m)}[action](
             world, machine
         )
         with world.lock:
@@ -213,7 +213,7 @@ def _restart(world: World, account: Account, machine: Machine) -> None:
     world.boot(machine)
 
 
-def _start(world: World, account: Account, machine: Machine) -> None:
+def start(world: World, account: Account, machine: Machine) -> None:
     """Back on the host it was on, if its GPUs are still free there."""
     if machine.state == "unhealthy":
         _restart(world, account, machine)

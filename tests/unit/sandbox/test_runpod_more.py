@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import typing as t
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
+from sandbox.world import Machine
 from sandbox.wsgi import is_write
 
 from .runpod_stand import H100, RTX4090, Stand
@@ -354,7 +356,12 @@ def test_a_pod_by_its_id(still: Stand) -> None:
         ("{ myself { id } } }", "GRAPHQL_PARSE_FAILED", "Unexpected '}'"),
         ("{ myself { id ; } }", "GRAPHQL_PARSE_FAILED", "Unexpected ';'"),
         ("{ pod(input: {podId: ]}) { id } }", "GRAPHQL_PARSE_FAILED", "Unexpected ']'"),
-        ('mutation { podTerminate(input: {podId: "x"}) }', "GRAPHQL_VALIDATION_FAILED", "serves no mutation"),
+        ("subscription { pods { id } }", "GRAPHQL_VALIDATION_FAILED", "not configured for subscriptions"),
+        ('mutation { podTerminate(input: {podId: "x"}) }', "POD_NOT_FOUND", "pod not found to terminate"),
+        ('mutation { podRentInterruptable(input: {name: "x"}) { id } }', "GRAPHQL_VALIDATION_FAILED", "podRentInterruptable"),
+        ("mutation { podFindAndDeployOnDemand(input: {bid: 1}) { id } }", "BAD_USER_INPUT", 'Field "bid" is not defined'),
+        ('mutation { podFindAndDeployOnDemand(input: {gpuCount: "two"}) { id } }', "BAD_USER_INPUT", "invalid value"),
+        ("mutation { podFindAndDeployOnDemand(input: {gpuCount: 1}) { id } }", "UNPROCESSABLE_ENTITY", "missing property 'name'"),
         ("{ gpuTypes { lowestPrice(input: {gpuCount: 0.5}) { stockStatus } } }", "BAD_USER_INPUT", "gpuCount"),
         (None, "BAD_REQUEST", "POST body missing"),
     ],
@@ -364,3 +371,71 @@ def test_faults_of_a_query_come_with_status_200(still: Stand, query: str | None,
     (fault,) = answer.json()["errors"]
     assert answer.status_code == 200 and fault["extensions"] == {"code": code} and says in fault["message"], fault
     assert "data" not in answer.json()
+
+
+RENT = "mutation Rent($input: PodFindAndDeployOnDemandInput!) { podFindAndDeployOnDemand(input: $input) { id machineId } }"
+
+
+def rent(stand: Stand, **more: t.Any) -> Machine:
+    """As older clients order a pod."""
+    wanted = {"name": "old", "imageName": "i:1", "gpuTypeId": RTX4090, "gpuCount": 1, "dockerArgs": "", **more}
+    return stand.world.machines[ask(stand, RENT, input=wanted)["podFindAndDeployOnDemand"]["id"]]
+
+
+def test_an_older_client_rents_stops_resumes_and_terminates(still: Stand) -> None:
+    machine = rent(
+        still, gpuCount=2, cloudType="SECURE", ports="22/tcp, 8888/http", env=[{"key": "A", "value": "b"}], containerDiskInGb=30,
+        volumeInGb=10, volumeMountPath="/data", minMemoryInGb=96, minVcpuCount=16, countryCode="RO", dockerArgs="serve", supportPublicIp=True,
+    )  # fmt: skip
+    shown = still.show(machine)
+    assert (shown["ports"], shown["env"], shown["disk"], shown["args"]) == (["22/tcp", "8888/http"], {"A": "b"}, 30, "serve")
+    assert shown["mounts"] == {"persistent": {"size": 10, "path": "/data"}} and shown["dataCenterId"] == "EU-RO-1"
+    assert shown["gpu"]["count"] == 2
+    pod = {"input": {"podId": machine.id}}
+    stop = "mutation ($input: PodStopInput!) { podStop(input: $input) { desiredStatus } }"
+    assert ask(still, stop, **pod)["podStop"] == {"desiredStatus": "EXITED"}
+    resume = "mutation ($input: PodResumeInput!) { podResume(input: $input) { desiredStatus } }"
+    assert ask(still, resume, **pod)["podResume"] == {"desiredStatus": "RUNNING"}
+    assert ask(still, f'mutation {{ podTerminate(input: {{podId: "{machine.id}"}}) }}') == {"podTerminate": None}
+    assert machine.ended is not None and len(still.world.writes) == 4
+
+
+def test_any_tier_is_tried_and_the_refusal_of_the_last_is_told(still: Stand) -> None:
+    still.world.offers[:] = [shelf for shelf in still.world.offers if shelf.details["tier"] == "COMMUNITY"]
+    assert rent(still, cloudType="ALL").details["tier"] == "COMMUNITY"
+    for more in ({"cloudType": "SECURE"}, {"countryCode": "ZZ"}, {"minMemoryInGb": 4000}):
+        wanted = {"name": "old", "imageName": "i:1", "gpuTypeId": RTX4090, "gpuCount": 1, **more}
+        answer = still.call("POST", "/graphql", {"query": RENT, "variables": {"input": wanted}}).json()
+        assert (
+            answer["errors"][0]["extensions"]["code"] == "BAD_REQUEST" and "instances available" in answer["errors"][0]["message"]
+        )
+
+
+def test_the_cloud_itself_keeps_a_limit_in_time(still: Stand) -> None:
+    """REST v2 has no such limit: a pod outlives whoever was to end it."""
+    now = still.world.clock.now()
+    stopped = rent(still, stopAfter=(now + timedelta(hours=1)).isoformat())
+    ended = rent(still, name="other", terminateAfter=f"{now + timedelta(hours=2):%Y-%m-%dT%H:%M:%SZ}")
+    still.world.clock.advance(3000)
+    assert {still.show(one)["status"] for one in (stopped, ended)} == {"RUNNING"}
+    still.world.clock.advance(700)
+    still.until(lambda: still.show(stopped)["status"] == "EXITED")
+    assert still.show(ended)["status"] == "RUNNING"
+    still.world.clock.advance(3600)
+    still.until(lambda: ended.ended is not None)
+    assert [one["id"] for one in still.call("GET", "/v2/pods").json()["pods"]] == [stopped.id]
+    late = rent(still, name="late", terminateAfter=now.isoformat())
+    still.until(lambda: late.ended is not None)
+    wanted = {"name": "x", "imageName": "i:1", "gpuTypeId": RTX4090, "stopAfter": "tomorrow"}
+    refused = still.call("POST", "/graphql", {"query": RENT, "variables": {"input": wanted}}).json()
+    assert "stopAfter" in refused["errors"][0]["message"] and len(still.world.machines) == 3
+
+
+def test_who_may_change_something(still: Stand) -> None:
+    still.world.secrets["RUNPOD_READ_ONLY_KEY"] = "rpa_READONLY_0123456789"
+    machine = still.pod(still.order())
+    body = {"query": f'mutation {{ podTerminate(input: {{podId: "{machine.id}"}}) }}'}
+    nobody = still.http.post("/graphql", json=body, headers={"authorization": ""})
+    assert nobody.json()["errors"][0]["extensions"]["code"] == "UNAUTHENTICATED"
+    reader = still.http.post("/graphql", json=body, headers={"authorization": "Bearer rpa_READONLY_0123456789"})
+    assert reader.status_code == 403 and machine.ended is None and still.world.writes == []
