@@ -39,7 +39,11 @@ def _lambda(world: World) -> dict[str, t.Any]:
 
 def _vast(world: World) -> dict[str, t.Any]:
     account = VastAccount.of(world)
-    return {"ssh_keys": [key["id"] for key in account.keys()], "credit_left": str(round(account.left(world), 6))}
+    return {
+        "ssh_keys": [key["id"] for key in account.keys()],
+        "variables": sorted(account.variables),
+        "credit_left": str(round(account.left(world), 6)),
+    }
 
 
 def _runpod(world: World) -> dict[str, t.Any]:

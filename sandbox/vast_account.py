@@ -16,7 +16,7 @@ from .world import Machine, World
 _SLACK = 0.1  # real seconds two calls may drift together on their way through threads and sockets
 _FIRST_CONTRACT = 20_771_845
 SEARCHES, SEARCH_SECONDS = 10, 60.0
-INTERVALS = {"list": 1.0, "get": 2.0, "create": 4.5, "destroy": 3.0, "change": 1.0, "bid": 5.5, "ssh": 1.0}
+INTERVALS = {"list": 1.0, "get": 2.0, "create": 4.5, "destroy": 3.0, "change": 1.0, "bid": 5.5, "ssh": 1.0, "variables": 3.0}
 """Least seconds between two calls of an endpoint."""
 PENALTY = {"create": 12.0}
 
@@ -31,7 +31,8 @@ class Switches:
     ports; ``blank_ip``: the address stays blank. ``partial_lists``, ``delete_lies``, ``delete_refusals``, ``start_failures``: so many of the
     next answers are half a list, a success that is none, a failure with status 200, a contract that does not start. ``gone_as`` "null" or
     "404" for a destroyed instance; ``gone_twice`` "404" or "false" for a second DELETE. ``inexact_filters``: some offers slip through.
-    ``pace_form`` of a 429: text, detail or json; ``retry_after`` adds the header. ``search_quota`` searches a day, 0 = no limit.
+    ``pace_form`` of a 429: text, detail, json, or mixed (text and json in turn); ``retry_after`` adds the header, and its number to JSON.
+    ``search_quota`` searches a day, 0 = no limit.
     ``low_bid_status`` of a bid too low. ``boot_error_text`` is what a boot that failed says; ``dead_status`` what a dead one shows.
     ``log_seconds`` until requested logs can be fetched. ``kept_seconds``: after its end a stopped contract is kept so long.
     """
@@ -66,7 +67,7 @@ class Switches:
         "auth_status": (401, 404),
         "gone_as": ("null", "404"),
         "gone_twice": ("404", "false"),
-        "pace_form": ("text", "detail", "json"),
+        "pace_form": ("text", "detail", "json", "mixed"),
         "dead_status": ("offline", "exited", "unknown"),
     }
 
@@ -83,11 +84,15 @@ class Switches:
 
 @dataclasses.dataclass
 class Account:
-    """``ssh_keys`` of the account; ``logs`` are (from when, text) by token. Hold the world's lock."""
+    """``ssh_keys`` of the account and its environment ``variables``, which every new machine gets; ``logs`` are (from when, text) by token.
+    ``refused`` counts the calls that came too early. Hold the world's lock.
+    """
 
     switches: Switches = dataclasses.field(default_factory=Switches)
     ssh_keys: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
+    variables: dict[str, str] = dataclasses.field(default_factory=dict)
     logs: dict[str, tuple[float, str]] = dataclasses.field(default_factory=dict)
+    refused: int = 0
     contracts: int = 0
     searches: int = 0
     day: int = 0
@@ -161,12 +166,21 @@ class Account:
 
     def _too_often(self, endpoint: str, early: float) -> Refused:
         threshold = INTERVALS.get(endpoint, SEARCH_SECONDS / SEARCHES)
-        said, form = f"API requests too frequent: endpoint threshold={threshold}", self.switches.pace_form
-        refusal = Refused(429, "too_many_requests", said, text=form == "text")
+        said, form, wait = (
+            f"API requests too frequent: endpoint threshold={threshold}",
+            self.switches.pace_form,
+            max(1, round(early)),
+        )
+        with self._lock:
+            self.refused += 1
+            if form == "mixed":
+                form = "text" if self.refused % 2 else "json"
+        refusal = Refused(429, "rate_limit_exceeded", said, text=form == "text")
         if form == "detail":
             refusal.body = {"detail": said}
         if self.switches.retry_after:
-            refusal.headers["Retry-After"] = str(max(1, round(early)))
+            refusal.headers["Retry-After"] = str(wait)
+            refusal.body["retry_after"] = wait
         return refusal
 
     def check_quota(self, world: World) -> None:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Vast.ai's API over the sandbox's world: everything under /api/v0, the list of instances and the invoices under /api/v1.
 
-The key is ``world.secrets["VAST_API_KEY"]`` (made up when absent). Not here: templates, volumes, teams, hosting, bulk creation,
-serverless. What Vast does not document and we chose: the token and status of a bid too low, the items of a charge, and the
-fractions of the boot time in which a new instance has no status, is created, is loading.
+The key is ``world.secrets["VAST_API_KEY"]`` (made up when absent). Not here: templates, volumes, teams, hosting, creation in bulk or without
+naming an offer, price increases, serverless. What Vast does not document and we chose: the token and status of a bid too low, the items of
+a charge, and the fractions of the boot time in which a new instance has no status, is created, is loading.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ _ENDPOINTS: tuple[tuple[str, str, str, str], ...] = (
     ("POST|DELETE", r"/api/v0/instances/\d+/ssh/", "ssh", "instance_write"),
     ("GET", r"/api/v0/ssh/", "ssh", "user_read"),
     ("POST|PUT|DELETE", r"/api/v0/ssh/", "ssh", "user_write"),
+    ("GET", r"/api/v0/secrets/", "variables", "user_read"),
+    ("POST|PUT|DELETE", r"/api/v0/secrets/", "variables", "user_write"),
     ("GET", r"/api/v0/users/", "", "user_read"),
     ("GET", r"/api/v[01]/(charges|invoices)/", "", "billing_read"),
 )

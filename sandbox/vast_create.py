@@ -14,11 +14,12 @@ from decimal import Decimal
 from . import vast_life as life
 from .vast_account import Account, living
 from .vast_errors import Refused, invalid, no_such_ask
-from .vast_search import disk_hour, premium_hour
+from .vast_rows import disk_hour, premium_hour
 from .world import Machine, Offer, World
 
 LEAST_DISK, LONGEST_LABEL, LONGEST_IMAGE = 8, 256, 1024
 LONGEST_SCRIPT, LONGEST_VARIABLE, LONGEST_ENVIRONMENT, MOST_PORTS = 4048, 256, 32768, 64
+HIGHEST_PORT, FIRST_IDENTITY = 65535, 70000  # from the latter on: some free port of the host, the same inside and outside
 VM_IMAGES = "docker.io/vastai/kvm:"
 _RUNTYPES = {"args", "ssh", "ssh_proxy", "ssh_direct", "ssh_direc", "jupyter", "jupyter_proxy", "jupyter_direct", "jupyter_direc"}
 _PORT = re.compile(r"-p\s+(?:\d+:)?(\d+)(?:/(tcp|udp))?")
@@ -26,7 +27,7 @@ _PORT = re.compile(r"-p\s+(?:\d+:)?(\d+)(?:/(tcp|udp))?")
 
 @dataclasses.dataclass
 class Wish:
-    """A checked request. ``ports`` are like 22/tcp; ``price`` None = on demand."""
+    """A checked request. ``ports`` are like 22/tcp, identity ports like 70000/tcp; ``price`` None = on demand."""
 
     image: str
     disk: float
@@ -170,7 +171,9 @@ def _ports(options: dict[str, str], runtype: str) -> list[str]:
             match = _PORT.fullmatch(name.strip())
             if match is None:
                 raise invalid(f"env: {name[:40]} is no port mapping")
-            found.append(f"{match[1]}/{match[2] or 'tcp'}")
+            if not (1 <= int(match[1]) <= HIGHEST_PORT or int(match[1]) >= FIRST_IDENTITY):
+                raise invalid(f"env: {name[:40]}: a port is 1 to {HIGHEST_PORT}, an identity port {FIRST_IDENTITY} or more")
+            found.append(f"{int(match[1])}/{match[2] or 'tcp'}")
     if runtype.startswith(("ssh", "jupyter")):
         found.append("22/tcp")
     if runtype.startswith("jupyter"):
@@ -209,7 +212,8 @@ def _machine(world: World, account: Account, offer: Offer, wish: Wish) -> Machin
     facts = offer.details["row"]
     key, host = f"{world.random.getrandbits(256):064x}", 20 + facts["machine_id"] % 200
     base = 40_000 + (number * 64) % 20_000
-    mapped = {port: str(base + index) for index, port in enumerate(wish.ports) if index < facts["direct_port_count"]}
+    outside = {port: str(base + index) for index, port in enumerate(wish.ports) if index < facts["direct_port_count"]}
+    inside = {port: _inside(port, outside.get(port)) for port in wish.ports}
     public = f"203.0.113.{host}"
     hostname = next((name[2:].strip() for name in wish.options if name.startswith("-h")), f"C.{number}")
     details: dict[str, t.Any] = {
@@ -222,9 +226,10 @@ def _machine(world: World, account: Account, offer: Offer, wish: Wish) -> Machin
         "bid": wish.price,
         "premium": premium_hour(offer, bid=wish.price is not None),
         "label": wish.label,
+        "image_args": wish.arguments,
         "extra_env": [*wish.variables.items(), *wish.options.items()],
-        "wanted_ports": wish.ports,
-        "mapped": mapped,
+        "wanted_ports": list(inside.values()),
+        "mapped": {inside[port]: free for port, free in outside.items()},
         "key": key,
         "intended": "running",
         "queued": False,
@@ -235,20 +240,26 @@ def _machine(world: World, account: Account, offer: Offer, wish: Wish) -> Machin
         "ssh_keys": [dict(one) for one in account.keys()],
     }
     if wish.vm:
-        details["environment"] = dict(wish.variables)
+        details["environment"] = account.variables | wish.variables
     else:
         details["command"] = _command(wish)
         details["when_done"] = "exit" if wish.runtype == "args" else "stay"  # Vast's own start-up goes on after onstart
-        details["ports"] = [int(port.split("/")[0]) for port in wish.ports]
-        given = {f"VAST_{port.split('/')[1].upper()}_PORT_{port.split('/')[0]}": outside for port, outside in mapped.items()}
+        details["ports"] = [int(port.split("/")[0]) for port in inside.values()]
+        given = {f"VAST_{port.split('/')[1].upper()}_PORT_{port.split('/')[0]}": free for port, free in outside.items()}
         given |= {"PUBLIC_IPADDR": public, "CONTAINER_ID": str(number), "VAST_CONTAINERLABEL": f"C.{number}"}
-        details["environment"] = {**wish.variables, **given, "CONTAINER_API_KEY": key}
+        details["environment"] = {**account.variables, **wish.variables, **given, "CONTAINER_API_KEY": key}
     script = wish.onstart if wish.vm and wish.onstart.startswith("#!") else None  # a guest runs only what has a shebang
     name = wish.label or ""
     machine = Machine(str(number), "vast", name, hostname, offer, now, payload=script, details=details)
     machine.traffic_prices = offer.details["traffic"]
     life.follow(world, machine)
     return machine
+
+
+def _inside(port: str, outside: str | None) -> str:
+    """The port of the machine itself: for an identity port the one that the host has free."""
+    number, _slash, protocol = port.partition("/")
+    return f"{outside}/{protocol}" if outside and int(number) >= FIRST_IDENTITY else port
 
 
 def _command(wish: Wish) -> str:

@@ -9,7 +9,7 @@ import typing as t
 
 from . import vast_life as life
 from .vast_account import Account
-from .vast_search import breakdown, offer_row, premium_hour
+from .vast_rows import breakdown, offer_row, premium_hour
 from .world import Machine, World
 
 _SHOWN = (
@@ -19,7 +19,10 @@ _SHOWN = (
     "gpu_name",
     "gpu_ram",
     "gpu_frac",
+    "gpu_arch",
+    "gpu_total_ram",
     "cpu_name",
+    "cpu_arch",
     "cpu_cores",
     "cpu_cores_effective",
     "cpu_ram",
@@ -32,6 +35,9 @@ _SHOWN = (
     "reliability2",
     "target_reliability",
     "expected_reliability",
+    "sla_r_claim",
+    "sla_sigma_x",
+    "sla_broker_rate",
     "static_ip",
     "inet_up",
     "inet_down",
@@ -39,6 +45,12 @@ _SHOWN = (
     "inet_down_cost",
     "storage_cost",
     "hosting_type",
+    "vms_enabled",
+    "is_vm_deverified",
+    "mobo_name",
+    "os_version",
+    "disk_bw",
+    "disk_name",
     "direct_port_count",
     "dlperf",
     "score",
@@ -57,6 +69,7 @@ def instance(world: World, machine: Machine) -> dict[str, t.Any]:
     return {
         "id": number,
         **{name: offer[name] for name in _SHOWN},
+        "external": offer["external"] or None,
         "label": facts["label"],
         "actual_status": actual,
         "intended_status": intended,
@@ -65,7 +78,7 @@ def instance(world: World, machine: Machine) -> dict[str, t.Any]:
         "status_msg": said,
         "image_uuid": facts["image"],
         "image_runtype": facts["runtype"],
-        "image_args": [],
+        "image_args": facts["image_args"],
         "extra_env": [[name, value] for name, value in facts["extra_env"]],
         "onstart": facts["onstart"] or None,
         "ssh_host": f"ssh{number % 9 + 1}.vast.ai",
@@ -78,6 +91,9 @@ def instance(world: World, machine: Machine) -> dict[str, t.Any]:
         "direct_port_end": 40_000 + offer["direct_port_count"] - 1,
         "gpu_util": 0.0 if up is not None else None,
         "gpu_temp": 41.0 if up is not None else None,
+        "cpu_util": 0.7 if up is not None else None,
+        "mem_usage": 1.9 if up is not None else None,
+        "mem_limit": offer["cpu_ram"] * offer["cpu_cores_effective"] / offer["cpu_cores"] / 1000,
         "disk_space": facts["disk"],
         "disk_usage": 3.1 if up is not None else -1,
         "disk_util": 3.1 if up is not None else -1,

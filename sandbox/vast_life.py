@@ -16,7 +16,7 @@ from decimal import Decimal
 from .clock import ClockClosed
 from .vast_account import Account, living
 from .vast_errors import Refused
-from .vast_search import disk_hour
+from .vast_rows import disk_hour
 from .world import Machine, World
 
 UNAVAILABLE = "Required resources are currently unavailable, state change queued."

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What surrounds the instances of the sandbox's Vast: the user, SSH keys, charges and invoices."""
+"""What surrounds the instances of the sandbox's Vast: the user, SSH keys, environment variables, charges and invoices."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from decimal import Decimal
 import flask
 
 from .vast_account import Account, contracts
+from .vast_create import LONGEST_VARIABLE
 from .vast_errors import Refused, body, invalid
 from .vast_instances import find
 from .world import Machine, World
@@ -23,6 +24,7 @@ _KEY_TYPES = ("ssh-rsa ", "ssh-ed25519 ", "ecdsa-sha2-", "sk-ssh-ed25519@", "sk-
 def routes(service: flask.Flask, world: World) -> None:
     account = Account.of(world)
     _key_routes(service, world, account)
+    _variable_routes(service, world, account)
 
     @service.get("/api/v0/users/current/", strict_slashes=False)
     def user() -> t.Any:
@@ -119,6 +121,50 @@ def _key_routes(service: flask.Flask, world: World, account: Account) -> None:
                 raise Refused(404, "not_found", "This instance has no such SSH key.")
             held[:] = [key for key in held if key["id"] != key_number]
         return flask.jsonify({"success": True})
+
+
+def _variable_routes(service: flask.Flask, world: World, account: Account) -> None:
+    """Variables of the account. New instances get them beside their own, which count for more."""
+
+    def wanted(*names: str) -> list[str]:
+        found = [body().get(name) for name in names]
+        if not all(isinstance(one, str) and len(one) <= LONGEST_VARIABLE for one in found) or not found[0]:
+            raise invalid(f"{' and '.join(names)} must be text of at most {LONGEST_VARIABLE} characters")
+        return t.cast("list[str]", found)
+
+    def known(name: str) -> None:
+        if name not in account.variables:
+            raise Refused(404, "not_found", f"There is no environment variable {name}.")
+
+    @service.get("/api/v0/secrets/")
+    def variables() -> t.Any:
+        with world.lock:
+            return flask.jsonify({"success": True, "secrets": account.variables})
+
+    @service.post("/api/v0/secrets/")
+    def add_variable() -> t.Any:
+        name, value = wanted("key", "value")
+        with world.lock:
+            if name in account.variables:
+                raise invalid(f"The environment variable {name} exists already.")
+            account.variables[name] = value
+        return flask.jsonify({"success": True, "msg": "Environment variable created."})
+
+    @service.put("/api/v0/secrets/")
+    def change_variable() -> t.Any:
+        name, value = wanted("key", "value")
+        with world.lock:
+            known(name)
+            account.variables[name] = value
+        return flask.jsonify({"success": True, "msg": "Environment variable updated."})
+
+    @service.delete("/api/v0/secrets/")
+    def remove_variable() -> t.Any:
+        (name,) = wanted("key")
+        with world.lock:
+            known(name)
+            del account.variables[name]
+        return flask.jsonify({"success": True, "msg": "Environment variable deleted."})
 
 
 def _key(account: Account, number: int) -> dict[str, t.Any]:

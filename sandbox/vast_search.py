@@ -6,19 +6,23 @@
 from __future__ import annotations
 
 import typing as t
-from decimal import Decimal
 
 from .vast_account import Account
+from .vast_catalogue import PLACES
 from .vast_errors import Refused, invalid
-from .vast_offers import PLACES
-from .world import Offer, World
+from .vast_offers import vast_offer
+from .vast_rows import offer_row, shown
+from .world import World
 
 MOST = 64
 DEFAULT_STORAGE = 8.0
 _TYPES = {"on-demand": "on-demand", "ondemand": "on-demand", "bid": "bid", "interruptible": "bid", "reserved": "reserved"}
 _OPTIONS = frozenset({"type", "order", "limit", "allocated_storage", "disable_bundling", "select_cols"})
+_IGNORED = frozenset({"georegion", "chunked"})  # for the command line itself; whoever sends them is not refused
 _OPERATORS = frozenset({"eq", "neq", "gt", "lt", "gte", "lte", "in", "notin"})
 _SLIP = 7  # with inexact filters, every so many-th offer slips through those that compare numbers
+_SAMPLE = offer_row(vast_offer({"gpu": "RTX 4090", "id": 1}), "on-demand", DEFAULT_STORAGE, 0.0)
+"""A row that has every column, also where nobody offers anything."""
 
 
 def search(world: World, query: t.Any) -> list[dict[str, t.Any]]:
@@ -27,6 +31,11 @@ def search(world: World, query: t.Any) -> list[dict[str, t.Any]]:
         raise invalid("query must be an object")
     kind, storage, most, order = _options(query)
     filters = _filters(query)
+    for one in filters:
+        _passes(_SAMPLE, *one)
+    for field, _falling in order:
+        if field not in _SAMPLE:
+            raise invalid(f"order: unknown field {field}")
     inexact = Account.of(world).switches.inexact_filters
     now, found = world.clock.seconds(), []
     for index, offer in enumerate(one for one in world.offers if one.cloud == "vast"):
@@ -35,12 +44,10 @@ def search(world: World, query: t.Any) -> list[dict[str, t.Any]]:
         if all(_passes(row, *one) or (slips and one[1] not in ("eq", "in", "neq", "notin")) for one in filters):
             found.append(row)
     for field, falling in reversed(order):
-        if any(field not in row for row in found):
-            raise invalid(f"order: unknown field {field}")
         known = [row for row in found if row[field] is not None]
         unknown = [row for row in found if row[field] is None]
         found = sorted(known, key=lambda row: row[field], reverse=falling) + unknown
-    return found[:most]
+    return [shown(row) for row in found[:most]]
 
 
 def _options(query: dict[str, t.Any]) -> tuple[str, float, int, list[tuple[str, bool]]]:
@@ -66,8 +73,11 @@ def _options(query: dict[str, t.Any]) -> tuple[str, float, int, list[tuple[str, 
 def _filters(query: dict[str, t.Any]) -> list[tuple[str, str, t.Any]]:
     found = []
     for field, wanted in query.items():
-        if field in _OPTIONS:
+        if field in _OPTIONS or field in _IGNORED:
             continue
+        if field == "target_reliability":  # asked for as a promise, kept by those from whom so much is expected
+            wanted = wanted if isinstance(wanted, dict) else {"gte": wanted}
+            field = "expected_reliability"
         if not isinstance(wanted, dict):
             raise invalid(f"{field}: a filter is an object of operators")
         for operator, value in wanted.items():
@@ -75,7 +85,8 @@ def _filters(query: dict[str, t.Any]) -> list[tuple[str, str, t.Any]]:
                 raise invalid(f"{field}: unknown operator {operator}")
             if operator in ("in", "notin") and not isinstance(value, list):
                 raise invalid(f"{field}: {operator} takes a list")
-            found.append((field, operator, value))
+            by_number = field == "driver_version" and str(value).isdecimal()  # 570086015 is 570.86.15
+            found.append(("driver_vers" if by_number else field, operator, value))
     return found
 
 
@@ -119,91 +130,3 @@ def _number(value: t.Any, field: str) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise Refused(400, "invalid_args", f"{field}: {value!r} is not a number") from None
-
-
-def disk_hour(offer: Offer, gigabytes: float) -> Decimal:
-    """Dollars per hour for so much of this offer's disk."""
-    return t.cast(Decimal, offer.details["storage_price_hour"]) * Decimal(str(gigabytes))
-
-
-def premium_hour(offer: Offer, *, bid: bool) -> Decimal:
-    """Dollars per hour for promised reliability; an interruptible contract has none."""
-    return Decimal(0) if bid else t.cast(Decimal, offer.details["premium"])
-
-
-def offer_row(offer: Offer, kind: str, storage: float, now: float) -> dict[str, t.Any]:
-    """An offer as the API shows it, priced with so many GB of disk. ``kind``: on-demand, bid or reserved."""
-    facts, gpus = offer.details["row"], offer.gpu_count
-    gpu = {"bid": offer.details["min_bid"], "reserved": offer.price_hour * Decimal("0.8")}.get(kind, offer.price_hour)
-    disk, premium = disk_hour(offer, storage), premium_hour(offer, bid=kind == "bid")
-    total, cores = float(gpu + disk), facts["cpu_cores"]
-    speed = facts["compute_cap"] / 20 * gpus
-    reserved = float(offer.price_hour * Decimal("0.8") + disk)
-    return {
-        "id": int(offer.type),
-        "ask_contract_id": int(offer.type),
-        **facts,
-        "gpu_frac": min(1.0, gpus / 8),
-        "gpu_total_ram": facts["gpu_ram"] * gpus,
-        "gpu_arch": "amd" if facts["gpu_name"].startswith("Instinct") else "nvidia",
-        "cpu_name": "AMD EPYC 7B13",
-        "cpu_arch": "amd64",
-        "cpu_ghz": 3.4,
-        "has_avx": 1,
-        "cpu_cores_effective": cores * min(1.0, gpus / 8),
-        "ubuntu_version": "22.04",
-        "pci_gen": 4.0,
-        "pcie_bw": 24.3,
-        "bw_nvlink": 0.0,
-        "gpu_lanes": 16,
-        "gpu_mem_bw": 850.0,
-        "gpu_max_power": 450.0,
-        "gpu_display_active": False,
-        "datacenter": facts["hosting_type"] == 1,
-        "cluster_id": None,
-        **dict.fromkeys(("nw_disk_avg_bw", "nw_disk_max_bw", "nw_disk_min_bw")),
-        "disk_bw": 2100.0,
-        "disk_name": "Samsung SSD 990 PRO",
-        "storage_cost": float(offer.details["storage_price_hour"] * 720),
-        "storage_total_cost": float(disk),
-        "inet_down_cost": float(offer.details["traffic"][0]),
-        "inet_up_cost": float(offer.details["traffic"][1]),
-        "dph_base": float(gpu),
-        "dph_total": total,  # without the premium: the harder case for a client, and nothing documents the other
-        "min_bid": float(offer.details["min_bid"]),
-        "is_bid": kind == "bid",
-        "search": breakdown(gpu, disk, premium),
-        "instance": breakdown(gpu, disk, premium),
-        "reliability": facts["reliability2"],
-        "expected_reliability": facts["reliability2"],
-        "target_reliability": facts["reliability2"] if premium else 0.0,
-        "country_code": PLACES[facts["geolocation"]],
-        "driver_version": "570.86.15" if facts["cuda_max_good"] < 13 else "580.95.05",
-        "driver_vers": 570086015 if facts["cuda_max_good"] < 13 else 580095005,
-        "public_ipaddr": None if facts["machine_id"] % 2 else "203.0.113.9\n",
-        "start_date": now - 86400.0,
-        "end_date": now + facts["duration"],
-        "rentable": offer.stock > 0,
-        "rented": offer.stock <= 0,
-        "verified": facts["verification"] == "verified",
-        "dlperf": speed,
-        "dlperf_per_dphtotal": speed / total if total else 0.0,
-        "flops_per_dphtotal": speed / total if total else 0.0,
-        "total_flops": speed,
-        "score": speed / total * facts["reliability2"] if total else 0.0,
-        "discount_rate": 0.2,
-        "discounted_hourly": reserved,
-        "discounted_dph_total": reserved,
-    }
-
-
-def breakdown(gpu: Decimal, disk: Decimal, premium: Decimal) -> dict[str, float]:
-    """The parts of a price per hour."""
-    return {
-        "gpuCostPerHour": float(gpu),
-        "diskHour": float(disk),
-        "slaPremiumPerHour": float(premium),
-        "totalHour": float(gpu + disk + premium),
-        "discountTotalHour": 0.0,
-        "discountedTotalPerHour": float(gpu + disk + premium),
-    }

@@ -200,7 +200,7 @@ def test_a_search_is_repeated_after_an_outage(vast_stand: VastStand) -> None:
     assert found(vast_stand, spot=False)
 
 
-@pytest.mark.parametrize("form", ["text", "detail", "json"])
+@pytest.mark.parametrize("form", ["text", "detail", "json", "mixed"])
 def test_patience_is_had_when_it_is_asked_for(vast_stand: VastStand, form: str) -> None:
     vast_stand.mood(pace_form=form, retry_after=form == "json")
     key = vast_stand.account

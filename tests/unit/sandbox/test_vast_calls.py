@@ -140,6 +140,7 @@ def paced(**switches: t.Any) -> VastStand:
         ("PUT", "/api/v0/instances/bid_price/7/", 5.5),
         ("DELETE", "/api/v0/instances/7/", 3.0),
         ("GET", "/api/v0/ssh/", 1.0),
+        ("GET", "/api/v0/secrets/", 3.0),
     ],
 )
 def test_each_endpoint_has_its_pace(method: str, path: str, interval: float) -> None:
@@ -182,6 +183,16 @@ def test_forms_of_a_429(form: str, key: str) -> None:
     stand = paced(pace_form=form, retry_after=True)
     answer = [stand.http.get("/api/v1/instances/") for _turn in range(2)][1]
     assert key in answer.json() and answer.headers["Retry-After"] == "1"
+    if form == "json":
+        assert answer.json()["error"] == "rate_limit_exceeded" and answer.json()["retry_after"] == 1
+
+
+def test_both_forms_of_a_429_in_turn() -> None:
+    stand = paced(pace_form="mixed")
+    answers = [stand.http.get("/api/v1/instances/") for _turn in range(4)][1:]
+    assert [one.status_code for one in answers] == [429] * 3
+    assert [one.headers["Content-Type"].partition(";")[0] for one in answers] == ["text/plain", "application/json", "text/plain"]
+    assert "retry_after" not in answers[1].json() and "Retry-After" not in answers[1].headers
 
 
 # ---- money and keys
@@ -220,6 +231,27 @@ def test_keys_of_account_and_container() -> None:
     assert [key["public_key"] for key in held] == ["ssh-ed25519 BBBB me", "ssh-ed25519 CCCC me"]
     stand.call("DELETE", f"/api/v0/instances/{number}/ssh/{held[1]['id']}/")
     stand.call("DELETE", f"/api/v0/instances/{number}/ssh/{held[1]['id']}/", None, 404)
+
+
+def test_variables_of_the_account_reach_every_new_instance() -> None:
+    stand = VastStand()
+    stand.call("POST", "/api/v0/secrets/", {"key": "HF_TOKEN", "value": "of-the-account"})
+    stand.call("POST", "/api/v0/secrets/", {"key": "A", "value": "of-the-account"})
+    stand.call("POST", "/api/v0/secrets/", {"key": "A", "value": "twice"}, 400)
+    stand.call("POST", "/api/v0/secrets/", {"key": "", "value": "x"}, 400)
+    stand.call("POST", "/api/v0/secrets/", {"key": "B"}, 400)
+    number = stand.create(env={"A": "own"})
+    given = stand.machine(number).details["environment"]
+    assert (given["HF_TOKEN"], given["A"]) == ("of-the-account", "own")
+    assert stand.show(number)["extra_env"] == [["A", "own"]]
+    stand.call("PUT", "/api/v0/secrets/", {"key": "HF_TOKEN", "value": "new"})
+    assert stand.call("GET", "/api/v0/secrets/")["secrets"] == {"HF_TOKEN": "new", "A": "of-the-account"}
+    stand.call("DELETE", "/api/v0/secrets/", {"key": "HF_TOKEN"})
+    stand.call("DELETE", "/api/v0/secrets/", {"key": "HF_TOKEN"}, 404)
+    stand.call("PUT", "/api/v0/secrets/", {"key": "HF_TOKEN", "value": "x"}, 404)
+    assert "HF_TOKEN" not in stand.machine(stand.create()).details["environment"]
+    weak = VastStand(missing_rights="user_write")
+    assert weak.call("POST", "/api/v0/secrets/", {"key": "A", "value": "b"}, 403)["success"] is False
 
 
 # ---- in a sandbox

@@ -44,6 +44,9 @@ LONG = {f"NAME_{index:03d}": "x" * 240 for index in range(140)}
         ({"env": LONG}, "invalid_args"),
         ({"env": {"--privileged": "1"}}, "invalid_args"),
         ({"env": {"-p everything": "1"}}, "invalid_args"),
+        ({"env": {"-p 0:0": "1"}}, "invalid_args"),
+        ({"env": {"-p 65536:65536": "1"}}, "invalid_args"),
+        ({"env": {"-p 69999:69999": "1"}}, "invalid_args"),
         ({"env": {f"-p {port}:{port}": "1" for port in range(1000, 1065)}}, "invalid_args"),
         ({"onstart": "x" * 4049}, "invalid_args"),
         ({"onstart": "x" * 4000, "args": ["-c", "x" * 60]}, "invalid_args"),
@@ -116,6 +119,29 @@ def test_what_a_container_is_given(stand: VastStand, fields: dict[str, t.Any], c
     )
     assert details["environment"]["VAST_TCP_PORT_8000"].isdecimal()
     assert ["A", "b"] in stand.show(number)["extra_env"]
+
+
+def test_what_a_container_was_given_is_shown(stand: VastStand) -> None:
+    number = stand.create(PLAIN, runtype="args", onstart="/bin/sh", args=["-c", "serve"], args_str="--port 80")
+    row = stand.show(number)
+    assert row["image_args"] == ["-c", "serve", "--port", "80"] and row["onstart"] == "/bin/sh"
+    assert (row["vms_enabled"], row["is_vm_deverified"], row["external"], row["sla_r_claim"]) == (False, False, None, 0.0)
+    assert row["mem_usage"] is None and row["mem_limit"] > 0
+
+
+def test_identity_ports_are_the_same_inside_and_outside(stand: VastStand) -> None:
+    """Whoever asks for 70000 or more gets a free port of the host, and is told which."""
+    number = stand.create(PLAIN, runtype="args", env={"-p 8000:8000": "1", "-p 70000:70000": "1", "-p 70001:70001/udp": "1"})
+    details = stand.machine(number).details
+    tcp, udp = (details["environment"][f"VAST_{name}"] for name in ("TCP_PORT_70000", "UDP_PORT_70001"))
+    assert 1024 <= int(tcp) <= 65535 and 1024 <= int(udp) <= 65535 and len({tcp, udp}) == 2
+    assert details["ports"] == [8000, int(tcp), int(udp)]
+    stand.up(number)
+    stand.world.clock.advance(5)
+    ports = stand.show(number)["ports"]
+    assert set(ports) == {"8000/tcp", f"{tcp}/tcp", f"{udp}/udp"}
+    assert ports[f"{tcp}/tcp"][0]["HostPort"] == tcp and ports[f"{udp}/udp"][0]["HostPort"] == udp
+    assert ports["8000/tcp"][0]["HostPort"] != "8000"
 
 
 def test_a_text_of_variables_is_not_applied(stand: VastStand) -> None:

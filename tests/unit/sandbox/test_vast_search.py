@@ -12,6 +12,7 @@ from decimal import Decimal
 import pytest
 
 from sandbox.vast_cloud import vast_offer, vast_offers
+from sandbox.vast_rows import HIDDEN
 
 from .vast_stand import VastStand
 
@@ -31,7 +32,8 @@ def market() -> VastStand:
         ("gpu_name", {"in": ["RTX 4090", "Q RTX 6000"]}, lambda row: row["gpu_name"] in ("RTX 4090", "Q RTX 6000")),
         ("gpu_name", {"notin": ["RTX 4090"]}, lambda row: row["gpu_name"] != "RTX 4090"),
         ("gpu_name", {"eq": "RTX A6000"}, lambda row: row["gpu_name"] == "RTX A6000"),
-        ("geolocation", {"in": ["NO", "SE"]}, lambda row: row["country_code"] in ("NO", "SE")),
+        ("geolocation", {"in": ["NO", "SE"]}, lambda row: row["geolocation"][-2:] in ("NO", "SE")),
+        ("geolocation", {"eq": "US"}, lambda row: row["geolocation"] == ", US" or row["geolocation"].endswith(" US")),
         ("verified", {"eq": True}, lambda row: row["verification"] == "verified"),
         ("verified", {"eq": "false"}, lambda row: row["verification"] != "verified"),
         ("vms_enabled", {"eq": True}, lambda row: row["vms_enabled"]),
@@ -73,6 +75,50 @@ def test_names_have_blanks_and_traps(market: VastStand) -> None:
 )
 def test_impossible_queries(market: VastStand, query: dict[str, t.Any]) -> None:
     assert market.call("POST", "/api/v0/bundles/", query, 400)["error"] == "invalid_args"
+    nobody = VastStand()
+    nobody.world.offers.clear()
+    assert nobody.call("POST", "/api/v0/bundles/", query, 400)["error"] == "invalid_args"
+
+
+def test_directives_of_the_command_line_change_nothing(market: VastStand) -> None:
+    asked = {"geolocation": {"in": ["US", "CA"]}, "georegion": {"eq": True}, "chunked": {"eq": True}}
+    found = market.offers(**asked)
+    assert found and found == market.offers(geolocation=asked["geolocation"])
+
+
+def test_a_place_without_a_state_is_a_country(market: VastStand) -> None:
+    """The cheapest H100 is in such a place, and a search for the country finds it."""
+    cheapest = market.offers(gpu_name={"eq": "H100 SXM"}, num_gpus={"eq": 1}, order=[["dph_total", "asc"]])[0]
+    assert cheapest["geolocation"] == ", US"
+    assert cheapest in market.offers(gpu_name={"eq": "H100 SXM"}, geolocation={"in": ["US"]})
+
+
+def test_what_a_row_shows_and_what_can_only_be_asked_for(market: VastStand) -> None:
+    rows = market.offers(limit=64)
+    assert not set(HIDDEN) & {name for row in rows for name in row}
+    assert {name: rows[0][name] for name in ("sla_r_claim", "sla_sigma_x", "sla_broker_rate", "target_reliability")} == {
+        "sla_r_claim": 0.0, "sla_sigma_x": None, "sla_broker_rate": 0.0, "target_reliability": 0.0,
+    }  # fmt: skip
+    assert {row["external"] for row in rows} == {None, True}
+    assert {row["os_version"] for row in rows} == {"22.04"} and {row["gpu_max_temp"] for row in rows} == {90.0}
+    assert any(row["mobo_name"] is None for row in rows) and any(row["mobo_name"] for row in rows)
+    assert len(market.offers(external={"eq": False})) == sum(row["external"] is None for row in rows)
+
+
+def test_reliability_that_is_asked_for_as_a_promise(market: VastStand) -> None:
+    every = market.offers()
+    for asked in (0.99, {"gte": 0.99}):
+        found = market.offers(target_reliability=asked)
+        assert {row["id"] for row in found} == {row["id"] for row in every if row["expected_reliability"] >= 0.99}
+    assert 0 < len(found) < len(every)
+
+
+def test_drivers_compare_by_number(market: VastStand) -> None:
+    """The command line sends 575.10.05 as 575010005. As text, 570.86.15 is smaller than any number that begins with 9."""
+    found = market.offers(driver_version={"gte": "575010005"})
+    assert {row["driver_version"] for row in found} == {"580.95.05"}
+    assert {row["driver_version"] for row in market.offers(driver_version={"lt": 99999999})} == set()
+    assert market.offers(driver_version={"eq": "570.86.15"})
 
 
 def test_the_price_holds_the_disk(market: VastStand) -> None:
