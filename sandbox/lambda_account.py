@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a Lambda account holds besides machines: keys, file systems, firewall rules, a quota, and how fast it may be called."""
+"""What a Lambda account holds besides machines: keys, file systems, firewall rules, an audit log, a quota, how fast it may be called, and
+what a scenario can choose of the service's behaviour."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ import uuid
 
 from .world import Machine, World
 
+PACE_FORMS = ("json", "text", "empty")
 _SLACK = 0.1  # real seconds two calls may drift together on their way through threads and sockets
 
 
 class Refused(Exception):
-    """An error answer of the API."""
+    """An error answer of the API. ``text`` stands in for the JSON where it is not None."""
 
     def __init__(self, status: int, code: str, message: str, suggestion: str = "") -> None:
         super().__init__(message)
@@ -24,6 +26,8 @@ class Refused(Exception):
         if suggestion:
             error["suggestion"] = suggestion
         self.status, self.body = status, {"error": error}
+        self.text: str | None = None
+        self.headers: dict[str, str] = {}
 
 
 def invalid(field: str, why: str) -> Refused:
@@ -32,7 +36,13 @@ def invalid(field: str, why: str) -> Refused:
 
 
 def missing(kind: str, name: str) -> Refused:
-    return Refused(404, "global/object-does-not-exist", f"Specified {kind} does not exist: {name}.")
+    said = f"Specified {kind} does not exist: {name}."
+    return Refused(404, "global/object-does-not-exist", said, f"Check the {kind} and try again.")
+
+
+def not_found() -> Refused:
+    """What is neither a machine nor a ruleset nor named in a launch: keys, regions of new resources, paths."""
+    return Refused(404, "global/not-found", "The requested resource was not found.")
 
 
 class Rate:
@@ -54,12 +64,27 @@ class Rate:
 @dataclasses.dataclass
 class Account:
     """``quota`` = machines that may exist at a time, None = no bound. ``active`` False: e-mail or payment were never verified.
-    ``list_after``: seconds until a new machine is listed.
+
+    ``list_after``: seconds until a new machine is listed. ``preempted_seconds``: how long one that Lambda took back is still shown.
+    ``reuse_addresses``: a new machine has the public address of the one that ended last. ``too_old_after``: seconds of age from which on a
+    machine cannot be migrated. ``pace_form`` of a 429: json, text or empty; ``retry_after``: it says how long to wait. ``audit_page``
+    events are a page of the log. ``events`` are that log, oldest first; ``owner``, ``number`` and ``key`` the ids in it of the user, the
+    account and the API key.
     """
 
     quota: int | None = None
     active: bool = True
     list_after: float = 0.0
+    preempted_seconds: float = 120.0
+    reuse_addresses: bool = False
+    too_old_after: float = 0.0
+    pace_form: str = "json"
+    retry_after: bool = False
+    audit_page: int = 100
+    events: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
+    owner: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
+    number: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
+    key: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
     ssh_keys: list[dict[str, str]] = dataclasses.field(default_factory=list)
     file_systems: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
     rules: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
@@ -68,6 +93,28 @@ class Account:
     general: Rate = dataclasses.field(default_factory=lambda: Rate(1.0))
     launches: Rate = dataclasses.field(default_factory=lambda: Rate(12.0))
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+    SWITCHES: t.ClassVar[dict[str, t.Any]] = {
+        "quota": 1,
+        "active": True,
+        "list_after": 0.0,
+        "preempted_seconds": 0.0,
+        "reuse_addresses": False,
+        "too_old_after": 0.0,
+        "pace_form": "json",
+        "retry_after": False,
+        "audit_page": 1,
+    }
+    """Names of what a scenario can choose, with values that show their types."""
+
+    def turn(self, chosen: t.Mapping[str, t.Any]) -> None:
+        """Set some of them; the values have the right types. ValueError names what cannot be."""
+        if chosen.get("pace_form", "json") not in PACE_FORMS:
+            raise ValueError(f"pace_form: {chosen['pace_form']!r} should be one of {', '.join(PACE_FORMS)}")
+        if chosen.get("audit_page") == 0:
+            raise ValueError("audit_page: should be above zero")
+        for name, value in chosen.items():
+            setattr(self, name, value)
 
     @classmethod
     def of(cls, world: World) -> Account:
@@ -87,11 +134,19 @@ class Account:
         self.ssh_keys.append(key)
         return key
 
-    def next_addresses(self) -> tuple[str, str]:
-        """A public and a private address nobody had before."""
+    def next_addresses(self, world: World) -> tuple[str, str]:
+        """A public and a private address. Nobody had them before, unless public ones are reused. The caller holds the world's lock."""
         self.addresses += 1
         high, low = divmod(self.addresses, 250)
-        return f"198.18.{high}.{low + 1}", f"10.19.{high}.{low + 1}"
+        public, private = f"198.18.{high}.{low + 1}", f"10.19.{high}.{low + 1}"
+        return (self._given_back(world) if self.reuse_addresses else None) or public, private
+
+    def _given_back(self, world: World) -> str | None:
+        """The public address of the machine that ended last, of those whose address nobody has."""
+        known = [one for one in world.machines.values() if one.cloud == "lambda" and one.details.get("addresses")]
+        held = {one.details["addresses"][0] for one in known if one.ended is None}
+        free = [(one.ended, one.details["addresses"][0]) for one in known if one.ended and one.details["addresses"][0] not in held]
+        return max(free)[1] if free else None
 
     def check_pace(self, world: World, launch: bool) -> None:
         if not world.rate_limits:
@@ -100,7 +155,14 @@ class Account:
         with self.lock:
             admitted = self.general.admit(now, speed) and (not launch or self.launches.admit(now, speed))
         if not admitted:
-            raise Refused(429, "global/too-many-requests", "Too many requests.", "Slow down and try again.")
+            raise self._too_often(launch)
+
+    def _too_often(self, launch: bool) -> Refused:
+        refusal = Refused(429, "global/too-many-requests", "Too many requests.", "Slow down and try again.")
+        refusal.text = {"text": "Too many requests.", "empty": ""}.get(self.pace_form)
+        if self.retry_after:
+            refusal.headers["Retry-After"] = str(round((self.launches if launch else self.general).interval))
+        return refusal
 
 
 def machines(world: World) -> list[Machine]:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lambda Cloud's API 1.10 over the sandbox's world, as its OpenAPI document and recorded answers describe it.
 
-The key is ``world.secrets["LAMBDA_API_KEY"]`` (made up when absent). Not here: audit events, tickets, fabric. What Lambda does not
-document and we chose: the body of a 429 (no Retry-After), undocumented launch fields are refused, a terminated machine leaves the
-list after a minute.
+The key is ``world.secrets["LAMBDA_API_KEY"]`` (made up when absent). Not here: tickets, fabric. What Lambda does not document and we
+chose: the body of a 429, undocumented fields of launches and rulesets are refused, a terminated machine leaves the list after a minute, a
+preempted one after two.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ import flask
 
 from . import lambda_forms as forms
 from .clock import ClockClosed
-from .lambda_account import Account, Refused, invalid, machines, missing
+from .lambda_account import Account, Refused, invalid, machines, missing, not_found
+from .lambda_audit import record
+from .lambda_audit import routes as audit_routes
 from .lambda_launch import launch
 from .lambda_more import routes as more_routes
 from .world import Machine, World
@@ -40,15 +42,18 @@ def app(world: World) -> flask.Flask:
         world.secrets.setdefault("LAMBDA_API_KEY", f"secret_sandbox_{world.random.getrandbits(128):032x}")
     service = flask.Flask("lambda")
     service.json.sort_keys = False  # type: ignore[attr-defined]
+    world.on_taken["lambda"] = lambda machine: _preempt(world, account, machine)
 
     @service.errorhandler(Refused)
-    def refuse(error: Refused) -> tuple[t.Any, int]:
-        return flask.jsonify(error.body), error.status
+    def refuse(error: Refused) -> tuple[t.Any, int, dict[str, str]]:
+        if error.text is not None:
+            return error.text, error.status, {"Content-Type": "text/plain", **error.headers}
+        return flask.jsonify(error.body), error.status, error.headers
 
     @service.errorhandler(404)
     @service.errorhandler(405)
-    def unknown(_error: Exception) -> tuple[t.Any, int]:
-        return refuse(Refused(404, "global/not-found", "The requested resource was not found."))
+    def unknown(_error: Exception) -> tuple[t.Any, int, dict[str, str]]:
+        return refuse(not_found())
 
     @service.before_request
     def guard() -> None:
@@ -60,6 +65,7 @@ def app(world: World) -> flask.Flask:
 
     _machine_routes(service, world, account)
     more_routes(service, world, account)
+    audit_routes(service, account)
     return service
 
 
@@ -106,7 +112,7 @@ def _machine_routes(service: flask.Flask, world: World, account: Account) -> Non
         return [find(identity) for identity in ids]
 
     def form(machine: Machine) -> dict[str, t.Any]:
-        return forms.instance(machine, world.clock.seconds())
+        return forms.instance(machine, world.clock.seconds(), account.too_old_after)
 
     @service.get("/api/v1/instance-types")
     def instance_types() -> t.Any:
@@ -141,6 +147,7 @@ def _machine_routes(service: flask.Flask, world: World, account: Account) -> Non
         with world.lock:
             machine = find(identity)
             machine.name = name
+            record(world, account, "instance", "updated", machine.id)
             return data(form(machine))
 
     @service.post(_LAUNCH)
@@ -152,7 +159,7 @@ def _machine_routes(service: flask.Flask, world: World, account: Account) -> Non
         with world.lock:
             found = chosen()
         for machine in found:
-            _terminate(world, machine)
+            _terminate(world, account, machine)
         with world.lock:
             return data({"terminated_instances": [form(machine) for machine in found]})
 
@@ -164,6 +171,7 @@ def _machine_routes(service: flask.Flask, world: World, account: Account) -> Non
                 raise Refused(409, "global/conflict", "Another operation is in progress.", "Try again later.")
             for machine in found:
                 machine.state = "booting"
+                record(world, account, "instance", "restarted", machine.id)
         for machine in found:
             world.on_end(machine)
             world.boot(machine)
@@ -171,12 +179,35 @@ def _machine_routes(service: flask.Flask, world: World, account: Account) -> Non
             return data({"restarted_instances": [form(machine) for machine in found]})
 
 
-def _terminate(world: World, machine: Machine) -> None:
+def _preempt(world: World, account: Account, machine: Machine) -> None:
+    """Lambda takes the machine back: billing ends, it is seen preempted for a while, then not at all."""
+    with world.lock:
+        if machine.ended is not None:
+            return
+        machine.state = "preempted"
+        record(world, account, "instance", "preempted", machine.id, by_key=False)
+    began, shown = world.clock.seconds(), account.preempted_seconds
+    world.release(machine)
+
+    def leave() -> None:
+        try:
+            world.clock.sleep(shown, began)
+        except ClockClosed:
+            return
+        with world.lock:
+            if machine.state == "preempted":  # whoever terminated it meanwhile sees that through
+                machine.destroyed = world.clock.now()
+
+    threading.Thread(target=leave, name=f"terminate-{machine.name}-{uuid.uuid4().hex[:4]}", daemon=True).start()
+
+
+def _terminate(world: World, account: Account, machine: Machine) -> None:
     """Billing ends with the call; the machine is seen terminating, then terminated, then not at all."""
     with world.lock:
         if machine.state in ("terminating", "terminated"):
             return
         machine.state = "terminating"
+        record(world, account, "instance", "terminated", machine.id)
     began = world.clock.seconds()
     world.release(machine)
 

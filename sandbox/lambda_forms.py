@@ -63,8 +63,8 @@ def instance_types(world: World) -> dict[str, t.Any]:
     return found
 
 
-def instance(machine: Machine, now: float) -> dict[str, t.Any]:
-    """One machine. What is not known yet is absent, never null."""
+def instance(machine: Machine, now: float, too_old_after: float) -> dict[str, t.Any]:
+    """One machine. What is not known yet is absent, never null. ``too_old_after``: seconds of age that end migrations."""
     _reveal_addresses(machine, now)
     facts = machine.details
     form: dict[str, t.Any] = {
@@ -74,7 +74,7 @@ def instance(machine: Machine, now: float) -> dict[str, t.Any]:
         "file_system_names": facts.get("file_system_names", []),
         "region": region(machine.offer.region),
         "instance_type": instance_type(machine.offer, machine.price_hour),
-        "actions": _actions(machine.state),
+        "actions": _actions(machine, now - machine.created.timestamp() >= too_old_after),
     }
     optional = {
         "name": machine.name,
@@ -100,20 +100,23 @@ def _reveal_addresses(machine: Machine, now: float) -> None:
         machine.ip, machine.private_ip = reserved
 
 
-def _actions(state: str) -> dict[str, t.Any]:
+def _actions(machine: Machine, old: bool) -> dict[str, t.Any]:
     def action(available: bool, code: str = "", text: str = "") -> dict[str, t.Any]:
         return {"available": True} if available else {"available": False, "reason_code": code, "reason_description": text}
 
-    if state in ("terminating", "terminated", "preempted"):
+    if machine.state in ("terminating", "terminated", "preempted"):
         closed = ("vm-is-terminating", "The instance is being terminated.")
         return {name: action(False, *closed) for name in ("migrate", "rebuild", "restart", "cold_reboot", "terminate")}
-    up = state in ("active", "unhealthy")
-    young = ("vm-has-not-launched", "The instance has not launched yet.")
+    up = machine.state in ("active", "unhealthy")
+    waits = ("vm-has-not-launched", "The instance has not launched yet.")
+    if machine.boots > 1:
+        waits = ("vm-action-in-progress", "Another action on the instance is in progress.")
+    aged = ("vm-is-too-old", "The instance is too old to be migrated.")
     return {
-        "migrate": action(False, "vm-is-too-old", "The instance cannot be migrated."),
-        "rebuild": action(up, *young),
-        "restart": action(up, *young),
-        "cold_reboot": action(up, *young),
+        "migrate": action(up and not old, *(aged if up else waits)),
+        "rebuild": action(up, *waits),
+        "restart": action(up, *waits),
+        "cold_reboot": action(up, *waits),
         "terminate": action(True),
     }
 

@@ -11,6 +11,7 @@ import uuid
 
 from . import lambda_forms as forms
 from .lambda_account import Account, Refused, invalid, machines, missing
+from .lambda_audit import record
 from .world import Machine, Offer, World
 
 USER_DATA_LIMIT = 1024 * 1024
@@ -54,7 +55,7 @@ def launch(world: World, account: Account, body: t.Any) -> str:
                 "Not enough capacity to fulfill launch request.",
                 "Choose an instance type with more availability, or try again later.",
             )
-        public, private = account.next_addresses()
+        public, private = account.next_addresses(world)
         machine = Machine(
             id=uuid.UUID(int=world.random.getrandbits(128)).hex,
             cloud="lambda",
@@ -73,7 +74,9 @@ def launch(world: World, account: Account, body: t.Any) -> str:
                 "file_system_mounts": request.get("file_system_mounts"),
             },
         )
-        return world.rent(machine).id
+        world.rent(machine)
+        record(world, account, "instance", "launched", machine.id, instance_type=offer.type, region=offer.region)
+        return machine.id
 
 
 def _checked(body: t.Any) -> dict[str, t.Any]:

@@ -4,7 +4,7 @@
 """A scenario is a YAML or JSON file that says what the sandbox's world contains and how it misbehaves.
 
 ``lambda``      list of {type, region, stock, price, bills, boot, slow times as in ``timings``}: machines for rent. ``price`` is what the API
-                shows (default: the type's own), ``bills`` what is really charged (default: ``price``).
+                shows (default: the type's own), ``bills`` what is really charged (default: ``price``). Or {offers: [...], switches}.
 ``vast``, ``runpod``, ``paperspace``
                 {offers: [...], switches of the cloud}: offers as its ``<cloud>_offer`` reads them, switches as its SCENARIO_KEYS names them.
 ``machines``    list of {name, gpus, model, memory_gib, price, region, boot, stop, installed, on}: own machines behind power webhooks.
@@ -107,9 +107,11 @@ def parse(content: t.Any, name: str = "scenario") -> Scenario:
     seconds = top.section("timings")
     scenario.timings.update(timings(seconds))
     seconds.done()
-    for entry in top.entries("lambda"):
-        scenario.offers.append(lambda_offer(entry))
-    for cloud in PARTS:
+    clouds = list(PARTS)
+    if isinstance(top.take("lambda", (list, dict), []), list):  # offers and no switches
+        scenario.offers.extend(lambda_offer(entry) for entry in top.entries("lambda"))
+        clouds.remove("lambda")
+    for cloud in clouds:
         offers, scenario.switches[cloud] = cloud_section(cloud, top.section(cloud))
         scenario.offers.extend(offers)
     for entry in top.entries("machines"):

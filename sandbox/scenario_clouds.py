@@ -9,12 +9,14 @@ import dataclasses
 import typing as t
 from decimal import Decimal
 
+from .lambda_account import Account as LambdaAccount
 from .paperspace_account import Account as PaperspaceAccount
 from .paperspace_account import Switches as PaperspaceSwitches
 from .paperspace_cloud import paperspace_offer
 from .runpod_account import DOCUMENTED, RECORDED
 from .runpod_account import Account as RunpodAccount
 from .runpod_cloud import runpod_offer
+from .scenario_lambda import lambda_offer
 from .scenario_reader import Reader, ScenarioError
 from .vast_account import Account as VastAccount
 from .vast_account import Switches as VastSwitches
@@ -35,6 +37,10 @@ class Part(t.NamedTuple):
 
 def _defaults(switches: t.Any) -> Switches:
     return {field.name: getattr(switches, field.name) for field in dataclasses.fields(switches)}
+
+
+def _turn_lambda(world: World | None, chosen: Switches) -> None:
+    (LambdaAccount.of(world) if world else LambdaAccount()).turn(chosen)
 
 
 def _turn_vast(world: World | None, chosen: Switches) -> None:
@@ -72,6 +78,7 @@ _RUNPOD = {
 }
 _WORDS = {"None": "null", "404": "404", "False": "false"}
 PARTS: dict[str, Part] = {
+    "lambda": Part(lambda entry: lambda_offer(Reader(entry, "offer")), LambdaAccount.SWITCHES, _turn_lambda),
     "vast": Part(vast_offer, _defaults(VastSwitches()), _turn_vast),
     "runpod": Part(runpod_offer, _RUNPOD, _turn_runpod),
     "paperspace": Part(paperspace_offer, _defaults(PaperspaceSwitches()), _turn_paperspace),

@@ -81,6 +81,12 @@ A10 = {"type": "gpu_1x_a10", "region": "us-east-1"}
         ({"lambda": [{**A10, "type": "gpu_9x"}]}, "no type 'gpu_9x'"),
         ({"lambda": [{**A10, "region": "moon"}]}, "no region 'moon'"),
         ({"lambda": [{"region": "us-east-1"}]}, "lambda[0].type: is missing"),
+        ({"lambda": "many"}, "scenario.lambda: cannot be 'many'"),
+        ({"lambda": {"offers": [{**A10, "stock": -1}]}}, "lambda.offers[0]: offer.stock"),
+        ({"lambda": {"list_afters": 3}}, "lambda: unknown key list_afters"),
+        ({"lambda": {"audit_page": 0}}, "lambda.audit_page: should be above zero"),
+        ({"lambda": {"pace_form": "xml"}}, "lambda.pace_form: 'xml' should be one of json, text, empty"),
+        ({"lambda": {"reuse_addresses": 1}}, "lambda.reuse_addresses: cannot be 1"),
         ({"machines": [{"name": "a"}, {"name": "a"}]}, "two machines"),
         ({"machines": [{"name": "a", "on": True}]}, "only an installed machine"),
         ({"tailnet": {"policy": "{"}}, "tailnet.policy"),
@@ -138,10 +144,16 @@ def test_a_fault_of_a_service_that_is_none_is_refused() -> None:
 
 
 def test_switches_are_turned_in_the_world() -> None:
-    content = {"vast": {"list_after": 5, "auth_status": 404}, "runpod": {"page_size": 2, "forbidden": ["NVIDIA B200"]}}
+    content: dict[str, t.Any] = {
+        "vast": {"list_after": 5, "auth_status": 404},
+        "runpod": {"page_size": 2, "forbidden": ["NVIDIA B200"]},
+    }
     world = World()
+    content["lambda"] = {"offers": [A10], "list_after": 7, "quota": 2}
     scenario.parse({**content, "paperspace": {"availability": False, "max_machines": 3}}).furnish(world)
-    accounts = {cloud: world.__dict__[f"{cloud}_account"] for cloud in ("vast", "runpod", "paperspace")}
+    accounts = {cloud: world.__dict__[f"{cloud}_account"] for cloud in ("lambda", "vast", "runpod", "paperspace")}
+    assert [offer.type for offer in world.offers] == ["gpu_1x_a10"]
+    assert (accounts["lambda"].list_after, accounts["lambda"].quota, accounts["lambda"].active) == (7.0, 2, True)
     assert (accounts["vast"].switches.list_after, accounts["vast"].switches.auth_status) == (5.0, 404)
     assert (accounts["runpod"].page_size, accounts["runpod"].forbidden) == (2, ("NVIDIA B200",))
     assert (accounts["paperspace"].switches.availability, accounts["paperspace"].switches.max_machines) == (False, 3)
