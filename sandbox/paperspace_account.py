@@ -30,10 +30,12 @@ class Switches:
     """
 
     availability: bool = True  # False: GET /machine-availability is a 404
-    name_filter: str = "contains"  # or exact: what ?name= finds
+    name_filter: str = "contains"  # or exact: what ?name= finds among machines, scripts and networks
     errors_as_200: bool = False  # errors have the status 200
     delete_while_starting: int = 0
     delete_while_on: int = 0
+    delete_seconds: float = 8.0  # from a deletion that is accepted until the machine is gone
+    delete_spread: float = 0.0  # seconds; by chance it takes up to so much longer
     delete_fails: int = 0  # that many deletions are accepted, and their event ends as error
     deleted_shown: bool = False  # GET of a deleted machine: dtDeleted is set, no 404
     no_capacity: str = "off"  # or provisioning: where a machine without capacity ends
@@ -68,6 +70,10 @@ class Switches:
             if name == "needs_approval" and (unknown := [one for one in value if one not in TYPES]):
                 raise ValueError(f"needs_approval: Paperspace has no type {unknown[0]!r}")
             setattr(self, name, value)
+
+    def named(self, wanted: str | None, name: str) -> bool:
+        """Whether ``?name=`` finds this name; None = it was not asked for."""
+        return wanted is None or (wanted == name if self.name_filter == "exact" else wanted in name)
 
 
 @dataclasses.dataclass

@@ -127,11 +127,9 @@ def _event_routes(service: flask.Flask, world: World, account: Account, power: P
 def _wanted(machine: Machine, account: Account) -> bool:
     """Whether the filters of the query let this machine through."""
     query, facts = flask.request.args, machine.details
-    name = query.get("name")
-    named = name is None or (machine.name == name if account.switches.name_filter == "exact" else name in machine.name)
     region = query.get("region")
     return (
-        named
+        account.switches.named(query.get("name"), machine.name)
         and (region is None or short_region(region) == machine.offer.region)
         and query.get("agentType", facts["agent"]) == facts["agent"]
         and query.get("machineType", machine.offer.type) == machine.offer.type

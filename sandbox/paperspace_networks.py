@@ -42,7 +42,8 @@ def network_routes(service: flask.Flask, world: World, account: Account) -> None
         name, region = flask.request.args.get("name"), flask.request.args.get("region")
         with world.lock:
             living = [one for one in account.networks.values() if one.deleted is None]
-        found = [one for one in living if name in (None, one.name) and (region is None or short_region(region) == one.region)]
+        here = [one for one in living if region is None or short_region(region) == one.region]
+        found = [one for one in here if account.switches.named(name, one.name)]
         return page([forms.network(one) for one in found], ("dtCreated", "name"))
 
     @service.post("/v1/private-networks")

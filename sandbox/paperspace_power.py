@@ -17,7 +17,6 @@ from .paperspace_types import TYPES
 from .world import Machine
 
 STOP_SECONDS = 20.0
-DELETE_SECONDS = 8.0
 NO_CAPACITY = (
     "{type} machines cannot be started at this time: insufficient capacity in {region}, or demand is high. Please try again later."
 )
@@ -165,8 +164,11 @@ class Power(Course):
                 return self._failed_delete(machine)
             event = self._event(machine, "deactivate")
             machine.state = "terminating"
+            seconds = switches.delete_seconds
+            if switches.delete_spread:
+                seconds += self._world.random.uniform(0, switches.delete_spread)
         self._world.release(machine)
-        self._later(machine, DELETE_SECONDS, lambda: self._gone(machine, event))
+        self._later(machine, seconds, lambda: self._gone(machine, event))
         return event
 
     def _failed_delete(self, machine: Machine) -> Event:

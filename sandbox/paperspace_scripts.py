@@ -38,8 +38,9 @@ def routes(service: flask.Flask, world: World, account: Account, power: Power) -
     def list_scripts() -> t.Any:
         name = flask.request.args.get("name")
         with world.lock:
-            found = [forms.script(one) for one in account.scripts.values() if one.deleted is None and name in (None, one.name)]
-        return page(found, ("dtCreated",))
+            living = [one for one in account.scripts.values() if one.deleted is None]
+            found = [forms.script(one) for one in living if account.switches.named(name, one.name)]
+        return page(found, ("dtCreated", "name"))
 
     @service.post("/v1/startup-scripts")
     def create_script() -> t.Any:

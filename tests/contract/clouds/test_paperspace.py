@@ -190,6 +190,18 @@ def test_what_was_made_by_a_lost_answer_is_found_by_name(paperspace_stand: Paper
     assert len(paperspace_stand.account.scripts) == 1 == len(paperspace_stand.account.networks)
 
 
+def test_what_only_begins_with_our_name_is_not_taken_for_ours(paperspace_stand: PaperspaceStand) -> None:
+    """The filter of names finds what contains the text, also among scripts and networks."""
+    request = paperspace_stand.request(user_data=SCRIPT, settings={"network": "own"})
+    paperspace_stand.cloud().launch(request)
+    (script,), (network,) = paperspace_stand.account.scripts.values(), paperspace_stand.account.networks.values()
+    script.name, network.name = f"{script.name}-0", f"{network.name}-0"
+    made = paperspace_stand.cloud().launch(request)
+    scripts, networks = paperspace_stand.account.scripts, paperspace_stand.account.networks
+    assert len(scripts) == 2 == len(networks)
+    assert paperspace_stand.world.machines[made].details["network"] != network.id and made not in script.machines
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -138,6 +138,33 @@ def test_a_deleted_machine_is_gone_and_costs_no_more(team: Team) -> None:
     assert team.event(answer.json()["event"]["id"])["state"] == "done"
 
 
+def test_a_network_can_go_as_soon_as_its_machine_is_gone() -> None:
+    """How soon that is can be chosen; a client that waits for a fixed time succeeds or not."""
+    team = Team(delete_seconds=600)
+    network = team.call("POST", "/private-networks", {"name": "tgp-lab", "region": "ny2"}).json()["id"]
+    identity = team.create(networkId=network)["data"]["id"]
+    team.call("DELETE", f"/machines/{identity}")
+    team.pass_time(60)
+    assert team.call("DELETE", f"/private-networks/{network}").status_code == 412
+    team.pass_time(600)
+    team.until(lambda: team.call("GET", f"/machines/{identity}").status_code == 404)
+    assert team.call("DELETE", f"/private-networks/{network}").status_code == 200
+    team.close()
+
+
+def test_deletions_may_take_a_time_by_chance() -> None:
+    team = Team(delete_seconds=10, delete_spread=8000)
+    made = [team.create(name=f"tgp-{number}", machineType="A5000", region="ca1")["data"]["id"] for number in range(12)]
+    for identity in made:
+        team.call("DELETE", f"/machines/{identity}")
+    team.pass_time(4000)
+    team.until(lambda: len(team.get("/machines")["items"]) < len(made))
+    assert team.get("/machines")["items"], "some take longer"
+    team.pass_time(4011)
+    team.until(lambda: not team.get("/machines")["items"])
+    team.close()
+
+
 def test_a_deletion_may_be_refused_fail_or_leave_a_trace() -> None:
     team = Team(delete_while_starting=409, delete_while_on=412, delete_fails=1, deleted_shown=True)
     identity = team.create()["data"]["id"]

@@ -112,6 +112,19 @@ def test_the_name_filter_may_be_loose_or_exact(team: Team) -> None:
     exact.close()
 
 
+@pytest.mark.parametrize("kind", ["startup-scripts", "private-networks"])
+def test_the_name_filter_is_that_of_scripts_and_networks_too(kind: str) -> None:
+    """A public client asks for its script by a part of the name, because it has renamed it since."""
+    for switches, found in (({}, ["sky-add-key", "sky-add-key-0a1b"]), ({"name_filter": "exact"}, ["sky-add-key"])):
+        team = Team(**switches)
+        for name in ("sky-add-key-0a1b", "other", "sky-add-key"):
+            body = {"name": name, **({"script": "true"} if kind == "startup-scripts" else {"region": "ny2"})}
+            assert team.call("POST", f"/{kind}", body).status_code == 200
+        assert [one["name"] for one in team.get(f"/{kind}", name="sky-add-key", orderBy="name")["items"]] == found
+        assert len(team.get(f"/{kind}")["items"]) == 3 and team.get(f"/{kind}", name="nothing")["items"] == []
+        team.close()
+
+
 def test_a_script_runs_at_boot_and_is_never_shown(team: Team) -> None:
     text = "#!/bin/bash\necho hello-from-the-script"
     made = team.call("POST", "/startup-scripts", {"name": "tgp-lab-1", "script": text}).json()
