@@ -80,7 +80,7 @@ CATALOGUE: list[dict[str, t.Any]] = [
     {"gpu": "RTX 4070S Ti", "price": "0.12", "vm": True},
     {"gpu": "RTX 2080 Ti", "price": "0.08"},
     {"gpu": "RTX 2080 Ti", "price": "0.11", "memory_mib": 22528},  # rebuilt with 22 GB
-    {"gpu": "Q RTX 6000", "price": "0.15"},
+    {"gpu": "Q RTX 6000", "price": "0.15", "traffic_down": "0.05", "traffic_up": "0.08"},  # cheap, until its traffic is counted
     {"gpu": "Q RTX 8000", "price": "0.26"},
     {"gpu": "RTX A6000", "price": "0.42", "place": "Australia, AU"},
     {"gpu": "RTX A6000", "gpus": 4, "price": "1.62", "data_centre": True, "place": "North Carolina, US"},

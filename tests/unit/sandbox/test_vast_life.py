@@ -84,6 +84,12 @@ def test_a_premium_is_billed_while_a_machine_on_demand_runs(bid: bool) -> None:
     assert cost(stand, number) == 2 * DISK + (Decimal("0.1") if bid else Decimal("0.16")) + premium
 
 
+def test_hosts_ask_different_prices_of_traffic() -> None:
+    rows = VastStand().offers(order=[["id", "asc"]])
+    dear = max(rows, key=lambda row: row["inet_down_cost"])
+    assert dear["inet_down_cost"] > 10 * min(row["inet_down_cost"] for row in rows) and dear["inet_up_cost"] == 0.08
+
+
 def test_traffic_is_billed_beside_the_hours() -> None:
     entry = {"gpu": "RTX 3090", "id": SPOT, "traffic_down": "0.01", "traffic_up": "0.02", "pull_gb": 12.5}
     stand = VastStand(vast_offer(entry))
