@@ -87,8 +87,16 @@ class Following:
         return instance, device
 
     def _instance(self, claim: Claim, since: datetime | None) -> Instance | None:
+        """As its cloud lists it. One that a fresh list lacks (``since``) is asked for by its id: lists show new machines late."""
         listed = self.context.instances(claim.cloud, since)
-        return next((one for one in listed or () if one.id == claim.instance_id), None)
+        found = next((one for one in listed or () if one.id == claim.instance_id), None)
+        if found is not None or listed is None or since is None or not claim.instance_id:
+            return found
+        try:
+            found = self.context.cloud(claim.cloud).instance(claim.instance_id)
+        except ApiError:
+            return None
+        return None if found is None or found.gone else found
 
     def _device(self, claim: Claim, since: datetime | None) -> Device | None:
         listed = self._devices.items(since)

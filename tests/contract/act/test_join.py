@@ -13,6 +13,8 @@ import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import LockLost
 
+from sandbox.vast_life import interrupt
+
 from .rig import Rig, moment
 
 Build = t.Callable[..., Rig]
@@ -373,6 +375,27 @@ def test_I9_a_second_join_has_nothing_to_do(rig: Rig) -> None:
     plan = rig.plan("provision", pools=["training"], nodes=1)
     rig.unlock(plan["run_id"])
     assert (plan["changed"], plan["plan"], rig.writes()) == (False, [], before)
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["there", "taken back"])
+def test_L16_what_the_list_shows_late_is_asked_for_by_its_id(build: Build, gone: bool) -> None:
+    """Else nobody would know what it costs and since when its GPUs run, until another run sees it listed; an auction may end before."""
+    offer = {"gpu": "RTX 3090", "place": "Sweden, SE", "price": "0.20", "vm": True, "boot": 20}
+    rig = build(**{"lambda": [], "machines": [], "vast": {"offers": [offer], "list_after": 3600}})
+    rig.demo_class["providers"] = [{"name": "vast"}]
+    rig.demo_class["instanceRequirements"] = {}
+    rig.training.clear()
+    rig.training.update({"nodeClassRef": {"kind": "GPUNodeClass", "name": "demo"}, "maxHourlyPrice": "1.00"})
+    assert rig.provision()["machines"][0]["result"] == "ready"
+    claim, machine = rig.claim(), rig.machine()
+    assert Decimal(claim["price_paid"]) == machine.rate().quantize(Decimal("0.000001"))
+    assert (moment(claim["launch_started"]) < moment(claim["running_since"]) <= moment(claim["initialized"])) and claim["ip"]
+    if gone:
+        rig.advance(1200)
+        interrupt(rig.world, machine)
+    rig.advance(600)
+    assert [one["result"] for one in rig.destroy()["machines"]] == ["gone"]
+    rig.check_bill(late=12)
 
 
 def test_L08_a_look_at_what_still_boots_changes_nothing_and_says_so(rig: Rig) -> None:
