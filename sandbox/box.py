@@ -102,6 +102,8 @@ class Box:
             lock=self.world.lock,
             profile=self.scenario.profile,
             ephemeral_seconds=self.scenario.ephemeral_seconds,
+            last_seen=self.scenario.last_seen,
+            node_keys=self.scenario.node_keys,
         )
         self.world.tailnet = self.tailnet
         self.apps: dict[str, App] = {name: self._wrap(make(self.world), name) for name, make in EMULATORS.items()}

@@ -9,8 +9,9 @@
                 {offers: [...], switches of the cloud}: offers as its ``<cloud>_offer`` reads them, switches as its SCENARIO_KEYS names them.
 ``machines``    list of {name, gpus, model, memory_gib, price, region, boot, stop, installed, on}: own machines behind power webhooks.
                 ``installed`` ones were made nodes of the cluster earlier and need no config when switched on.
-``tailnet``     {policy, profile, ephemeral_seconds}: the policy file as text (HuJSON) or object, saas, headscale or headscale-v1, and how
-                long silent ephemeral devices stay.
+``tailnet``     {policy, profile, ephemeral_seconds, last_seen, node_keys}: the policy file as text (HuJSON) or object, saas, headscale or
+                headscale-v1, how long silent ephemeral devices stay, which devices show when they were last seen (offline, or always),
+                and whether headscale tells which key a node came with.
 ``wireguard``   {hub_config, hub_key}: the file of a WireGuard hub, as wg-quick has it, and the hub's public key (default: the one of the file's
                 private key). The file may be missing at first; it is read again whenever it changes.
 ``timings``     seconds of {packages, mesh, csr, ready, gpu} for all machines.
@@ -38,7 +39,7 @@ from .scenario_clouds import PARTS, cloud_section, set_up
 from .scenario_lambda import lambda_offer
 from .scenario_machines import machine_entry, own_machine
 from .scenario_reader import TIMINGS, Reader, ScenarioError, timings
-from .tailnet import PROFILES, SAAS
+from .tailnet import LAST_SEEN, OFFLINE, PROFILES, SAAS
 from .tailnet_policy import DEFAULT as POLICY
 from .tailnet_policy import Policy
 from .world import Offer, World
@@ -58,6 +59,8 @@ class Scenario:
     policy: str = POLICY
     profile: str = SAAS
     ephemeral_seconds: float = 1800.0
+    last_seen: str = OFFLINE
+    node_keys: bool = True
     timings: dict[str, float] = dataclasses.field(default_factory=lambda: dict(TIMINGS))
     behaviours: list[Behaviour] = dataclasses.field(default_factory=list)
     faults: list[Fault] = dataclasses.field(default_factory=list)
@@ -127,6 +130,10 @@ def parse(content: t.Any, name: str = "scenario") -> Scenario:
     if scenario.profile not in PROFILES:
         raise ScenarioError(f"{name}.tailnet.profile: {scenario.profile!r} should be {' or '.join(PROFILES)}")
     scenario.ephemeral_seconds = tailnet.number("ephemeral_seconds", scenario.ephemeral_seconds)
+    scenario.last_seen = tailnet.text("last_seen", OFFLINE)
+    if scenario.last_seen not in LAST_SEEN:
+        raise ScenarioError(f"{name}.tailnet.last_seen: {scenario.last_seen!r} should be {' or '.join(LAST_SEEN)}")
+    scenario.node_keys = tailnet.flag("node_keys", True)
     tailnet.done()
     wireguard = top.section("wireguard")
     if wireguard.content:

@@ -28,7 +28,11 @@ SAAS, HEADSCALE = "saas", "headscale"
 HEADSCALE_V1 = "headscale-v1"  # headscale before 0.30, which has its own API only
 PROFILES = (SAAS, HEADSCALE, HEADSCALE_V1)
 _ALPHABET = string.ascii_letters + string.digits
-_KEY_TEXT = {SAAS: "tskey-{kind}-{id}-{secret}", HEADSCALE: "hskey-{kind}-{id}-{secret}"}
+_URL_SAFE = f"{_ALPHABET}-_"
+_AUTH_KEY = "hskey-auth-"  # then twelve characters, a hyphen and 64 more
+_AUTH_KEY_LENGTH = 77  # characters after it
+OFFLINE, ALWAYS = "offline", "always"
+LAST_SEEN = (OFFLINE, ALWAYS)
 
 
 class JoinRefused(Exception):
@@ -39,7 +43,9 @@ class Tailnet:
     """One tailnet. Every public method takes ``lock``; times are those of ``clock``.
 
     ``ephemeral_seconds``: an ephemeral device is removed that long after it was last seen. ``name_hold_seconds``: the name of a
-    removed device stays taken that long (then comes the "-1"). ``settings`` are the tailnet settings the API shows.
+    removed device stays taken that long (then comes the "-1"). ``settings`` are the tailnet settings the API shows. ``last_seen`` "offline":
+    a connected device has no ``lastSeen``; "always": it has one in the long form of a device. ``node_keys`` False: headscale does not tell
+    which key a node came with.
     """
 
     def __init__(
@@ -54,6 +60,8 @@ class Tailnet:
         ephemeral_seconds: float = 1800,
         name_hold_seconds: float = 900,
         token_seconds: float = 3600,
+        last_seen: str = OFFLINE,
+        node_keys: bool = True,
     ) -> None:
         self.clock = clock
         self.random = randomness or random.Random(0)
@@ -65,12 +73,19 @@ class Tailnet:
         self.ephemeral_seconds = ephemeral_seconds
         self.name_hold_seconds = name_hold_seconds
         self.token_seconds = token_seconds
+        self.last_seen, self.node_keys = last_seen, node_keys
         self.settings: dict[str, t.Any] = {
+            "aclsExternallyManagedOn": False,
+            "aclsExternalLink": "",
             "devicesApprovalOn": False,
             "devicesAutoUpdatesOn": False,
             "devicesKeyDurationDays": 180,
+            "usersApprovalOn": False,
+            "usersRoleAllowedToJoinExternalTailnets": "none",
+            "networkFlowLoggingOn": False,
+            "regionalRoutingOn": False,
+            "postureIdentityCollectionOn": False,
             "httpsEnabled": False,
-            "aclsExternallyManagedOn": False,
         }
         self.short_key_list = False  # the older service lists keys by id only
         self.lock_on = False  # tailnet lock: devices that nobody signed get no traffic
@@ -126,7 +141,7 @@ class Tailnet:
         with self.lock:
             now = self.clock.now()
             key_id = key_id or self._key_id(kind)
-            text = secret or _KEY_TEXT[self.profile].format(kind=kind, id=key_id, secret=self._letters(32))
+            text = secret or self._key_text(kind, key_id)
             expires = None if seconds is None else now + timedelta(seconds=seconds)
             key = Key(id=key_id, kind=kind, secret=text, created=now, expires=expires, **fields)
             self._keys[key.id] = key
@@ -148,8 +163,7 @@ class Tailnet:
     def mint(self, client: Key, scopes: t.Collection[str], tags: t.Collection[str]) -> Token:
         """An access token for an OAuth client."""
         with self.lock:
-            prefix = "hskey-oauthtok" if self.profile == HEADSCALE else "tskey-access"
-            text = f"{prefix}-{self._letters(12)}-{self._letters(32)}"
+            text = self._key_text("oauthtok", "") if self.profile == HEADSCALE else self._key_text("access", self._letters(12))
             until = self.clock.now() + timedelta(seconds=self.token_seconds)
             self._tokens[text] = Token(text, client.id, frozenset(scopes), frozenset(tags), until)
             return self._tokens[text]
@@ -240,7 +254,7 @@ class Tailnet:
         headscale = self.profile == HEADSCALE
         record = self.by_secret(secret)
         if record is None or record.kind == "api":
-            raise JoinRefused("invalid pre auth key" if headscale else "invalid key: invalid API token")
+            raise JoinRefused(_malformed(secret) or "invalid pre auth key" if headscale else "invalid key: invalid API token")
         if record.kind == "client" and not advertised:
             raise JoinRefused("oauth authkeys require --advertise-tags")
         if record.revoked is not None:
@@ -317,8 +331,24 @@ class Tailnet:
             return str(len(self._keys) + 1) if kind == "auth" else self.random.randbytes(6).hex()
         return f"k{self._letters(11)}CNTRL"
 
-    def _letters(self, count: int) -> str:
-        return "".join(self.random.choices(_ALPHABET, k=count))
+    def _key_text(self, kind: str, key_id: str) -> str:
+        """headscale's secrets begin with a prefix of their own, which only for OAuth clients is the id. 0.28 writes all of it in URL-safe
+        base64, hyphens and underscores included; what becomes 0.30 has hexadecimal prefixes."""
+        if self.profile != HEADSCALE:
+            return f"tskey-{kind}-{key_id}-{self._letters(32)}"
+        prefix = self._letters(12, _URL_SAFE) if self.v1_only else self.random.randbytes(6).hex()
+        return f"hskey-{kind}-{key_id if kind == 'client' else prefix}-{self._letters(64, _URL_SAFE)}"
+
+    def _letters(self, count: int, alphabet: str = _ALPHABET) -> str:
+        return "".join(self.random.choices(alphabet, k=count))
+
+
+def _malformed(secret: str) -> str:
+    """What headscale says of an auth key that is too short to be one; empty when it is not."""
+    rest = secret.removeprefix(_AUTH_KEY)
+    if rest == secret or len(rest) >= _AUTH_KEY_LENGTH:
+        return ""
+    return f"failed to parse auth-key: key too short, expected at least {_AUTH_KEY_LENGTH} chars after prefix, got {len(rest)}"
 
 
 def _label(name: str) -> str:

@@ -48,6 +48,11 @@ def parse(text: str) -> t.Any:
         raise PolicyError(str(error)) from error
 
 
+def without_comments(text: str) -> str:
+    """HuJSON whose comments are blanks, in their places; trailing commas stay."""
+    return _TOKEN.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+
+
 class Policy:
     """A policy text and what follows from it. ``etag`` is the quoted hash of the text."""
 

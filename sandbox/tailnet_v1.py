@@ -1,12 +1,14 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""headscale's own API, version 1, as 0.28 serves it over the same tailnet. Its traps are kept: a key without an end is over at once,
-any tag will do, expiring an unknown key succeeds, and paths nobody knows are answered 200 with an empty page.
+"""headscale's own API, version 1, over the same tailnet: as 0.28 serves it alone, and as 0.30 serves it beside API v2. Its traps are kept:
+a key without an end is over at once and any tag will do; in 0.28 expiring an unknown key succeeds, and paths nobody knows are answered
+200 with an empty page.
 """
 
 from __future__ import annotations
 
+import http
 import typing as t
 from datetime import datetime, timezone
 
@@ -16,7 +18,8 @@ from .tailnet import Tailnet
 from .tailnet_policy import Policy, PolicyError
 from .tailnet_records import Device, Key
 
-VERSION = "v0.28.0"
+VERSION = {"version": "v0.28.0", "commit": "unknown", "buildTime": "unknown", "dirty": False}
+VERSION_WITH_V2 = {"version": "v0.29.1-0.20260721000000-f20f1f100000", "commit": "f20f1f1"}  # as builds of what becomes 0.30 say it
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=timezone.utc)
 _OWNER = {
     "id": "1",
@@ -29,15 +32,16 @@ _OWNER = {
     "profilePicUrl": "",
 }
 _TAGGED = {**_OWNER, "id": "2147455555", "name": "tagged-devices"}
+_PREFIX = len("hskey-auth-") + 12
 _INVALID_ARGUMENT, _NOT_FOUND, _UNKNOWN = 3, 5, 2
 
 
 class Refused(Exception):
-    """An error answer in the form of the gateway: ``{"code", "message", "details"}``."""
+    """An error answer. ``status`` and ``code`` are those of the gateway up to 0.29, ``proper`` the status since then."""
 
-    def __init__(self, status: int, code: int, message: str) -> None:
+    def __init__(self, status: int, code: int, message: str, proper: int = 0) -> None:
         super().__init__(message)
-        self.status, self.body = status, {"code": code, "message": message, "details": []}
+        self.status, self.code, self.proper = status, code, proper or status
 
 
 def add_to(flask_app: flask.Flask, tailnet: Tailnet) -> None:
@@ -46,19 +50,31 @@ def add_to(flask_app: flask.Flask, tailnet: Tailnet) -> None:
 
     @flask_app.errorhandler(Refused)
     def refused(error: Refused) -> t.Any:
-        return flask.jsonify(error.body), error.status
+        if tailnet.v1_only:
+            return {"code": error.code, "message": str(error), "details": []}, error.status
+        return problem(error.proper, str(error))
 
     for verb, path, action in api.routes():
 
         def view(_action: t.Callable[..., t.Any] = action, **arguments: str) -> t.Any:
             with tailnet.lock:
                 if not api.authenticated():
-                    return flask.Response("Unauthorized", 401, content_type="text/plain; charset=utf-8")
+                    if tailnet.v1_only:
+                        return flask.Response("Unauthorized", 401, content_type="text/plain; charset=utf-8")
+                    return problem(401, "unauthorized")
                 return _action(**arguments)
 
         flask_app.add_url_rule(f"/api/v1{path}", f"{verb} v1 {path}", view, methods=[verb])
-    flask_app.add_url_rule("/version", "version", lambda: {"version": VERSION, "commit": "", "buildTime": "", "dirty": False})
+    flask_app.add_url_rule("/version", "version", lambda: VERSION if tailnet.v1_only else VERSION_WITH_V2)
     flask_app.add_url_rule("/health", "health", lambda: {"status": "pass"})
+
+
+def problem(status: int, message: str) -> flask.Response:
+    """An error in the form of RFC 7807, as all of headscale's own API answers since 0.30."""
+    body = {"title": http.HTTPStatus(status).phrase, "status": status, "detail": message, "errors": [{"message": message}]}
+    answer = flask.jsonify(body)
+    answer.status_code, answer.content_type = status, "application/problem+json"
+    return answer
 
 
 class Api:
@@ -103,9 +119,9 @@ class Api:
         self._check_tags(tags)
         user = str(body.get("user") or "0")
         if user != "0" and user not in [one["id"] for one in self._users]:
-            raise Refused(500, _UNKNOWN, "user not found")
+            raise Refused(500, _UNKNOWN, "user not found", proper=404)
         if user == "0" and not tags:
-            raise Refused(500, _UNKNOWN, "auth-key must be either tagged or owned by user")
+            raise Refused(500, _UNKNOWN, "auth-key must be either tagged or owned by user", proper=400)
         key = self.tailnet.create_key(
             "auth",
             seconds=0,
@@ -121,18 +137,21 @@ class Api:
 
     def keys(self) -> t.Any:
         found = [key for key in self.tailnet.keys() if key.kind == "auth"]
-        return {"preAuthKeys": [self._key(key, f"{key.secret[:15]}-***") for key in found]}
+        return {"preAuthKeys": [self._key(key, _masked(key)) for key in found]}
 
     def expire_key(self) -> t.Any:
         key = self.tailnet.key(str(self._body().get("id")))
         if key is not None and key.kind == "auth":
             key.expires = self.tailnet.clock.now()
+        elif not self.tailnet.v1_only:
+            raise Refused(404, _NOT_FOUND, "auth-key not found: record not found")
         return {}
 
     def delete_key(self) -> t.Any:
         """The key is forgotten, and with it that the devices which came with it are ephemeral."""
         key_id = flask.request.args.get("id", "")
-        self.tailnet.delete_key(key_id)
+        if not self.tailnet.delete_key(key_id) and not self.tailnet.v1_only:
+            raise Refused(404, _NOT_FOUND, "auth-key not found: record not found")
         for device in self.tailnet.devices():
             if device.key_id == key_id:
                 device.key_id, device.ephemeral = "", False
@@ -160,7 +179,7 @@ class Api:
         return found
 
     def _form(self, device: Device) -> dict[str, t.Any]:
-        key = self.tailnet.key(device.key_id)
+        key = self.tailnet.key(device.key_id) if self.tailnet.node_keys else None
         return {
             "id": device.node_id,
             "machineKey": device.machine_key,
@@ -171,7 +190,7 @@ class Api:
             "user": _TAGGED if device.tags else self._users[0],
             "lastSeen": _text(device.last_seen or self.tailnet.clock.now()),
             "expiry": _text(device.expires),
-            "preAuthKey": None if key is None else self._key(key, f"{key.secret[:15]}-***"),
+            "preAuthKey": None if key is None else self._key(key, _masked(key)),
             "createdAt": _text(device.created),
             "registerMethod": "REGISTER_METHOD_AUTH_KEY",
             "givenName": device.label,
@@ -201,7 +220,7 @@ class Api:
         try:
             self.tailnet.rename(device, name)
         except LookupError:
-            raise Refused(500, _UNKNOWN, f"renaming node: name is not unique: {name}") from None
+            raise Refused(500, _UNKNOWN, f"renaming node: name is not unique: {name}", proper=400) from None
         return {"node": self._form(device)}
 
     def tag_node(self, node_id: int) -> t.Any:
@@ -222,7 +241,7 @@ class Api:
         try:
             self.tailnet.policy = Policy(str(self._body().get("policy") or ""))
         except PolicyError as error:
-            raise Refused(500, _UNKNOWN, f"setting policy: {error}") from error
+            raise Refused(500, _UNKNOWN, f"setting policy: {error}", proper=400) from error
         return {"policy": self.tailnet.policy.text, "updatedAt": _text(self.tailnet.clock.now())}
 
     @staticmethod
@@ -240,6 +259,11 @@ class Api:
         if not isinstance(body, dict):
             raise Refused(400, _INVALID_ARGUMENT, "invalid value for the body")
         return body
+
+
+def _masked(key: Key) -> str:
+    """An auth key without its secret part, which may have hyphens itself."""
+    return f"{key.secret[:_PREFIX]}-***"
 
 
 def _text(moment: datetime | None) -> str | None:

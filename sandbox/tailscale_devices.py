@@ -13,6 +13,8 @@ from . import tailscale_forms as forms
 from .tailnet_records import Device
 from .tailscale_access import Endpoints, Refused, Route
 
+_ABSENT_WHEN_FALSE = ("isEphemeral", "multipleConnections")
+
 
 class Devices(Endpoints):
     """The list of devices and everything below /device."""
@@ -124,7 +126,7 @@ def _matches(form: t.Mapping[str, t.Any]) -> bool:
     for name, value in flask.request.args.items(multi=True):
         if name == "fields":
             continue
-        have = form.get(name)
+        have = form.get(name, False if name in _ABSENT_WHEN_FALSE else None)
         if isinstance(have, list):
             if value not in have:
                 return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime
 
-from .tailnet import HEADSCALE, Tailnet
+from .tailnet import ALWAYS, HEADSCALE, Tailnet
 from .tailnet_records import Device, Key
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
@@ -39,12 +39,12 @@ def device(tailnet: Tailnet, record: Device, everything: bool) -> dict[str, t.An
             "os": record.os,
             "created": moment(record.created),
             "connectedToControl": None if headscale else record.online,
-            "lastSeen": None if record.online else moment(record.last_seen),
+            "lastSeen": _last_seen(tailnet, record, everything),
             "keyExpiryDisabled": record.key_expiry_disabled,
             "expires": moment(record.expires) or (None if headscale else ZERO_TIME),
             "authorized": record.authorized,
             "isExternal": record.external,
-            "isEphemeral": record.ephemeral,
+            "isEphemeral": record.ephemeral or (False if headscale else None),
             "machineKey": record.machine_key,
             "nodeKey": record.node_key,
             "blocksIncomingConnections": False,
@@ -70,6 +70,13 @@ def device(tailnet: Tailnet, record: Device, everything: bool) -> dict[str, t.An
     return {**form, **routes, "clientConnectivity": connectivity, "sshEnabled": False, "postureIdentity": {}, "distro": {}}
 
 
+def _last_seen(tailnet: Tailnet, record: Device, everything: bool) -> str | None:
+    """Sources disagree on connected devices: they have no such time, or have it in the long form. One that never connected has none."""
+    if record.online and tailnet.profile != HEADSCALE and tailnet.last_seen == ALWAYS and everything:
+        return moment(tailnet.clock.now())
+    return None if record.online else moment(record.last_seen)
+
+
 def key(tailnet: Tailnet, record: Key, *, secret: bool = False) -> dict[str, t.Any]:
     """One key; its secret only in the answer that made it."""
     form: dict[str, t.Any] = {
@@ -77,7 +84,7 @@ def key(tailnet: Tailnet, record: Key, *, secret: bool = False) -> dict[str, t.A
         "keyType": record.kind,
         "description": record.description,
         "created": moment(record.created),
-        "invalid": record.invalid(tailnet.clock.now()),
+        "invalid": None if record.kind == "api" else record.invalid(tailnet.clock.now()),
         "userId": record.user or None,
         "revoked": moment(record.revoked),
         "expires": moment(record.expires),

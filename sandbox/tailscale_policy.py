@@ -11,8 +11,11 @@ import typing as t
 
 import flask
 
-from .tailnet_policy import Policy, PolicyError, parse
+from .tailnet_policy import Policy, PolicyError, parse, without_comments
 from .tailscale_access import Endpoints, Refused, Route
+
+_ROLES = ("none", "admin", "member")
+_KEY_DAYS = range(1, 181)
 
 
 class PolicyAndSettings(Endpoints):
@@ -37,7 +40,7 @@ class PolicyAndSettings(Endpoints):
             encoded = base64.b64encode(policy.text.encode()).decode()
             return {"acl": encoded, "warnings": [], "errors": None}
         if self.headscale:
-            text, kind = policy.text, "application/json"
+            text, kind = without_comments(policy.text), "application/json"
         elif "application/json" in accept:
             text, kind = json.dumps(policy.content), "application/json"
         else:
@@ -70,7 +73,7 @@ class PolicyAndSettings(Endpoints):
         devices = self.tailnet.devices()
         if failed := policy.failures(tests, lambda address: next((one.tags for one in devices if address == one.ipv4), ())):
             return {"message": "test(s) failed", "data": failed}
-        return flask.Response("", 200)
+        return {}
 
     def settings(self) -> t.Any:
         self.actor("feature_settings:read")
@@ -80,5 +83,13 @@ class PolicyAndSettings(Endpoints):
         self.actor("feature_settings")
         if self.headscale:
             raise Refused(501, "the sandbox has no such endpoint")
-        self.tailnet.settings.update(self.body())
-        return dict(self.tailnet.settings)
+        wanted, known = self.body(), self.tailnet.settings
+        for name, value in wanted.items():
+            if name not in known or type(value) is not type(known[name]):
+                raise Refused(400, f"invalid setting {name}")
+        if wanted.get("usersRoleAllowedToJoinExternalTailnets", "none") not in _ROLES:
+            raise Refused(400, "invalid setting usersRoleAllowedToJoinExternalTailnets")
+        if wanted.get("devicesKeyDurationDays", 1) not in _KEY_DAYS:
+            raise Refused(400, "invalid setting devicesKeyDurationDays")
+        known.update(wanted)
+        return dict(known)

@@ -107,7 +107,7 @@ devices:
       type: str
       returned: always
     ephemeral:
-      description: Whether the tailnet forgets it some time after it fell silent.
+      description: Whether the tailnet forgets it some time after it fell silent. V(null) where headscale does not tell.
       type: bool
       returned: always
     external:

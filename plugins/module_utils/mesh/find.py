@@ -37,8 +37,8 @@ def find_device(
     """The device that asked for ``hostname``, carries all ``tags`` and is not shared in from elsewhere.
 
     ``created_after`` is when its key was made; older entries are an earlier machine's (120 s of clock difference allowed).
-    ``ephemeral`` True or False asks for that kind, None for any. Of several the newest connected one is the node. The search
-    never goes by the mesh's own name of a device: that one gets a "-1" when the wanted name is taken.
+    ``ephemeral`` True or False asks for that kind, None for any; a device of which it is not known is of either. Of several the newest
+    connected one is the node. The search never goes by the mesh's own name of a device: that one gets a "-1" when the wanted name is taken.
     """
     ours = [
         device
@@ -46,7 +46,7 @@ def find_device(
         if device.hostname.lower() == hostname.lower()
         and set(tags) <= set(device.tags)
         and not device.external
-        and (ephemeral is None or device.ephemeral is ephemeral)
+        and (ephemeral is None or device.ephemeral in (ephemeral, None))
     ]
     fresh = [device for device in ours if _young(device, created_after)]
     fresh.sort(key=lambda device: (device.online is True, device.created or _NEVER), reverse=True)

@@ -35,7 +35,7 @@ def device(api: Api, item: t.Mapping[str, t.Any], what: str) -> Device:
         online=online if isinstance(online, bool) else None,
         created=moment(item.get("createdAt")),
         last_seen=None if online is True else moment(item.get("lastSeen")),
-        ephemeral=isinstance(key, dict) and key.get("ephemeral") is True,
+        ephemeral=key.get("ephemeral") is True if isinstance(key, dict) else None,
         key_expiry_disabled=moment(item.get("expiry")) is None,
         expires=moment(item.get("expiry")),
     )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 import httpx
@@ -123,6 +124,35 @@ def test_key_machine_device_and_back_to_nothing(old: Place) -> None:
     assert [one.invalid for one in mesh.keys()] == [True]  # used
     assert mesh.delete_device(found.id) is True and mesh.delete_device(found.id) is False
     assert mesh.device(found.id) is None and old.tailnet.devices() == []
+
+
+def test_a_node_whose_key_is_not_told_is_found_and_its_kind_is_unknown(old: Place) -> None:
+    mesh = client(old)
+    key = mesh.create_key(NODE, tags=TAGS)
+    old.tailnet.join(key.secret, NODE)
+    (told,) = mesh.devices()
+    old.tailnet.node_keys = False
+    (seen,) = mesh.devices()
+    assert (told.ephemeral, seen.ephemeral) == (True, None)
+    assert find_device(mesh.devices(), hostname=NODE, tags=TAGS, created_after=key.created, ephemeral=True).device == seen
+
+
+def test_listed_keys_show_their_prefix_only(old: Place) -> None:
+    mesh = client(old)
+    key = mesh.create_key(NODE, tags=TAGS)
+    token = {"authorization": f"Bearer {old.world.secrets['TAILSCALE_API_KEY']}"}
+    with httpx.Client(transport=httpx.WSGITransport(app=old.wsgi), base_url="https://hs.example") as plain:
+        (listed,) = plain.get("/api/v1/preauthkey", headers=token).json()["preAuthKeys"]
+        assert plain.get("/version").json()["version"] == "v0.28.0"
+        assert plain.get("/api/v1/node/77", headers=token).json() == {"code": 5, "message": "node not found", "details": []}
+    assert listed["key"] == f"{key.secret[:23]}-***" and len(key.secret) == 88
+
+
+def test_the_keys_of_0_28_have_hyphens_and_underscores_and_are_masked_whole(old: Place) -> None:
+    made = [client(old).create_key(f"{NODE}{number}", tags=TAGS).secret for number in range(9)]
+    assert all(re.fullmatch(r"hskey-auth-[A-Za-z0-9_-]{12}-[A-Za-z0-9_-]{64}", one) for one in made)
+    assert any("_" in one for one in made) and any(one.count("-") > 3 for one in made)
+    assert {redact(f"tailscale up: --auth-key={one} is bad") for one in made} == {f"tailscale up: --auth-key={MASK} is bad"}
 
 
 def test_revoking_expires_and_never_deletes(old: Place) -> None:

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.base import description_of
@@ -270,6 +272,125 @@ def test_429_made_nothing_and_is_tried_again_after_the_pause(place: Place) -> No
     place.client().create_key(NODE, tags=TAGS)
     assert (place.world.clock.now() - before).total_seconds() >= 6
     assert place.count(KEYS) == 3 and len(place.tailnet.live_keys()) == 1
+
+
+# ---- what the service writes, field by field
+
+
+def raw(place: Place, method: str, path: str, *, base: str = "/api/v2", **options: object) -> httpx.Response:
+    """One call with the user's token, as it comes over the wire."""
+    client = httpx.Client(transport=httpx.WSGITransport(app=place.wsgi), base_url="http://sandbox")
+    token = {"authorization": f"Bearer {place.world.secrets['TAILSCALE_API_KEY']}"}
+    return client.request(method, base + path, headers=token, **options)  # type: ignore[arg-type]
+
+
+def test_a_policy_that_passes_its_tests_is_answered_with_an_empty_object(place: Place) -> None:
+    """A client that decodes JSON whatever comes fails on an empty body."""
+    item = {"src": "tag:gpu", "accept": ["tag:k8s-cp:6443"]}
+    passed = raw(place, "POST", "/tailnet/-/acl/validate", json=[item])
+    assert (passed.status_code, passed.headers["content-type"], passed.json()) == (200, "application/json", {})
+    assert place.user().failed_policy_tests([item]) == []
+    assert (
+        raw(place, "POST", "/tailnet/-/acl/validate", json=[{**item, "deny": item["accept"]}]).json()["message"] == "test(s) failed"
+    )
+
+
+def test_settings_are_shown_and_changed_by_name_and_kind(place: Place) -> None:
+    path = "/tailnet/-/settings"
+    shown = raw(place, "GET", path).json()
+    assert shown["devicesApprovalOn"] is False and shown["devicesKeyDurationDays"] == 180 and shown["aclsExternalLink"] == ""
+    assert {"usersApprovalOn", "networkFlowLoggingOn", "regionalRoutingOn", "postureIdentityCollectionOn"} <= set(shown)
+    changed = raw(place, "PATCH", path, json={"devicesApprovalOn": True, "devicesKeyDurationDays": 30})
+    assert changed.json() == {**shown, "devicesApprovalOn": True, "devicesKeyDurationDays": 30}
+    for nonsense in (
+        {"devicesApproval": True},
+        {"devicesApprovalOn": 1},
+        {"devicesKeyDurationDays": 181},
+        {"usersRoleAllowedToJoinExternalTailnets": "x"},
+    ):
+        assert raw(place, "PATCH", path, json=nonsense).status_code == 400
+    assert raw(place, "GET", path).json() == changed.json()
+    assert place.user().settings() == changed.json()
+
+
+@pytest.mark.parametrize("last_seen", ["offline", "always"])
+def test_devices_with_and_without_the_time_they_were_last_seen(place: Place, last_seen: str) -> None:
+    """A connected device is online either way; one that never connected has no such time, and one that fell silent has."""
+    tailnet, mesh = place.tailnet, place.client()
+    tailnet.last_seen = last_seen
+    online, silent, never = (tailnet.join(mesh.create_key(name, tags=TAGS).secret, name) for name in ("one", "two", "three"))
+    tailnet.set_online(silent.node_id, False)
+    never.online = False
+    everything = {one["hostname"]: one for one in raw(place, "GET", "/tailnet/-/devices?fields=all").json()["devices"]}
+    assert [name for name, one in everything.items() if "lastSeen" in one] == (["one"] if last_seen == "always" else []) + ["two"]
+    short = {one["hostname"]: one for one in raw(place, "GET", "/tailnet/-/devices").json()["devices"]}
+    assert [name for name, one in short.items() if "lastSeen" in one] == ["two"]
+    assert {one["hostname"]: one["connectedToControl"] for one in everything.values()} == {
+        "one": True,
+        "two": False,
+        "three": False,
+    }
+    assert {one.id: one.online for one in mesh.devices()} == {online.node_id: True, silent.node_id: False, never.node_id: False}
+
+
+def test_what_is_false_or_empty_is_left_out(place: Place) -> None:
+    place.tailnet.add_device("laptop")
+    place.tailnet.join(place.client().create_key(NODE, tags=TAGS).secret, NODE)
+    laptop, node = raw(place, "GET", "/tailnet/-/devices").json()["devices"]
+    assert not {"isEphemeral", "tags", "multipleConnections"} & set(laptop)
+    assert node["isEphemeral"] is True and node["tags"] == TAGS
+    for value, name in (("false", "laptop"), ("true", NODE)):
+        (found,) = raw(place, "GET", f"/tailnet/-/devices?isEphemeral={value}").json()["devices"]
+        assert found["hostname"] == name
+    kinds = {one["keyType"]: one for one in raw(place, "GET", "/tailnet/-/keys?all=true").json()["keys"]}
+    assert set(kinds) == {"auth", "client", "api"} and not {"invalid", "capabilities"} & set(kinds["api"])
+
+
+# ---- what headscale writes in another way
+
+
+def test_the_keys_of_headscale_have_its_form_and_shorter_ones_are_no_keys() -> None:
+    place = build(HEADSCALE)
+    key = place.client().create_key(NODE, tags=TAGS)
+    assert re.fullmatch(r"hskey-auth-[0-9a-f]{12}-[A-Za-z0-9_-]{64}", key.secret) and key.id.isdecimal()
+    secrets = place.world.secrets
+    assert secrets["TS_OAUTH_CLIENT_SECRET"].startswith(f"hskey-client-{secrets['TS_OAUTH_CLIENT_ID']}-")
+    assert re.fullmatch(r"hskey-api-[0-9a-f]{12}-[A-Za-z0-9_-]{64}", secrets["TAILSCALE_API_KEY"])
+    with pytest.raises(JoinRefused, match="key too short, expected at least 77 chars after prefix, got 76"):
+        place.tailnet.join(key.secret[:-1], NODE)
+    with pytest.raises(JoinRefused, match="^invalid pre auth key$"):
+        place.tailnet.join(f"{key.secret[:-1]}+", NODE)
+    assert place.tailnet.join(key.secret, NODE).hostname == NODE
+
+
+def test_headscale_shows_its_policy_without_comments_and_with_its_trailing_commas() -> None:
+    place = build(HEADSCALE)
+    shown, stored = raw(place, "GET", "/tailnet/-/acl"), place.tailnet.policy
+    assert shown.headers["etag"] == stored.etag and len(shown.text) == len(stored.text)
+    assert "carries tag:tgp" in stored.text and "carries tag:tgp" not in shown.text and "/*" not in shown.text
+    assert Policy(shown.text).content == stored.content
+    with pytest.raises(ValueError):
+        shown.json()
+
+
+def test_the_own_api_of_a_newer_headscale_refuses_by_rfc_7807() -> None:
+    place, own = build(HEADSCALE), "/api/v1"
+    missing = raw(place, "GET", "/node/77", base=own)
+    assert (missing.status_code, missing.headers["content-type"]) == (404, "application/problem+json")
+    told = {"title": "Not Found", "status": 404, "detail": "node not found", "errors": [{"message": "node not found"}]}
+    assert missing.json() == told
+    for method, path, body, status in (
+        ("POST", "/preauthkey", {"aclTags": []}, 400),
+        ("POST", "/preauthkey", {"user": "77"}, 404),
+        ("POST", "/preauthkey/expire", {"id": "77"}, 404),
+        ("DELETE", "/preauthkey?id=77", None, 404),
+        ("PUT", "/policy", {"policy": "{"}, 400),
+    ):
+        answer = raw(place, method, path, base=own, json=body)
+        assert (answer.status_code, answer.json()["status"]) == (status, status), path
+    stranger = httpx.Client(transport=httpx.WSGITransport(app=place.wsgi), base_url="http://sandbox").get("/api/v1/node")
+    assert stranger.status_code == 401 and stranger.json()["title"] == "Unauthorized"
+    assert raw(place, "GET", "/version", base="").json()["version"].startswith("v0.29.1-0.2026")
 
 
 # ---- odd answers are never "nothing there"

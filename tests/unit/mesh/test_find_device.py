@@ -44,6 +44,7 @@ def at(seconds: float, **changes: object) -> Device:
         pytest.param([at(90, tags=())], None, [], id="somebody's own laptop"),
         pytest.param([at(90, external=True)], None, [], id="shared in from elsewhere"),
         pytest.param([at(90, ephemeral=False)], None, [], id="not ephemeral"),
+        pytest.param([at(90, ephemeral=None)], "n1", [], id="ephemeral or not is unknown"),
         pytest.param([at(-120)], "n1", [], id="120 s of clock difference are allowed"),
         pytest.param([at(-121)], None, ["n1"], id="121 s are an earlier machine"),
         pytest.param([dataclasses.replace(NODE, created=None)], None, ["n1"], id="no creation time proves nothing"),

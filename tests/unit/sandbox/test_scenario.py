@@ -91,6 +91,8 @@ A10 = {"type": "gpu_1x_a10", "region": "us-east-1"}
         ({"machines": [{"name": "a", "on": True}]}, "only an installed machine"),
         ({"tailnet": {"policy": "{"}}, "tailnet.policy"),
         ({"tailnet": {"profile": "wireguard"}}, "should be saas or headscale"),
+        ({"tailnet": {"last_seen": "never"}}, "should be offline or always"),
+        ({"tailnet": {"node_keys": "no"}}, "tailnet.node_keys"),
         ({"timings": {"lunch": 1}}, "timings: unknown key lunch"),
         ({"behaviours": [{"kind": "sulk"}]}, "behaviours[0]"),
         ({"behaviours": [{"kind": ["vanish"]}]}, "should be one of"),
@@ -182,3 +184,8 @@ def test_the_example_of_the_readme_is_a_scenario() -> None:
     text = (pathlib.Path(scenario.__file__).parent / "README.md").read_text(encoding="utf-8")
     example = yaml.safe_load(text.rpartition("```yaml")[2].partition("```")[0])
     assert {offer.cloud for offer in scenario.parse(example).offers} == {"lambda", "vast", "runpod", "paperspace"}
+
+
+def test_the_switches_of_the_tailnet_reach_it() -> None:
+    tailnet = Box(scenario.parse({"tailnet": {"last_seen": "always", "node_keys": False, "ephemeral_seconds": 60}})).tailnet
+    assert (tailnet.last_seen, tailnet.node_keys, tailnet.ephemeral_seconds) == ("always", False, 60)

@@ -11,7 +11,8 @@ from datetime import datetime
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Device:
-    """An entry of the mesh. ``hostname`` is what the node asked for, ``name`` what the mesh made of it ("-1" suffix possible)."""
+    """An entry of the mesh. ``hostname`` is what the node asked for, ``name`` what the mesh made of it ("-1" suffix possible).
+    ``ephemeral`` and ``online`` are None where the server does not tell."""
 
     id: str
     hostname: str
@@ -21,7 +22,7 @@ class Device:
     online: bool | None = None
     created: datetime | None = None
     last_seen: datetime | None = None
-    ephemeral: bool = False
+    ephemeral: bool | None = False
     external: bool = False
     authorized: bool = True
     problem: str = ""
