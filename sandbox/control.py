@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
 from decimal import Decimal
 
@@ -15,7 +16,8 @@ from .behaviour import Behaviour
 from .faults import Fault
 from .market import MarketError, offers, set_price, set_stock
 from .mesh_proxy import set_busy
-from .picture import machine_picture, picture, text
+from .picture import device_picture, machine_picture, picture, text
+from .tailnet import JoinRefused
 from .world import Machine
 
 if t.TYPE_CHECKING:
@@ -95,6 +97,7 @@ def app(box: Box) -> flask.Flask:
 
     _machine_levers(flask_app, box)
     _stranger_levers(flask_app, box)
+    _device_levers(flask_app, box)
     _market_levers(flask_app, box)
     return flask_app
 
@@ -155,6 +158,57 @@ def _stranger_levers(flask_app: flask.Flask, box: Box) -> None:
         if box.kube is None:
             return refuse(409, "this world has no cluster of its own that could have a twin")
         return {"kubeconfig": box.twin(restored=restored)}
+
+
+_JOIN = {"key": str, "hostname": str, "advertise_tags": list, "advertise_routes": list, "accept_routes": bool, "online": bool}
+_JOIN_HINT = f'send {{"key": "tskey-auth-...", "hostname": "tgp-a1b2c3d4-x-00000"}}; there are also {", ".join(list(_JOIN)[2:])}'
+
+
+def _device_levers(flask_app: flask.Flask, box: Box) -> None:
+    """Nodes of the tailnet without any machine."""
+
+    @flask_app.post("/devices")
+    def join() -> t.Any:
+        """Somebody logs in with a key; a refusal comes in the words of a node's log."""
+        body = flask.request.get_json(force=True)
+        wish = dict(body) if isinstance(body, dict) else {}
+        if not {"key", "hostname"} <= set(wish) <= set(_JOIN) or not all(_fits(value, _JOIN[key]) for key, value in wish.items()):
+            return refuse(400, _JOIN_HINT)
+        if not all(_is_network(one) for one in wish.get("advertise_routes", [])):
+            return refuse(400, "advertise_routes are networks like 10.1.0.0/16")
+        online = wish.pop("online", True)
+        with box.world.lock:
+            try:
+                device = box.tailnet.join(wish.pop("key"), wish.pop("hostname"), **wish)
+            except JoinRefused as refusal:
+                return refuse(409, str(refusal))
+            device.online = online
+            return device_picture(box.tailnet, device), 201
+
+    @flask_app.post("/devices/<name>")
+    def connect(name: str) -> t.Any:
+        body = flask.request.get_json(force=True)
+        online = body.get("online") if isinstance(body, dict) and set(body) == {"online"} else None
+        if not isinstance(online, bool):
+            return refuse(400, 'send {"online": true} or {"online": false}')
+        with box.world.lock:
+            found = [one for one in box.tailnet.devices() if name in (one.node_id, one.id, one.label)]
+            if not found:
+                return refuse(404, f"no device has the id or name {name!r}")
+            box.tailnet.set_online(found[0].node_id, online)
+            return device_picture(box.tailnet, found[0])
+
+
+def _fits(value: t.Any, kind: type) -> bool:
+    return isinstance(value, kind) and (not isinstance(value, list) or all(isinstance(one, str) for one in value))
+
+
+def _is_network(value: str) -> bool:
+    try:
+        ipaddress.ip_network(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _market_levers(flask_app: flask.Flask, box: Box) -> None:

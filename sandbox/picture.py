@@ -32,7 +32,7 @@ def picture(box: Box) -> dict[str, t.Any]:
         traffic = sum((machine.traffic_cost() for machine in world.machines.values()), Decimal(0))
         hourly = sum((machine.rate() for machine in world.machines.values()), extras_hour)
         accounts = account_pictures(world)
-        devices = [_device_picture(tailnet, device) for device in tailnet.devices()]
+        devices = [device_picture(tailnet, device) for device in tailnet.devices()]
         keys = [_key_picture(key, now) for key in tailnet.keys() if key.kind == "auth"]
         return {
             "now": text(now),
@@ -114,7 +114,8 @@ def node_picture(node: dict[str, t.Any]) -> dict[str, t.Any]:
     }
 
 
-def _device_picture(tailnet: t.Any, device: t.Any) -> dict[str, t.Any]:
+def device_picture(tailnet: t.Any, device: t.Any) -> dict[str, t.Any]:
+    """A device of the tailnet."""
     return {
         "id": device.node_id,
         "hostname": device.hostname,
