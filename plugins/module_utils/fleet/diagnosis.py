@@ -24,7 +24,13 @@ _RULES = (
     *diagnosis_join.RULES,
     *diagnosis_node.RULES,
 )
-_FOR_SERVICES = (*diagnosis_boot.GONE, *diagnosis_boot.CONTAINER, *diagnosis_mesh.RULES)
+_FOR_SERVICES = (
+    *diagnosis_boot.GONE,
+    *diagnosis_boot.CONTAINER,
+    *diagnosis_mesh.LOGIN,
+    *diagnosis_boot.CONTAINER_IN_MESH,
+    *diagnosis_mesh.RULES,
+)
 
 
 @dataclasses.dataclass(frozen=True)

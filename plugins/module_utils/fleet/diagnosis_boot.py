@@ -40,6 +40,7 @@ _GPU = (
     r"(?i)GPUs found, \d+ ordered|no NVIDIA GPU on the PCI|nvidia-smi sees no GPU|RmInitAdapter failed|"
     r"NVIDIA driver .* (does not load|cannot be)"
 )
+_GAVE_UP, _LOGIN = r"tgp-fail ", "tgp-fail login: "
 _LABEL = (
     r"(?i)unknown '?kubernetes\.io'? or '?k8s\.io'? labels|is not allowed to modify labels|"
     r"NodeApplyController:? .*(forbidden|not allowed)"
@@ -222,7 +223,12 @@ def _label(findings: Findings) -> Verdict | None:
 
 
 def _container(findings: Findings) -> Verdict | None:
-    line = findings.says(r"tgp-fail ")
+    """A failed login is first looked at by the rules of the mesh, which know more of it."""
+    return None if _LOGIN in findings.says(_GAVE_UP) else _start_script(findings)
+
+
+def _start_script(findings: Findings) -> Verdict | None:
+    line = findings.says(_GAVE_UP)
     if not line:
         return None
     return Verdict(
@@ -246,4 +252,5 @@ def _unhealthy(findings: Findings) -> Verdict | None:
 
 GONE = (_lost_capacity, _gone, _broken, _not_pulled, _never_booted)
 BOOTSTRAP = (_disk, _clock, _label, _repository_key, _kubelet_package, _gpus_of_the_machine, _tunnel)
-CONTAINER = (_container, _unhealthy)
+CONTAINER = (_container,)
+CONTAINER_IN_MESH = (_start_script, _unhealthy)

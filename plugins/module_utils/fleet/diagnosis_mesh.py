@@ -148,4 +148,5 @@ def _offline(findings: Findings) -> Verdict | None:
     return None
 
 
-RULES = (_tags, _expired_key, _used_key, _other_words, _no_way, _silent, _offline)
+LOGIN = (_tags, _expired_key, _used_key, _other_words, _no_way)
+RULES = (*LOGIN, _silent, _offline)

@@ -232,6 +232,9 @@ CASES: list[tuple[str, str, Findings]] = [
                                                 message="taint x/y")),
     ("unhealthy", "unhealthy", seen(IN_MESH, lane=Lane.SERVICE, message="unhealthy: it answers 503")),
     ("container", "start_script_failed", seen(RUNS, "tgp-fail no curl or wget", lane=Lane.SERVICE)),
+    ("container's key", "used_key", seen(RUNS, "tgp-fail login: tailscale up: authkey already used", lane=Lane.SERVICE)),
+    ("container's way", "mesh_unreachable", seen(RUNS, "tgp-fail login: tailscale up: control: LoginHot: i/o timeout", lane=Lane.SERVICE)),
+    ("container's login", "start_script_failed", seen(RUNS, "tgp-fail login: tailscale up: killed", lane=Lane.SERVICE)),
 ]  # fmt: skip
 
 

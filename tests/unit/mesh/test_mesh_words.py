@@ -11,6 +11,9 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis import diagnose
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_facts import Findings
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.mesh_words import causes, meaning
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes import container
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes.script import BOOTSTRAP
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=timezone.utc)
 CODES = {
@@ -64,3 +67,19 @@ def test_L11_every_refusal_becomes_a_diagnosis_of_its_own(line: str) -> None:
     code = "tag_not_permitted" if LINES[line] == "client_secret" else CODES.get(LINES[line], "mesh_login_refused")
     assert told.certain is (LINES[line] != "key_over")  # Tailscale's words do not tell used from expired
     assert told.code == code and any(part in told.evidence[0] for part in line.splitlines())
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize(
+    ("lane", "before"),
+    [
+        (Lane.KUBELET, "fail mesh: tailscale up failed (key used or expired, its tag not owned, or no way to the server): "),
+        (Lane.SERVICE, "tgp-fail login: tailscale up: "),
+    ],
+)
+def test_L11_the_words_that_our_scripts_put_before_a_refusal_change_nothing(lane: Lane, before: str, line: str) -> None:
+    scripts = BOOTSTRAP if lane is Lane.KUBELET else container._SCRIPT
+    assert before.partition(": ")[2] in scripts
+    said = before + " ".join(line.splitlines())
+    told = diagnose(Findings(NAME, NOW, lane=lane, uses_mesh=True, console=(said,), devices_read=True))
+    assert told.code == ("tag_not_permitted" if LINES[line] == "client_secret" else CODES.get(LINES[line], "mesh_login_refused"))
