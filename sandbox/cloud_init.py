@@ -19,6 +19,7 @@ import zlib
 import yaml
 
 from . import payload as p
+from .bootstrap_words import STEPS
 from .carriers import unpack
 from .hub import Tunnel, public_key, tunnel_of
 
@@ -26,7 +27,6 @@ _HOME = "/etc/tgp/"
 PROGRAM = "/usr/local/sbin/tgp-bootstrap"
 _HEREDOC = re.compile(r"^(?P<decode>base64 (?:-d|--decode)\s*)?(?:cat\s*)?>\s*(?P<path>/\S+)\s*<<-?\s*(['\"]?)(?P<tag>\w+)\3\s*$|"
                       r"^(?:cat|(?P<decode2>base64 (?:-d|--decode)))\s*<<-?\s*(['\"]?)(?P<tag2>\w+)\6\s*>\s*(?P<path2>/\S+)\s*$")  # fmt: skip
-STEPS = re.compile(r"^\s*step ([a-z][a-z-]*)$", re.MULTILINE)
 
 
 def read_cloud_init(text: str, environment: t.Mapping[str, str] | None = None) -> p.Intent:
@@ -56,7 +56,11 @@ def read_cloud_init(text: str, environment: t.Mapping[str, str] | None = None) -
         raise p.Refused("bootstrap", f"{PROGRAM}: Exec format error")
     if not any(_starts_program(command, files) for command in commands):
         raise p.Refused("bootstrap", f"cloud-init is done; nothing starts {PROGRAM}")
-    return _intent({path: content for path, (content, _mode) in files.items()}, tuple(STEPS.findall(program)))
+    try:
+        return _intent({path: content for path, (content, _mode) in files.items()})
+    except p.Refused as refusal:
+        refusal.program = program  # it runs, and says itself why it ends
+        raise
 
 
 def _starts_program(command: str, files: dict[str, tuple[str, int]]) -> bool:
@@ -145,7 +149,7 @@ def _settings(text: str) -> dict[str, str]:
     return found
 
 
-def _intent(files: dict[str, str], steps: tuple[str, ...]) -> p.Intent:
+def _intent(files: dict[str, str]) -> p.Intent:
     settings = _settings(files[_HOME + "node.env"])
 
     def need(name: str) -> str:
@@ -180,7 +184,8 @@ def _intent(files: dict[str, str], steps: tuple[str, ...]) -> p.Intent:
         labels_at_registration=True,
         taints=p.clean_taints(config.get("registerWithTaints") or []),
         gpus_wanted=int(wanted) if wanted.isdigit() and settings.get("NVIDIA", "1") not in ("0", "") else None,
-        steps=steps,
+        program=files[PROGRAM],
+        steps=tuple(STEPS.findall(files[PROGRAM])),
         csr_seconds=float(settings["CSR_TIMEOUT"]) if settings.get("CSR_TIMEOUT", "").isdigit() else 600.0,
     )
 

@@ -24,6 +24,7 @@ import math
 import typing as t
 
 from .container_command import KERNEL, Plan, plan
+from .container_script import OUTPUT
 from .life import MESH_TIMEOUT, Life, Over
 from .payload import Refused
 from .tailnet import JoinRefused
@@ -94,6 +95,8 @@ class Container(Life):
             if addresses and machine.ip is None:
                 machine.ip, machine.private_ip = addresses
         self._phase("failed" if broken else "running")
+        if broken:
+            self._say("system", "failed to create the container")
         self._note("up", "failed to create the container" if broken else "the container is up", failed=broken)
         return not broken
 
@@ -139,8 +142,10 @@ class Container(Life):
             self._say("container", found.fault)
             self._tell("command", found.fault, failed=True)
             return found.code
+        self._hear(found.first)
         if (found.client or found.mesh_fault) and not self._mesh(found) and found.strict:
             return 1
+        self._hear(found.later)
         if found.lasts == 0.0:
             self._tell("command", f"{_program(found)} ended at once")
             return found.code
@@ -163,8 +168,8 @@ class Container(Life):
         """Start the mesh client and log in; False when it did not work."""
         fault = found.mesh_fault
         if found.client == KERNEL:
-            for line in NO_TUN:
-                self._say("container", f"tailscaled: {line}")
+            if not found.hidden:
+                self._hear(f"tailscaled: {line}" for line in NO_TUN)
             if found.mesh is None and not fault:
                 self._tell("mesh", f"tailscaled: {NO_TUN[1]}", failed=True)
                 return False
@@ -176,7 +181,9 @@ class Container(Life):
             self._pause(self._seconds("mesh"))
             fault = MESH_TIMEOUT if "mesh_fails" in self._parts else self._enter(found)
         if fault:
-            self._say("container", f"tailscale up: {fault}")
+            self._hear(line.replace(OUTPUT, fault) for line in found.excuse)
+            if not found.hidden:
+                self._say("container", f"tailscale up: {fault}")
             self._tell("mesh", f"tailscale up: {fault}", failed=True)
         return not fault
 
@@ -199,7 +206,6 @@ class Container(Life):
         entry = tailnet.device(device)
         if entry is None:
             return "the device was removed from the tailnet"
-        self._say("container", f"tailscale up: {entry.ipv4} as {entry.label}")
         self._tell("mesh", f"{entry.ipv4} as {entry.label}")
         return ""
 
@@ -220,6 +226,11 @@ class Container(Life):
         """A step; of a container that restarts on and on only the first rounds."""
         if self._machine.details["restarts"] < _TOLD:
             self._note(step, text, failed=failed)
+
+    def _hear(self, lines: t.Iterable[str]) -> None:
+        """What its scripts and programs print."""
+        for line in lines:
+            self._say("container", line)
 
     def _say(self, source: str, line: str) -> None:
         with self._world.lock:

@@ -32,7 +32,10 @@ _LOGIN = ("up", "login")
 class Plan:
     """``client``: kernel, userspace or "" (none). ``mesh`` None: nobody logs in. ``strict``: a failed login ends the container.
     ``persistent``: where the client keeps its state. ``command`` stays for ``lasts`` seconds (inf: for ever) and leaves ``code``.
-    ``fault``: what the shell says instead of all that; ``mesh_fault``: what the login says before it tries."""
+    ``fault``: what the shell says instead of all that; ``mesh_fault``: what the login says before it tries.
+
+    ``first`` are the lines that its scripts print before the login, ``later`` those after it and before the command that stays, ``excuse``
+    those that a failed login makes them print (OUTPUT stands for the client's own words). ``hidden``: daemon and login write to files."""
 
     client: str = ""
     mesh: payload.Mesh | None = None
@@ -43,6 +46,10 @@ class Plan:
     lasts: float = math.inf
     code: int = 0
     fault: str = ""
+    first: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    excuse: tuple[str, ...] = ()
+    hidden: bool = False
 
 
 def plan(image: str, command: str, environment: t.Mapping[str, str], hostname: str) -> Plan:
@@ -59,10 +66,12 @@ def plan(image: str, command: str, environment: t.Mapping[str, str], hostname: s
             script.read("containerboot")
         found = _of(script, hostname) if script.commands else Plan(command="" if command.strip() else f"(entry point of {image})")
         if command.strip() and not script.commands:
-            found = dataclasses.replace(found, lasts=0.0)
+            found = dataclasses.replace(found, lasts=0.0, first=tuple(line for _place, line in script.lines))
         if not found.client and environment.get("TS_AUTHKEY") and "TS_USERSPACE" in environment:
             client = _containerboot(script, Plan(), hostname)
-            found = dataclasses.replace(client, command=found.command, lasts=found.lasts, code=found.code)
+            found = dataclasses.replace(
+                client, command=found.command, lasts=found.lasts, code=found.code, first=found.first, later=found.later
+            )
         return found
     except ShellFault as fault:
         return Plan(fault=f"/bin/sh: {fault}", lasts=0.0, code=2)
@@ -70,22 +79,35 @@ def plan(image: str, command: str, environment: t.Mapping[str, str], hostname: s
 
 def _of(script: Script, hostname: str) -> Plan:
     found = Plan()
-    logins = 0
-    for started in script.commands:
+    logins = login = 0
+    for place, started in enumerate(script.commands):
         if started.name == "tailscaled" and not found.client:
             found = dataclasses.replace(
                 found,
                 client=USERSPACE if _option(started.words, "tun") == "userspace-networking" else KERNEL,
                 state_dir=_option(started.words, "statedir") or _option(started.words, "state"),
+                hidden=started.hidden,
             )
             if not started.background:  # nothing after it is ever reached
-                return dataclasses.replace(found, command=shlex.join(started.words))
+                return _spoken(script, dataclasses.replace(found, command=shlex.join(started.words)), place, place)
         elif started.name == "containerboot":
-            return _containerboot(script, found, hostname)
+            return _spoken(script, _containerboot(script, found, hostname), place, place)
         elif started.name == "tailscale" and (words := _login_words(started)) is not None and not logins:
-            logins += 1
-            found = _login(script, found, started, words, hostname)
-    return _stays(script.commands, found)
+            logins, login = 1, place
+            found = dataclasses.replace(
+                _login(script, found, started, words, hostname), excuse=started.excuse, hidden=started.hidden
+            )
+    found, stays = _stays(script.commands, found)
+    return _spoken(script, found, login if logins else stays, stays)
+
+
+def _spoken(script: Script, found: Plan, login: int, stays: int) -> Plan:
+    """What is printed before the command at ``login`` is started, and then up to the one at ``stays``."""
+    return dataclasses.replace(
+        found,
+        first=tuple(line for place, line in script.lines if place <= login),
+        later=tuple(line for place, line in script.lines if login < place <= stays),
+    )
 
 
 def _option(words: t.Sequence[str], name: str) -> str:
@@ -160,38 +182,40 @@ def _containerboot(script: Script, found: Plan, hostname: str) -> Plan:
         return dataclasses.replace(found, mesh_fault=str(error))
 
 
-def _stays(commands: t.Sequence[Started], found: Plan) -> Plan:
-    """The command that holds the container; when none does, it ends after the last."""
+def _stays(commands: t.Sequence[Started], found: Plan) -> tuple[Plan, int]:
+    """The command that holds the container, and its place; when none does, it ends after the last."""
     lasts, code, last, held = 0.0, 0, "", ""
-    for started in commands:
+    for place, started in enumerate(commands):
         if started.conditional:
             continue
         text, name = shlex.join(started.words), started.name
         if name == "wait":
             if held:
-                return dataclasses.replace(found, command=held)
+                return dataclasses.replace(found, command=held), place
         elif name == "exit":
             code = int(started.words[1]) if len(started.words) > 1 and started.words[1].isdigit() else code
-            return dataclasses.replace(found, command=last or text, lasts=lasts, code=code)
+            return dataclasses.replace(found, command=last or text, lasts=lasts, code=code), place
         elif started.background:
             held = text if name not in _PASSING and (name != "tailscaled" or not held) else held
         elif name == "sleep" or (name == "tail" and "-f" in started.words):
             seconds = _sleep(started.words)
             last, lasts = text, lasts + seconds
             if seconds == math.inf:
-                return dataclasses.replace(found, command=text)
+                return dataclasses.replace(found, command=text), place
         elif name in _PASSING:
             last, code = text, 1 if name == "false" else 0
             if code and started.guarded:
-                break
+                return dataclasses.replace(found, command=last, lasts=lasts, code=code), place
         else:
-            return dataclasses.replace(found, command=text)
+            return dataclasses.replace(found, command=text), place
     behind = [
-        one for one in commands if one.conditional and not one.background and one.name not in (*_PASSING, "tailscaled", "wait")
+        (place, one)
+        for place, one in enumerate(commands)
+        if one.conditional and not one.background and one.name not in (*_PASSING, "tailscaled", "wait")
     ]
     if behind and not code:
-        return dataclasses.replace(found, command=shlex.join(behind[-1].words))
-    return dataclasses.replace(found, command=last, lasts=lasts, code=code)
+        return dataclasses.replace(found, command=shlex.join(behind[-1][1].words)), behind[-1][0]
+    return dataclasses.replace(found, command=last, lasts=lasts, code=code), len(commands)
 
 
 def _sleep(words: t.Sequence[str]) -> float:

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a shell script comes to, read and not run: the commands it would start, the files it would write.
 
-Only what moves text is followed: echo, printf, cat, tr, base64, gzip, redirections, here-documents, ``sh -c``, ``eval``, ``exec`` and
-scripts that the script wrote itself. Conditions are not decided: what stands in a branch or a loop is marked ``conditional``.
+Only what moves text is followed: echo, printf, cat, tr, base64, gzip, redirections, here-documents, ``sh -c``, ``eval``, ``exec``,
+scripts that the script wrote itself, and of its functions what they print. Conditions are not decided: what stands in a branch or a loop
+is marked ``conditional``.
 """
 
 from __future__ import annotations
@@ -25,17 +26,24 @@ _SHELLS = frozenset({"sh", "bash", "dash", "ash"})
 _WRAPPERS = frozenset({"exec", "nohup", "setsid", "sudo", "command", "builtin", "tini", "dumb-init", "env", "nice"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _DEPTH = 6
+_FUNCTION = re.compile(r"^([A-Za-z_]\w*)\(\) \{(?:[ \t]*\n(.*?)^\}|[ \t]+([^\n]*?)[; \t]*\})[ \t]*$", re.MULTILINE | re.DOTALL)
+_PRINTERS = frozenset({"echo", "printf", "cat"})
+OUTPUT = "\ufffc"
+"""Stands, in what a script prints, for the output of a command that only running it would tell."""
+STDOUT = frozenset({"", "/dev/stdout", "/dev/stderr", "/proc/1/fd/1"})
 
 
 @dataclasses.dataclass(frozen=True)
 class Started:
     """A command the script starts: ``background`` with an ampersand; ``conditional`` in a branch, a loop or after ``||``; ``guarded``
-    when its failure ends the script."""
+    when its failure ends the script; ``hidden`` when its output goes to a file; ``excuse`` are the lines that are printed when it fails."""
 
     words: tuple[str, ...]
     background: bool = False
     conditional: bool = False
     guarded: bool = False
+    hidden: bool = False
+    excuse: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -43,24 +51,35 @@ class Started:
 
 
 class Script:
-    """``Script(environment).read(text)``; then ``commands``, ``files`` (path to content) and ``inner`` (texts of the scripts that it
-    made and started; with ``dive`` False they are not read any further). ``joined`` stands for what a script collects from variables
-    named TGP_PAYLOAD_nn, which takes a loop to do."""
+    """``Script(environment).read(text)``; then ``commands``, ``files`` (path to content), ``inner`` (texts of the scripts that it
+    made and started; with ``dive`` False they are not read any further) and ``lines``: what it prints for certain, each with the number of
+    commands started before. ``joined`` stands for what a script collects from variables named TGP_PAYLOAD_nn, which takes a loop to do.
+    ``screens`` are the files that count as printed to ("" is its output)."""
 
-    def __init__(self, environment: t.Mapping[str, str], joined: bytes | None = None, *, dive: bool = True) -> None:
+    def __init__(
+        self,
+        environment: t.Mapping[str, str],
+        joined: bytes | None = None,
+        *,
+        dive: bool = True,
+        screens: t.Collection[str] = STDOUT,
+    ) -> None:
         self.variables = dict(environment)
         self.files: dict[str, bytes] = {}
         self.commands: list[Started] = []
         self.inner: list[str] = []
-        self._joined, self._dive = joined, dive
+        self.lines: list[tuple[int, str]] = []
+        self._joined, self._dive, self._screens = joined, dive, screens
         self._functions: set[str] = set()
-        self._errexit = False
+        self._bodies: dict[str, str] = {}
+        self._errexit = self._started = False
         self._level = self._cases = 0
 
     def read(self, text: str, *, background: bool = False, conditional: bool = False) -> Script:
         if self._level >= _DEPTH:
             raise ShellFault("maximum nesting of scripts exceeded")
         self._level += 1
+        self.learn(text)
         if re.match(r"#!\s*\S+\s+-\w*e", text):
             self._errexit = True
         depth, before = 0, ""
@@ -76,7 +95,13 @@ class Script:
             pipeline.append(simple)
             if simple.operator != "|":
                 held = conditional or before == "||" or depth > 0
-                self._pipe(pipeline, background=background or simple.operator == "&", conditional=held, chained=simple.operator)
+                self._pipe(
+                    pipeline,
+                    background=background or simple.operator == "&",
+                    conditional=held,
+                    chained=simple.operator,
+                    excuse=before == "||",
+                )
                 pipeline, before = [], simple.operator
             depth = max(0, depth + {"(": 1, ")": -1}.get(simple.operator, 0))
         self._level -= 1
@@ -85,20 +110,72 @@ class Script:
     # ---- what the scanner asks
 
     def value(self, name: str) -> str:
-        return self.variables.get(name, "")
+        return self.variables.get(name, "" if name[0].isalpha() or name[0] == "_" else f"${name}")
 
     def substitute(self, text: str) -> str:
         child = Script(self.variables, self._joined)
-        child.files, child._level = self.files, self._level + 1
+        child.files, child._bodies, child._level = self.files, self._bodies, self._level + 1
         if child._level >= _DEPTH:
             raise ShellFault("maximum nesting of scripts exceeded")
         output, pipeline = b"", []
         for simple in Scanner(text, child):
             pipeline.append(simple)
             if simple.operator != "|":
-                output += child._flow(pipeline) or b""
+                own = bool(simple.words) and simple.words[0] in self._bodies
+                output += OUTPUT.encode() if own else child._flow(pipeline) or b""
                 pipeline = []
         return output.decode(errors="replace").rstrip("\n")
+
+    # ---- what it prints
+
+    def learn(self, text: str) -> None:
+        """Know the functions that stand at the beginning of a line of ``text``."""
+        for name, body, line in _FUNCTION.findall(text):
+            self._bodies[name] = body or line
+
+    def call(self, words: t.Sequence[str]) -> list[str]:
+        """The lines that a call of one of its functions prints; what it assigns is kept."""
+        if words[0] not in self._bodies or self._level >= _DEPTH:
+            return []
+        own = {str(place): word for place, word in enumerate(words)} | dict.fromkeys("*@", " ".join(words[1:]))
+        kept = {name: self.variables.pop(name, None) for name in own}
+        self.variables.update(own)
+        self._level += 1
+        lines, depth, before = [], 0, ""
+        for simple in Scanner(self._bodies[words[0]], self):
+            while simple.words and simple.words[0] in _OPEN | _CLOSE | _PASSED:
+                word = simple.words.pop(0)
+                depth += (word in _OPEN - {"{"}) - (word in _CLOSE - {"}"})
+            certain = depth <= 0 and before not in ("||", "&&", "|") and simple.operator != "|"
+            before = simple.operator
+            if certain and not self._assign(simple):
+                lines += self._printed(simple)
+                if simple.words[:1] in (["exit"], ["return"]):
+                    break
+        self._level -= 1
+        for name in own:
+            self.variables.pop(name, None)
+        self.variables.update({name: value for name, value in kept.items() if value is not None})
+        return lines
+
+    def _printed(self, simple: Simple) -> list[str]:
+        """The lines that one command prints."""
+        if simple.words and simple.words[0] in self._bodies:
+            return self.call(simple.words)
+        if not simple.words or simple.words[0] not in _PRINTERS or simple.target not in self._screens:
+            return []
+        return (self._text(simple.words[0], simple.words[1:], simple.stdin) or b"").decode(errors="replace").splitlines()
+
+    def _excuse(self, simple: Simple) -> None:
+        """What is printed after ``||``: the last command has it for its failure. Nothing else comes of it."""
+        kept, level = dict(self.variables), self._level
+        try:
+            lines = self._printed(simple)
+        except ShellFault:  # it is not run yet
+            lines = []
+        self.variables, self._level = kept, level
+        if lines and self._started:
+            self.commands[-1] = dataclasses.replace(self.commands[-1], excuse=tuple(lines))
 
     # ---- inside
 
@@ -115,10 +192,15 @@ class Script:
                 simple.words = ["(loop)"]
         return change
 
-    def _pipe(self, pipeline: list[Simple], *, background: bool, conditional: bool, chained: str) -> None:
+    def _pipe(self, pipeline: list[Simple], *, background: bool, conditional: bool, chained: str, excuse: bool) -> None:
         """Commands joined by pipes: assignments take effect, text flows, and what is no text is noted as started."""
         if len(pipeline) == 1 and self._assign(pipeline[0]):
             return
+        if excuse and len(pipeline) == 1:
+            self._excuse(pipeline[0])
+        elif not conditional and not background and len(pipeline) == 1:
+            self.lines += [(len(self.commands), line) for line in self._printed(pipeline[0])]
+        before = len(self.commands)
         output = self._flow(pipeline, background=background, conditional=conditional)
         last = pipeline[-1]
         if last.target and output is not None:
@@ -126,6 +208,7 @@ class Script:
         for simple in pipeline:
             if simple.words and simple.words[0] not in self._functions and simple.words != ["(loop)"]:
                 self._start(simple, background, conditional, self._errexit or chained in ("&&", "||"))
+        self._started = len(self.commands) > before
 
     def _assign(self, simple: Simple) -> bool:
         """NAME=value, alone or exported; a ``set`` is looked at here, too."""
@@ -138,7 +221,7 @@ class Script:
             return False
         for match in found:
             if match is not None:
-                self.variables[match[1]] = match[2]
+                self.variables[match[1]] = match[2].replace(OUTPUT, "")
         return True
 
     def _start(self, simple: Simple, background: bool, conditional: bool, guarded: bool) -> None:
@@ -163,7 +246,7 @@ class Script:
             if path in self.files:
                 self._own(self.files[path], background, conditional)
             else:
-                self.commands.append(Started(tuple(words), background, conditional, guarded))
+                self.commands.append(Started(tuple(words), background, conditional, guarded, simple.target not in self._screens))
 
     def _own(self, content: bytes, background: bool, conditional: bool) -> None:
         """A script that this script made itself."""
@@ -198,13 +281,7 @@ class Script:
             plain = [word for word in more if word not in ("-n", "-e")]
             return (" ".join(plain) + ("" if "-n" in more else "\n")).encode()
         if name == "printf" and more:
-            values = "".join(more[1:]) if re.fullmatch(r"%[sb](\\n)?", more[0]) else None
-            end = "\n" if more[0].endswith("\\n") else ""
-            return (
-                (values + end if values is not None else more[0].replace("\\n", "\n")).encode()
-                if values or len(more) == 1
-                else None
-            )
+            return _formatted(more[0], more[1:])
         if name in ("cat", "tee"):
             paths = [word for word in more if not word.startswith("-")]
             if not paths or name == "tee":
@@ -226,6 +303,18 @@ class Script:
             return base64.b64decode(re.sub(rb"\s", b"", data), validate=True)
         except (binascii.Error, ValueError):
             raise ShellFault("base64: invalid input") from None
+
+
+def _formatted(form: str, values: t.Sequence[str]) -> bytes | None:
+    """What printf prints; None when values are missing that only running would tell."""
+    pieces = re.split(r"%[sbd]", form.replace("\\n", "\n").replace("\\t", "\t"))
+    if (values and not any(values)) or re.search(r"%[^sbd]", form):
+        return None
+    text, left = "", list(values)
+    while True:
+        text += pieces[0] + "".join((left.pop(0) if left else "") + piece for piece in pieces[1:])
+        if not left or len(pieces) == 1:
+            return text.encode()
 
 
 def _unpacked(data: bytes | None) -> bytes | None:

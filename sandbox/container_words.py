@@ -10,6 +10,7 @@ import re
 import typing as t
 
 _OPERATORS = ("&&", "||", ";;", ";", "|", "&", "(", ")", "\n")
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _BREAKS = frozenset(" \t\r\n;&|<>()")
 
 
@@ -125,8 +126,9 @@ class Scanner:
                 self._at, started = self._at + 2, True
             elif char in "$`":
                 value = self._dollar()
-                parts = value.split()
-                if parts:
+                if len(fields) == 1 and _ASSIGNED.match(fields[0]):  # not split, as in a shell
+                    fields[0] += value
+                elif parts := value.split():
                     fields[-1] += parts[0]
                     fields += parts[1:]
                     started = True
@@ -178,7 +180,7 @@ class Scanner:
             self._at += 1
             return "$"
         self._at = name.end()
-        return self._expander.value(name[1]) if name[1][0].isalpha() or name[1][0] == "_" else name[0]
+        return self._expander.value(name[1])
 
     def _braces(self, inner: str) -> str:
         found = re.match(r"([A-Za-z_]\w*)(?:(:?)([-=?+])(.*))?", inner, re.DOTALL)

@@ -1,7 +1,11 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One power-on of a machine: its time, its console, and what cuts it short."""
+"""One power-on of a machine: its time, its story, its console, and what cuts it short.
+
+The story (``steps``) is the sandbox's own knowledge, which GET /world shows. The console has what the machine's system and payload print, and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ class Over(Exception):
 
 
 class Life:
-    """What every step of a story needs: how long it takes for this machine, and words for its log."""
+    """What every step of a story needs: how long it takes for this machine, a note of it, and lines for the console."""
 
     def __init__(self, machines: Machines, machine: Machine) -> None:
         self._all, self._machine, self._world = machines, machine, machines.world
@@ -65,15 +69,19 @@ class Life:
             raise Over
 
     def _note(self, step: str, text: str, *, failed: bool = False) -> None:
+        """A step of the story, which the machine itself does not tell."""
         with self._world.lock:
             machine = self._machine
             if machine.boots != self._boots:
                 raise Over
             machine.steps.append((self._world.clock.now(), step, f"failed: {text}" if failed else text))
-            if failed:
-                machine.console += [f"fail {step}: {text}"]
-            else:
-                machine.console += [f"tgp-step {step}", *([text] if text else [])]
+
+    def _print(self, *lines: str) -> None:
+        """Lines on the console."""
+        with self._world.lock:
+            if self._machine.boots != self._boots:
+                raise Over
+            self._machine.console += lines
 
     def _join(self, mesh: Mesh) -> t.Any:
         """Log in to the tailnet; the device. Raises Refused or JoinRefused."""

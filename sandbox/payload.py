@@ -39,11 +39,13 @@ _NODE_LABELS = {
 
 
 class Refused(Exception):
-    """The machine cannot do what it was given. ``step`` is where its story stops, the message what its log says."""
+    """The machine cannot do what it was given. ``step`` is where its story stops, the message what its log says. ``program`` is the text of
+    the bootstrap program when that one found it out."""
 
     def __init__(self, step: str, message: str) -> None:
         super().__init__(message)
         self.step = step
+        self.program = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +63,8 @@ class Mesh:
 @dataclasses.dataclass(frozen=True)
 class Intent:
     """What a machine was told to become. ``labels`` are set by the kubelet itself when ``labels_at_registration``, otherwise by one
-    update of the Node afterwards, together with ``annotations`` and ``late_taints``."""
+    update of the Node afterwards, together with ``annotations`` and ``late_taints``. ``program`` is the text of the bootstrap program, whose
+    steps are ``steps``; Talos has none."""
 
     lane: str
     node_name: str
@@ -82,6 +85,7 @@ class Intent:
     installer: str = ""
     gpus_wanted: int | None = None
     trustd: tuple[str, str] | None = None
+    program: str = ""
     steps: tuple[str, ...] = ()
     csr_seconds: float = 600.0
 

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A machine does what a real one would do with what it was given, step by step, and tells its story in ``steps`` and ``console``.
+"""A machine does what a real one would do with what it was given, step by step. Its story is in ``steps``, what it prints in ``console``.
 
 Steps: boot, up, config, [the bootstrap program's own], mesh, csr, node, labels, ready, gpu, done. A step that goes wrong is the last one;
-its text is what the machine's log would say.
+its text is what the machine's log would say. On the console of an Ubuntu machine the bootstrap program tells of its own steps and of its
+failure, when its text does so; what the kubelet says goes to the journal. Talos prints what its services say.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import math
 import typing as t
 
 from . import device_plugin, kubelet, payload
+from .bootstrap_words import ONCE, BootstrapWords
 from .cluster import Client, Cluster, KubeError
 from .hub import KEEPALIVE, Tunnel
 from .life import MESH_TIMEOUT, Over
@@ -26,10 +28,14 @@ from .tailnet import JoinRefused
 STARTS = 3  # how often systemd starts the bootstrap program
 HANDSHAKE = 180.0  # seconds that it waits for one
 UNANSWERED = "no client certificate: nobody approved the request"
+NO_CERTIFICATE = "no client certificate: token expired, nobody approved the request, or the kubelet does not start"
+UNKNOWN_TOKEN = "the API server does not know the bootstrap token: expired, deleted, or of another cluster"
 
 
 class Story(Obstacles):
-    """One power-on."""
+    """One power-on. ``_program`` is what its bootstrap program says; None before it is started, and for Talos."""
+
+    _program: BootstrapWords | None = None
 
     def tell(self) -> None:
         """From power-on to a working node, or to where it stops."""
@@ -42,8 +48,12 @@ class Story(Obstacles):
             if self._boot():
                 self._become_node()
         except Refused as refusal:
+            if refusal.program:
+                self._program = BootstrapWords(refusal.program)
+            self._fail(refusal.step, str(refusal))
             self._note(refusal.step, str(refusal), failed=True)
         except KubeError as error:
+            self._log(f"kubelet: {error}")
             self._note("node", f"kubelet: {error}", failed=True)
         if self._doom < math.inf:
             self._pause(max(0.0, self._doom - self._due), stretched=False)
@@ -67,8 +77,35 @@ class Story(Obstacles):
             addresses = machine.details.get("addresses")
             if addresses and machine.ip is None:
                 machine.ip, machine.private_ip = addresses
-        self._note("up", "the disk cannot be mounted" if broken else f"{self._system} is up", failed=broken)
+        text = "the disk cannot be mounted" if broken else f"{self._system} is up"
+        self._print(text)
+        self._note("up", text, failed=broken)
         return not broken
+
+    # ---- what it prints
+
+    def _reach(self, step: str) -> None:
+        """The bootstrap program comes to this step."""
+        if self._program is not None:
+            self._print(*self._program.reach(step))
+
+    def _fail(self, step: str, why: str) -> None:
+        """The bootstrap program ends in this step; without it the system says why."""
+        if self._program is None:
+            self._print(why)
+        elif step != "csr":
+            self._print(*self._program.fail(step, why))
+        elif "Unauthorized" in why and self._program.at != "kubelet":
+            self._print(*self._program.fail("api", UNKNOWN_TOKEN))
+        else:
+            self._print(*self._program.fail("kubelet", why if why == UNANSWERED else f"{NO_CERTIFICATE}: {why}"))
+
+    def _log(self, text: str) -> None:
+        """A line of a service's log, which Talos prints and Ubuntu does not."""
+        if self._program is None:
+            self._print(text)
+
+    # ---- steps
 
     def _become_node(self) -> None:
         """The machine's own part: what it was given decides."""
@@ -93,6 +130,9 @@ class Story(Obstacles):
             for key in ("device", "certificate"):
                 state.pop(key, None)
             state.update(payload=given, node=intent.node_name)
+        if intent.lane == "kubelet":  # a node prints nothing when it comes back
+            skips = {*(ONCE if known else ()), *(("driver",) if intent.gpus_wanted is None else ())}
+            self._program = BootstrapWords("" if "certificate" in state else intent.program, skips)
         self._disk(intent)
         intent = self._bent(intent)
         self._image(intent)
@@ -117,8 +157,8 @@ class Story(Obstacles):
         before = [step for step in intent.steps if step not in ("mesh", "api", "containerd", "kubelet", "erase", "done")]
         for step in before or ["packages"]:
             if step == "driver" and intent.gpus_wanted is not None and intent.gpus_wanted != self._machine.offer.gpu_count:
-                self._note(step, f"{self._machine.offer.gpu_count} GPUs found, {intent.gpus_wanted} ordered", failed=True)
-                raise Over
+                raise Refused(step, f"{self._machine.offer.gpu_count} GPUs found, {intent.gpus_wanted} ordered")
+            self._reach(step)
             self._note(step, "")
             if step == "packages":
                 self._pause(self._seconds("packages"))
@@ -127,11 +167,12 @@ class Story(Obstacles):
         """Enter the tailnet, or get through to the hub; the address the kubelet will register."""
         if intent.tunnel is not None:
             return self._through(intent, intent.tunnel)
+        self._reach("mesh")
         if intent.mesh is None:
             return self._address(intent, "")
         self._pause(self._seconds("mesh"))
         if "mesh_fails" in self._parts:
-            raise Refused("mesh", MESH_TIMEOUT)
+            raise Refused("mesh", f"tailscale up: {MESH_TIMEOUT}")
         self._clock_of_the_mesh()
         device = self._machine.details.get("device")
         if not device or not self._all.tailnet.set_online(device, True):
@@ -153,6 +194,7 @@ class Story(Obstacles):
 
     def _through(self, intent: Intent, tunnel: Tunnel) -> str:
         """WireGuard says nothing and tries again. The bootstrap program waits for so long and is started twice more; Talos waits on."""
+        self._reach("mesh")
         self._pause(self._seconds("mesh"))
         began, tries, said = self._world.clock.seconds(), 1, ""
         patience = HANDSHAKE if intent.lane == "kubelet" else 10 * 365 * 86400.0
@@ -161,10 +203,14 @@ class Story(Obstacles):
             waited = self._world.clock.seconds() - began
             if waited >= patience * STARTS:
                 raise Refused("mesh", words)
-            if waited >= patience * tries or why != said:
-                tries += waited >= patience * tries
+            over = waited >= patience * tries
+            if over or why != said:
+                tries += over
                 said = why
                 self._note("mesh", words)
+            if over and self._program is not None:
+                self._fail("mesh", words)
+                self._reach("mesh")
             self._due = self._world.clock.seconds()
             self._pause(max(KEEPALIVE, 0.1 * self._world.clock.speed), stretched=False)
         self._note("mesh", f"{tunnel.address} behind the hub, by {tunnel.interface}")
@@ -189,24 +235,27 @@ class Story(Obstacles):
         token, ca = intent.trustd
         ours = self._all.trustd
         self._machine.details["apid"] = False
-        if blocked := self._way_to_trustd(intent):
-            self._note("apid", f"failed to sign API server CSR: {blocked}")
-        elif ca.split() != ours[1].split():
-            self._note("apid", "failed to sign API server CSR: x509: certificate signed by unknown authority")
-        elif token != ours[0]:
-            self._note("apid", "failed to sign API server CSR: rpc error: code = Unauthenticated desc = invalid token")
+        refusal = self._way_to_trustd(intent)
+        if not refusal and ca.split() != ours[1].split():
+            refusal = "x509: certificate signed by unknown authority"
+        if not refusal and token != ours[0]:
+            refusal = "rpc error: code = Unauthenticated desc = invalid token"
+        if refusal:
+            self._note("apid", f"failed to sign API server CSR: {refusal}")
+            self._log(f"failed to sign API server CSR: {refusal}")
         else:
             self._machine.details["apid"] = True
 
     def _kubernetes(self, intent: Intent, address: str) -> None:
         cluster, kubelets, state = self._all.cluster, self._all.kubelets, self._machine.details
         if cluster is None or kubelets is None:
-            self._note("csr", "there is no Kubernetes in this world", failed=True)
-            return
+            raise Refused("csr", "there is no Kubernetes in this world")
+        self._reach("api")
         self._way_to_the_api(intent)
         self._own_label(intent)
         if "certificate" not in state:
             state["certificate"] = self._certificate(cluster, intent)
+        self._reach("done")
         client = cluster.connect(intent.server, intent.ca_pem, certificate=state["certificate"])
         try:
             uid = kubelet.register(client, intent, address, self._machine.id, self._world.clock.now())
@@ -218,9 +267,9 @@ class Story(Obstacles):
                 raise Over
             self._note("node", f"{intent.node_name} registered with {address}")
             if not self._starts(cluster, intent):
-                self._note(
-                    "ready", f"kubelet {intent.kubelet_version}: the server does not know the requested resource", failed=True
-                )
+                text = f"kubelet {intent.kubelet_version}: the server does not know the requested resource"
+                self._log(text)
+                self._note("ready", text, failed=True)
                 return
             if not intent.labels_at_registration:
                 self._late_labels(client, intent)
@@ -242,10 +291,12 @@ class Story(Obstacles):
                 if waited >= patience * tries:
                     tries += 1
                     self._note("csr", problem or UNANSWERED)
+                    self._give_up(problem or UNANSWERED)
                 try:
                     if not name:
                         name = kubelet.request_certificate(client, request)
                         self._note("csr", name)
+                        self._reach("kubelet")
                     if pem := kubelet.certificate(client, name):
                         return pem, key
                     pause, said = min(pause * 1.2, 15.0), ""
@@ -258,17 +309,28 @@ class Story(Obstacles):
                 if said and said != problem:
                     problem = said
                     self._note("csr", said)
+                    self._log(said)
+                    if "Unauthorized" in said and not name:  # the program asks before the kubelet does
+                        self._give_up(said)
                 self._due = self._world.clock.seconds()
                 self._pause(max(pause, 0.1 * self._world.clock.speed), stretched=False)
         finally:
             client.close()
         raise Refused("csr", problem or UNANSWERED)
 
+    def _give_up(self, why: str) -> None:
+        """The bootstrap program ends, and systemd starts it again."""
+        if self._program is not None:
+            unknown = "Unauthorized" in why and self._program.at != "kubelet"
+            self._fail("csr", why)
+            self._reach("api" if unknown else "kubelet")
+
     def _late_labels(self, client: Client, intent: Intent) -> None:
         try:
             kubelet.late_labels(client, intent)
         except KubeError as error:
             self._note("labels", f"NodeApplyController: {error}")
+            self._log(f"NodeApplyController: {error}")
         else:
             self._note("labels", f"{len(intent.labels)} labels")
 
@@ -277,6 +339,7 @@ class Story(Obstacles):
         self._pause(self._seconds("ready"))
         if "never_ready" in self._parts:
             self._note("ready", "cni plugin not initialized", failed=True)
+            self._log("cni plugin not initialized")
             return
         kubelet.ready(client, intent.node_name, self._world.clock.now())
         self._note("ready", "")

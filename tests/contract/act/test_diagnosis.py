@@ -19,6 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes import kubelet
 
 from ...chaos.grounds import GROUNDS
 from .rig import Rig
@@ -115,7 +116,8 @@ def test_01_wrong_token(build: Build) -> None:
     said = told(rig)
     assert said.code == "wrong_token"
     assert "does not accept the machine's bootstrap token: it is not the one in the cluster" in said.cause
-    assert "Unauthorized" in said.evidence and "exists and is valid" in said.evidence
+    assert "fail api: the API server does not know the bootstrap token" in said.evidence
+    assert "exists and is valid" in said.evidence
 
 
 @pytest.mark.parametrize("cloud", ["vast", "lambda"])
@@ -323,6 +325,19 @@ def test_13_disk_too_small(build: Build) -> None:
     said = told(rig)
     assert said.code == "disk_too_small" and "disk is too small" in said.cause
     assert "9 GiB free on the root disk" in said.evidence
+
+
+def test_what_the_payload_does_not_print_is_not_diagnosed(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same machine as in 13, whose program keeps its failure to itself: the diagnosis knows less, and is not certain."""
+    spoken = '  say "fail $STEP: '
+    assert spoken in kubelet.BOOTSTRAP
+    monkeypatch.setattr(kubelet, "BOOTSTRAP", kubelet.BOOTSTRAP.replace(spoken, '  : "fail $STEP: '))
+    rig = rented(build, "vast")
+    rig.behave("disk_too_small", gib=9)
+    rig.rent()
+    said = told(rig)
+    assert (said.code, said.diagnosis["certain"], "GiB free" in said.evidence) == ("not_in_mesh", False, False)
+    assert "console: 2 lines, the last: tgp-step preflight" in said.diagnosis["looked_at"]
 
 
 def test_14_clock_skew(build: Build) -> None:

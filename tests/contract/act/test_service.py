@@ -12,6 +12,7 @@ import typing as t
 import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.lanes import container
 
 from sandbox.mesh_proxy import set_busy
 
@@ -241,7 +242,7 @@ def failed(rig: Rig) -> str:
     ("behaviour", "words"),
     [
         ("never_boots", "instance: instance_not_running: it is not in the mesh yet"),
-        ("mesh_fails", "it is not in the mesh yet - The machine has no way to the mesh"),  # between two rounds it does not run
+        ("mesh_fails", "i/o timeout - The machine has no way to the mesh's coordination server. [mesh_unreachable]"),
         ("unhealthy_path", "device: unhealthy: it answers 503"),
     ],
 )
@@ -461,11 +462,19 @@ def test_L11_the_last_words_of_its_start_script_are_told(pods: Rig) -> None:
     pool(pods)["registrationTimeout"] = "2m"
     pods.behave("mesh_fails")
     pods.rent(pool="llm")
-    machine = pods.machine()
-    with pods.world.lock:
-        said = (pods.clock.now(), "container", "tgp-fail login: tailscale up: invalid key: API key kX not valid")
-        machine.details.setdefault("log", []).append(said)
-    assert "; the container says: login: tailscale up: invalid key" in failed(pods)
+    assert "it is not in the mesh yet; the container says: login: tailscale up: control: LoginHot" in failed(pods)
+
+
+def test_L11_a_start_script_that_says_nothing_is_not_quoted(pods: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words come from the script itself: without its line there is nothing to tell, and the cause is a guess."""
+    spoken = 'echo "tgp-fail $s: $*"; '
+    assert spoken in container._SCRIPT
+    monkeypatch.setattr(container, "_SCRIPT", container._SCRIPT.replace(spoken, ""))
+    pool(pods)["registrationTimeout"] = "2m"
+    pods.behave("mesh_fails")
+    pods.rent(pool="llm")
+    told = failed(pods)
+    assert "the container says" not in told and "The machine runs and never came into the mesh. [not_in_mesh]" in told
 
 
 def test_O16_the_service_of_a_machine_that_left_no_trace_is_removed(pods: Rig) -> None:

@@ -102,7 +102,7 @@ def witness(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> t.Iterato
         with world.lock:
             if machine.state == "booting":
                 machine.state = "active"
-                machine.console += ["tgp-step boot", "hello from the guest"]
+                machine.console += ["cloud-init is done", "hello from the guest"]
 
     world.on_boot = boot
     vast_cloud.set_up(world, {"list_after": 0.0})

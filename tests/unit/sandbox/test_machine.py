@@ -31,7 +31,8 @@ def test_a_rented_machine_becomes_the_node_it_was_told_to_be(make: t.Any) -> Non
     assert [step for step in steps if step in ("boot", "up", "config", "packages", "mesh", "csr", "node", "ready", "gpu", "done")] == [
         "boot", "up", "config", "packages", "mesh", "csr", "node", "ready", "gpu", "done",
     ]  # fmt: skip
-    assert "tgp-step packages" in machine.console
+    assert machine.console[0] == "ubuntu is up" and "tgp-step packages" in machine.console
+    assert machine.console[-1] == "tgp-step done"
     assert (machine.steps[-1][0] - machine.created).total_seconds() >= 180 + 60 + 10 + 1 + 5 + 20
 
 
@@ -91,14 +92,22 @@ def test_a_used_key_a_foreign_key_and_an_expired_key_do_not_let_in(make: t.Any) 
     assert "invalid key" in hand.story(third, "mesh")
     assert "not valid" in hand.story(fourth, "mesh")
     assert {node["metadata"]["name"] for node in hand.box.nodes()} == {"tgp-a-1"}
-    assert second.console[-1].startswith("fail mesh: tailscale up: invalid key")
+    assert second.console[-1].startswith(
+        "fail mesh: tailscale up failed (key used or expired, its tag not owned, or no way to the server): "
+    )
+    assert second.console[-1].endswith(" not valid")
 
 
 def test_a_bad_bootstrap_token_leads_nowhere(make: t.Any) -> None:
     hand = make(speed=2000)
     machine = hand.rent("tgp-a-1", hand.payload("tgp-a-1", token="nobody.0123456789abcdef"))
     hand.until(lambda: any("Unauthorized" in text for _time, step, text in machine.steps if step == "csr"))
-    hand.until(lambda: machine.console[-1].startswith("fail csr"))
+    hand.until(
+        lambda: (
+            "fail api: the API server does not know the bootstrap token: expired, deleted, or of another cluster" in machine.console
+        )
+    )
+    assert "tgp-step containerd" not in machine.console
     assert hand.box.nodes() == []
 
 

@@ -102,6 +102,6 @@ def test_the_story_of_the_boot_before_is_not_told_as_that_of_this_one() -> None:
     world = World(SimClock(start=1_800_000_000.0))
     machine = Machine("r", "webhook", "r", "r", offer(cloud="webhook"), world.clock.now(), state="off", ended=world.clock.now())
     machine.steps.append((world.clock.now(), "done", ""))
-    machine.console.append("tgp-step done")
+    machine.console.append("ubuntu is up")
     assert world.power_on(machine)  # whose thread has not said a word yet
     assert machine.steps == [] and machine.console == []
