@@ -21,7 +21,7 @@ _BLOB = re.compile(r"[A-Za-z0-9+/_=-]{48,}")
 _WIREGUARD = re.compile(r"(?i)((?:private|preshared)_?key[\"']?\s*[:=]\s*[\"']?)[A-Za-z0-9+/]{43}=")
 _PATTERNS = (
     re.compile(r"tskey-[A-Za-z0-9-]+"),
-    re.compile(r"hskey-[A-Za-z0-9-]+"),
+    re.compile(r"hskey-[A-Za-z0-9_-]+"),  # URL-safe base64
     re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=:-]{6,}"),
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.S),
 )
