@@ -66,7 +66,8 @@ def add_to(flask_app: flask.Flask, tailnet: Tailnet) -> None:
 
         flask_app.add_url_rule(f"/api/v1{path}", f"{verb} v1 {path}", view, methods=[verb])
     flask_app.add_url_rule("/version", "version", lambda: VERSION if tailnet.v1_only else VERSION_WITH_V2)
-    flask_app.add_url_rule("/health", "health", lambda: {"status": "pass"})
+    health = {"content-type": "application/health+json; charset=utf-8"}
+    flask_app.add_url_rule("/health", "health", lambda: ({"status": "pass"}, health))
 
 
 def problem(status: int, message: str) -> flask.Response:

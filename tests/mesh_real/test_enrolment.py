@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import typing as t
 
@@ -22,6 +23,9 @@ from ansible_collections.tgp.gpu.plugins.modules import (
     tailscale_key,
     tailscale_policy_info,
 )
+
+from sandbox.tailnet import HEADSCALE_V1, JoinRefused
+from tests.contract.mesh.conftest import build
 
 from .conftest import Hand
 from .mesh import Server
@@ -146,6 +150,50 @@ def test_S3_36_headscale_takes_the_rules_we_write(server: Server, hand: Hand) ->
     finally:
         (server.folder / "before").write_text(before["policy"])
         server.command("policy", "set", "--file", str(server.folder / "before"))
+
+
+_KEY = {"ephemeral": True, "expiration": "2099-01-01T00:00:00Z", "aclTags": TAGS}
+_CALLS: tuple[tuple[str, str, t.Any], ...] = (
+    ("POST", "/api/v1/preauthkey", {"aclTags": []}),
+    ("POST", "/api/v1/preauthkey", {"user": "77"}),
+    ("POST", "/api/v1/preauthkey/expire", {"id": "77"}),
+    ("DELETE", "/api/v1/preauthkey?id=77", None),
+    ("GET", "/api/v1/node/77", None),
+    ("GET", "/health", None),
+    ("GET", "/api/v2/tailnet/-/settings", None),
+)
+
+
+def answers(http: httpx.Client) -> list[tuple[int, str, t.Any]]:
+    """Status, type and JSON of each of the calls."""
+    found = [http.request(method, path, json=body) for method, path, body in _CALLS]
+    kinds = [one.headers["content-type"].partition(";")[0] for one in found]
+    return [(one.status_code, kind, one.json() if "json" in kind else None) for one, kind in zip(found, kinds, strict=True)]
+
+
+def test_the_sandbox_answers_as_this_server_does(server: Server) -> None:
+    """Refusals, the form of keys and what a node hears of a key that is too short, side by side."""
+    place = build(HEADSCALE_V1)
+    inside = httpx.WSGITransport(app=place.wsgi)
+    told, made = [], []
+    for url, token, transport in (
+        (server.url, server.api_key, None),
+        ("http://sandbox", place.world.secrets["TAILSCALE_API_KEY"], inside),
+    ):
+        with httpx.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, transport=transport, trust_env=False) as http:
+            told.append(
+                (answers(http), http.get("/version").json()["version"], sorted(http.post("/api/v1/preauthkey", json=_KEY).json()))
+            )
+            key = http.post("/api/v1/preauthkey", json=_KEY).json()["preAuthKey"]
+            listed = {one["id"]: one["key"] for one in http.get("/api/v1/preauthkey").json()["preAuthKeys"]}
+            assert re.fullmatch(r"hskey-auth-[\w-]{12}-[\w-]{64}", key["key"]) and listed[key["id"]] == f"{key['key'][:23]}-***"
+            assert re.fullmatch(r"hskey-api-[\w-]{12}-[\w-]{64}", token)
+            made.append(key)
+    assert told[0] == told[1]
+    assert set(made[0]) == set(made[1])
+    with pytest.raises(JoinRefused) as refused:
+        place.tailnet.join(made[1]["key"][:-20], "tgp-short")
+    assert str(refused.value) in server.node().up(made[0]["key"][:-20], "tgp-short", seconds=5)
 
 
 @pytest.mark.slow
