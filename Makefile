@@ -6,7 +6,7 @@ export PATH := $(BIN):$(PATH)
 PYTHON ?= $(shell for v in 3.13 3.12 3.11; do for e in "" "env PYENV_VERSION=$$v"; do \
   $$e python$$v -c "import venv, ensurepip" 2>/dev/null && echo $$e python$$v && exit; done; done; echo python3)
 
-.PHONY: demo test unit red check sanity lint types bench sandbox clean plane
+.PHONY: demo test unit red mutation check sanity lint types bench sandbox clean plane
 
 demo: $(VENV)/.demo  ## rent, join, list, reap on the sandbox, and the bill
 	@$(BIN)/python -m sandbox.demo
@@ -19,6 +19,9 @@ unit: $(VENV)/.test  ## the fast tests only
 
 red: $(VENV)/.test  ## the tests of a defect against the plugins that have it: make red ITEM=11
 	@$(BIN)/python tests/red.py $(ITEM)
+
+mutation: $(VENV)/.test  ## which test notices which deliberate fault, a score per package, and what none notices
+	@$(BIN)/python -m tests.mutation
 
 check: $(VENV)/.test  ## style and types
 	@$(BIN)/python tests/run.py --only style,types

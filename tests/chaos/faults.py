@@ -38,12 +38,12 @@ class Found:
     story: str = ""
 
 
-def drawable() -> list[dict[str, str]]:
-    """Faults that change something in the world."""
-    return [one for one in copies.MUTATIONS if "unseen" not in one]
+def drawable() -> list[copies.Mutation]:
+    """Faults of rules that change something in the world."""
+    return [one for one in copies.MUTATIONS if "edge" in one]
 
 
-def draw(seed: str, count: int) -> list[dict[str, str]]:
+def draw(seed: str, count: int) -> list[copies.Mutation]:
     """So many of them, by seed."""
     return random.Random(f"faults {seed}").sample(drawable(), count)
 
@@ -84,7 +84,7 @@ def tell(edge: str, seed: str, seconds: float) -> None:
 # ---- in the process that makes the copy
 
 
-def search(copy: Path, mutation: t.Mapping[str, str], seed: str, seconds: float = SECONDS) -> tuple[Found, str]:
+def search(copy: Path, mutation: copies.Mutation, seed: str, seconds: float = SECONDS) -> tuple[Found, str]:
     """What chaos finds of one fault, and the rule's own test that notices it."""
     with copies.mutated(copy, mutation):
         command = [sys.executable, "-B", "-m", "tests.chaos", "hunt", "--edge", mutation.get("edge", ""), "--seed", seed]
@@ -92,10 +92,10 @@ def search(copy: Path, mutation: t.Mapping[str, str], seed: str, seconds: float 
         told = subprocess.run(
             command, cwd=copies.ROOT, env=copies.environment(copy), capture_output=True, text=True, timeout=900, check=False
         )
-        test = copies.noticed_by(copies.run(copy, mutation["rule"]))
+        noticed = copies.run(copy, mutation)
     if told.returncode:
         raise RuntimeError(f"{mutation['what']}: {told.stderr[-2000:]}")
-    return Found(**json.loads(told.stdout.splitlines()[-1])), test
+    return Found(**json.loads(told.stdout.splitlines()[-1])), copies.noticed_by(noticed.returncode, noticed.stdout)
 
 
 def table(seed: str, count: int, say: Say, *, seconds: float = SECONDS, full: bool = False) -> int:
@@ -109,7 +109,8 @@ def table(seed: str, count: int, say: Say, *, seconds: float = SECONDS, full: bo
             found, test = search(copy, one, seed, seconds)
             missed += not found.number
             by = found.number or "no story"
-            say(f"{one['rule']:5} {one['file']:24} {one['what']:66} {by:9} {found.runs:>5}  {test or 'none'}")
+            file = copies.locate(one).path.rpartition("/")[2]
+            say(f"{one['rule']:5} {file:24} {one['what']:66} {by:9} {found.runs:>5}  {test or 'none'}")
             if full and found.number:
                 say(f"      {found.text}\n{found.story}")
     say(f"{len(wanted) - missed} of {len(wanted)} found")

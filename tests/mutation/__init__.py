@@ -1,4 +1,4 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Small deliberate faults in the rules, each of which has to be noticed."""
+"""Small deliberate faults in what decides, rents, deletes and keeps secrets, each of which has to be noticed."""

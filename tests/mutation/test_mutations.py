@@ -1,14 +1,16 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests of the tests: small deliberate faults in the rules (mutations.yml), one at a time, each of which a rule's own test has to notice.
+"""Tests of the tests: small deliberate faults (mutations.yml), one at a time, each of which a test has to notice: those of the rules, and
+some of the others, drawn by TGP_MUTATION_SEED. ``make mutation`` runs all and prints a score per package.
 
-The collection is copied beside itself, changed there, and the tests of that rule run against the copy in a process of their own.
 ``pytest -s tests/mutation`` prints which test noticed which fault.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import typing as t
@@ -16,34 +18,98 @@ from pathlib import Path
 
 import pytest
 
-from .copies import MUTATIONS, copy_to, environment, mutated, noticed_by, run
+from . import copies
+from .__main__ import Verdict, scores, told
+
+SEED = os.environ.get("TGP_MUTATION_SEED", "1")
+DRAWN = copies.draw(20, SEED)
+_CASES = [
+    {"symbol": "lock.py:decide", "from": "if reading.holder == me :", "to": "if False:"},  # blanks and line ends do not matter
+    {"symbol": "Reading.expired", "from": "self.renewed is None or", "to": "False or"},
+]
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_to(tmp_path_factory.mktemp("copy"))
+def verdicts() -> dict[str, Verdict]:
+    """What was said of each drawn fault, by its description. All in one process of its own: this one has imported the collection."""
+    command = [sys.executable, "-m", "tests.mutation", "--json", "--draw", "20", "--seed", SEED]
+    done = subprocess.run(command, cwd=copies.ROOT, capture_output=True, text=True, timeout=1800, check=False)
+    assert done.returncode == 0, done.stderr
+    print(f"drawn by seed {SEED} (TGP_MUTATION_SEED)")
+    found = [Verdict(**json.loads(line)) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {one.what: one for one in found}
 
 
-def test_the_tests_run_against_the_copy_and_pass_without_a_fault(copy: Path) -> None:
-    where = "from ansible_collections.tgp.gpu.plugins.module_utils.fleet import guard; print(guard.__file__)"
-    told = subprocess.run(
-        [sys.executable, "-c", where], env=environment(copy), capture_output=True, text=True, timeout=60, check=True
+@pytest.mark.parametrize("mutation", DRAWN, ids=[f"{one.get('rule', one['symbol'])}: {one['what']}" for one in DRAWN])
+def test_a_fault_is_noticed_by_a_test(mutation: copies.Mutation, verdicts: dict[str, Verdict]) -> None:
+    verdict = verdicts[mutation["what"]]
+    assert verdict.test, f"{told(verdict)}, drawn by seed {SEED}"
+    if "rule" in mutation:
+        assert verdict.test.startswith(f"test_{mutation['rule'].replace('-', '')}_")
+    print(told(verdict))
+
+
+@pytest.mark.parametrize("mutation", copies.MUTATIONS, ids=[one["what"] for one in copies.MUTATIONS])
+def test_a_fault_fits_the_source_and_names_its_tests(mutation: copies.Mutation) -> None:
+    assert copies.changed(mutation)
+    assert ("rule" in mutation) != ("tests" in mutation)
+    for name in mutation.get("tests", []):
+        path, _colons, test = name.partition("::")
+        assert f"def {test}(" in (copies.ROOT / "tests" / path).read_text() if test else (copies.ROOT / "tests" / path).is_file()
+
+
+def test_every_rule_that_decides_is_mutated_and_no_fault_is_there_twice() -> None:
+    rules: t.Collection[str] = {one["rule"] for one in copies.MUTATIONS if "rule" in one}
+    assert len(rules) >= 14
+    assert len({one["what"] for one in copies.MUTATIONS}) == len(copies.MUTATIONS)
+
+
+@pytest.mark.parametrize("mutation", _CASES)
+def test_a_fault_is_found_by_its_tokens(mutation: copies.Mutation) -> None:
+    place = copies.locate(mutation)
+    assert place.path == "fleet/lock.py" and place.package == "fleet"
+    assert mutation["to"] in copies.changed(mutation)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"symbol": "decide"}, "decide is there 2 times"),
+        ({"from": "no such code"}, "has 'no such code' 0 times"),
+        ({"from": "earlier"}, "has 'earlier' [1-9]"),
+        ({"to": "if (reading.holder == me):"}, "says the same"),
+    ],
+)
+def test_a_fault_that_does_not_fit_is_refused(changes: dict[str, str], problem: str) -> None:
+    with pytest.raises(copies.Misplaced, match=problem):
+        copies.changed({**_CASES[0], **changes})
+
+
+def test_tests_run_against_the_copy_and_it_is_as_before_after_a_fault(tmp_path: Path) -> None:
+    copy = copies.copy_to(tmp_path)
+    file = copy / "ansible_collections/tgp/gpu/plugins/module_utils/fleet/lock.py"
+    before, times = file.read_text(), file.stat().st_mtime_ns
+    where = (
+        "from ansible_collections.tgp.gpu.plugins.module_utils.fleet import lock; print(lock.__file__, lock.decide(None, None, ''))"
     )
-    assert told.stdout.startswith(str(copy))
-    passed = run(copy, "L-12")
-    assert passed.returncode == 0, passed.stdout
+    command = [sys.executable, "-B", "-c", where]
+    fault = {"symbol": "lock.py:decide", "from": 'return "free"', "to": 'return "faulty"'}
+    with copies.mutated(copy, fault):
+        there = subprocess.run(command, env=copies.environment(copy), capture_output=True, text=True, timeout=60, check=True)
+    assert there.stdout.split() == [str(file), "faulty"]
+    assert (file.read_text(), file.stat().st_mtime_ns) == (before, times)
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=[f"{one['rule']}: {one['what']}" for one in MUTATIONS])
-def test_a_fault_in_a_rule_is_noticed_by_a_test_of_that_rule(mutation: dict[str, str], copy: Path) -> None:
-    with mutated(copy, mutation):
-        noticed = run(copy, mutation["rule"])
-    assert noticed.returncode == 1, f"nobody noticed that {mutation['what']}:\n{noticed.stdout[-2000:]}"
-    test = noticed_by(noticed)
-    assert test, noticed.stdout
-    print(f"{mutation['rule']} {mutation['file']}: {mutation['what']} - noticed by {test}")
-
-
-def test_every_rule_that_decides_is_mutated() -> None:
-    rules: t.Collection[str] = {one["rule"] for one in MUTATIONS}
-    assert len(MUTATIONS) >= 20 and len(rules) >= 14
+def test_the_score_counts_survivors_by_package() -> None:
+    noticed = [Verdict("act", "act/join.py", f"fault {number}", "test_x") for number in range(19)]
+    kept = Verdict("act", "act/join.py", "kept", "", survives="the API server refuses it, too")
+    rows, good = scores([*noticed, kept])
+    assert (
+        good
+        and "act           20      19    95 %" in rows
+        and "survives: act/join.py: kept: the API server refuses it, too" in rows
+    )
+    rows, good = scores([*noticed[1:], kept])
+    assert not good and rows[-1] == "below 95 %: act"
+    assert not scores([*noticed, Verdict("act", "act/join.py", "one", "")])[1]  # nobody says why
+    assert not scores([*noticed, Verdict("act", "act/join.py", "one", "", problem="the tests fail without a fault")])[1]
