@@ -247,6 +247,19 @@ def test_L22_no_other_offer_above_the_bound_is_tried(rig: Rig, file: Path) -> No
     assert [one["result"] for one in done["machines"]] == ["failed"] and rig.machines() == []
 
 
+def test_L22_an_offer_above_the_bound_of_its_claim_is_not_rented(rig: Rig, file: Path) -> None:
+    """Its price has been read again since, and is above what a person approved."""
+    save(rig, file)
+    found = rig.run("apply", file=str(file))
+    (claim,) = rig.claims().values()
+    path = f"/api/v1/namespaces/tgp-system/configmaps/tgp-claim-{claim['name']}"
+    rig.kube("PATCH", path, {"data": {"claim.json": json.dumps({**claim, "price_bound": "0.6899"})}})
+    done = rig.run("launch", found["run_id"], names=found["launch"])
+    rig.unlock(found["run_id"])
+    assert [one["result"] for one in done["machines"]] == ["failed"]
+    assert (rig.creates(), rig.machines()) == (0, [])
+
+
 def test_L22_what_falls_due_meanwhile_is_not_added(rig: Rig, file: Path) -> None:
     """Another machine's claim is marked for deletion by hand between plan and application: only the plan's own machine goes."""
     idle_machine(rig)

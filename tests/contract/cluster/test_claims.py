@@ -20,7 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.claims.configmap import Co
 from ansible_collections.tgp.gpu.plugins.module_utils.claims.directory import DirectoryStore
 from ansible_collections.tgp.gpu.plugins.module_utils.claims.store import ClaimStore, open_store
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError, BadShape, Conflict, InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError, BadShape, Conflict, InvalidInput, LostAnswer
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Phase
 
 from .conftest import UID, Cluster, make_claim, make_task
@@ -214,6 +214,16 @@ def test_L22_two_decisions_about_one_machine_contradict(fresh: Fresh) -> None:
     assert fresh().claims() == [second]
 
 
+def test_L22_a_claim_that_says_something_else_by_now_is_not_removed(fresh: Fresh) -> None:
+    store, other = fresh(), fresh()
+    claim = store.write(make_claim())
+    (read,) = other.claims()
+    second = other.write(dataclasses.replace(read, instance_id="501"))
+    with pytest.raises(Conflict):
+        store.remove(claim)
+    assert fresh().claims() == [second]
+
+
 def test_L22_an_immutable_claim_is_an_error_of_its_own(cluster: Cluster, kube: Kube) -> None:
     store = ConfigMapStore(kube)
     claim = store.write(make_claim())
@@ -284,6 +294,15 @@ def test_a_write_whose_answer_was_lost_is_recognised(cluster: Cluster, kube: Kub
     assert ConfigMapStore(cluster.client()).claims() == [written]
 
 
+def test_what_another_wrote_is_not_taken_for_a_write_whose_answer_was_lost(cluster: Cluster, kube: Kube) -> None:
+    store = ConfigMapStore(kube)
+    claim = store.write(make_claim())
+    cluster.faults.add({"kind": "lost_before", "method": "PUT", "path": "tgp-claim"})
+    with pytest.raises(LostAnswer):
+        store.write(dataclasses.replace(claim, instance_id="501"))
+    assert ConfigMapStore(cluster.client()).claims() == [claim]
+
+
 def test_a_write_that_did_not_arrive_fails(cluster: Cluster, kube: Kube) -> None:
     store = ConfigMapStore(kube)
     store.write_state("x", {})
@@ -303,6 +322,7 @@ def test_the_ledger_goes_on_in_a_new_part_when_one_is_full(cluster: Cluster, kub
     ]
     assert parts == ["tgp-ledger-00000", "tgp-ledger-00001"] and len(store.ledger_lines()) == 8
     assert ConfigMapStore(cluster.client()).ledger({"name": "tgp-0"}) is False
+    assert [part.place for part in store.ledger_parts()] == ["tgp-ledger-00000"], "the newest takes the next line"
 
 
 def test_open_store_by_options(kube: Kube, tmp_path: Path) -> None:

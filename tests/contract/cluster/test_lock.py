@@ -10,6 +10,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import types
 import typing as t
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +21,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.clock import from_text
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError, InvalidInput, Locked, LockLost
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock import process
+from ansible_collections.tgp.gpu.plugins.module_utils.runlock.keeper import Keeper
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock.lease import OWNER, PATH
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock.lock import RunLock, release, resume, take
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock.process import alive, describe, from_record, owner_pid
@@ -370,3 +373,21 @@ def test_without_a_cluster_the_file_alone_locks(tmp_path: Path, cluster: Cluster
     with pytest.raises(Locked):
         RunLock(None, "a1b2c3d4", "run-2", str(tmp_path), cluster.clock).acquire()
     assert one.release() is True
+
+
+def test_L08_the_lock_is_kept_alive_also_after_a_renewal_that_failed() -> None:
+    """While pods are drained or machines awaited; only a lock that is lost is renewed no more."""
+    errors: list[Exception] = [LockLost("another run has it"), ApiError("the API server does not answer"), ApiError("nor now")]
+    asked, ended = [], threading.Event()
+
+    def renew_if_due() -> None:
+        asked.append(len(errors))
+        if len(errors) == 1:
+            ended.set()
+        raise errors.pop()
+
+    clock = types.SimpleNamespace(speed=6000.0)  # a look each hundredth of a second
+    with Keeper(types.SimpleNamespace(renew_if_due=renew_if_due), clock) as keeper:  # type: ignore[arg-type]
+        assert ended.wait(30)
+        keeper._thread.join(30)
+    assert asked == [3, 2, 1]

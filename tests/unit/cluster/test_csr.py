@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import base64
+import copy
 import typing as t
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import Forbidden
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -47,12 +50,36 @@ def other_name(*names: str) -> bytes:
     return tlv(0x30, bytes.fromhex("06092a864886f70d01090e") + tlv(0x31, tlv(0x30, extension)))
 
 
-def parsed(pem: bytes, **spec: t.Any) -> csr.Request:
+def raw_of(pem: bytes, **spec: t.Any) -> dict[str, t.Any]:
     usual = {
         "username": f"system:bootstrap:{TOKEN}", "signerName": csr.SIGNER, "request": base64.b64encode(pem).decode(),
         "usages": ["digital signature", "client auth"],
     }  # fmt: skip
-    return csr.parse({"metadata": {"name": "x", "creationTimestamp": "2026-11-21T12:00:00Z"}, "spec": {**usual, **spec}})
+    return {"metadata": {"name": "x", "creationTimestamp": "2026-11-21T12:00:00Z"}, "spec": {**usual, **spec}}
+
+
+def parsed(pem: bytes, **spec: t.Any) -> csr.Request:
+    return csr.parse(raw_of(pem, **spec))
+
+
+class Server:
+    """An API server that has one request, as it stands now. ``answers``: conditions that were written, by type."""
+
+    clock = SystemClock()
+
+    def __init__(self, raw: dict[str, t.Any]) -> None:
+        self.raw = raw
+        self.answers: list[str] = []
+
+    def get(self, _path: str) -> dict[str, t.Any]:
+        return copy.deepcopy(self.raw)
+
+    def replace(self, path: str, body: dict[str, t.Any]) -> None:
+        assert path == f"{csr.PATH}/x/approval"
+        self.answers += [one["type"] for one in body["status"]["conditions"]]
+
+
+EXPECTED: dict[str, t.Any] = {"token_id": TOKEN, "node": NODE}
 
 
 @pytest.mark.parametrize("pem", [block(NODE), block(NODE, line=4096), block(NODE).replace(b"\n", b"\r\n"), block(NODE) + b"\n \n"])
@@ -133,3 +160,59 @@ def test_what_no_kubelet_asks_for_is_denied(extensions: bytes, spec: dict[str, t
 def test_other_names_that_nobody_can_read_are_nobodys() -> None:
     twice = other_name("a") + other_name("b")
     assert csr.wrong(parsed(block(NODE, extensions=twice)), token_id=TOKEN, node=NODE)
+
+
+@pytest.mark.parametrize(
+    ("pem", "spec", "fault"),
+    [
+        (
+            block(NODE, more=attribute(ORGANIZATION, TEXT, b"system:masters")),
+            {},
+            "its organization is ('system:nodes', 'system:masters')",
+        ),
+        (block("control-plane"), {}, "its common name is 'system:node:control-plane'"),
+        (block(NODE), {"username": "system:bootstrap:ffffff"}, "its username is 'system:bootstrap:ffffff'"),
+        (block(NODE), {"username": "system:node:other"}, "its username is 'system:node:other'"),
+        (block(NODE), {"signerName": "kubernetes.io/kube-apiserver-client"}, "its signer is 'kubernetes.io/kube-apiserver-client'"),
+    ],
+)
+def test_who_asks_for_whom_has_to_be_exactly_as_expected(pem: bytes, spec: dict[str, t.Any], fault: str) -> None:
+    """A token that was stolen must not become another node, or a member of another group."""
+    faults = csr.wrong(parsed(pem, **spec), **EXPECTED)
+    assert len(faults) == 1 and faults[0].startswith(fault)
+    server = Server(raw_of(pem, **spec))
+    with pytest.raises(Forbidden):
+        csr.approve(server, parsed(pem, **spec), **EXPECTED)  # type: ignore[arg-type]
+    assert server.answers == []
+
+
+def test_a_request_is_answered_as_it_stands_now() -> None:
+    """Its name may have been used again since it was read."""
+    server = Server(raw_of(block("control-plane")))
+    with pytest.raises(Forbidden):
+        csr.approve(server, parsed(block(NODE)), **EXPECTED)  # type: ignore[arg-type]
+    server.raw = raw_of(block(NODE))
+    with pytest.raises(Forbidden):
+        csr.deny(server, parsed(block("control-plane")), **EXPECTED)  # type: ignore[arg-type]
+    assert server.answers == []
+
+
+@pytest.mark.parametrize("pem", [block(NODE), block("control-plane")])
+def test_requests_of_other_tokens_are_left_alone(pem: bytes) -> None:
+    server = Server(raw_of(pem, username="system:bootstrap:ffffff"))
+    request = csr.parse(server.raw)
+    assert csr.answer(server, request, **EXPECTED) == ""  # type: ignore[arg-type]
+    with pytest.raises(Forbidden):
+        csr.deny(server, request, **EXPECTED)  # type: ignore[arg-type]
+    assert server.answers == []
+
+
+def test_a_request_is_answered_once_and_by_what_it_asks_for() -> None:
+    for pem, verdict in ((block(NODE), "approved"), (block("control-plane"), "denied")):
+        server = Server(raw_of(pem))
+        request = csr.parse(server.raw)
+        assert csr.answer(server, request, **EXPECTED) == verdict  # type: ignore[arg-type]
+        assert server.answers == [verdict.capitalize()]
+        server.raw["status"] = {"conditions": [{"type": "Denied", "reason": "a person"}]}
+        assert csr.answer(server, request, **EXPECTED) == ""  # type: ignore[arg-type]
+        assert len(server.answers) == 1, "somebody else was faster"

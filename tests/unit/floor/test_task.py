@@ -9,7 +9,14 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, LaunchRefused, TgpError
-from ansible_collections.tgp.gpu.plugins.module_utils.redact import MASK, redact, redact_all, register
+from ansible_collections.tgp.gpu.plugins.module_utils.redact import (
+    MASK,
+    begin_generation,
+    redact,
+    redact_all,
+    redact_foreign,
+    register,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute, secret_values
 
 SPEC: dict[str, t.Any] = {
@@ -94,3 +101,28 @@ def test_short_values_do_not_blank_the_text() -> None:
 
 def test_remedy_follows_the_message() -> None:
     assert str(TgpError("It failed.", remedy="Do this.")) == "It failed. Do this."
+
+
+def test_keys_of_a_mapping_are_masked_too() -> None:
+    register(KEY)
+    assert redact_all({KEY: [{f"of {KEY}": 1}]}) == {MASK: [{f"of {MASK}": 1}]}
+
+
+def test_a_secret_that_contains_another_is_masked_whole() -> None:
+    register("0123456789abcdef", KEY)
+    assert redact(f"<{KEY}>") == f"<{MASK}>"
+
+
+def test_a_text_of_somebody_else_loses_what_may_be_a_secret_of_theirs() -> None:
+    assert redact_foreign("join abcdef.0123456789abcdef now") == f"join {MASK} now"
+    assert redact_foreign(f"blob {'A' * 48} end") == "blob (48 characters) end"
+
+
+def test_a_secret_is_forgotten_only_when_nothing_used_it_for_long() -> None:
+    register(KEY, TOKEN)
+    for _generation in range(3):
+        begin_generation(kept=3)
+        register(KEY)
+    assert redact(f"{KEY} {TOKEN}") == f"{MASK} {TOKEN}"
+    begin_generation(kept=3)
+    assert redact(KEY) == MASK

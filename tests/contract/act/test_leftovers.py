@@ -1,0 +1,124 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a plan called an orphan is looked at once more before it goes: the plan may be minutes old, and the lock another run's (L-12, L-8)."""
+
+from __future__ import annotations
+
+import copy
+import types
+import typing as t
+
+import httpx
+import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.act import duplicates, launch
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import LockLost
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Instance, InstanceState
+
+from sandbox.world import Machine
+
+from .rig import Rig
+
+LEFT = "left alone"
+
+
+def leftover(kind: str, name: str, target: str, *, uid: str = "", cloud: str = "lambda") -> dict[str, str]:
+    return {"kind": f"delete_{kind}", "name": name, "target": target, "uid": uid, "reason": "Orphan", "cloud": cloud}
+
+
+def told(rig: Rig, *leftovers: dict[str, str]) -> list[tuple[str, str]]:
+    """What became of each: result, and the first words of why."""
+    done = rig.run("teardown", "x", only_named=True, leftovers=list(leftovers))
+    rig.unlock("x")
+    return [(one["result"], one["message"].partition(": ")[2].partition(":")[0]) for one in done["machines"]]
+
+
+def test_L12_O7_a_node_goes_only_while_it_is_the_one_that_was_found(rig: Rig) -> None:
+    rig.provision()
+    name = rig.machine().name
+    alive = rig.nodes()[name]["metadata"]["uid"]
+    dead = rig.kube("POST", "/api/v1/nodes", {"metadata": {"name": f"{name[:-5]}00000"}})["metadata"]
+    assert told(rig, leftover("node", name, name, uid=alive)) == [("left", LEFT)], "it came back to life"
+    assert told(rig, leftover("node", name, dead["name"], uid=alive)) == [("left", LEFT)], "it is another Node"
+    assert sorted(rig.nodes()) == sorted([name, dead["name"]])
+    assert told(rig, leftover("node", name, dead["name"], uid=dead["uid"])) == [("removed", "Orphan")]
+    assert list(rig.nodes()) == [name]
+
+
+def test_L12_O11_a_second_machine_goes_only_while_it_is_ours_and_no_claim_s_own(rig: Rig) -> None:
+    rig.rent()
+    own = rig.machine()
+    details = {**copy.deepcopy(own.details), "addresses": ("198.18.7.1", "10.19.7.1"), "tags": []}
+    stranger = rig.world.rent(Machine("f" * 32, "lambda", own.name, own.name, own.offer, rig.clock.now(), details=details))
+    for target in (own.id, stranger.id):
+        assert told(rig, leftover("instance", own.name, target)) == [("left", LEFT)]
+    assert len(rig.machines()) == 2
+
+
+def test_L12_O16_what_is_beside_a_machine_stays_while_its_claim_does(rig: Rig) -> None:
+    rig.rent()
+    assert told(rig, leftover("extra", rig.machine().name, "script-1", uid="startup-script")) == [("left", LEFT)]
+
+
+def test_L08_a_lost_lock_ends_the_step_before_an_orphan_goes(rig: Rig) -> None:
+    rig.provision()
+    name = rig.machine().name
+    nodes = [rig.kube("POST", "/api/v1/nodes", {"metadata": {"name": f"{name[:-5]}0000{number}"}})["metadata"] for number in (1, 2)]
+    path = f"/apis/coordination.k8s.io/v1/namespaces/tgp-system/leases/tgp-{rig.cluster_id}"
+    plan = rig.plan("reap")
+
+    def steal(request: httpx.Request) -> None:
+        if request.method == "DELETE" and "/nodes/" in request.url.path and not stolen:
+            stolen.append(rig.kube("PATCH", path, {"spec": {"holderIdentity": "elsewhere/1/other"}}))
+            rig.advance(10)
+
+    stolen: list[t.Any] = []
+    rig.watcher = steal
+    with pytest.raises(LockLost):
+        rig.run("teardown", plan["run_id"], leftovers=[leftover("node", name, one["name"], uid=one["uid"]) for one in nodes])
+    assert stolen and sorted(rig.nodes()) == sorted([name, nodes[1]["name"]])
+
+
+def test_L08_a_second_machine_is_given_back_only_under_the_lock() -> None:
+    """Also by a launch that finds it, which has asked for the lock long before."""
+
+    def lost() -> None:
+        raise LockLost("another run has it")
+
+    ended: list[str] = []
+    cloud = types.SimpleNamespace(terminate=ended.append)
+    context = types.SimpleNamespace(lock=types.SimpleNamespace(confirm=lost), cloud=lambda _name: cloud)
+    with pytest.raises(LockLost):
+        duplicates.give_back(context, None, Instance("lambda", "i-2", "tgp-x", InstanceState.RUNNING))  # type: ignore[arg-type]
+    assert ended == []
+
+
+def test_L14_what_a_refused_call_left_behind_is_not_found_after_a_lost_answer() -> None:
+    """Its end was asked for, and a list that lags still shows it: the claim must not go on with it."""
+    refused, made = (Instance("vast", identity, "tgp-x", InstanceState.RUNNING) for identity in ("1", "2"))
+    listed = [refused, made]
+    context = types.SimpleNamespace(
+        cloud=lambda _name: types.SimpleNamespace(instances=lambda: listed),
+        is_ours=lambda _one: True,
+        clock=types.SimpleNamespace(now=lambda: None),
+    )
+    work = types.SimpleNamespace(context=context, claim=types.SimpleNamespace(cloud="vast", name="tgp-x", rejects={"1"}))
+    find = t.cast("t.Callable[[t.Any], list[Instance] | None]", launch._Launch._find)
+    listed[:] = [refused]
+    assert find(work) is None
+    listed[:] = [refused, made]
+    assert find(work) == [made]
+
+
+def test_L10_another_node_of_the_machine_s_name_is_left_alone(rig: Rig) -> None:
+    """One that took the name after the plan had read the Nodes."""
+    rig.provision()
+    name = rig.machine().name
+    plan = rig.plan("destroy", all=True)
+    rig.kube("DELETE", f"/api/v1/nodes/{name}")
+    other = rig.kube("POST", "/api/v1/nodes", {"metadata": {"name": name}})["metadata"]["uid"]
+    rig.pod(name)
+    (row,) = rig.run("teardown", plan["run_id"])["machines"]
+    assert (row["result"], rig.machines()) == ("gone", [])
+    assert rig.nodes()[name]["metadata"]["uid"] == other
+    assert rig.kube("GET", "/api/v1/namespaces/default/pods/job")["status"]["phase"] == "Running"
