@@ -8,12 +8,13 @@ from __future__ import annotations
 import copy
 import types
 import typing as t
+from datetime import datetime, timezone
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act import duplicates, launch
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import LockLost
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Instance, InstanceState
+from ansible_collections.tgp.gpu.plugins.module_utils.act import duplicates, launch, teardown
+from ansible_collections.tgp.gpu.plugins.module_utils.errors import LockLost, TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Attempt, Instance, InstanceState
 
 from sandbox.world import Machine
 
@@ -91,6 +92,58 @@ def test_L08_a_second_machine_is_given_back_only_under_the_lock() -> None:
     with pytest.raises(LockLost):
         duplicates.give_back(context, None, Instance("lambda", "i-2", "tgp-x", InstanceState.RUNNING))  # type: ignore[arg-type]
     assert ended == []
+
+
+def stand_in(*looks: Instance | None) -> types.SimpleNamespace:
+    """A run whose cloud lists nothing and shows, by its id, what is in ``looks``, the last of it for ever."""
+    seen, seconds = list(looks), [0.0]
+
+    def instance(_identity: str) -> Instance | None:
+        return seen.pop(0) if len(seen) > 1 else seen[0]
+
+    def sleep(pause: float) -> None:
+        seconds[0] += pause
+
+    return types.SimpleNamespace(
+        cloud=lambda _name: types.SimpleNamespace(instance=instance, terminate=lambda _identity: None),
+        clock=types.SimpleNamespace(now=lambda: datetime.fromtimestamp(seconds[0], timezone.utc), sleep=sleep),
+        lock=types.SimpleNamespace(confirm=lambda: None),
+        instances=lambda _name: (),
+    )
+
+
+def test_L14_what_a_refused_call_left_behind_is_gone_when_its_cloud_says_so() -> None:
+    alive = Instance("vast", "1", "tgp-x", InstanceState.RUNNING)
+    attempt = Attempt(datetime(2026, 1, 1, tzinfo=timezone.utc), "vast/1", "refused", "bid", "", "1")
+    claim = types.SimpleNamespace(name="tgp-x")
+    with pytest.raises(TgpError, match="does not yet say that 1"):
+        duplicates._give_back_rejected(stand_in(alive), claim, attempt)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("look", "gone"), [(None, True), (InstanceState.TERMINATED, True), (InstanceState.RUNNING, False)])
+def test_L2a_lists_that_miss_a_machine_are_not_believed_while_its_id_shows_it(look: InstanceState | None, gone: bool) -> None:
+    context = stand_in(None if look is None else Instance("vast", "1", "tgp-x", look))
+    times = [datetime(2026, 1, 1, 12, 0, second, tzinfo=timezone.utc) for second in (0, 40)]
+    context.listed_at = lambda _name: times.pop(0)
+    work = types.SimpleNamespace(context=context, claim=types.SimpleNamespace(cloud="vast", gone_since=None), _missing={})
+    is_gone = t.cast("t.Callable[..., bool]", teardown._Teardown._is_gone)
+    assert is_gone(work, context.cloud("vast"), "1") is (look is InstanceState.TERMINATED), "one list alone"
+    assert is_gone(work, context.cloud("vast"), "1") is gone
+
+
+def test_L1a_a_machine_of_somebody_else_is_not_ended_for_a_claim_that_knows_it() -> None:
+    """A copy of the records, as a restored backup has it."""
+    theirs = Instance("vast", "1", "tgp-x", InstanceState.RUNNING)
+    context = types.SimpleNamespace(
+        instances=lambda _name: [theirs],
+        is_ours=lambda one: one is not theirs,
+        owner=lambda _one: types.SimpleNamespace(why="is not ours"),
+    )
+    work = types.SimpleNamespace(context=context, claim=types.SimpleNamespace(cloud="vast"))
+    refuse = t.cast("t.Callable[..., None]", teardown._Teardown._refuse_foreign)
+    with pytest.raises(TgpError, match="vast 1 is not ours: it is not terminated"):
+        refuse(work, ("1", "2"))
+    refuse(work, ("2",))
 
 
 def test_L14_what_a_refused_call_left_behind_is_not_found_after_a_lost_answer() -> None:

@@ -159,6 +159,7 @@ def test_attached_volumes(cluster: Cluster, kube: Kube) -> None:
 def test_a_token_is_one_nodes_credential_until_it_is_deleted(cluster: Cluster, kube: Kube) -> None:
     token = make_token(kube, "tgp-a1b2c3d4-p-00000", now=cluster.clock.now(), life_seconds=1800)
     assert token.secret not in repr(token) and token.secret not in redact(token.text)
+    assert tokens.put(kube, token) is False, "somebody has the id"
     (found,) = tokens.tokens(kube)
     assert (found.id, found.node, found.secret) == (token.id, "tgp-a1b2c3d4-p-00000", "") and found.expires == token.expires
     joining = cluster.client(token.text)

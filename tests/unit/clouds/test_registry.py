@@ -77,6 +77,20 @@ def test_only_states_that_end_the_bill_are_terminal(name: str) -> None:
     assert facts.read_state("a word that nobody documented") is InstanceState.UNKNOWN
 
 
+def test_what_is_on_its_way_out_is_not_gone_yet() -> None:
+    """Its Node and its books are kept until it is."""
+    ending = {
+        (name, word)
+        for name, facts in registry.CAPABILITIES.items()
+        for word in facts.states
+        if word in ("terminating", "stopping")
+    }
+    assert ("lambda", "terminating") in ending
+    for name, word in ending:
+        assert word not in registry.CAPABILITIES[name].terminal
+        assert registry.CAPABILITIES[name].read_state(word) is not InstanceState.TERMINATED
+
+
 @pytest.mark.parametrize("name", ["lambda", "lambda-labs", "LambdaLabs"])
 def test_lambda_by_option(name: str) -> None:
     cloud = registry.connect(name, Task({"lambda_api_key": KEY, "lambda_api_url": "http://lambda.test"}))

@@ -20,6 +20,7 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster import credentials
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.certificate import validity
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.credentials import access
@@ -127,6 +128,19 @@ def test_token_token_file_and_password(tmp_path: Path) -> None:
     assert basic == "Basic " + base64.b64encode(b"me:a-long-fake-password-000").decode()
     assert header(write(tmp_path / "d", user={})) is None
     assert "a-long-fake-password-000" not in redact("it was a-long-fake-password-000") and TOKEN not in redact(TOKEN)
+
+
+def test_a_mounted_token_is_read_again_after_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, seconds = tmp_path / "token", [1000.0]
+    monkeypatch.setattr(credentials.time, "monotonic", lambda: seconds[0])
+    file.write_text("the-first-fake-token-0123")
+    authorize = access(find(str(write(tmp_path / "a", user={"tokenFile": "token"})), env={})).authorize
+    seen = []
+    for now in (1000.0, 1060.0, 1060.1):
+        seconds[0] = now
+        seen.append(authorize(httpx.Request("GET", "http://x/")).headers["authorization"])
+        file.write_text("the-second-fake-token-456")
+    assert seen == ["Bearer the-first-fake-token-0123"] * 2 + ["Bearer the-second-fake-token-456"]
 
 
 def test_impersonation_and_what_cannot_be_honoured(tmp_path: Path) -> None:

@@ -208,6 +208,8 @@ def test_a_forgotten_snapshot_begins_the_list_anew() -> None:
         {"kind": "PodList", "metadata": {}},
         {"kind": "PodList", "items": []},
         {"kind": "Status", "status": "Success"},
+        {"kind": "Pod", "metadata": {}, "items": []},
+        {"metadata": {}, "items": []},
         {"kind": "PodList", "metadata": {}, "items": [None]},
         {"kind": "PodList", "metadata": {}, "items": [{"spec": {}}]},
         [],

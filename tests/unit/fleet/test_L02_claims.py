@@ -26,7 +26,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Phase,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.phases import IllegalTransition, advance, counts, legal
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.recovery import recovery
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.recovery import Instances, recovery
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 from hypothesis import given
 from hypothesis import strategies as st
@@ -201,6 +201,19 @@ def test_L02_duplicates_keep_the_known_id() -> None:
     found = decide(seen(claims=(ready,), instances=pair, nodes=(node(),), pods=None))
     assert [action.target for action in of(found, "delete_instance")] == ["501"]
     assert set(t.cast(Claim, one(found, "update").claim).ids_seen) == {"501", "502"}
+
+
+def test_L02_a_second_machine_is_found_by_its_id_whatever_its_name_is() -> None:
+    ready = claim(instance_id="502", ids_seen=("501", "502"))
+    pair = (instance("renamed-by-hand", id="501"), instance(id="502"))
+    found = recovery(ready, pair, NOON, Settings())
+    assert (found.what, [one.id for one in found.duplicates]) == ("go_on", ["501"])
+
+
+def test_L02_a_machine_that_is_not_ours_is_nobody_s_second_one() -> None:
+    mine = claim(instance_id="501", ids_seen=("501",))
+    found = recovery(mine, Instances([instance(id="501")], foreign={"501"}), NOON, Settings())
+    assert (found.what, found.instance, found.duplicates) == ("unknown", None, ()) and "is not ours" in found.why
 
 
 def test_L02_late_machine_of_a_failed_claim_is_destroyed_with_it() -> None:

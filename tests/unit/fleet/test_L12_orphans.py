@@ -29,6 +29,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Plan,
     SpendingBudget,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.registration import INSTANCE_ID
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
 from .build import CLUSTER, at, claim, decide, deletions, device, instance, node, node_class, of, offer, one, pool, seen, wishes
@@ -209,6 +210,14 @@ def test_L12_O6_lost_machine_is_torn_down_in_the_second_run() -> None:
     assert not of(twice(claims=(claim(),), nodes=(unsure,)), "destroy")
 
 
+@pytest.mark.parametrize(("launched", "goes"), [("11:50", True), ("11:50:01", False)])
+def test_L12_O6_a_machine_that_its_cloud_lists_late_is_not_lost(launched: str, goes: bool) -> None:
+    """Ten minutes after its create call it counts as missed."""
+    young = claim(phase=Phase.BOOTING, launch_started=at(launched), gone_since=at("11:55"))
+    found = decide(seen(claims=(young,)))
+    assert [action.reason for action in of(found, "destroy")] == ["FailedJoin"] * goes
+
+
 def test_L12_O6_a_machine_that_comes_back_is_kept() -> None:
     gone = decide(seen(at("11:50"), claims=(claim(),)))
     missed = one(gone, "update").claim
@@ -238,6 +247,20 @@ def test_L12_O7_needs_the_list_of_its_own_cloud() -> None:
     assert deletions(twice(nodes=(sick,), clouds={"vast": CloudView(())}))
 
 
+def test_L12_O7_the_node_of_a_machine_that_was_renamed_stays() -> None:
+    """Its label says which machine it is, whatever that is called."""
+    sick = node(ready=False, ready_since=at("11:50"), labels={INSTANCE_ID: "i-00001"})
+    other = instance("renamed-by-hand", id="i-00001")
+    assert not of(twice(nodes=(sick,), instances=(other,)), "delete_node")
+    assert of(twice(nodes=(sick,), instances=(dataclasses.replace(other, id="i-2"),)), "delete_node")
+
+
+def test_L12_O7_a_node_with_a_claim_is_its_claim_s() -> None:
+    sick = node(ready=False, ready_since=at("11:50"))
+    found = twice(nodes=(sick,), claims=(claim(),))
+    assert one(found, "destroy").reason == "InstanceGone" and not of(found, "delete_node")
+
+
 def test_L12_O8_ready_node_without_anything_is_only_reported() -> None:
     found = twice(nodes=(node(),))
     assert not deletions(found) and reports(found) == ["O8"]
@@ -264,6 +287,13 @@ def test_L12_O9_device_of_anything_known_stays() -> None:
     renamed = (device("tgp-a1b2c3d4-p-00009", last_seen=at("11:00"), id="d-7"),)
     known = (claim(mesh_device_id="d-7"),)
     assert not of(twice(devices=renamed, claims=known, nodes=(node(),), instances=(OLD,), pods=None), "delete_device")
+
+
+def test_L12_O9_no_device_goes_while_a_cloud_cannot_be_listed() -> None:
+    """Its machine may be one of that cloud."""
+    gone = (device(last_seen=at("11:00")),)
+    assert of(twice(devices=gone, clouds={"lambda": CloudView(()), "vast": CloudView(())}), "delete_device")
+    assert not of(twice(devices=gone, clouds={"lambda": CloudView(()), "vast": CloudView(None)}), "delete_device")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     MeshChoice,
     NodeClass,
     Offer,
+    Phase,
     Pool,
     Quality,
     Requirement,
@@ -199,6 +200,13 @@ def test_L13_price_jump_gives_the_machine_back() -> None:
     assert not of(keeping, "destroy") and "maxHourlyPrice" in keeping.problems[0]
     edge = seen(claims=(a_claim(),), nodes=(node(),), instances=(instance(price_hour=Decimal("0.525")),))
     assert not of(decide(edge, wanted), "destroy") and decide(edge, wanted).warnings
+
+
+def test_L13_a_joining_machine_above_the_limit_goes_although_it_was_rented_at_that_price() -> None:
+    """Nothing works on it yet: the document that a person has changed meanwhile counts."""
+    joining = a_claim(phase=Phase.BOOTING, launch_started=NOON - timedelta(minutes=5))
+    found = decide(seen(claims=(joining,), instances=(instance(),)), wishes(pool(max_hourly_price=Decimal("0.30"))))
+    assert one(found, "destroy").reason == "PriceJump"
 
 
 @pytest.mark.parametrize(("disk", "counted", "goes"), [("0.08", "0", False), ("0", "0", True), ("0.08", "0.01", True)])

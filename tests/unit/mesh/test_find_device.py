@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Device
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh import device_batch
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.find import find_device, is_suffixed
 
 MADE = datetime(2026, 11, 20, 10, 0, tzinfo=timezone.utc)  # when the key was made
@@ -81,3 +83,14 @@ def test_without_a_key_time_any_age_will_do() -> None:
 )
 def test_suffix(hostname: str, name: str, suffixed: bool) -> None:
     assert is_suffixed(Device(id="n", hostname=hostname, name=name)) is suffixed
+
+
+def test_a_device_that_is_shared_in_is_removed_by_its_id_alone() -> None:
+    """It belongs to another tailnet, whatever its hostname and tags are."""
+    ended: list[str] = []
+    shared = dataclasses.replace(NODE, id="shared", external=True)
+    mesh = types.SimpleNamespace(devices=lambda: [NODE, shared], delete_device=lambda device_id: ended.append(device_id) or True)
+    for ids, goes in (([], ["n1"]), (["shared"], ["n1", "shared"])):
+        ended.clear()
+        assert device_batch.remove(mesh, [NAME], ids, ["tag:gpu"], dry=False).changed  # type: ignore[arg-type]
+        assert sorted(ended) == goes
