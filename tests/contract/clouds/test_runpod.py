@@ -443,6 +443,25 @@ def test_absence_needs_the_list_and_a_real_404(runpod_stand: RunpodStand) -> Non
     assert runpod_stand.billed() == 1
 
 
+def test_an_old_pod_that_its_list_shows_is_not_gone_by_a_404(runpod_stand: RunpodStand) -> None:
+    cloud = runpod_stand.cloud()
+    made = cloud.launch(runpod_stand.request())
+    runpod_stand.world.clock.advance(3600)
+    runpod_stand.faults.add({"kind": "status", "path": f"/pods/{made}", "status": 404, "body": problem(404), "times": None})
+    seen = cloud.instance(made)
+    assert seen is not None and seen.id == made
+
+
+def test_a_pod_made_a_moment_ago_that_no_list_shows_yet_is_looked_for_again(runpod_stand: RunpodStand) -> None:
+    cloud = runpod_stand.cloud()
+    made = cloud.launch(runpod_stand.request())
+    runpod_stand.faults.add({"kind": "status", "path": f"/pods/{made}", "status": 404, "body": problem(404), "times": 1})
+    runpod_stand.faults.add({"kind": "body", "method": "GET", "path": "/pods$", "body": {"pods": []}, "times": 1})
+    seen = cloud.instance(made)
+    assert seen is not None and seen.id == made
+    assert [one.hits for one in runpod_stand.faults.all()] == [1, 1]
+
+
 def test_an_old_pod_that_is_listed_and_cannot_be_ended_is_an_error(runpod_stand: RunpodStand) -> None:
     cloud = runpod_stand.cloud()
     made = cloud.launch(runpod_stand.request())

@@ -172,6 +172,20 @@ def test_L14_too_many_creates_wait_and_are_not_repeated_here(
     assert vast_stand.faults.all()[0].hits == 1
 
 
+def test_L12_a_list_with_fewer_machines_than_its_total_is_no_list(vast_stand: VastStand) -> None:
+    body = {"instances": [], "next_token": None, "total_instances": 1}
+    vast_stand.faults.add({"kind": "body", "method": "GET", "path": "instances", "body": body})
+    with pytest.raises(errors.BadShape, match="shows 0 instances and says that there are 1"):
+        vast_stand.cloud().instances()
+
+
+def test_L2_a_machine_that_is_named_without_a_success_is_not_a_launch(vast_stand: VastStand) -> None:
+    request = vast_stand.request()
+    vast_stand.faults.add({"kind": "body", "path": "asks", "body": {"new_contract": 7}})
+    with pytest.raises((errors.LaunchUnknown, errors.LaunchRefused)):
+        vast_stand.cloud().launch(request)
+
+
 @pytest.mark.parametrize("body", [{"success": True}, {"success": True, "new_contract": None}, "<html>", {"new_contract": "x"}])
 def test_L2_a_success_that_names_no_machine_is_unknown(vast_stand: VastStand, body: t.Any) -> None:
     request = vast_stand.request()
