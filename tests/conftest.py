@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils import redact
 
+from tests.answers import Watch, answers_line
 from tests.outsiders import checked_line
 
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)  # a red run must be red again
@@ -33,6 +34,10 @@ def _level(nodeid: str) -> str:
     parts = Path(nodeid.partition("::")[0]).parts
     found = (OTHER_NAMES.get(part, part) for part in parts)
     return next((part for part in found if part in (*LEVELS, *OTHER_NAMES.values())), "other")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Watch())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -108,6 +113,9 @@ def pytest_terminal_summary(terminalreporter: t.Any) -> None:
     checked = checked_line(terminalreporter.stats.get("passed", []))
     if checked:
         terminalreporter.line(f"passed by programs of others: {checked}")
+    answers = answers_line(terminalreporter.stats.get("passed", []))
+    if answers:
+        terminalreporter.line(f"answers of emulators held against their tables: {answers}")
     rules = _tests_by_rule(terminalreporter.stats.get("passed", []))
     if rules:
         terminalreporter.line(f"tests by rule: {rules}")
