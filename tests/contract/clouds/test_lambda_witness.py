@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
-import threading
 import typing as t
 
 import pytest
 
 from .stands import KEY, LambdaStand
-from .witness import Home, Notes, home, serving
+from .witness import Dialogue, Home, Notes, home, serving
 
 pytestmark = pytest.mark.witness
 PACKAGE = "lambda-cloud-client==1.0.0"
 SCRIPT = pathlib.Path(__file__).with_name("lambda_witness_client.py")
 MACHINE = {"region_name": "us-east-1", "instance_type_name": "gpu_1x_a10", "ssh_key_names": ["tgp"], "name": "witness"}
-_ANSWER_SECONDS = 60
 
 
 class Refused(Exception):
@@ -37,22 +34,15 @@ class Client:
 
     def __init__(self, who: Home, notes: Notes, folder: pathlib.Path, configuration: dict[str, str]) -> None:
         self._notes = notes
-        self._errors = folder / "stderr"
-        with self._errors.open("w") as errors:
-            self._process = subprocess.Popen(
-                [who.program("python"), "-I", str(SCRIPT)],
-                env=who.environment(HOME=str(folder)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
-        self._write(configuration)
+        command = [who.program("python"), "-I", str(SCRIPT)]
+        self._dialogue = Dialogue(command, who.environment(HOME=str(folder)), folder)
+        self.close = self._dialogue.close
+        self._dialogue.write(configuration)
 
     def call(self, method: str, *words: str, model: str = "", raw: bool = False, **fields: t.Any) -> t.Any:
         """What the method answered under ``data``; Refused when the client raised its ApiException."""
-        self._write({"method": method, "words": words, "model": model, "fields": fields, "raw": raw})
-        answer = self._read()
+        self._dialogue.write({"method": method, "words": words, "model": model, "fields": fields, "raw": raw})
+        answer = self._dialogue.read()
         shown = [json.dumps(word) for word in words] + [f"{name}={json.dumps(value)}" for name, value in fields.items()]
         name = f"{method}_with_http_info" if raw else method
         if "status" in answer:
@@ -64,28 +54,6 @@ class Client:
     def launch(self, **changes: t.Any) -> str:
         (made,) = self.call("launch_instance", model="LaunchInstanceRequest", **(MACHINE | changes))["instance_ids"]
         return str(made)
-
-    def close(self) -> None:
-        try:
-            self._process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
-
-    def _write(self, line: dict[str, t.Any]) -> None:
-        try:
-            self._process.stdin.write(json.dumps(line) + "\n")  # type: ignore[union-attr]
-            self._process.stdin.flush()  # type: ignore[union-attr]
-        except BrokenPipeError:
-            raise AssertionError(f"the client ended: {self._errors.read_text()}") from None
-
-    def _read(self) -> dict[str, t.Any]:
-        watch = threading.Timer(_ANSWER_SECONDS, self._process.kill)
-        watch.start()
-        line = self._process.stdout.readline()  # type: ignore[union-attr]
-        watch.cancel()
-        assert line, f"the client ended or was silent for {_ANSWER_SECONDS} s: {self._errors.read_text()}"
-        return t.cast("dict[str, t.Any]", json.loads(line))
 
 
 Clients = t.Callable[..., Client]
