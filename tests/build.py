@@ -49,6 +49,7 @@ PROGRAMS: dict[str, Program] = {
     "machinery": Program("machinery"),
     **{f"machinery-{release}": Program("machinery", f"talos-{release}.mod") for release in OTHER_TALOS},
     "schematic": Program("schematic"),  # the Image Factory's numbering
+    "tailscale-client": Program("tailscale_client", first="some seconds"),  # of the Tailscale API
     "maintenance": Program("maintenance"),  # both ends of Talos's machine API
     "headscale": Program("mesh_real/headscale", packages=("github.com/juanfont/headscale/cmd/headscale",), first="about 2 minutes"),
     # with the tag the daemon is the command line, too, when it is started under the name tailscale
