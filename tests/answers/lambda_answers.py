@@ -90,7 +90,10 @@ ROWS: Rows = {
     },
     "GET /api/v1/regions": {200: {"data": [REGION]}},
     "GET /api/v1/images": {200: {"data": [IMAGE]}},
-    "POST /api/v1/instance-operations/launch": {200: {"data": {"instance_ids": [ID]}}},
+    "POST /api/v1/instance-operations/launch": {
+        200: {"data": {"instance_ids": [ID]}},
+        404: {"error": {"code": {"global/object-does-not-exist"}, "message": str, "suggestion": str}},
+    },
     "POST /api/v1/instance-operations/restart": {200: {"data": {"restarted_instances": [INSTANCE]}}},
     "POST /api/v1/instance-operations/terminate": {200: {"data": {"terminated_instances": [INSTANCE]}}},
     "GET /api/v1/instances": {200: {"data": [INSTANCE]}},
@@ -98,7 +101,10 @@ ROWS: Rows = {
     "POST /api/v1/instances/{id}": {200: {"data": INSTANCE}},
     "GET /api/v1/ssh-keys": {200: {"data": [KEY]}},
     "POST /api/v1/ssh-keys": {200: {"data": {**KEY, "private_key?": str}}},
-    "DELETE /api/v1/ssh-keys/{id}": {200: {"data": {}}},
+    "DELETE /api/v1/ssh-keys/{id}": {
+        200: {"data": {}},
+        404: {"error": {"code": {"global/not-found"}, "message": str, "suggestion?": str}},
+    },
     "GET /api/v1/file-systems": {200: {"data": [FILE_SYSTEM]}},
     "POST /api/v1/filesystems": {200: {"data": FILE_SYSTEM}},
     "DELETE /api/v1/filesystems/{id}": {200: {"data": {"deleted_ids": [str]}}},
@@ -114,4 +120,15 @@ ROWS: Rows = {
     "GET /api/v1/audit-events": {200: {"data": [EVENT], "page_token?": (str, None)}},
 }
 
-LAMBDA = Table("lambda", ROWS, dict.fromkeys((400, 401, 403, 404, 409, 429), ERROR))
+LAMBDA = Table(
+    "lambda",
+    ROWS,
+    dict.fromkeys((400, 401, 403, 404, 409, 429), ERROR),
+    known={
+        (
+            "POST /api/v1/instance-operations/launch",
+            "$.error.suggestion: is missing",
+        ): "of what a launch names and is not there; lai needs it",
+        ("DELETE /api/v1/ssh-keys/{id}", "$.error.code: is"): "the emulator has one code for all that is not there",
+    },
+)

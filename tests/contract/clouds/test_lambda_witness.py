@@ -34,7 +34,7 @@ class Client:
 
     def __init__(self, who: Home, notes: Notes, folder: pathlib.Path, configuration: dict[str, str]) -> None:
         self._notes = notes
-        command = [who.program("python"), "-I", str(SCRIPT)]
+        command = [who.program("python"), "-P", str(SCRIPT)]
         self._dialogue = Dialogue(command, who.environment(HOME=str(folder)), folder)
         self.close = self._dialogue.close
         self._dialogue.write(configuration)

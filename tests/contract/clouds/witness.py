@@ -27,7 +27,7 @@ import pytest
 from cheroot.wsgi import Server
 
 CACHE = (pathlib.Path(__file__).resolve().parents[3] / ".cache" / "witness").resolve()  # several checkouts may share one
-ONLY_LOOPBACK = pathlib.Path(__file__).with_name("only_loopback.cjs")
+ONLY_LOOPBACK = pathlib.Path(__file__).with_name("only_loopback")
 _INSTALL_SECONDS = 600
 _ANSWER_SECONDS = 60
 _CHARACTERS = 300
@@ -48,8 +48,9 @@ class Home:
         return str(self.folder / "bin" / name)
 
     def environment(self, **variables: str) -> dict[str, str]:
-        """What a process of the witness gets: nothing of the tests' own surroundings but the search path."""
-        return {"PATH": os.environ["PATH"], **variables}
+        """What a process of the witness gets: nothing of the tests' own surroundings but the search path. It reaches the loopback
+        interface only."""
+        return {"PATH": os.environ["PATH"], "PYTHONPATH": str(ONLY_LOOPBACK), "PYTHONDONTWRITEBYTECODE": "1", **variables}
 
     def contents(self) -> str:
         """The package with the version that is really there, its companions, by name where they are few, and what runs it."""
@@ -60,13 +61,13 @@ class Home:
 
 @dataclasses.dataclass(frozen=True)
 class NodeHome(Home):
-    """A folder with ``package`` (``name@version``) of npm and what that requires. Its processes reach the loopback interface only."""
+    """A folder with ``package`` (``name@version``) of npm and what that requires."""
 
     def program(self, name: str) -> str:
         return str(self.folder / "node_modules" / self.package.rpartition("@")[0] / name)
 
     def environment(self, **variables: str) -> dict[str, str]:
-        return super().environment(NODE_OPTIONS=f"--require {ONLY_LOOPBACK}", **variables)
+        return super().environment(NODE_OPTIONS=f"--require {ONLY_LOOPBACK / 'node.cjs'}", **variables)
 
     def contents(self) -> str:
         modules = self.folder / "node_modules"
