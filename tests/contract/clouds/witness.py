@@ -81,13 +81,18 @@ def _told(name: str, found: dict[str, str]) -> str:
     return f"{name} {found[name]} (with {', '.join(others) if len(others) <= _FEW else f'{len(others)} packages'})"
 
 
-def home(package: str, *beside: str) -> Home:
-    """The environment of ``package``, and of what ``beside`` it is pinned because its own requirement would bring another version."""
+def home(package: str, *beside: str, alone: bool = False) -> Home:
+    """The environment of ``package``; ``alone``: of what that requires only what is named ``beside``."""
     name = package.replace("==", "-")
     folder = CACHE / f"{name}-py{sys.version_info.major}{sys.version_info.minor}"
-    make = [sys.executable, "-m", "venv", str(folder)]
-    fill = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", "--retries", "1", package, *beside]
-    _fill(package, folder, make, fill)
+    fill = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]
+    _fill(
+        package,
+        folder,
+        [sys.executable, "-m", "venv", str(folder)],
+        [*fill, *(["--no-deps"] if alone else []), package],
+        *([[*fill, *beside]] if beside else []),
+    )
     return Home(package, folder)
 
 
