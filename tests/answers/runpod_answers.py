@@ -24,7 +24,7 @@ GPU = {
     "price": {"secure?": float, "community?": float, "serverless?": (float, None)},
     "maxCount": {"secure": int, "community": int},
     "availability?": LEVEL,
-    "dataCenters": [{"id": PLACE, "name": str, "availability?": LEVEL}],
+    "dataCenters?": [{"id": PLACE, "name": str, "availability?": LEVEL}],
     "cudaVersions?": [{"version": CUDA, "available": bool}],
 }
 CPU = {
@@ -98,7 +98,7 @@ NAMED = {"id": str, "name": str}
 VOLUME = {**NAMED, "size": int, "dataCenter": object, "type": {"STANDARD", "HIGH_PERFORMANCE"}}
 TEMPLATE = {**NAMED, "image": str}
 CLUSTER = {**NAMED, "type": {"TRAINING", "SLURM", "RAY", "APPLICATION"}}
-RECORD = {"podId": str, "totalAmount": float, "gpuAmount": float, "cpuAmount": float, "diskAmount": float}
+AMOUNTS = {"totalAmount": float, "gpuAmount": float, "diskAmount": float}
 PROBLEM = {"title": str, "status": int, "detail": str, "errors?": [str]}
 
 ROWS: Rows = {
@@ -136,7 +136,10 @@ ROWS: Rows = {
     "GET /v2/clusters/{id}": {200: CLUSTER},
     "PATCH /v2/clusters/{id}": {200: CLUSTER},
     "DELETE /v2/clusters/{id}": {204: EMPTY},
-    "GET /v2/billing/pods": {200: {"records": [RECORD], "metadata": {}}},
+    "GET /v2/clusters/{id}/pods": {200: {"pods": [POD], **PAGED}},
+    "GET /v2/catalog/templates": {200: {"templates": [TEMPLATE], **PAGED}},
+    "GET /v2/billing/pods": {200: {"records": [{**AMOUNTS, "podId": str, "cpuAmount": float}], "metadata": {}}},
+    "GET /v2/billing/clusters": {200: {"records": [{**AMOUNTS, "clusterId": str, "networkingAmount": float}], "metadata": {}}},
     "GET /v2/openapi.json": {200: {"openapi": str, "info": {"title": str, "version": {"2.0.0"}}, "paths": {"*": {}}}},
     # until early 2027; what the caller did wrong is said with status 200
     "POST /graphql": {200: ({"data": ({}, None)}, {"errors": [{"message": str}]})},
