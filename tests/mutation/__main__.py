@@ -139,7 +139,7 @@ def scores(verdicts: t.Sequence[Verdict]) -> tuple[list[str], bool]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    parser.add_argument("--draw", type=int, help="the faults of rules, and so many of the others, by seed; without it all")
+    parser.add_argument("--draw", type=int, help="so many faults, by seed; without it all")
     parser.add_argument("--seed", default="1")
     parser.add_argument("--only", default="", help="faults whose file, symbol or description has this text")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each fault, and no table")

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests of the tests: small deliberate faults (mutations.yml), one at a time, each of which a test has to notice: those of the rules, and
-some of the others, drawn by TGP_MUTATION_SEED. ``make mutation`` runs all and prints a score per package.
+"""Tests of the tests: small deliberate faults (mutations.yml), one at a time, each of which a test has to notice: twenty of them, drawn
+by TGP_MUTATION_SEED. ``make mutation`` runs all and prints a score per package.
 
 ``pytest -s tests/mutation`` prints which test noticed which fault.
 """
