@@ -50,7 +50,12 @@ def partial(shape: dict[str, Shape]) -> dict[str, Shape]:
 def faults(shape: Shape, value: t.Any, place: str = "$") -> list[str]:
     """What of ``value`` (as JSON is read) is not of the shape, as "place: what was found, what is wanted"; empty = nothing."""
     if isinstance(shape, tuple):
-        tried = [faults(one, value, place) for one in shape]
+        tried = []
+        for one in shape:
+            found = faults(one, value, place)
+            if not found:
+                return []
+            tried.append(found)
         return min(tried, key=lambda found: (_another_kind(found, place), len(found)))
     if isinstance(shape, list):
         if not isinstance(value, list):
@@ -74,6 +79,8 @@ def _fields(shape: dict[str, Shape], value: dict[str, t.Any], place: str) -> lis
         if field == "*":
             continue
         others.discard(field)
+        if field in value and not isinstance(one, (dict, list, tuple)) and _fits(one, value[field]):
+            continue  # the most of all fields: their place need not be told
         if field in value:
             found += faults(one, value[field], f"{place}.{field}")
         elif field == name:
