@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .shapes import IPV4, WHEN, Rows, Table
+from .shapes import EMPTY, IPV4, WHEN, Media, Rows, Table
 
 ID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 REGION = {"name": str, "description": str}
@@ -123,12 +123,8 @@ ROWS: Rows = {
 LAMBDA = Table(
     "lambda",
     ROWS,
-    dict.fromkeys((400, 401, 403, 404, 409, 429), ERROR),
-    known={
-        (
-            "POST /api/v1/instance-operations/launch",
-            "$.error.suggestion: is missing",
-        ): "of what a launch names and is not there; lai needs it",
-        ("DELETE /api/v1/ssh-keys/{id}", "$.error.code: is"): "the emulator has one code for all that is not there",
-    },
+    {
+        **dict.fromkeys((400, 401, 403, 404, 409), ERROR),
+        429: (ERROR, Media("text/plain"), EMPTY),
+    },  # the body of a 429 is undocumented
 )

@@ -151,7 +151,4 @@ RUNPOD = Table(
     dict.fromkeys((400, 401, 402, 403, 404, 405, 409, 410, 422, 429), PROBLEM),
     refusal_type="application/problem+json",
     headers=(("/v2/", "RateLimit"), ("/v2/", "RateLimit-Policy")),
-    known={
-        ("GET /v2/catalog/cpus", "$.cpus["): "the emulator's CPU types have one price and a list of sizes, no price per vCPU",
-    },
 )

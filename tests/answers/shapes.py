@@ -136,7 +136,7 @@ class Table:
 
     A call is "METHOD /path/{of}/{it}", or that, a blank and a pattern that is found in its query. ``refusals``: the statuses from 400 on
     that every call may be answered with, and their shape; a row may have its own. ``refusal_type`` is their content type. ``headers``: what
-    every answer below a path carries. ``known``: what the emulator is known to answer wrong, as (call, beginning of the fault): reason.
+    every answer below a path carries.
     """
 
     service: str
@@ -144,7 +144,6 @@ class Table:
     refusals: dict[int, Shape] = dataclasses.field(repr=False)
     refusal_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
-    known: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def _patterns(self) -> list[tuple[re.Pattern[str], re.Pattern[str], str]]:
@@ -171,8 +170,7 @@ class Table:
         found = self._content(self.refusals[status] if refused else shapes[status], answer, refused)
         missing = [header for below, header in self.headers if answer.path.startswith(below) and header not in answer.headers]
         found += [f"header {header}: is missing" for header in missing]
-        known = tuple(text for where, text in self.known if where == call)
-        return [f"{self.service}: {name} {status}: {fault}" for fault in found if not fault.startswith(known or ("\n",))]
+        return [f"{self.service}: {name} {status}: {fault}" for fault in found]
 
     def _content(self, shape: Shape, answer: Answer, refused: bool) -> list[str]:
         shapes, media, body = shape if isinstance(shape, tuple) else (shape,), answer.media, answer.body

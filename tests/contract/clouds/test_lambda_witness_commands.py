@@ -154,6 +154,8 @@ def test_refusals_by_lai(lai: Command) -> None:
     assert lai.run(*sold_out).returncode != 0
     long = ("start", "--instance-type", "gpu_1x_a10", "--region", "us-east-1", "--ssh-key", "tgp", "--name", "x" * 65)
     assert "400" in lai.said(*long)
+    nobody = ("start", "--instance-type", "gpu_1x_a10", "--region", "us-east-1", "--ssh-key", "nobody", "--name", "x")
+    assert "object-does-not-exist" in lai.said(*nobody)
     assert "401" in lai.said("ls", LAMBDA_CLOUD_TOKEN="secret_wrong")
     assert lai.stand.world.machines == {}
 
