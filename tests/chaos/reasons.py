@@ -24,7 +24,11 @@ _SLACK = timedelta(seconds=125)  # a clock may be two minutes wrong (L-27), and 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _UNHEALTHY = timedelta(seconds=1200)
 _REGISTRATION = timedelta(seconds=900)  # the shortest there is (own machines)
-_BEGINS = ("Budget", "Expired")  # true when the end begins: the day or the document may be another when it is carried out
+_BEGINS = (
+    "Budget",
+    "Expired",
+    "Replaced",
+)  # true when the end begins: the day, the document or the GPUs may be others when it is carried out
 _DOCUMENT = timedelta(seconds=600)
 _GONE = ("terminating", "terminated", "preempted", "stopping", "stopped", "off")
 
@@ -65,6 +69,8 @@ def _unhealthy(sight: Sight, machine: Machine) -> str:
 
 def _replaced(sight: Sight, machine: Machine) -> str:
     """A node that shows some of its GPUs only goes where the pool says so."""
+    if (machine.name, "Replaced") in sight.begun:
+        return ""  # it is empty and waits for a pod that came after its drain (L-10)
     shown, rented = sight.gpus(machine.name), machine.offer.gpu_count
     if machine.name not in sight.nodes() or not 0 < shown < rented:
         return f"its Node shows {shown} of {rented} GPUs"
@@ -159,6 +165,7 @@ REASONS: dict[str, t.Callable[[Sight, Machine], str]] = {
     "PriceJump": _price_jump,
     "Manual": _manual,
 }
+_EVIDENCE = {**REASONS, "Replaced": _replaced}  # Replaced is no forced end, but its reason has to be true as well
 
 
 # ---- the invariants
@@ -203,7 +210,7 @@ def I18_a_forced_end_is_true(sight: Sight, call: Call) -> str:
     ending = sight.aimed_at(call) if call.destroys() else []
     for one in ending:
         reason = stated(sight, one.name).get("reason", "")
-        check = _replaced if reason == "Replaced" else REASONS.get(reason)
+        check = _EVIDENCE.get(reason)
         if check is not None and one.ended is None and not _is_second(sight, one) and (problem := check(sight, one)):
             return f"{one.name} goes as {reason}, but {problem}"
     claim = call.claim()
@@ -215,7 +222,7 @@ def I18_a_forced_end_is_true(sight: Sight, call: Call) -> str:
     reason = (claim.get("deletion") or {}).get("reason", "")
     if reason in _BEGINS and reason != stated(sight, claim["name"]).get("reason"):
         for one in sight.by_name(claim["name"]):
-            if one.ended is None and (problem := REASONS[reason](sight, one)):
+            if one.ended is None and (problem := _EVIDENCE[reason](sight, one)):
                 return f"{one.name} begins to go as {reason}, but {problem}"
         sight.begun.add((claim["name"], reason))
     if (claim.get("deletion") or {}).get("reason") != "InstanceGone":

@@ -16,6 +16,9 @@ if t.TYPE_CHECKING:
     from .stage import Stage
 
 
+_CONTRACT = 30 * 86_400  # seconds that a stranger's contract at Vast.ai has left
+
+
 @dataclasses.dataclass
 class Strangers:
     """Names of devices and Nodes, and machines, that have to outlive every story."""
@@ -92,6 +95,8 @@ def _machine(stage: Stage, model: Machine, name: str, stamped: bool, world: Worl
     one.name, one.hostname, one.payload, one.thread, one.watch = name, f"foreign-{number}", None, None, None
     one.created, one.ended, one.destroyed, one.state, one.placed = stage.clock.now(), None, None, "active", False
     one.rates, one.steps, one.console = [], [], []
+    if one.cloud == "vast":  # what became of the model's contract is not to become of this one
+        one.details.update(end=world.clock.seconds() + _CONTRACT, intended="running", queued=False, outbid=False)
     for key in ("tags", "env_form", "extra_env", "environment"):
         if one.details.get(key):
             one.details[key] = _restamped(one.details[key], stage.sight.cluster_id if stamped else "")
