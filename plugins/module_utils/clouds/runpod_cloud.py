@@ -172,11 +172,12 @@ class RunpodCloud(NothingBeside):
 
     def _create(self, body: dict[str, t.Any], bucket: str) -> Answer:
         """Where the API does not take the exec form of a command, the same command is sent as a text, from then on at once."""
+        exec_form = self._exec_form  # launches beside this one may change it meanwhile
         try:
-            sent = body if self._exec_form else as_text(body)
+            sent = body if exec_form else as_text(body)
             return self._calls.send("POST", "/pods", json=sent, pace=bucket, timeout=_LAUNCH_TIMEOUT)
         except errors.ApiError as error:
-            if not self._exec_form or not has_no_exec_form(error):
+            if not exec_form or not has_no_exec_form(error):
                 raise
         self._exec_form = False
         return self._calls.send("POST", "/pods", json=as_text(body), timeout=_LAUNCH_TIMEOUT)

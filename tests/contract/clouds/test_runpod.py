@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import threading
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.clouds.runpod_calls import Calls
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.disks import gigabytes
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Container, InstanceState, Lane, OfferQuery
 from ansible_collections.tgp.gpu.plugins.modules import runpod_pod
@@ -179,6 +182,25 @@ def test_a_command_goes_as_a_text_where_the_api_takes_no_lists(runpod_stand: Run
         assert shlex.split(runpod_stand.world.machines[made].details["args"]) == ["/bin/sh", "-c", script]
         assert len(runpod_stand.world.writes) == posts
     assert runpod_stand.billed() == 2
+
+
+def test_L14_launches_side_by_side_all_go_as_a_text_where_the_api_takes_no_lists(
+    runpod_stand: RunpodStand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runpod_stand.account.exec_form = False
+    cloud, both, send = runpod_stand.cloud(), threading.Barrier(2, timeout=30), Calls.send
+
+    def together(self: Calls, method: str, path: str, **options: t.Any) -> t.Any:
+        """Both send lists before either is answered."""
+        if "entrypoint" in (options.get("json") or {}):
+            both.wait()
+        return send(self, method, path, **options)
+
+    monkeypatch.setattr(Calls, "send", together)
+    wanted = [runpod_stand.request(f"tgp-a1b2c3d4-x-0000{n}", container=Container(IMAGE, "exec sleep infinity")) for n in (1, 2)]
+    with ThreadPoolExecutor(2) as side_by_side:
+        made = list(side_by_side.map(cloud.launch, wanted))
+    assert set(made) == set(runpod_stand.world.machines) and runpod_stand.billed() == 2
 
 
 def test_L14_another_422_is_not_sent_again(runpod_stand: RunpodStand) -> None:
