@@ -29,7 +29,7 @@ _FOR_SERVICES = (
     *diagnosis_boot.CONTAINER,
     *diagnosis_mesh.LOGIN,
     *diagnosis_boot.CONTAINER_IN_MESH,
-    *diagnosis_mesh.RULES,
+    *diagnosis_mesh.AFTER_LOGIN,
 )
 
 

@@ -149,4 +149,5 @@ def _offline(findings: Findings) -> Verdict | None:
 
 
 LOGIN = (_tags, _expired_key, _used_key, _other_words, _no_way)
-RULES = (*LOGIN, _silent, _offline)
+AFTER_LOGIN = (_silent, _offline)
+RULES = (*LOGIN, *AFTER_LOGIN)
