@@ -34,6 +34,13 @@ class Record(t.NamedTuple):
     fields: t.Mapping[str, t.Any]
 
 
+class Type(t.NamedTuple):
+    """An object of the schema by name, with the types of its fields; None is a value."""
+
+    kind: str
+    fields: t.Mapping[str, Type | None]
+
+
 class Field(t.NamedTuple):
     """One field of a query; ``inside`` None: it has no braces."""
 
@@ -41,6 +48,20 @@ class Field(t.NamedTuple):
     name: str
     arguments: dict[str, t.Any]
     inside: list[Field] | None
+
+
+def check(what: Type, fields: list[Field]) -> None:
+    """Fault where :func:`select` would find one. A mutation is read as a whole before any of it is done."""
+    for field in fields:
+        if field.name == "__typename":
+            continue
+        if field.name not in what.fields:
+            raise _unknown(field, what.kind)
+        inside = what.fields[field.name]
+        if (inside is None) != (field.inside is None):
+            raise _braces(field, wanted=inside is not None)
+        if inside is not None:
+            check(inside, field.inside or [])
 
 
 def select(record: Record, fields: list[Field]) -> dict[str, t.Any]:
@@ -53,7 +74,7 @@ def select(record: Record, fields: list[Field]) -> dict[str, t.Any]:
         if field.name.startswith("__"):
             raise Fault("GraphQL introspection is not allowed")
         if field.name not in record.fields:
-            raise Fault(f'Cannot query field "{field.name}" on type "{record.kind}".')
+            raise _unknown(field, record.kind)
         value = record.fields[field.name]
         found[field.alias] = _shown(field, value(field.arguments) if callable(value) else value)
     return found
@@ -65,8 +86,16 @@ def _shown(field: Field, value: t.Any) -> t.Any:
     if value is None:
         return None
     if isinstance(value, Record) != (field.inside is not None):
-        raise Fault(f'Field "{field.name}" must {"" if isinstance(value, Record) else "not "}have a selection of subfields.')
+        raise _braces(field, wanted=isinstance(value, Record))
     return select(value, field.inside or []) if isinstance(value, Record) else value
+
+
+def _unknown(field: Field, kind: str) -> Fault:
+    return Fault(f'Cannot query field "{field.name}" on type "{kind}".')
+
+
+def _braces(field: Field, *, wanted: bool) -> Fault:
+    return Fault(f'Field "{field.name}" must {"" if wanted else "not "}have a selection of subfields.')
 
 
 class Reader:
@@ -165,7 +194,10 @@ class Reader:
                 raise Fault(f'Variable "${name}" is not defined.')
             return self._variables[name]
         if token[0] in '"-' or token[0].isdigit():
-            return json.loads(token)
+            try:
+                return json.loads(token)
+            except ValueError:
+                raise _syntax(token) from None
         if not token[0].isalpha() and token[0] != "_":
             raise _syntax(token)
         return _WORDS.get(token, token)  # a word besides is a value of an enumeration

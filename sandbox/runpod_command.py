@@ -35,6 +35,8 @@ def _lists(args: str) -> dict[str, list[str]] | None:
         return None
     if not isinstance(found, dict) or not found or not set(found) <= set(FIELDS):
         return None
+    if not all(isinstance(words, list) for words in found.values()):
+        return None
     return {name: [str(word) for word in found.get(name, [])] for name in FIELDS}
 
 

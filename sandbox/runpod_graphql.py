@@ -9,14 +9,15 @@ Balance, spend and spend limit of the account; GPU types with their lowest price
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 import flask
 
-from .graphql import Fault, Reader, Record, select
+from .graphql import Fault, Reader, Record, check, select
 from .runpod_account import Account, Problem, check_key
 from .runpod_catalog import level
-from .runpod_graphql_pods import changes, pod_record
+from .runpod_graphql_pods import MUTATIONS, changes, input_of, pod_record
 from .runpod_stock import cuda_fits, fitting, free, pods, shelves, version
 from .runpod_types import COMMUNITY, DATA_CENTERS, GPUS, SECURE
 from .world import Offer, World
@@ -41,6 +42,7 @@ def routes(service: flask.Flask, world: World, account: Account) -> None:
             kind, fields = Reader(body["query"], variables).operation()
             if kind == "mutation":
                 _knows(world, "POST")
+                check(MUTATIONS, fields)
                 return flask.jsonify({"data": select(changes(world, account, known), fields)})
             if kind != "query":
                 raise Fault(f"Schema is not configured for {kind}s.")
@@ -71,11 +73,11 @@ def _root(world: World, account: Account, known: bool) -> Record:
     """The caller holds the world's lock. Types and places are for everybody, the rest for those with a key."""
 
     def gpu_types(arguments: Arguments) -> list[Record]:
-        wanted = (arguments.get("input") or {}).get("id")
+        wanted = input_of(arguments).get("id")
         return [_gpu(world, kind) for kind in GPUS if wanted in (None, kind)]
 
     def pod(arguments: Arguments) -> Record | None:
-        wanted = (arguments.get("input") or {}).get("podId")
+        wanted = input_of(arguments).get("podId")
         found = [one for one in pods(world) if one.id == wanted] if known else []
         return pod_record(world, account, found[0]) if found else None
 
@@ -122,7 +124,7 @@ def _gpu(world: World, kind: str) -> Record:
         "secureSpotPrice": None,  # spot pods are not sold any more
         "communitySpotPrice": None,
         "maxGpuCount": max(most),
-        "lowestPrice": lambda arguments: _lowest(world, kind, arguments.get("input") or {}),
+        "lowestPrice": lambda arguments: _lowest(world, kind, max(most), input_of(arguments)),
     }
     return Record("GpuType", fields)
 
@@ -133,19 +135,21 @@ def _price(world: World, kind: str, tier: str) -> float:
     return float(shown[0] if shown else GPUS[kind].price[tier])
 
 
-def _lowest(world: World, kind: str, wanted: Arguments) -> Record:
+def _lowest(world: World, kind: str, most: int, wanted: Arguments) -> Record:
     """The cheapest way to a pod of so many GPUs, per GPU; all is null where nothing is free."""
     count = wanted.get("gpuCount") or 1
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise Fault('Variable "input.gpuCount" should be a number above zero.', "BAD_USER_INPUT")
-    secure, least = wanted.get("secureCloud"), wanted.get("minCudaVersion")
+    secure, least = wanted.get("secureCloud"), str(wanted.get("minCudaVersion") or "")
+    if not re.fullmatch(r"(\d+(\.\d+)?)?", least):
+        raise Fault('Variable "input.minCudaVersion" should be a version like 12.8.', "BAD_USER_INPUT")
     tiers = [SECURE, COMMUNITY] if secure is None else [SECURE if secure else COMMUNITY]
 
     def fit(number: int) -> list[Offer]:
         return [
             shelf
             for tier in tiers
-            for shelf in fitting(world, kind, tier, number, lambda host: cuda_fits(host, least=str(least or "")))
+            for shelf in fitting(world, kind, tier, number, lambda host: cuda_fits(host, least=least))
             if wanted.get("dataCenterId") in (None, shelf.region)
             and wanted.get("countryCode") in (None, DATA_CENTERS[shelf.region].country)
         ]
@@ -164,7 +168,7 @@ def _lowest(world: World, kind: str, wanted: Arguments) -> Record:
         "minVcpu": min((shelf.details["vcpus_per_gpu"] * count for shelf in found), default=None),
         "minMemory": min((shelf.details["ram_per_gpu"] * count for shelf in found), default=None),
         "stockStatus": word(found),
-        "availableGpuCounts": [number for number in range(1, max(GPUS[kind].most.values(), default=0) + 1) if fit(number)],
+        "availableGpuCounts": [number for number in range(1, most + 1) if fit(number)],
         "gpuTypeCudaVersions": [Record("GpuTypeCudaVersion", one) for one in versions],
     }
     return Record("LowestPrice", fields)

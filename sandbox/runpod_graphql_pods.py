@@ -9,7 +9,7 @@ import threading
 import typing as t
 
 from .clock import ClockClosed
-from .graphql import Fault, Record
+from .graphql import Fault, Record, Type
 from .runpod_account import NO_CAPACITY, Account, Problem
 from .runpod_bodies import CREATE_POD, check
 from .runpod_create import create
@@ -36,7 +36,19 @@ _OTHER = frozenset({
     "countryCode", "networkVolumeId", "supportPublicIp", "allowedCudaVersions", "stopAfter", "terminateAfter",
 })  # fmt: skip
 _TIERS = {"SECURE": (SECURE,), "COMMUNITY": (COMMUNITY,), "ALL": (SECURE, COMMUNITY)}
+_PORTS = Type("PodRuntimePorts", dict.fromkeys(("ip", "isIpPublic", "privatePort", "publicPort", "type")))
+_RUNTIME = Type("PodRuntime", {"uptimeInSeconds": None, "ports": _PORTS})
+POD = Type("Pod", {**dict.fromkeys(("id", "name", "desiredStatus", "costPerHr", "machineId")), "runtime": _RUNTIME})
+MUTATIONS = Type("Mutation", {**dict.fromkeys(("podFindAndDeployOnDemand", "podStop", "podResume"), POD), "podTerminate": None})
 Arguments = dict[str, t.Any]
+
+
+def input_of(arguments: Arguments) -> Arguments:
+    """The object that a field is given as ``input``; empty without one."""
+    given = arguments.get("input")
+    if given is not None and not isinstance(given, dict):
+        raise Fault('Argument "input" got an invalid value.', "BAD_USER_INPUT")
+    return given or {}
 
 
 def pod_record(world: World, account: Account, machine: Machine) -> Record:
@@ -69,15 +81,16 @@ def pod_record(world: World, account: Account, machine: Machine) -> Record:
 
 
 def changes(world: World, account: Account, known: bool) -> Record:
-    """The root of mutations; each that reaches a pod is a write of the world's. Nobody without a key may change anything."""
+    """The root of mutations (MUTATIONS); each with a key is noted as a write. Nobody without a key may change anything."""
 
     def of_key(act: t.Callable[[Arguments], t.Any], name: str) -> t.Callable[[Arguments], t.Any]:
         def guarded(arguments: Arguments) -> t.Any:
             if not known:
                 raise Fault("Not authenticated", "UNAUTHENTICATED")
+            wanted = input_of(arguments)
             with world.lock:
                 world.writes.append((world.clock.now(), "runpod", f"POST /graphql {name}"))
-            return act(arguments.get("input") or {})
+            return act(wanted)
 
         return guarded
 

@@ -29,7 +29,7 @@ _BUCKETS = {
     "year": timedelta(days=365),
 }
 _MOST_BUCKETS = 1000
-_BODIES = {
+BODIES = {
     ("post", "/v2/pods"): bodies.CREATE_POD,
     ("patch", "/v2/pods/{podId}"): bodies.CHANGE_POD,
     ("post", "/v2/pods/{podId}/action"): bodies.ACT,
@@ -241,6 +241,7 @@ def _description(service: flask.Flask) -> dict[str, t.Any]:
             "network-volumes": "volumeId",
             "registries": "registryId",
             "templates": "templateId",
+            "clusters": "clusterId",
             "gpus": "id",
         }
         resource = next((part for part in rule.rule.split("/")[2:] if part in names), "")
@@ -250,7 +251,7 @@ def _description(service: flask.Flask) -> dict[str, t.Any]:
                 "operationId": rule.endpoint,
                 "responses": {"default": {"description": "see the vendor's pages"}},
             }
-            if schema := _BODIES.get((method.lower(), path)):
+            if schema := BODIES.get((method.lower(), path)):
                 operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
             paths.setdefault(path.removeprefix("/v2"), {})[method.lower()] = operation
     return {

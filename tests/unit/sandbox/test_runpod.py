@@ -14,7 +14,7 @@ from decimal import Decimal
 import httpx
 import pytest
 
-from sandbox import runpod_cloud
+from sandbox import runpod_cloud, runpod_more
 
 from .runpod_stand import H100, RTX4090, Stand
 
@@ -314,6 +314,8 @@ def test_keys_and_retired_interfaces(still: Stand) -> None:
     assert described["info"]["version"] == "2.0.0"
     schema = described["paths"]["/pods"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert schema["additionalProperties"] is False and "gpu" in schema["properties"]
+    for method, path in runpod_more.BODIES:
+        assert "requestBody" in described["paths"][path.removeprefix("/v2")][method], path
     assert still.call("DELETE", "/v2/pods").status_code == 405 and still.call("GET", "/v2/tags").status_code == 404
 
 

@@ -11,6 +11,8 @@ from decimal import Decimal
 
 import pytest
 
+from sandbox.graphql import Type
+from sandbox.runpod_graphql_pods import POD
 from sandbox.world import Machine
 from sandbox.wsgi import is_write
 
@@ -334,6 +336,7 @@ def test_a_pod_by_its_id(still: Stand) -> None:
     } }"""
     shown = ask(still, question, id=machine.id)["pod"]
     assert (shown["__typename"], shown["id"], shown["desiredStatus"], shown["runtime"]) == ("Pod", machine.id, "RUNNING", None)
+    still.until(lambda: "phase" in machine.details)  # its own story has begun, and waits
     now = still.world.clock.seconds()
     machine.state, machine.ip = "active", "203.0.113.9"
     machine.details.update(started=now - 60, phase="running")
@@ -363,6 +366,10 @@ def test_a_pod_by_its_id(still: Stand) -> None:
         ('mutation { podFindAndDeployOnDemand(input: {gpuCount: "two"}) { id } }', "BAD_USER_INPUT", "invalid value"),
         ("mutation { podFindAndDeployOnDemand(input: {gpuCount: 1}) { id } }", "UNPROCESSABLE_ENTITY", "missing property 'name'"),
         ("{ gpuTypes { lowestPrice(input: {gpuCount: 0.5}) { stockStatus } } }", "BAD_USER_INPUT", "gpuCount"),
+        ('{ gpuTypes(input: "x") { id } }', "BAD_USER_INPUT", 'Argument "input"'),
+        ('mutation { podStop(input: ["x"]) { id } }', "BAD_USER_INPUT", 'Argument "input"'),
+        ('{ gpuTypes { lowestPrice(input: {minCudaVersion: "twelve"}) { stockStatus } } }', "BAD_USER_INPUT", "minCudaVersion"),
+        ('{ pod(input: {podId: "\\x"}) { id } }', "GRAPHQL_PARSE_FAILED", "Unexpected"),
         (None, "BAD_REQUEST", "POST body missing"),
     ],
 )
@@ -371,6 +378,25 @@ def test_faults_of_a_query_come_with_status_200(still: Stand, query: str | None,
     (fault,) = answer.json()["errors"]
     assert answer.status_code == 200 and fault["extensions"] == {"code": code} and says in fault["message"], fault
     assert "data" not in answer.json()
+
+
+@pytest.mark.parametrize("selected", ["", "{ idd }", "{ id runtime }", "{ id { x } }", "{ runtime { ports { port } } }"])
+def test_a_mutation_is_read_as_a_whole_before_any_of_it_is_done(still: Stand, selected: str) -> None:
+    wanted = f'{{name: "x", imageName: "i:1", gpuTypeId: "{RTX4090}", gpuCount: 1}}'
+    answer = still.call("POST", "/graphql", {"query": f"mutation {{ podFindAndDeployOnDemand(input: {wanted}) {selected} }}"})
+    assert answer.json()["errors"][0]["extensions"] == {"code": "GRAPHQL_VALIDATION_FAILED"}
+    assert not still.world.machines and still.world.writes == []
+
+
+def test_a_mutation_may_ask_for_every_field_of_a_pod(still: Stand) -> None:
+    def names(what: Type) -> str:
+        return " ".join(f"{name} {{ {names(one)} }}" if one else name for name, one in what.fields.items())
+
+    wanted = f'{{name: "x", imageName: "i:1", gpuTypeId: "{RTX4090}", gpuCount: 1, ports: "22/tcp"}}'
+    made = ask(still, f"mutation {{ podFindAndDeployOnDemand(input: {wanted}) {{ __typename {names(POD)} }} }}")
+    assert set(made["podFindAndDeployOnDemand"]) == {"__typename", *POD.fields}
+    shown = ask(still, "{ myself { pods { " + names(POD) + " } } }")["myself"]["pods"][0]
+    assert set(shown) == set(POD.fields)
 
 
 RENT = "mutation Rent($input: PodFindAndDeployOnDemandInput!) { podFindAndDeployOnDemand(input: $input) { id machineId } }"
