@@ -20,7 +20,7 @@ unit: $(VENV)/.test  ## the fast tests only
 red: $(VENV)/.test  ## the tests of a defect against the plugins that have it: make red ITEM=11
 	@$(BIN)/python tests/red.py $(ITEM)
 
-mutation: $(VENV)/.test  ## which test notices which deliberate fault, a score per package, and what none notices
+mutation: $(VENV)/.test  ## mutation testing: a score per package, and the faults that no test notices
 	@$(BIN)/python -m tests.mutation
 
 check: $(VENV)/.test  ## style and types

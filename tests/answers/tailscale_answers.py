@@ -91,7 +91,7 @@ ROWS: Rows = {
     "POST /api/v2/device/{id}/routes": {200: ROUTES},
     "GET /api/v2/tailnet/{tailnet}/acl": {200: (*POLICY, {"acl": str, "warnings": [str], "errors": object})},
     "POST /api/v2/tailnet/{tailnet}/acl": {200: POLICY},
-    "POST /api/v2/tailnet/{tailnet}/acl/validate": {200: (EMPTY, TESTED)},
+    "POST /api/v2/tailnet/{tailnet}/acl/validate": {200: TESTED},
     "GET /api/v2/tailnet/{tailnet}/settings": {200: SETTINGS},
     "PATCH /api/v2/tailnet/{tailnet}/settings": {200: SETTINGS},
 }

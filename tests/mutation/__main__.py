@@ -30,6 +30,7 @@ from .copies import MUTATIONS, ROOT, Mutation, arguments, copy_to, draw, environ
 
 TARGET = 95  # per cent of the faults of a package
 LONGEST = 300.0  # seconds of tests; a fault may well make them wait for ever
+_NO_END = -1000  # no exit status, and no signal
 _LIBRARIES = ("ansible.module_utils.basic", "cryptography.x509", "httpx", "hypothesis", "jinja2", "werkzeug", "xdist", "yaml")
 _PRODUCT = ("ansible_collections.tgp", "sandbox", "tests.unit", "tests.contract")
 
@@ -70,7 +71,7 @@ class Judge:
         if not problem:
             with mutated(self._copy, mutation):
                 code, said = self._child(arguments(mutation), keep=False)
-            test = noticed_by(code, said) if code >= 0 else "no end"
+            test = "no end" if code == _NO_END else noticed_by(code, said)
             if code and not test:
                 problem = f"the tests cannot run with the fault: {said[-1500:]}"
         seconds = round(time.monotonic() - began, 1)
@@ -85,7 +86,7 @@ class Judge:
         return self._green[key]
 
     def _child(self, chosen: list[str], *, keep: bool) -> tuple[int, str]:
-        """Exit status of pytest (-1: it did not end) and its output. ``keep`` the bytecode of what is imported."""
+        """Exit status of pytest (negative: a signal; _NO_END) and its output. ``keep`` the bytecode of what is imported."""
         with self._output.open("wb") as output:
             child = os.fork()
             if child == 0:
@@ -112,7 +113,7 @@ class Judge:
                     os.killpg(child, signal.SIGKILL)  # with what it may have left running
                 if not done:
                     os.waitpid(child, 0)
-                return os.waitstatus_to_exitcode(status) if done else -1
+                return os.waitstatus_to_exitcode(status) if done else _NO_END
             time.sleep(0.02)
 
 
@@ -146,6 +147,8 @@ def main() -> int:
     options = parser.parse_args()
     drawn = MUTATIONS if options.draw is None else draw(options.draw, options.seed)
     chosen = [one for one in drawn if options.only in f"{locate(one).path} {one['symbol']} {one['what']}"]
+    if not chosen:
+        parser.error(f"no fault has {options.only!r} in its file, symbol or description")
     verdicts = []
     with tempfile.TemporaryDirectory(prefix="tgp-mutation-") as folder:
         judge = Judge(Path(folder))

@@ -26,7 +26,7 @@ class LambdaStand:
     """A client with a good key. Time stands still unless it is moved, and machines come up by :meth:`up` only."""
 
     def __init__(self, rate_limits: bool = False, **switches: t.Any) -> None:
-        self.world = World(SimClock(speed=1e-6, start=1_800_000_000.0))
+        self.world = World(SimClock(speed=1e-9, start=1_800_000_000.0))
         self.world.secrets["LAMBDA_API_KEY"] = KEY
         parse({"lambda": {"offers": [PLACE], **switches}, "rate_limits": rate_limits}).furnish(self.world)
         self.http = httpx.Client(

@@ -21,7 +21,7 @@ class VastStand:
     """A client with a good key. Machines come up by :meth:`up` only."""
 
     def __init__(self, *offers: Offer, **switches: t.Any) -> None:
-        self.world = World(SimClock(speed=1e-6, start=1_800_000_000.0))
+        self.world = World(SimClock(speed=1e-9, start=1_800_000_000.0))
         self.world.secrets["VAST_API_KEY"] = KEY
         self.world.rate_limits = False
         self.world.offers += offers or vast_cloud.catalogue()
