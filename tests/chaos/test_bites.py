@@ -59,6 +59,7 @@ class World:
         self.forgotten: set[str] = set()
         self.by_hand: set[str] = set()
         self.unwritable: set[str] = set()
+        self.begun: set[tuple[str, str]] = set()
         self.purse: Purse | None = None
         self.facts = facts
 
@@ -464,6 +465,8 @@ def test_I18_bites_when_a_node_is_replaced_too_early_or_without_a_policy(
     world.fewer_gpus_since = lambda _name: NOON - timedelta(minutes=minutes)  # type: ignore[attr-defined]
     what = call("lambda", "POST", "/api/v1/instance-operations/terminate", one.id)
     assert breaks(reasons.I18_a_forced_end_is_true, world, what) is wrong
+    world.begun = {(OURS, "Replaced")}
+    assert not breaks(reasons.I18_a_forced_end_is_true, world, what)  # it was true when it began (L-10)
 
 
 def test_I18_judges_a_machine_called_gone_by_its_look_by_id() -> None:
