@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import typing as t
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 
 class Receiver:
-    """A WSGI app. ``answers`` are the status codes to give next (200 when there are none); ``slow`` seconds pass before each answer."""
+    """A WSGI app. ``answers`` are the status codes to give next (200 when there are none); none is given before ``gate``
+    is open."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, t.Any]] = []
@@ -21,12 +21,13 @@ class Receiver:
         self.paths: list[str] = []
         self.answers: list[int] = []
         self.tries = 0
-        self.slow = 0.0
+        self.gate = threading.Event()
+        self.gate.set()
 
     def __call__(self, environ: dict[str, t.Any], start_response: t.Callable[..., t.Any]) -> list[bytes]:
         self.tries += 1
         text = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        time.sleep(self.slow)
+        self.gate.wait(60)
         status = self.answers.pop(0) if self.answers else 200
         if status < 300:
             self.bodies.append(json.loads(text))

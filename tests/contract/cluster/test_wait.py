@@ -29,6 +29,8 @@ from sandbox.kube import pki
 from .conftest import Cluster
 
 STRANGER = "stranger-0123456789abcdef0123"
+# half a second of the world lasts ten, and the five until the next look a hundred: who ends within the first was woken
+SLOWLY = pytest.mark.parametrize("speed", [0.05])
 
 
 @pytest.fixture
@@ -53,26 +55,27 @@ def later(seconds: float, work: t.Callable[[], t.Any]) -> threading.Timer:
 # ---- how soon
 
 
-def test_fifty_nodes_end_the_wait_within_half_a_second_of_the_last(cluster: Cluster, real: Kube) -> None:
+@SLOWLY
+def test_fifty_nodes_end_the_wait_with_the_last_of_them(cluster: Cluster, real: Kube) -> None:
     names = [f"n{number:02}" for number in range(50)]
-    chance, made = random.Random(7), {}
+    chance, made = random.Random(7), []
 
     def arrive() -> None:
-        begin = time.monotonic()
-        for moment, name in sorted((chance.uniform(0, 3), name) for name in names):
-            time.sleep(max(0.0, begin + moment - time.monotonic()))
+        for name in names:
+            time.sleep(chance.uniform(0, 0.12))
             cluster.node(name)
-            made[name] = time.monotonic()
+        made.append(cluster.clock.seconds())
 
     arriving = threading.Thread(target=arrive)
     arriving.start()
     outcomes = wait_for(real, wanted(cluster, *names), clock=cluster.clock)
-    ended = time.monotonic()
+    ended = cluster.clock.seconds()
     arriving.join()
     assert all(one.ready for one in outcomes.values()) and set(outcomes) == set(names)
-    assert ended - max(made.values()) <= 0.5
+    assert ended - made[0] <= 0.5
 
 
+@SLOWLY
 def test_what_is_done_for_a_ready_node_ends_the_wait_when_it_is_done(cluster: Cluster, real: Kube) -> None:
     """The end of the work wakes the waiting one; it does not sleep on until the next look."""
     for turn in range(8):
@@ -81,10 +84,10 @@ def test_what_is_done_for_a_ready_node_ends_the_wait_when_it_is_done(cluster: Cl
 
         def work(_claim: str, _node: Node, done: list[float] = done) -> None:
             time.sleep(0.05)
-            done.append(time.monotonic())
+            done.append(cluster.clock.seconds())
 
         wait_for(real, wanted(cluster, f"n{turn}"), clock=cluster.clock, on_ready=work)
-        assert time.monotonic() - done[0] < 0.3
+        assert cluster.clock.seconds() - done[0] < 0.5
 
 
 def test_each_node_is_finished_once_and_side_by_side(cluster: Cluster, real: Kube) -> None:
@@ -92,15 +95,14 @@ def test_each_node_is_finished_once_and_side_by_side(cluster: Cluster, real: Kub
     for name in names:
         cluster.node(name)
     calls: collections.Counter[str] = collections.Counter()
+    all_at_work = threading.Barrier(10)
 
     def finish(claim: str, node: Node) -> None:
         calls[claim] += 1
         cluster.report(node.name, gpus=1)  # news of the node while it is finished
-        time.sleep(0.3)
+        all_at_work.wait(60)
 
-    began = time.monotonic()
-    outcomes = wait_for(real, wanted(cluster, *names), clock=cluster.clock, on_ready=finish)
-    assert time.monotonic() - began < 1.5, "ten times 0.3 s one after the other take 3"
+    outcomes = wait_for(real, wanted(cluster, *names, seconds=120), clock=cluster.clock, on_ready=finish)
     assert calls == dict.fromkeys(names, 1) and all(one.ready for one in outcomes.values())
 
 
@@ -158,9 +160,8 @@ def test_L11_the_reason_of_a_timeout_is_the_step_that_was_not_reached(cluster: C
 
 
 def test_L11_hopeless_machines_are_not_waited_for(cluster: Cluster) -> None:
-    began = time.monotonic()
-    outcome = evidence_of(cluster, 60, hopeless="the cloud says terminated")
-    assert time.monotonic() - began < 2 and outcome.message == "the cloud says terminated"
+    outcome = evidence_of(cluster, 600, hopeless="the cloud says terminated")
+    assert outcome.seconds < 600 and outcome.message == "the cloud says terminated"
 
 
 def request(cluster: Cluster, token_id: str, state: str = "") -> None:
@@ -192,9 +193,8 @@ def test_L11_a_request_that_waits_for_approval_is_named(cluster: Cluster) -> Non
 
 def test_L11_a_denied_request_ends_the_wait(cluster: Cluster) -> None:
     request(cluster, "abcdef", "Denied")
-    began = time.monotonic()
-    outcome = evidence_of(cluster, 60, instance="active", running=True, token_id="abcdef")
-    assert time.monotonic() - began < 2 and "csr-abcdef is denied" in outcome.message
+    outcome = evidence_of(cluster, 600, instance="active", running=True, token_id="abcdef")
+    assert outcome.seconds < 600 and "csr-abcdef is denied" in outcome.message
 
 
 def test_another_tokens_request_says_nothing_of_this_machine(cluster: Cluster) -> None:
@@ -330,10 +330,10 @@ def test_a_watch_that_forgot_the_past_begins_anew(cluster: Cluster, real: Kube) 
 
 def test_a_missing_right_ends_the_wait_and_is_named(cluster: Cluster) -> None:
     cluster.api.add_token(STRANGER, "stranger", rules=[("list", "", "nodes")])
-    began = time.monotonic()
+    expected = wanted(cluster, "a", seconds=600)
     with pytest.raises(Forbidden) as caught:
-        wait_for(cluster.client(STRANGER), wanted(cluster, "a", seconds=60), clock=cluster.clock)
-    assert time.monotonic() - began < 3
+        wait_for(cluster.client(STRANGER), expected, clock=cluster.clock)
+    assert cluster.clock.now() < expected[0].deadline
     assert "watch" in str(caught.value) and "nodes" in str(caught.value)
 
 
@@ -354,20 +354,18 @@ def test_L11_facts_beat_the_clock(cluster: Cluster, real: Kube) -> None:
 
 def test_a_slow_cloud_does_not_hide_a_ready_node(cluster: Cluster, real: Kube) -> None:
     cluster.node("a", ready=False)
-    ready: list[float] = []
+    finished, in_time = threading.Event(), []
 
     def evidence(_claim: str) -> Evidence:
-        time.sleep(1)
+        in_time.append(finished.wait(60))  # an answer that comes after the node is finished
         return Evidence(instance="active")
 
-    def finish(_claim: str, _node: Node) -> None:
-        ready.append(time.monotonic())
-
-    def arrive() -> None:
-        cluster.report("a")
-        ready.append(time.monotonic())
-
-    later(0.3, arrive)
-    wait_for(real, wanted(cluster, "a", "b", seconds=3), clock=cluster.clock, evidence=evidence, on_ready=finish)
-    reported, finished = sorted(ready)
-    assert finished - reported < 0.5
+    later(0.3, lambda: cluster.report("a"))
+    wait_for(
+        real,
+        wanted(cluster, "a", "b", seconds=5),
+        clock=cluster.clock,
+        evidence=evidence,
+        on_ready=lambda _claim, _node: finished.set(),
+    )
+    assert in_time and all(in_time)
