@@ -11,7 +11,7 @@ import re
 import subprocess
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 UTILS = ROOT / "plugins" / "module_utils"
 _LOCAL = {
     ".git",
