@@ -11,11 +11,11 @@ PYTHON ?= $(shell for v in 3.13 3.12 3.11; do for e in "" "env PYENV_VERSION=$$v
 demo: $(VENV)/.demo  ## rent, join, list, reap on the sandbox, and the bill
 	@$(BIN)/python -m sandbox.demo
 
-test: $(VENV)/.test  ## every check that this machine can run
-	@$(BIN)/python tests/run.py
+test: $(VENV)/.test  ## the fast tests and a sample of the slow ones; ALL=1: every check and test that this machine can run
+	@$(BIN)/python tests/run.py $(if $(ALL),--all)
 
-unit: $(VENV)/.test  ## the fast tests only
-	@$(BIN)/python -m pytest -q tests/unit tests/contract
+unit: $(VENV)/.test  ## the tests that need nothing and wait for nothing; stress=1: with a busy machine, and those with threads several times
+	@$(if $(stress),$(BIN)/python -m tests.stress,$(BIN)/python -m pytest -q tests/unit)
 
 red: $(VENV)/.test  ## the tests of a defect against the plugins that have it: make red ITEM=11
 	@$(BIN)/python tests/red.py $(ITEM)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import inspect
 import os
 import re
 import typing as t
@@ -22,7 +23,7 @@ hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)  # a
 hypothesis.settings.register_profile("search", deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "search")
 
-LEVELS = ("unit", "contract", "cluster", "e2e", "chaos")
+LEVELS = ("unit", "repository", "contract", "cluster", "e2e", "chaos")
 OTHER_NAMES = {
     "node_real": "node",
     "mesh_real": "mesh",
@@ -41,11 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Levels that live in real time on a machine that others use, too, may repeat a test once. The closing line counts repetitions;
-    the unit level, where nothing waits, may not, nor may a test that has to fail (tests/red.py)."""
+    """What a test shows, for the list of the dearest."""
     for item in items:
-        if _level(item.nodeid) in ("contract", "cluster", "e2e") and item.config.pluginmanager.hasplugin("rerunfailures"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
+        words = inspect.getdoc(getattr(item, "function", None)) or ""
+        item.user_properties.append(("shows", words.partition("\n\n")[0].replace("\n", " ")))
 
 
 @pytest.hookimpl(trylast=True)
@@ -87,12 +87,28 @@ def _tests_by_rule(passed: list[t.Any]) -> str:
     return ", ".join(f"L-{number}{letter} {counts[number, letter]}" for number, letter in sorted(counts))
 
 
+def _dearest(reports: list[t.Any], count: int) -> list[str]:
+    """The tests that took the most time, set-up and teardown included, parameters together: seconds, tests, and what they show."""
+    seconds: collections.Counter[str] = collections.Counter()
+    number: collections.Counter[str] = collections.Counter()
+    shows: dict[str, str] = {}
+    for report in reports:
+        name = report.nodeid.partition("[")[0].removeprefix("tests/")
+        seconds[name] += report.duration
+        number[name] += report.when == "call"
+        shows[name] = dict(report.user_properties).get("shows", "")
+    rows = [
+        (taken, f"{number[name]} × " if number[name] > 1 else "", name, shows[name]) for name, taken in seconds.most_common(count)
+    ]
+    return [f"{taken:6.1f} s  {times}{name}{f': {words}' if words else ''}" for taken, times, name, words in rows]
+
+
 def pytest_terminal_summary(terminalreporter: t.Any) -> None:
     """One line per level: how many tests passed, failed and were skipped, and its minutes; and one for the contract of clouds."""
     counts: dict[str, collections.Counter[str]] = {
         level: collections.Counter() for level in (*LEVELS, *OTHER_NAMES.values(), "other")
     }
-    for outcome in ("passed", "failed", "skipped", "error", "xfailed", "rerun"):
+    for outcome in ("passed", "failed", "skipped", "error", "xfailed"):
         for report in terminalreporter.stats.get(outcome, []):
             if getattr(report, "when", "call") in ("call", "setup"):
                 counts[_level(report.nodeid)][outcome] += 1
@@ -100,6 +116,11 @@ def pytest_terminal_summary(terminalreporter: t.Any) -> None:
     for report in (one for reports in terminalreporter.stats.values() for one in reports):
         if hasattr(report, "duration"):  # of setup, test and teardown alike
             minutes[_level(report.nodeid)] += report.duration / 60
+    if count := int(os.environ.get("TGP_DEAREST", "0")):
+        terminalreporter.section(f"the {count} dearest tests of this process")
+        timed = [one for reports in terminalreporter.stats.values() for one in reports if hasattr(one, "duration")]
+        for line in _dearest(timed, count):
+            terminalreporter.line(line)
     terminalreporter.section("tests by level")
     for level, counter in counts.items():
         if counter:

@@ -62,7 +62,7 @@ def play(files: list[str], where: Path, path: Path | None = None) -> Played:
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     if path is not None:
         environment |= {"PYTHONPATH": str(path), "ANSIBLE_COLLECTIONS_PATH": str(path)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:rerunfailures", "--tb=short", *files]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", *files]
     done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, check=False)
     counts = _COUNTS.findall(done.stdout)
     return Played(done.returncode, counts[-1] if counts else done.stdout[-300:], _FAILURE.findall(done.stdout))

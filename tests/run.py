@@ -1,10 +1,11 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs every check this machine can run, cheapest first, and ends with pytest over all levels, two of them at a time.
+"""Runs checks, cheapest first, and ends with pytest, two levels at a time: the fast levels whole and a sample of the slow ones.
 
-``--only style,types`` runs just those. The real control plane, mesh and container runtime are built in the background where Go is; without
-Go their tests are skipped with one clear line each, unless TGP_REQUIRE_PLANE is set.
+``--all`` runs every check and every test that this machine can run. The real control plane, mesh and container runtime are then built in the
+background where Go is; without Go their tests are skipped with one clear line each, unless TGP_REQUIRE_PLANE is set. ``--only style,types``
+runs just those checks.
 """
 
 from __future__ import annotations
@@ -22,7 +23,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 # their worlds live in the tests' process; stories of chaos replace the clocks and threads of theirs, so they have a process of their own
-BESIDE = (("tests/unit", "tests/contract"), ("tests/chaos", "tests/mutation"))
+BESIDE = (("tests/unit", "tests/repository", "tests/contract"), ("tests/chaos", "tests/mutation"))
+# what a newcomer runs of the slow levels: one machine's whole life by playbooks, and what rents, joins, drains and deletes against emulators
+SAMPLE_BESIDE = (
+    "tests/unit",
+    "tests/repository",
+    "tests/contract/act/test_cycle.py",
+    "tests/contract/act/test_launch.py",
+    "tests/contract/act/test_teardown.py",
+    "tests/contract/act/test_leftovers.py",
+    "tests/contract/clouds/test_every_cloud.py",
+)
+SAMPLE = ("tests/e2e/test_provision.py", "tests/e2e/test_reap.py", "tests/e2e/test_money.py")
 PYTHON_FILES = ["plugins", "sandbox", "tests", "extensions"]
 
 
@@ -58,6 +70,7 @@ def sanity() -> int:
 
 
 CHECKS = {"style": style, "types": types, "lint": lint, "changelog": changelog, "sanity": sanity}
+SLOW_CHECKS = ("sanity",)
 
 
 def plane() -> subprocess.Popen[bytes] | None:
@@ -72,17 +85,18 @@ def plane() -> subprocess.Popen[bytes] | None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--all", action="store_true", help="every check and every test")
+    parser.add_argument("--only", default="", help="these checks and no test")
     parser.add_argument("pytest", nargs="*", help="arguments for pytest")
     options = parser.parse_args()
     chosen = [name for name in options.only.split(",") if name]
     if unknown := [name for name in chosen if name not in CHECKS]:
         parser.error(f"--only: there is no check {', '.join(unknown)}; checks are {', '.join(CHECKS)}")
     began = time.monotonic()
-    building = None if chosen else plane()
+    building = plane() if options.all and not chosen else None
     failed = []
     for name, check in CHECKS.items():
-        if chosen and name not in chosen:
+        if name not in (chosen or CHECKS) or (name in SLOW_CHECKS and not (chosen or options.all)):
             continue
         started = time.monotonic()
         say(name)
@@ -96,32 +110,39 @@ def main() -> int:
             if building.wait() != 0:
                 print("   not all of it could be built; the tests that need it are skipped", flush=True)
             print(f"   built or found after {(time.monotonic() - began) / 60:.1f} min", flush=True)
-        say("tests")
+        say(
+            "tests"
+            if options.all or options.pytest
+            else "tests, a sample of the slow ones: `make test ALL=1` runs all, in about an hour"
+        )
         if failed:
             print(f"   before the tests begin: {', '.join(failed)} FAILED", flush=True)
         before = f"{(time.monotonic() - began) / 60:.1f}"
-        code = tests(options.pytest, TGP_FAILED_CHECKS=",".join(failed), TGP_MINUTES_BEFORE=before)
+        whole = (["tests", *(f"--ignore={level}" for levels in BESIDE for level in levels)], BESIDE)
+        lanes = whole if options.all else (list(SAMPLE), (SAMPLE_BESIDE,))
+        dearest = "50" if options.all else "0"
+        code = tests(options.pytest, *lanes, TGP_FAILED_CHECKS=",".join(failed), TGP_MINUTES_BEFORE=before, TGP_DEAREST=dearest)
     return code or bool(failed)
 
 
-def tests(chosen: list[str], **environment: str) -> int:
-    """The chosen tests, or all: BESIDE on the second core, with less claim to it, while the other levels wait for programs that live in real
-    time. What BESIDE printed comes last."""
+def tests(chosen: list[str], first: list[str], second: tuple[tuple[str, ...], ...], **environment: str) -> int:
+    """The chosen tests, or: ``second``, a process after the other, on the second core and with less claim to it, while ``first`` waits for
+    programs that live in real time. What ``second`` printed comes last."""
     command = [sys.executable, "-m", "pytest", "-q"]
     if chosen:
         return run(*command, *chosen, **environment)
     with tempfile.TemporaryFile() as said:
         nice = ["nice", "-n", "5"] if shutil.which("nice") else []
         surroundings = {**os.environ, **environment}
-        each = "; ".join(f"{shlex.join([*nice, *command, *levels])} || failed=1" for levels in BESIDE)
+        each = "; ".join(f"{shlex.join([*nice, *command, *levels])} || failed=1" for levels in second)
         script = ["sh", "-c", f"failed=0; {each}; exit $failed"]
         beside = subprocess.Popen(script, cwd=ROOT, env=surroundings, stdout=said, stderr=subprocess.STDOUT)
         try:
-            code = run(*command, "tests", *(f"--ignore={level}" for levels in BESIDE for level in levels), **environment)
+            code = run(*command, *first, **environment)
             code = beside.wait() or code
         finally:
             beside.kill()
-        say(", ".join(level for levels in BESIDE for level in levels))
+        say(", ".join(level for levels in second for level in levels))
         said.seek(0)
         sys.stdout.flush()
         shutil.copyfileobj(said, sys.stdout.buffer)

@@ -1,0 +1,35 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What runs the checks cannot be content with having run none."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests import run
+
+from .tree import ROOT, below, name
+
+
+@pytest.mark.parametrize("only", ["stlye", "style,typs"])
+def test_a_check_that_there_is_not_is_an_error(only: str) -> None:
+    done = subprocess.run([sys.executable, "tests/run.py", "--only", only], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "there is no check" in done.stderr and "checks are style, types, lint" in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_levels_and_files_that_a_run_names_are_there() -> None:
+    named = [path for levels in (*run.BESIDE, run.SAMPLE, run.SAMPLE_BESIDE) for path in levels]
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_no_fast_test_compares_the_machines_clock() -> None:
+    """A machine that is busy makes such a test red; the processor's own time and the end of a wait are other things."""
+    timed = re.compile(r"^\s*assert\b.*\btime\.(?:monotonic|perf_counter|time)\(\) - ", re.MULTILINE)
+    assert [name(path) for path in below("tests/unit", "tests/contract", suffix=".py") if timed.search(path.read_text())] == []
