@@ -44,7 +44,7 @@ class Switches:
     session_expired: bool = False
     auth_status: int = 401
     missing_rights: str = ""
-    list_after: float = 3.0
+    list_after: float = 60.0
     ports_after: float = 4.0
     blank_ip: bool = False
     partial_lists: int = 0

@@ -76,6 +76,16 @@ def test_the_old_list_is_gone(many: VastStand) -> None:
     assert {row["label"] for row in many.call("GET", "/api/v0/instances/filters/")["filters"]} >= {"n-1", None}
 
 
+def test_a_new_instance_is_listed_after_a_minute() -> None:
+    """Unless a scenario says otherwise: the longest that was seen."""
+    stand = VastStand()
+    number = stand.create()
+    stand.world.clock.advance(59)
+    assert stand.listed()["instances"] == [] and stand.show(number)["id"] == number
+    stand.world.clock.advance(2)
+    assert [row["id"] for row in stand.listed()["instances"]] == [number]
+
+
 def test_a_new_instance_is_listed_late_and_a_list_can_be_half() -> None:
     stand = VastStand(list_after=30.0)
     numbers = [stand.create(), stand.create()]
