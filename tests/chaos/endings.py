@@ -7,6 +7,7 @@ to do does nothing."""
 from __future__ import annotations
 
 import collections
+import re
 import typing as t
 from datetime import timedelta
 from decimal import Decimal
@@ -171,7 +172,9 @@ def settle(stage: Stage, *, blind: bool, unclean: bool) -> tuple[Decimal, Decima
     _comes(stage, wanted)
     stage.rest(60)
     _still(stage, Order("provision", nodes=wanted))
-    stage.perform(Order("reap"))
+    (reaped,) = stage.perform(Order("reap"))
+    if reaped.run.acted:
+        stage.perform(Order("reap"))  # forgets what was sighted and is gone
     _still(stage, Order("reap"))
     if switches.on("I-22"):
         _applied(stage, wanted)
@@ -273,7 +276,7 @@ def _overspend(stage: Stage, purse: Purse, wanted: int) -> None:
 
 def _empty(stage: Stage, playbook: str) -> None:
     """Runs, some minutes apart, until nothing is left (I-10). What is only reported, a person ends by hand: a machine without a claim whose
-    Node works and does not say whose it is (O3), or that has no Node, and no mesh that tells whether it is alive (O1)."""
+    Node works and does not say whose it is (O3), or that has no Node and may be alive in the mesh (O1)."""
     for turn in range(_MOST_RUNS):
         (outcome,) = stage.perform(Order(playbook if stage.sight.claims() else "reap"))
         if outcome.end == "locked" or (outcome.said.get("plan") or {}).get("outcome") == "lock_busy":
@@ -288,7 +291,7 @@ def _empty(stage: Stage, playbook: str) -> None:
                 Order("destroy")
             )  # all nodes of a pool are dead, and nothing else tells it: this waits for a person (L-12a)
         for row in (outcome.said.get("plan") or {}).get("plan", []):
-            left_alone = row["reason"] == "O3" or (row["reason"] == "O1" and "tell" in row["detail"])
+            left_alone = row["reason"] == "O3" or (row["reason"] == "O1" and re.search("tell|online", row["detail"]))
             if left_alone and row["name"] in stage.sight.forgotten:
                 stage.end_by_hand(row["name"])
         stage.rest(PAUSE)

@@ -49,13 +49,14 @@ def ask(stage: Stage, rest: str) -> None:
 
 
 def _for_theirs(stage: Stage, one: Machine) -> None:
+    readable = _can_be_read(stage, one)  # a fault that the call meets may be used up after it
     said, told = _call(stage, one, check=True)
     returned = _returned(said)
     if returned in stage.sight.foreign:
         stage.broken.append(f"I-20: a module returns {one.cloud} {returned} ({one.name}), which belongs to somebody else")
     elif one.id in told or returned:
         _count(stage)
-    if one.id not in told and _can_be_read(stage, one):
+    if one.id not in told and readable:
         stage.broken.append(f"I-20: a module does not report {one.cloud} {one.id} ({one.name}), which belongs to somebody else")
 
 

@@ -135,21 +135,10 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
         if orphan.case not in due:
             continue
         if rented and situation.in_mesh(one.name):
-            text = f"{one.cloud} {one.id} has no claim, and its mesh device is online"
-            draft.report(one.name, orphan.case, text)
-            _tell(
-                draft,
-                orphan,
-                f"{one.name}: {text}: another cluster may run it. It is never changed. If it is yours, run destroy.yml.",
-            )
+            _stays(draft, orphan, f"{one.cloud} {one.id} has no claim, and its mesh device is online")
             continue
         if rented and (blind := _blind(orphan, situation)):
-            text = f"{one.cloud} {one.id} has no claim and no Node, and {blind}"
-            draft.report(one.name, orphan.case, text)
-            remedy = f"to terminate it, run destroy.yml -e tgp_machine={one.name}"
-            text = f"{one.name}: {text}, so it may be at work for another cluster. It is billed and stays; {remedy}"
-            draft.problems.append(text)
-            _tell(draft, orphan, text)
+            _stays(draft, orphan, f"{one.cloud} {one.id} has no claim and no Node, and {blind}")
             continue
         first = draft.sighted(f"{orphan.case}|{one.cloud}|{one.id}")
         if _ripe(first, draft):
@@ -164,6 +153,16 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
             continue
         for orphan in found:
             _destroy(draft, orphan, "Orphan", f"{case}: {orphan.instance.cloud} {orphan.instance.id} has no claim")
+
+
+def _stays(draft: Draft, orphan: Orphan, why: str) -> None:
+    """A machine that may be at work for somebody else is billed until a person ends it: each run says so and fails."""
+    name = orphan.instance.name
+    draft.report(name, orphan.case, why)
+    remedy = f"to terminate it, run destroy.yml -e tgp_machine={name}"
+    text = f"{name}: {why}, so it may be at work for another cluster. It is billed and stays; {remedy}"
+    draft.problems.append(text)
+    _tell(draft, orphan, text)
 
 
 def _blind(orphan: Orphan, situation: Situation) -> str:

@@ -19,7 +19,9 @@ from .durations import print_time
 from .facts import Settled
 from .holds import node_hold
 from .model import Claim, Pool
+from .money import print_money
 from .orphans import Orphan, is_used
+from .recovery import RETRY
 from .situation import Situation
 from .spending import Purse, Purses, open_purses
 
@@ -38,11 +40,20 @@ def purses_of(draft: Draft, orphans: t.Sequence[Orphan], without: t.Container[st
         (*claims, *_unclaimed(draft, orphans)),
         draft.now,
         situation.capabilities,
+        {name for name, one in draft.settled.items() if _is_unseen(one)},
     )
 
 
+def _is_unseen(one: Settled) -> bool:
+    """Whether nobody knows if the claim ever had a machine."""
+    return not one.claim.ids_seen and one.claim.initialized is None and one.recovery.instance is None and one.node is None
+
+
 def _billed(one: Settled, situation: Situation) -> Claim:
-    """The claim as it is billed. One that lives although its cloud does not list it (O5) costs on."""
+    """The claim as it is billed. One that lives although its cloud does not list it (O5) costs on; one whose create call certainly made
+    nothing costs nothing."""
+    if one.recovery.what in RETRY:
+        return dataclasses.replace(one.claim, launch_started=None)
     lives = (one.node is not None and bool(one.node.ready)) or service.lives(one.claim, situation)
     return dataclasses.replace(one.claim, gone_since=None) if lives and one.claim.gone_since is not None else one.claim
 
@@ -85,6 +96,8 @@ def tell(draft: Draft, purses: Purses) -> None:
 
 def _what(purse: Purse) -> str:
     word = {"stop_launch": "nothing more is launched", "drain_idle": "idle machines go at once", "drain_all": "all its machines go"}
+    if purse.whole and not purse.ends_machines and purse.budget.action != "stop_launch":
+        return f"${print_money(purse.unseen)} of it may have been spent for machines that nobody has seen, so nothing is given back for it yet"
     return word[purse.budget.action] if purse.whole else "nothing is given back for it, because the books are not whole"
 
 
@@ -100,7 +113,7 @@ def act(draft: Draft, purses: Purses) -> None:
     for purse in purses.all:
         if not purse.whole:
             draft.keep_sightings(f"{REASON}|{purse.scope}|{purse.name}|{purse.period.key}")
-        if not (purse.used_up and purse.whole):
+        if not purse.ends_machines:
             continue
         if purse.budget.action == "drain_idle":
             for pool in draft.situation.described:

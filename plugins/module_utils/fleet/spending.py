@@ -27,7 +27,8 @@ EVERYTHING = "all"
 @dataclasses.dataclass(frozen=True, slots=True)
 class Purse:
     """One budget in its running period. ``scope`` is pool, class or all, ``name`` which one. ``spent`` is at least what was spent;
-    ``whole`` False: some of the books could not be read, so it may be more. ``reserved``: first hours that are promised but not over."""
+    ``whole`` False: some of the books could not be read, so it may be more. ``reserved``: first hours that are promised but not over.
+    ``unseen``: the part of ``spent`` for create calls of which nobody knows whether they made a machine."""
 
     scope: str
     name: str
@@ -36,6 +37,7 @@ class Purse:
     spent: Decimal
     reserved: Decimal
     whole: bool
+    unseen: Decimal = NOTHING
 
     @property
     def soft(self) -> bool:
@@ -45,6 +47,11 @@ class Purse:
     @property
     def used_up(self) -> bool:
         return self.spent >= self.budget.amount
+
+    @property
+    def ends_machines(self) -> bool:
+        """Whether what is surely spent uses it up: what nobody knows ends nothing."""
+        return self.whole and self.spent - self.unseen >= self.budget.amount
 
     @property
     def title(self) -> str:
@@ -105,8 +112,10 @@ def open_purses(
     claims: t.Iterable[Claim],
     now: datetime,
     capabilities: t.Mapping[str, Capability],
+    unseen: t.Container[str] = (),
 ) -> Purses:
-    """The budgets with what was spent of them. ``claims``: everything that is billed to us now; ``ledger`` None = could not be read."""
+    """The budgets with what was spent of them. ``claims``: everything that is billed to us now; those named in ``unseen`` may have no
+    machine; ``ledger`` None = could not be read."""
     wanted = budgets(wishes, overall)
     if not wanted:
         return Purses()
@@ -117,9 +126,11 @@ def open_purses(
     purses = []
     for scope, name, budget in wanted:
         purse = Purse(scope, name, budget, period_of(budget.period, now, budget.time_zone), NOTHING, NOTHING, whole)
-        spent = add_up(between(one, purse.period.start, now) for one in lines if purse.covers(one.pool, one.node_class))
+        mine = [(one, between(one, purse.period.start, now)) for one in lines if purse.covers(one.pool, one.node_class)]
+        spent = add_up(amount for _line, amount in mine)
+        unsure = add_up(amount for line, amount in mine if not line.closed and line.name in unseen)
         reserved = add_up(amount for claim, amount in ahead if purse.covers(claim.pool, claim.node_class))
-        purses.append(dataclasses.replace(purse, spent=spent, reserved=reserved))
+        purses.append(dataclasses.replace(purse, spent=spent, reserved=reserved, unseen=unsure))
     return Purses(tuple(purses))
 
 

@@ -110,6 +110,15 @@ def test_L1a_a_damaged_record_without_claims_stops_the_run(rig: Rig) -> None:
         rig.plan("reap")
 
 
+def test_L1a_an_odd_answer_is_no_damaged_record(rig: Rig) -> None:
+    """A proxy's page, or half an answer: the record is whole, so nobody is told to delete it, and no claim stands in for it."""
+    rig.provision()
+    rig.fault("truncate", "kubernetes", "GET", STATE)
+    with pytest.raises(BadShape) as caught:
+        rig.plan("reap")
+    assert "damaged" not in "".join(rig.warnings) and "Delete" not in str(caught.value)
+
+
 def test_L1a_a_claim_of_version_0_1_stays_ours_after_the_upgrade(rig: Rig) -> None:
     """Its machine has tags without a generation, its claim no such field, its store no generation."""
     rig.provision()

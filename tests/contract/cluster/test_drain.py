@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import email.utils
 import threading
 import time
 import typing as t
 from datetime import timedelta
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import from_text, to_text
+from ansible_collections.tgp.gpu.plugins.module_utils.clock import ShiftedClock, compare, from_text, to_text
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.drain import Drained, Target, drain, drain_all
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.nodes import get_node
@@ -236,6 +237,23 @@ def test_L09_a_drain_that_was_killed_keeps_its_deadline(cluster: Cluster, kube: 
     done = empty(cluster, kube, "Drifted", timeout=60)
     assert done.deadline == from_text(to_text(started)) + timedelta(seconds=60) and done.duration < 20
     assert not done.drained and as_before(cluster)
+
+
+@pytest.mark.parametrize("ahead", [7200.0, -7200.0])
+def test_L27_a_host_whose_clock_is_wrong_drains_by_the_api_servers(cluster: Cluster, kube: Kube, ahead: float) -> None:
+    """Another host began ten seconds ago; of its minute fifty are left, whatever this host's clock says."""
+    cluster.node("n")
+    cluster.pod("web", "n", labels={"app": "web"}, grace=1)
+    budget(cluster)
+    began, node = cluster.clock.now(), get_node(kube, "n")
+    patch = {"metadata": {"annotations": {"tgp.io/drain-started": to_text(began - timedelta(seconds=10))}}}
+    cluster.must("PATCH", "/api/v1/nodes/n", patch)
+    host = ShiftedClock(cluster.clock, ahead)
+    compare(host, "kubernetes", {"date": email.utils.format_datetime(began)}, host.now(), host.now())
+    assert node is not None
+    done = drain(kube, "n", node.uid, "Manual", timeout=60, clock=host, force=True)
+    assert done.drained and done.forced == ("default/web",)
+    assert timedelta(seconds=45) < cluster.clock.now() - began < timedelta(seconds=120)
 
 
 def test_L09_empty_but_not_empty_any_more(cluster: Cluster, kube: Kube) -> None:

@@ -97,6 +97,7 @@ def test_L12a_where_no_stamp_is_possible_an_online_device_means_report_only() ->
     found = twice(instances=(machine,), devices=(device(online=True),), cloud="paperspace")
     assert {one.kind for one in found.actions} == {"report"}
     assert [one.kind for one in found.notices] == ["orphan_found"]
+    assert "It is billed and stays; to terminate it, run destroy.yml" in found.problems[0], "the run says so and fails"
     gone = twice(instances=(machine,), devices=(device(online=False),), cloud="paperspace")
     assert [one.reason for one in of(gone, "destroy")] == ["Orphan"]
 

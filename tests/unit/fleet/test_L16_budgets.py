@@ -408,6 +408,28 @@ def test_L16_books_that_are_not_whole_delete_nothing(action: str) -> None:
     assert gone(found) == [] and any("at least $" in text for text in found.warnings)
 
 
+def lost_call(**facts: t.Any) -> Plan:
+    """A machine that worked for an hour, and a create call at 11:00 whose answer was lost; together all of the day's money."""
+    silent = claim("tgp-a1b2c3d4-p-00002", phase=Phase.PROVISIONING)
+    wish = wishes(pool(budget=SpendingBudget("day", Decimal("0.84"), action="drain_all")))
+    return decide(seen(claims=(claim(), silent), nodes=(node(),), ledger=read_ledger([]), **facts), wish)
+
+
+def test_L16_a_machine_that_nobody_saw_ends_no_other() -> None:
+    """While the list is unknown the call may have made a machine: that is told, and nothing ends for it. Seen, it counts."""
+    found = lost_call(instances=None)
+    assert gone(found) == []
+    assert any("$0.42 of it may have been spent for machines that nobody has seen" in text for text in found.warnings)
+    made = lost_call(instances=(instance(), instance("tgp-a1b2c3d4-p-00002", id="i-late")))
+    assert ("00001", "Budget") in gone(made)
+
+
+def test_L16_a_call_that_made_nothing_costs_nothing() -> None:
+    """Its time is over, and the whole list lacks it: nothing of the budget is spent for it."""
+    found = lost_call(instances=(instance(),))
+    assert ("00001", "Budget") not in gone(found) and not found.warnings
+
+
 @pytest.mark.parametrize(("ready", "reasons"), [(True, ["Budget"]), (False, [])])
 def test_L16_what_lives_costs_on_although_its_cloud_does_not_list_it(ready: bool, reasons: list[str]) -> None:
     """Missing since 11:10, and three hours of it are affordable: at 14:00 they are over, if its Node is Ready (O5)."""
