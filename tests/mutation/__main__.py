@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests against faults of mutations.yml: which test notices which, a score per package, and the faults that none notices.
+"""Tests against faults of mutations.yml: which test notices which, which rows of docs/coverage.md that proves, a score per package, and the
+faults that none notices.
 
 One process imports pytest and the libraries, and forks once per fault; only the child imports the collection, from a copy that has the
 fault. The same tests pass before without a fault, or the fault is not judged.
@@ -26,7 +27,20 @@ from pathlib import Path
 
 import pytest
 
-from .copies import MUTATIONS, ROOT, Mutation, arguments, copy_to, draw, environment, locate, mutated, noticed_by
+from .copies import (
+    MUTATIONS,
+    ROOT,
+    Mutation,
+    arguments,
+    arguments_of_proof,
+    copy_to,
+    draw,
+    environment,
+    failed,
+    locate,
+    mutated,
+    noticed_by,
+)
 
 TARGET = 95  # per cent of the faults of a package
 LONGEST = 300.0  # seconds of tests; a fault may well make them wait for ever
@@ -37,7 +51,8 @@ _PRODUCT = ("ansible_collections.tgp", "sandbox", "tests.unit", "tests.contract"
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """``test``: which one noticed the fault, "" when none did; ``problem``: why nothing can be said. ``seconds`` of real time."""
+    """``test``: which one noticed the fault, "" when none did; ``proves``: rows of docs/coverage.md whose named test failed with it;
+    ``problem``: why nothing can be said. ``seconds`` of real time."""
 
     package: str
     file: str
@@ -46,6 +61,13 @@ class Verdict:
     problem: str = ""
     survives: str = ""
     seconds: float = 0.0
+    proves: str = ""
+
+
+def _unproven(mutation: Mutation, red: t.Collection[str]) -> str:
+    """Which rows of docs/coverage.md it does not prove: the test that they name passes with the fault."""
+    left = [f"{row} ({test} passes)" for row, test in mutation.get("proves", {}).items() if test not in red]
+    return f"does not prove {', '.join(left)}" if left else ""
 
 
 class Judge:
@@ -67,15 +89,20 @@ class Judge:
     def judge(self, mutation: Mutation) -> Verdict:
         """One fault."""
         began, place = time.monotonic(), locate(mutation)
-        problem, test = self._problem(arguments(mutation)), ""
+        chosen, proof = arguments(mutation), arguments_of_proof(mutation)
+        problem, test = self._problem(chosen) or (self._problem(proof) if proof else ""), ""
         if not problem:
             with mutated(self._copy, mutation):
-                code, said = self._child(arguments(mutation), keep=False)
+                code, said = self._child(chosen, keep=False)
+                red = failed(code, said)
+                if proof and proof != chosen:
+                    red = failed(*self._child(proof, keep=False))
             test = "no end" if code == _NO_END else noticed_by(code, said)
             if code and not test:
                 problem = f"the tests cannot run with the fault: {said[-1500:]}"
-        seconds = round(time.monotonic() - began, 1)
-        return Verdict(place.package, place.path, mutation["what"], test, problem, mutation.get("survives", ""), seconds)
+            problem = problem or _unproven(mutation, red)
+        seconds, proven = round(time.monotonic() - began, 1), ", ".join(mutation.get("proves", {}))
+        return Verdict(place.package, place.path, mutation["what"], test, problem, mutation.get("survives", ""), seconds, proven)
 
     def _problem(self, chosen: list[str]) -> str:
         """Why these tests cannot judge: they fail without a fault, or there are none. Asked once for each choice."""
@@ -120,7 +147,8 @@ class Judge:
 def told(one: Verdict) -> str:
     """A row."""
     by = one.problem or (f"noticed by {one.test}" if one.test else f"NOT NOTICED{f': {one.survives}' if one.survives else ''}")
-    return f"{one.package:9} {one.file:34} {one.what} - {by} ({one.seconds:.1f} s)"
+    proof = f", proves {one.proves}" if one.proves and not one.problem else ""
+    return f"{one.package:9} {one.file:34} {one.what} - {by}{proof} ({one.seconds:.1f} s)"
 
 
 def scores(verdicts: t.Sequence[Verdict]) -> tuple[list[str], bool]:
@@ -142,13 +170,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--draw", type=int, help="so many faults, by seed; without it all")
     parser.add_argument("--seed", default="1")
-    parser.add_argument("--only", default="", help="faults whose file, symbol or description has this text")
+    parser.add_argument("--only", default="", help="faults whose file, symbol, description or proven row has this text")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each fault, and no table")
     options = parser.parse_args()
     drawn = MUTATIONS if options.draw is None else draw(options.draw, options.seed)
-    chosen = [one for one in drawn if options.only in f"{locate(one).path} {one['symbol']} {one['what']}"]
+    chosen = [
+        one
+        for one in drawn
+        if options.only in f"{locate(one).path} {one['symbol']} {one['what']} {' '.join(one.get('proves', {}))}"
+    ]
     if not chosen:
-        parser.error(f"no fault has {options.only!r} in its file, symbol or description")
+        parser.error(f"no fault has {options.only!r} in its file, symbol, description or rows")
     verdicts = []
     with tempfile.TemporaryDirectory(prefix="tgp-mutation-") as folder:
         judge = Judge(Path(folder))

@@ -26,9 +26,11 @@ from pathlib import Path
 
 import yaml
 
+from tests.coverage import node_ids
+
 ROOT = Path(__file__).resolve().parents[2]
 UTILS = Path("plugins") / "module_utils"
-Mutation = dict[str, t.Any]  # symbol, from, to, what; rule (with edge or unseen) or tests; survives
+Mutation = dict[str, t.Any]  # symbol, from, to, what; rule (with edge or unseen), tests or proves; survives
 MUTATIONS: list[Mutation] = yaml.safe_load((Path(__file__).parent / "mutations.yml").read_text())
 _NO_CODE = {
     tokenize.COMMENT,
@@ -40,6 +42,7 @@ _NO_CODE = {
     tokenize.ENDMARKER,
 }
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?::\w+)", re.MULTILINE)
+_PYTEST = ["-q", "-p", "no:cacheprovider", "--no-header", "--tb=short"]
 _OTHER_TIME = 1_000_000_000  # of a changed file, seconds since 1970: bytecode of the unchanged one never fits it
 
 
@@ -177,9 +180,17 @@ def _tests_of_rule(rule: str) -> tuple[str, ...]:
 
 
 def arguments(mutation: Mutation) -> list[str]:
-    """Of pytest: the tests of the rule, or those that are named (below tests/), until one fails. None is repeated."""
+    """Of pytest: the tests of the rule, or those that are named (below tests/), until one fails; else those of the rows it proves."""
+    if "rule" not in mutation and "tests" not in mutation:
+        return arguments_of_proof(mutation)
     chosen = _tests_of_rule(mutation["rule"]) if "rule" in mutation else [f"tests/{one}" for one in mutation["tests"]]
-    return ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:rerunfailures", "--no-header", "--tb=short", *chosen]
+    return [*_PYTEST, "-x", *chosen]
+
+
+def arguments_of_proof(mutation: Mutation) -> list[str]:
+    """Of pytest: the tests that have to fail because rows of docs/coverage.md name them; empty where the fault proves no row."""
+    chosen = [f"tests/{one}" for test in sorted(set(mutation.get("proves", {}).values())) for one in node_ids(test)]
+    return [*_PYTEST, *chosen] if chosen else []
 
 
 def run(copy: Path, mutation: Mutation) -> subprocess.CompletedProcess[str]:
@@ -188,7 +199,11 @@ def run(copy: Path, mutation: Mutation) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment(copy), capture_output=True, text=True, timeout=300, check=False)
 
 
+def failed(code: int, output: str) -> list[str]:
+    """The names of the tests that failed."""
+    return [one.rpartition("::")[2] for one in _FAILED.findall(output)] if code == 1 else []
+
+
 def noticed_by(code: int, output: str) -> str:
-    """The test that failed, "" when none did."""
-    tests = _FAILED.findall(output) if code == 1 else []
-    return tests[0].rpartition("::")[2] if tests else ""
+    """The test that failed first, "" when none did."""
+    return next(iter(failed(code, output)), "")

@@ -19,7 +19,8 @@ import pytest
 from tests.answers import TABLES
 from tests.answers.shapes import Answer, Media, Shape, Table, faults
 
-ROOT = Path(__file__).resolve().parents[3]
+from .tree import ROOT
+
 ROWS = [
     pytest.param(table, call, status, id=f"{table.service}-{call}-{status}")
     for table in TABLES.values()

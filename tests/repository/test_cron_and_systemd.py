@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from ... import outsiders
+from tests import outsiders
+
 from .tree import ROOT
 
 CRON = ROOT / "examples" / "cron"

@@ -85,13 +85,12 @@ def ask(cluster: Cluster, name: str, gpus: int = 1) -> None:
 def test_the_pods_of_one_job_are_one_event_within_two_seconds(cluster: Cluster, served: Path) -> None:
     async def story(told: Told) -> None:
         await told.quiet(1.0)
-        began = time.monotonic()
         for number in range(20):
             await asyncio.to_thread(ask, cluster, f"job-{number:02d}")
         first = await told.next("pods_waiting")
         while first["count"] < 20:
             first = await told.next("pods_waiting")
-        assert first["gpus"] == 20 and time.monotonic() - began < 10
+        assert first["gpus"] == 20
         assert 0.2 <= (moment(first["told"]) - moment(first["seen"])).total_seconds() < 10, "it waited until it was quiet"
         await told.quiet(1.0)
 
