@@ -312,7 +312,9 @@ class Stage(Rig):
         ours = {"devices": devices, "instances": [one.name for one in self.sight.living()]}
         kept = {one.name for one in self.world.machines.values() if own.is_own(one)}  # own machines keep their Node
         ours["nodes"] = [name for name, one in self.nodes().items() if one["metadata"]["uid"] not in foreign and name not in kept]
-        ours["services"] = [one["metadata"]["name"] for one in self.kube("GET", "/api/v1/namespaces/default/services")["items"]]
+        theirs = {one.name for one in self.sight.foreign.values() if one.ended is None}  # what has a name in use is kept
+        services = [one["metadata"]["name"] for one in self.kube("GET", "/api/v1/namespaces/default/services")["items"]]
+        ours["services"] = [name for name in services if name not in theirs]
         ours["peers"] = self.sight.peers()
         found |= {kind: len([name for name in names if self.sight.ours(name)]) for kind, names in ours.items()}
         return {kind: number for kind, number in found.items() if number}
