@@ -158,10 +158,7 @@ def _machine_routes(service: flask.Flask, world: World, account: Account) -> Non
     def terminate() -> t.Any:
         with world.lock:
             found = chosen()
-        for machine in found:
-            _terminate(world, account, machine)
-        with world.lock:
-            return data({"terminated_instances": [form(machine) for machine in found]})
+        return data({"terminated_instances": [_terminate(world, account, machine, form) for machine in found]})
 
     @service.post("/api/v1/instance-operations/restart")
     def restart() -> t.Any:
@@ -201,13 +198,14 @@ def _preempt(world: World, account: Account, machine: Machine) -> None:
     threading.Thread(target=leave, name=f"terminate-{machine.name}-{uuid.uuid4().hex[:4]}", daemon=True).start()
 
 
-def _terminate(world: World, account: Account, machine: Machine) -> None:
-    """Billing ends with the call; the machine is seen terminating, then terminated, then not at all."""
+def _terminate(world: World, account: Account, machine: Machine, form: t.Callable[[Machine], t.Any]) -> t.Any:
+    """Billing ends with the call; the machine is seen terminating, then terminated, then not at all. Its form is that of the call's moment."""
     with world.lock:
         if machine.state in ("terminating", "terminated"):
-            return
+            return form(machine)
         machine.state = "terminating"
         record(world, account, "instance", "terminated", machine.id)
+        shown = form(machine)
     began = world.clock.seconds()
     world.release(machine)
 
@@ -223,3 +221,4 @@ def _terminate(world: World, account: Account, machine: Machine) -> None:
             return
 
     threading.Thread(target=leave, name=f"terminate-{machine.name}-{uuid.uuid4().hex[:4]}", daemon=True).start()
+    return shown
