@@ -15,7 +15,7 @@ test: $(VENV)/.test  ## the fast tests and a sample of the slow ones; ALL=1: eve
 	@$(BIN)/python tests/run.py $(if $(ALL),--all)
 
 unit: $(VENV)/.test  ## the tests that need nothing and wait for nothing; stress=1: with a busy machine, and those with threads several times
-	@$(if $(stress),$(BIN)/python -m tests.stress,$(BIN)/python -m pytest -q tests/unit)
+	@$(if $(stress),$(BIN)/python -m tests.stress,$(BIN)/python tests/run.py --unit)
 
 red: $(VENV)/.test  ## the tests of a defect against the plugins that have it: make red ITEM=11
 	@$(BIN)/python tests/red.py $(ITEM)

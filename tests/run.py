@@ -35,6 +35,7 @@ SAMPLE_BESIDE = (
     "tests/contract/clouds/test_every_cloud.py",
 )
 SAMPLE = ("tests/e2e/test_provision.py", "tests/e2e/test_reap.py", "tests/e2e/test_money.py")
+UNIT_HALF = ["tests/unit/fleet", "tests/unit/lanes", "tests/unit/talos"]
 PYTHON_FILES = ["plugins", "sandbox", "tests", "extensions"]
 
 
@@ -87,11 +88,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--all", action="store_true", help="every check and every test")
     parser.add_argument("--only", default="", help="these checks and no test")
+    parser.add_argument("--unit", action="store_true", help="the level unit and nothing else, on two cores")
     parser.add_argument("pytest", nargs="*", help="arguments for pytest")
     options = parser.parse_args()
     chosen = [name for name in options.only.split(",") if name]
     if unknown := [name for name in chosen if name not in CHECKS]:
         parser.error(f"--only: there is no check {', '.join(unknown)}; checks are {', '.join(CHECKS)}")
+    if options.unit:
+        return tests([], UNIT_HALF, (("tests/unit", *(f"--ignore={folder}" for folder in UNIT_HALF)),))
     began = time.monotonic()
     building = plane() if options.all and not chosen else None
     failed = []

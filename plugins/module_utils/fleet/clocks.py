@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
-from .draft import Draft
+import typing as t
+
 from .durations import print_duration
 from .model import Claim, Phase
+
+if t.TYPE_CHECKING:  # a drain asks only how wrong a clock may be, and needs nothing of a plan
+    from .draft import Draft
 
 LIMIT = 120.0
 AGELESS = frozenset({"Duplicate", "SpotLost", "PriceJump", "Manual"})  # reasons that hang on no time

@@ -34,7 +34,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
 from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pool, seen, wishes
 from .pods import GPU, waiting
 
-SITUATIONS = 3000
+SITUATIONS = 2000
 MENDED = ("K-01", "K-03", "K-04", "K-05", "K-06", "L-18")
 Calls = tuple[tuple[str, ...], str]  # POST up to these, POST down to this one ("" = none)
 
