@@ -124,7 +124,6 @@ def side_by_side(benches: t.Sequence[Lives], work: t.Callable[[Lives], None]) ->
             one.result()
 
 
-@pytest.mark.flaky(reruns=0)  # it tells each cut that went wrong, and takes long
 @pytest.mark.skipif(not WANTED, reason="set TGP_CLUSTER_CUTS=some to kill runs on the real control plane")
 def test_L02_L10_killed_at_every_write_on_a_real_control_plane(
     plane: Plane, tmp_path: pathlib.Path, request: pytest.FixtureRequest

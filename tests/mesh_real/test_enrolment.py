@@ -31,7 +31,6 @@ from .conftest import Hand
 from .mesh import Server
 
 TAGS = ["tag:gpu"]
-pytestmark = pytest.mark.flaky(reruns=1)  # real programs in real time, on a machine that others use, too
 
 
 def key_for(hand: Hand, name: str, **options: int) -> dict[str, str]:

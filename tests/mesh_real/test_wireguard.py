@@ -24,7 +24,6 @@ CLUSTER = "a1b2c3d4"
 NAME = f"tgp-{CLUSTER}-training-0k3zq"
 RENEWED_AFTER = 110  # seconds; WireGuard makes a new session of one that is two minutes old, and a broken one begins at once
 asked = functools.cache(why_not)
-pytestmark = pytest.mark.flaky(reruns=1)  # real programs in real time, on a machine that others use, too
 
 
 @pytest.fixture

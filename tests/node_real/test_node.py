@@ -40,7 +40,7 @@ from .conftest import Stand
 from .machine import Machine
 from .stand import CGROUPS, PREFIX, make_cgroup, sweep
 
-pytestmark = [pytest.mark.node, pytest.mark.flaky(reruns=1)]  # real programs in real time, on a machine that others use, too
+pytestmark = pytest.mark.node
 STEPS = ["preflight", "apt-lock", "kernel", "driver", "mesh", "api", "containerd", "kubelet", "erase", "done"]
 LABELS = {"tgp.io/nodepool": "ml", "node.kubernetes.io/instance-type": "gpu_1x_a10", "topology.kubernetes.io/region": "us-west-1"}
 TAINTS = (Taint("gpu-node", "true", "NoSchedule"),)

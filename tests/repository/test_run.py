@@ -33,3 +33,15 @@ def test_no_fast_test_compares_the_machines_clock() -> None:
     """A machine that is busy makes such a test red; the processor's own time and the end of a wait are other things."""
     timed = re.compile(r"^\s*assert\b.*\btime\.(?:monotonic|perf_counter|time)\(\) - ", re.MULTILINE)
     assert [name(path) for path in below("tests/unit", "tests/contract", suffix=".py") if timed.search(path.read_text())] == []
+
+
+def test_pytest_knows_the_marks_of_every_level() -> None:
+    """One that it does not know ends a whole run before its first test, and a level that is slow or needs Go is not collected often."""
+    lines = (ROOT / "pytest.ini").read_text(encoding="utf-8").partition("markers =\n")[2].splitlines()
+    known = {line.strip().partition(":")[0] for line in lines} | {"parametrize", "skipif", "usefixtures", "filterwarnings", "xfail"}
+    used = {
+        (name(path), mark)
+        for path in below("tests", suffix=".py")
+        for mark in re.findall(r"\bpytest\.mark\.(\w+)", path.read_text(encoding="utf-8"))
+    }
+    assert {one for one in used if one[1] not in known} == set()
