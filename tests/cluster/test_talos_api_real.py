@@ -112,7 +112,7 @@ def test_another_machine_gets_nothing(witness: Witness) -> None:
 @pytest.mark.witness
 def test_talos_own_client_talks_to_the_machine_of_the_sandbox(program: pathlib.Path, tmp_path: pathlib.Path) -> None:
     (tmp_path / "worker.yaml").write_text(config())
-    with Maintenance(warnings=("old field",)) as machine:
+    with Maintenance(warnings=("old field",), lingers=True) as machine:
         command = [program, "call", f"127.0.0.1:{machine.port}", machine.fingerprint, tmp_path / "worker.yaml"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30)
         assert done.returncode == 0, done.stderr
