@@ -260,6 +260,8 @@ class Emptying:
         left = [one for one in verdicts if one.do is not Do.SKIP]
         if self.reason == "Empty" and (counting := busy(here, self._idle_mode, self._settings, now)):
             self._finish(False, "busy", f"not empty any more: pod {_name(counting[0])}", restore=True)
+        elif not left and self._in_flight() and now < (self._end or now):
+            return _LOOK  # a pod may go before the answer to its eviction comes, and the result shall name it
         elif not left:
             self._confirm()
         elif self._end is not None and now >= self._end:
@@ -285,7 +287,7 @@ class Emptying:
         normal = [one for one in left if not one.critical]
         due = [one.pod for one in normal or left if one.do is Do.EVICT]
         seconds = now.timestamp()
-        flying = sum(attempt.flying for attempt in self._tries.values())
+        flying = self._in_flight()
         for pod in due:
             attempt = self._tries.setdefault(pod.uid, _Try())
             if attempt.flying or attempt.evicted or attempt.forced:
@@ -296,6 +298,9 @@ class Emptying:
                 flying += 1
                 self._evict(pod, attempt)
         return max(0.01, min(second for second in wake if second > 0))
+
+    def _in_flight(self) -> int:
+        return sum(attempt.flying for attempt in self._tries.values())
 
     def _evict(self, pod: Pod, one: _Try) -> None:
         one.flying = True

@@ -351,8 +351,8 @@ def test_14_clock_skew(build: Build) -> None:
 
 @pytest.mark.parametrize("cloud", ["vast", "lambda", "paperspace"])
 def test_15_machine_gone(build: Build, cloud: str) -> None:
-    rig = rented(build, cloud, minutes=15)
-    rig.behave("vanish", seconds=65)
+    rig = rented(build, cloud, minutes=15, boot=240)
+    rig.behave("vanish", seconds=180)  # two minutes after Vast.ai began to list it, so that somebody saw it
     rig.rent()
     said = told(rig)
     assert said.code == "machine_gone" and f"{cloud} took the machine away" in said.cause

@@ -13,11 +13,14 @@ from datetime import timedelta
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.clock import ShiftedClock, compare, from_text, to_text
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster import emptying
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.drain import Drained, Target, drain, drain_all
+from ansible_collections.tgp.gpu.plugins.module_utils.cluster.eviction import Answer
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.nodes import get_node
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import rules_of
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Pod
 
 from .conftest import Cluster
 
@@ -392,6 +395,28 @@ def test_many_nodes_share_one_watch_and_one_fault_stays_alone(cluster: Cluster, 
     assert sum(len(one.evicted) for one in done) == 57 and len(evictions(cluster)) == 57
     with pytest.raises(InvalidInput, match="twice"):
         drain_all(kube, [targets[0], targets[0]], clock=cluster.clock)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_an_eviction_that_is_answered_after_its_pod_has_gone_is_told(
+    cluster: Cluster, kube: Kube, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """Without an answer the drain ends at its deadline all the same."""
+    cluster.node("n")
+    cluster.pod("p", "n")
+    known = emptying.evict
+    ended = threading.Event()
+
+    def late(kube: Kube, pod: Pod) -> Answer:
+        answer = known(kube, pod)
+        while cluster.read("/api/v1/namespaces/default/pods/p") is not None:
+            time.sleep(0.02)
+        ended.wait(0.5 if answers else 10)
+        return answer
+
+    monkeypatch.setattr(emptying, "evict", late)
+    done = empty(cluster, kube, progress=lambda text: ended.set() if text.startswith("drained") else None)
+    assert done.drained and done.evicted == (("default/p",) if answers else ()) and len(evictions(cluster)) == 1
 
 
 class TestRealTime:
