@@ -79,7 +79,7 @@ def test_used_expired_foreign_and_malformed_keys_are_told_apart(server: Server, 
     brief = key_for(hand, "tgp-keys-brief", expiry_seconds=1)["key"]
     time.sleep(1.2)
 
-    late = server.node()
+    logged = []
     for key, flags, cause, code in (
         (used, (), "key_used", "used_key"),
         (revoked, (), "key_expired", "expired_key"),  # revoking means expiring: headscale has no other word for it
@@ -88,6 +88,7 @@ def test_used_expired_foreign_and_malformed_keys_are_told_apart(server: Server, 
         ("hskey-auth-0123456789ab-" + "f" * 64, (), "key_unknown", "mesh_login_refused"),
         (tagged, ("--advertise-tags=tag:k8s-cp",), "tags", "tag_not_permitted"),
     ):
+        late = server.node()  # one that was refused before may say the words of that refusal again
         words = late.up(key, "tgp-keys-late", *flags, seconds=10)
         told = meaning(words)
         assert told is not None and told.cause == cause, f"{cause}: {words}"
@@ -96,8 +97,10 @@ def test_used_expired_foreign_and_malformed_keys_are_told_apart(server: Server, 
         )
         diagnosis = diagnose(findings)
         assert diagnosis.code == code and diagnosis.remedy and key not in str(diagnosis)
-    logged = meaning(late.child.log.read_text())
-    assert logged is not None and logged.quote  # the daemon's own log has the same words, though not of every attempt
+        logged.append(meaning(late.child.log.read_text()))
+    assert any(
+        one is not None and one.quote for one in logged
+    )  # the daemon's own log has the same words, though not of every attempt
 
 
 def test_a_login_server_that_is_not_there(server: Server) -> None:
