@@ -188,7 +188,7 @@ def run(task: Task) -> dict[str, object]:
             lambda: _request(task, cloud.offers()),
             lambda found: _differs(task, found),
             unmarked=params["include_unmarked"],
-            limit=parse_money(params["max_price_hour"]) if params["max_price_hour"] else None,
+            limit=task.read("max_price_hour", parse_money),
         )
     finally:
         cloud.close()
@@ -197,7 +197,7 @@ def run(task: Task) -> dict[str, object]:
 def _request(task: Task, offers: list[Offer]) -> LaunchRequest:
     """What to rent: the type, in a region that fits and has it now."""
     params = task.params
-    limit = parse_money(params["max_price_hour"]) if params["max_price_hour"] else None
+    limit = task.read("max_price_hour", parse_money)
     offer = _choose([one for one in offers if one.instance_type == params["instance_type"]], offers, task)
     if limit is not None and offer.price_hour is not None and offer.price_hour > limit:
         raise InvalidInput(f"{offer.instance_type} costs {offer.price_hour} $/h, more than max_price_hour {limit}.")

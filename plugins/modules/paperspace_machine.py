@@ -201,7 +201,7 @@ def run(task: Task) -> dict[str, t.Any]:
         if kind is not None:  # capacity is asked for what is asked about
             query = OfferQuery((kind.model,) if kind.model else (), (kind.number,), disk_gib=params["disk_gib"])
         try:
-            limit = parse_money(params["max_price_hour"]) if params["max_price_hour"] else None
+            limit = task.read("max_price_hour", parse_money)
             return named.present(
                 lambda: _requests(task, cloud.offers(query)),
                 lambda found: _differs(task, found),
@@ -248,7 +248,7 @@ def _settings(task: Task) -> dict[str, t.Any]:
 def _requests(task: Task, offers: list[Offer]) -> list[LaunchRequest]:
     """What to rent: the type, in every region that fits and has it now, cheapest first."""
     params = task.params
-    limit = parse_money(params["max_price_hour"]) if params["max_price_hour"] else None
+    limit = task.read("max_price_hour", parse_money)
     script = params["startup_script"]
     user_data = pack(script, ENTRY.facts, params["name"]).user_data if script else None
     chosen = _choose(task, offers)

@@ -238,7 +238,7 @@ def run(task: Task) -> dict[str, object]:
             lambda: _requests(task, cloud.offers(query)),
             lambda found: _differs(task, found),
             unmarked=params["include_unmarked"],
-            limit=parse_money(params["max_price_hour"]) if params["max_price_hour"] else None,
+            limit=task.read("max_price_hour", parse_money),
         )
         identity = result["instance"]["id"]
         pod = cloud.instance(identity) if identity and params["ports"] else None
@@ -269,7 +269,7 @@ def _check_ports(ports: list[str]) -> None:
 def _requests(task: Task, offers: list[Offer]) -> list[LaunchRequest]:
     """What to rent: everything that fits, cheapest first."""
     params = task.params
-    limit = parse_money(params["max_price_hour"]) if params["max_price_hour"] else None
+    limit = task.read("max_price_hour", parse_money)
     container = Container(params["image"], params["command"] or "", {str(k): str(v) for k, v in params["environment"].items()})
     return [
         LaunchRequest(
