@@ -150,6 +150,7 @@ instances:
 from ..module_utils.clouds.by_name import ByName
 from ..module_utils.clouds.lambda_cloud import ENTRY
 from ..module_utils.clouds.registry import connect
+from ..module_utils.clouds.typos import check_region, no_such_type
 from ..module_utils.errors import InvalidInput, LaunchRefused
 from ..module_utils.fleet.model import Instance, LaunchRequest, Offer
 from ..module_utils.fleet.money import parse_money
@@ -215,11 +216,11 @@ def _request(task: Task, offers: list[Offer]) -> LaunchRequest:
 def _choose(of_type: list[Offer], offers: list[Offer], task: Task) -> Offer:
     wanted, region = task.params["instance_type"], task.params["region"]
     if not of_type:
-        names = sorted({one.instance_type for one in offers})
-        raise InvalidInput(f"Lambda has no type {wanted!r}.", remedy=f"It has {', '.join(names)}.")
+        raise no_such_type(f"Lambda has no type {wanted!r}.", wanted, {one.instance_type for one in offers})
     free = [one for one in of_type if one.available != 0]
     fitting = [one for one in free if not region or region_matches(region, one.region, one.cloud_region)]
     if not fitting:
+        check_region("Lambda", region or "", offers, ENTRY.regions)
         places = ", ".join(one.cloud_region for one in free)
         raise LaunchRefused(
             f"{wanted} is sold out{f' in {region}' if region else ''}.",

@@ -157,6 +157,7 @@ from ..module_utils.clouds.by_name import ByName, has_address, too_small
 from ..module_utils.clouds.paperspace_cloud import ENTRY
 from ..module_utils.clouds.paperspace_types import machine_type, short_region
 from ..module_utils.clouds.registry import connect
+from ..module_utils.clouds.typos import check_region, no_such_type
 from ..module_utils.errors import Conflict, InvalidInput, LaunchRefused
 from ..module_utils.fleet.model import CloudChoice, Extra, Instance, InstanceState, LaunchRequest, Offer, OfferQuery
 from ..module_utils.fleet.money import parse_money
@@ -265,11 +266,11 @@ def _choose(task: Task, offers: list[Offer]) -> list[Offer]:
     wanted, region = task.params["machine_type"], task.params["region"]
     of_type = [one for one in offers if one.instance_type == wanted]
     if not of_type:
-        names = sorted({one.instance_type for one in offers})
-        raise InvalidInput(f"Paperspace has no type {wanted!r}.", remedy=f"It has {', '.join(names)}.")
+        raise no_such_type(f"Paperspace has no type {wanted!r}.", wanted, {one.instance_type for one in offers})
     free = [one for one in of_type if one.available != 0]
     fitting = [one for one in free if not region or _is_in(region, one.cloud_region)]
     if not fitting:
+        check_region("Paperspace", region or "", offers, ENTRY.regions)
         places = ", ".join(one.cloud_region for one in free)
         raise LaunchRefused(
             f"{wanted} is sold out{f' in {region}' if region else ''}.",
