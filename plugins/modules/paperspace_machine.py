@@ -72,7 +72,8 @@ options:
   wait:
     description:
       - Wait until the machine runs (and has an address if it gets one), or until it is gone.
-      - If V(false), a machine that will not run any more is a failure all the same.
+      - If V(false), a machine that will not run any more is a failure all the same, and so is one that should be gone and that three looks do
+        not see ending.
     type: bool
     default: true
   wait_timeout:

@@ -96,7 +96,8 @@ options:
   wait:
     description:
       - Wait until the pod runs and its TCP ports can be reached, or until it is gone.
-      - If V(false), a pod that will not run any more is a failure all the same.
+      - If V(false), a pod that will not run any more is a failure all the same, and so is one that should be gone and that three looks do
+        not see ending.
     type: bool
     default: true
   wait_timeout:

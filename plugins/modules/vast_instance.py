@@ -112,7 +112,8 @@ options:
   wait:
     description:
       - Wait until the machine runs, has an address and its ports are mapped, or is gone.
-      - If V(false), a machine that will not run any more is a failure all the same.
+      - If V(false), a machine that will not run any more is a failure all the same, and so is one that should be gone and that three looks do
+        not see ending.
     type: bool
     default: true
   wait_timeout:

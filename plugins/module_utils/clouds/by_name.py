@@ -328,7 +328,8 @@ class ByName:
                 )
             found = _sorted([*ours, *strange])
             if not self.task.check_mode:
-                self._end_all(found, lambda one: self._terminate(one, f"{self.name} was to end."))
+                end = self._give_back if self.wait_timeout is None else self._terminate  # the wait sees that they are gone
+                self._end_all(found, lambda one: end(one, f"{self.name} was to end."))
         if not self.task.check_mode and self.wait_timeout is not None:
             self._ended(found)
         return self._result(found, [], changed=bool(found))

@@ -160,7 +160,9 @@ def test_an_existing_machine_with_too_small_a_disk_is_not_taken(kind: type[Stand
         stand.world.clock.advance(300)
         held = 100 if kind is PaperspaceStand else 64  # its steps; the others sell 69 GB, which are 64 GiB
         done = run(stand, disk_gib=held + 1)
-        assert done.get("failed") and f"has a disk of {held} GiB, and {held + 1} GiB are wanted" in done["msg"] and made in done["msg"]
+        assert (
+            done.get("failed") and f"has a disk of {held} GiB, and {held + 1} GiB are wanted" in done["msg"] and made in done["msg"]
+        )
         for size in (40, 64, held):
             assert not run(stand, disk_gib=size)["changed"] and living(stand) == [made]
     finally:
