@@ -16,13 +16,16 @@ import time
 import typing as t
 
 from .clock import Clock, from_environment
-from .errors import TgpError
+from .errors import InvalidInput, TgpError
 from .events import Events
 from .redact import redact, redact_all, register
 from .run_step import Step
 
 if t.TYPE_CHECKING:
     import httpx
+
+
+_T = t.TypeVar("_T")
 
 
 def _silent(_line: str) -> None:
@@ -71,6 +74,16 @@ class Task:
     def called(self, option: str) -> str:
         """What the reader of a message typed for an option: the variable of our playbook, or the option itself."""
         return self.variables.get(option, option)
+
+    def read(self, option: str, parse: t.Callable[[t.Any], _T]) -> _T | None:
+        """An option's value by ``parse``, None when it is not given. InvalidInput names the option as its reader typed it."""
+        value = self.params.get(option)
+        if value in (None, ""):
+            return None
+        try:
+            return parse(value)
+        except InvalidInput as error:
+            raise InvalidInput(f"{self.called(option)}: {error.message}", remedy=error.remedy) from None
 
     def tell(self, kind: str, **facts: t.Any) -> int:
         """Write an event into the run's log; its number, 0 without a log."""

@@ -67,7 +67,8 @@ options:
   wait:
     description:
       - Wait until the machine runs and has an address, or is gone.
-      - If V(false), a machine that will not run any more is a failure all the same.
+      - If V(false), a machine that will not run any more is a failure all the same, and so is one that should be gone and that three looks do
+        not see ending.
     type: bool
     default: true
   wait_timeout:
@@ -150,6 +151,7 @@ instances:
 from ..module_utils.clouds.by_name import ByName
 from ..module_utils.clouds.lambda_cloud import ENTRY
 from ..module_utils.clouds.registry import connect
+from ..module_utils.clouds.typos import check_region, no_such_type
 from ..module_utils.errors import InvalidInput, LaunchRefused
 from ..module_utils.fleet.model import Instance, LaunchRequest, Offer
 from ..module_utils.fleet.money import parse_money
@@ -188,7 +190,7 @@ def run(task: Task) -> dict[str, object]:
             lambda: _request(task, cloud.offers()),
             lambda found: _differs(task, found),
             unmarked=params["include_unmarked"],
-            limit=parse_money(params["max_price_hour"]) if params["max_price_hour"] else None,
+            limit=task.read("max_price_hour", parse_money),
         )
     finally:
         cloud.close()
@@ -197,7 +199,7 @@ def run(task: Task) -> dict[str, object]:
 def _request(task: Task, offers: list[Offer]) -> LaunchRequest:
     """What to rent: the type, in a region that fits and has it now."""
     params = task.params
-    limit = parse_money(params["max_price_hour"]) if params["max_price_hour"] else None
+    limit = task.read("max_price_hour", parse_money)
     offer = _choose([one for one in offers if one.instance_type == params["instance_type"]], offers, task)
     if limit is not None and offer.price_hour is not None and offer.price_hour > limit:
         raise InvalidInput(f"{offer.instance_type} costs {offer.price_hour} $/h, more than max_price_hour {limit}.")
@@ -215,11 +217,11 @@ def _request(task: Task, offers: list[Offer]) -> LaunchRequest:
 def _choose(of_type: list[Offer], offers: list[Offer], task: Task) -> Offer:
     wanted, region = task.params["instance_type"], task.params["region"]
     if not of_type:
-        names = sorted({one.instance_type for one in offers})
-        raise InvalidInput(f"Lambda has no type {wanted!r}.", remedy=f"It has {', '.join(names)}.")
+        raise no_such_type(f"Lambda has no type {wanted!r}.", wanted, {one.instance_type for one in offers})
     free = [one for one in of_type if one.available != 0]
     fitting = [one for one in free if not region or region_matches(region, one.region, one.cloud_region)]
     if not fitting:
+        check_region("Lambda", region or "", offers, ENTRY.regions)
         places = ", ".join(one.cloud_region for one in free)
         raise LaunchRefused(
             f"{wanted} is sold out{f' in {region}' if region else ''}.",

@@ -72,7 +72,8 @@ options:
   wait:
     description:
       - Wait until the machine runs (and has an address if it gets one), or until it is gone.
-      - If V(false), a machine that will not run any more is a failure all the same.
+      - If V(false), a machine that will not run any more is a failure all the same, and so is one that should be gone and that three looks do
+        not see ending.
     type: bool
     default: true
   wait_timeout:
@@ -157,6 +158,7 @@ from ..module_utils.clouds.by_name import ByName, has_address, too_small
 from ..module_utils.clouds.paperspace_cloud import ENTRY
 from ..module_utils.clouds.paperspace_types import machine_type, short_region
 from ..module_utils.clouds.registry import connect
+from ..module_utils.clouds.typos import check_region, no_such_type
 from ..module_utils.errors import Conflict, InvalidInput, LaunchRefused
 from ..module_utils.fleet.model import CloudChoice, Extra, Instance, InstanceState, LaunchRequest, Offer, OfferQuery
 from ..module_utils.fleet.money import parse_money
@@ -201,7 +203,7 @@ def run(task: Task) -> dict[str, t.Any]:
         if kind is not None:  # capacity is asked for what is asked about
             query = OfferQuery((kind.model,) if kind.model else (), (kind.number,), disk_gib=params["disk_gib"])
         try:
-            limit = parse_money(params["max_price_hour"]) if params["max_price_hour"] else None
+            limit = task.read("max_price_hour", parse_money)
             return named.present(
                 lambda: _requests(task, cloud.offers(query)),
                 lambda found: _differs(task, found),
@@ -248,7 +250,7 @@ def _settings(task: Task) -> dict[str, t.Any]:
 def _requests(task: Task, offers: list[Offer]) -> list[LaunchRequest]:
     """What to rent: the type, in every region that fits and has it now, cheapest first."""
     params = task.params
-    limit = parse_money(params["max_price_hour"]) if params["max_price_hour"] else None
+    limit = task.read("max_price_hour", parse_money)
     script = params["startup_script"]
     user_data = pack(script, ENTRY.facts, params["name"]).user_data if script else None
     chosen = _choose(task, offers)
@@ -265,11 +267,11 @@ def _choose(task: Task, offers: list[Offer]) -> list[Offer]:
     wanted, region = task.params["machine_type"], task.params["region"]
     of_type = [one for one in offers if one.instance_type == wanted]
     if not of_type:
-        names = sorted({one.instance_type for one in offers})
-        raise InvalidInput(f"Paperspace has no type {wanted!r}.", remedy=f"It has {', '.join(names)}.")
+        raise no_such_type(f"Paperspace has no type {wanted!r}.", wanted, {one.instance_type for one in offers})
     free = [one for one in of_type if one.available != 0]
     fitting = [one for one in free if not region or _is_in(region, one.cloud_region)]
     if not fitting:
+        check_region("Paperspace", region or "", offers, ENTRY.regions)
         places = ", ".join(one.cloud_region for one in free)
         raise LaunchRefused(
             f"{wanted} is sold out{f' in {region}' if region else ''}.",

@@ -96,7 +96,8 @@ options:
   wait:
     description:
       - Wait until the pod runs and its TCP ports can be reached, or until it is gone.
-      - If V(false), a pod that will not run any more is a failure all the same.
+      - If V(false), a pod that will not run any more is a failure all the same, and so is one that should be gone and that three looks do
+        not see ending.
     type: bool
     default: true
   wait_timeout:
@@ -187,6 +188,7 @@ from ..module_utils.clouds.by_name import ByName, too_small
 from ..module_utils.clouds.registry import connect
 from ..module_utils.clouds.runpod_cloud import ENTRY
 from ..module_utils.clouds.runpod_records import Kind, gpu_of
+from ..module_utils.clouds.typos import check_region, no_such_type
 from ..module_utils.errors import InvalidInput, LaunchRefused
 from ..module_utils.fleet import gpus
 from ..module_utils.fleet.diagnosis_boot import pull_error
@@ -238,7 +240,7 @@ def run(task: Task) -> dict[str, object]:
             lambda: _requests(task, cloud.offers(query)),
             lambda found: _differs(task, found),
             unmarked=params["include_unmarked"],
-            limit=parse_money(params["max_price_hour"]) if params["max_price_hour"] else None,
+            limit=task.read("max_price_hour", parse_money),
         )
         identity = result["instance"]["id"]
         pod = cloud.instance(identity) if identity and params["ports"] else None
@@ -269,7 +271,7 @@ def _check_ports(ports: list[str]) -> None:
 def _requests(task: Task, offers: list[Offer]) -> list[LaunchRequest]:
     """What to rent: everything that fits, cheapest first."""
     params = task.params
-    limit = parse_money(params["max_price_hour"]) if params["max_price_hour"] else None
+    limit = task.read("max_price_hour", parse_money)
     container = Container(params["image"], params["command"] or "", {str(k): str(v) for k, v in params["environment"].items()})
     return [
         LaunchRequest(
@@ -288,11 +290,13 @@ def _choose(task: Task, offers: list[Offer], limit: object) -> list[Offer]:
     wanted, region, count = task.params["gpu_type"], task.params["region"], task.params["gpu_count"]
     of_type = [one for one in offers if _is_gpu(wanted, one)]
     if not of_type:
-        names = sorted({one.model for one in offers})
-        raise InvalidInput(f"RunPod has no {count} x {wanted!r} for one pod.", remedy=f"It has {', '.join(names)}.")
+        names = {one.model for one in offers}
+        near = [one for one in gpus.suggestions(wanted) if one in names]
+        raise no_such_type(f"RunPod has no {count} x {wanted!r} for one pod.", wanted, names, near)
     free = [one for one in of_type if one.available != 0]
     fitting = [one for one in free if not region or region_matches(region, one.region, one.cloud_region)]
     if not fitting:
+        check_region("RunPod", region or "", offers, ENTRY.regions)
         places = ", ".join(sorted({one.cloud_region or "any place" for one in free}))
         raise LaunchRefused(
             f"{count} x {wanted} is sold out{f' in {region}' if region else ''}.",

@@ -112,7 +112,8 @@ options:
   wait:
     description:
       - Wait until the machine runs, has an address and its ports are mapped, or is gone.
-      - If V(false), a machine that will not run any more is a failure all the same.
+      - If V(false), a machine that will not run any more is a failure all the same, and so is one that should be gone and that three looks do
+        not see ending.
     type: bool
     default: true
   wait_timeout:
@@ -257,12 +258,12 @@ def run(task: Task) -> dict[str, object]:
         cloud.close()
 
 
-def _asked(params: dict[str, t.Any]) -> Quality:
+def _asked(task: Task) -> Quality:
     """What is said of the host."""
-    share, bandwidth = params["min_reliability"], params["min_bandwidth"]
+    bandwidth = task.params["min_bandwidth"]
     if bandwidth is not None and bandwidth < 0:
         raise InvalidInput(f"min_bandwidth must not be negative, got {bandwidth}.")
-    return Quality(min_reliability=parse_money(share) if share else None, min_bandwidth=bandwidth)
+    return Quality(min_reliability=task.read("min_reliability", parse_money), min_bandwidth=bandwidth)
 
 
 def _wish(task: Task, settings: dict[str, t.Any]) -> Wish:
@@ -288,8 +289,8 @@ def _wish(task: Task, settings: dict[str, t.Any]) -> Wish:
         spot=params["spot"],
         vm=params["vm"],
         disk_gib=params["disk_gib"],
-        max_price_hour=parse_money(params["max_price_hour"]) if params["max_price_hour"] else None,
-        quality=for_nodes(_asked(params), Quality(), NODE_QUALITY if params["vm"] else Quality()),
+        max_price_hour=task.read("max_price_hour", parse_money),
+        quality=for_nodes(_asked(task), Quality(), NODE_QUALITY if params["vm"] else Quality()),
         image=params["image"] or "",
         start=start,
         environment=environment,

@@ -45,7 +45,9 @@ def adopt_generation(task: Task) -> dict[str, t.Any]:
     """The result of fleet_adopt: shows machines of other generations; with ``generation`` this store goes on with that one."""
     wanted = task.params["generation"]
     if wanted is not None and not _UUID.fullmatch(wanted):
-        raise InvalidInput(f"generation must be a UUID in lower case, got {wanted!r}.", remedy="Run without it: they are listed.")
+        raise InvalidInput(
+            f"{task.called('generation')} must be a UUID in lower case, got {wanted!r}.", remedy="Run without it: they are listed."
+        )
     context = open_context(task)
     try:
         if wanted is None or task.check_mode:
@@ -66,7 +68,10 @@ def _adopt(context: Context, wanted: str | None, *, writes: bool) -> dict[str, t
     if wanted is not None and wanted not in before:
         if not any(one["generation"] == wanted for one in found.machines):
             blind = f" {', '.join(found.unread)} could not be listed." if found.unread else ""
-            raise InvalidInput(f"No machine carries generation {wanted}.{blind}", remedy="Run without generation: all are listed.")
+            raise InvalidInput(
+                f"No machine carries generation {wanted}.{blind}",
+                remedy=f"Run without {context.task.called('generation')}: all are listed.",
+            )
         after = (wanted, *before)
     taken = [one["name"] for one in found.machines if one["generation"] in after]
     _say(context, found, before, after)
@@ -121,7 +126,9 @@ def _say(context: Context, found: _Found, before: tuple[str, ...], after: tuple[
         context.warn(f"The machines of {cloud} could not be listed; they may carry other generations.")
     if after == before:
         say(
-            "  Nothing is changed." if not found.machines else "  Nothing is changed. To take machines over, give their generation."
+            "  Nothing is changed."
+            if not found.machines
+            else f"  Nothing is changed. To take machines over, give their {context.task.called('generation')}."
         )
         return
     say(

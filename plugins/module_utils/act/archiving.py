@@ -29,7 +29,7 @@ def archive_run(task: Task) -> dict[str, t.Any]:
     days = task.params["older_than_days"]
     if days < SHORTEST:
         raise InvalidInput(
-            f"older_than_days is {days}; lines of the last {SHORTEST} days stay: budgets count this month.",
+            f"{task.called('older_than_days')} is {days}; lines of the last {SHORTEST} days stay: budgets count this month.",
             remedy=f"Give {SHORTEST} or more, for example 400.",
         )
     context = open_context(task, documents_required=False)
@@ -49,7 +49,7 @@ def _archive(context: Context, days: int) -> dict[str, t.Any]:
     lines = {ledger_key(line): line for part in due for line in part.lines}
     new = not os.path.exists(path)  # made even without a line, so that report.yml can name it from the first day
     if not task.check_mode and (due or new):
-        _append(path, lines)
+        _append(path, lines, task.called("path"))
         for part in due:
             _remove(context, part)
     words = "would move" if task.check_mode else "moved"
@@ -92,8 +92,8 @@ def _lines(file: t.TextIO, path: str) -> dict[str, Line]:
     return found
 
 
-def _append(path: str, lines: t.Mapping[str, Line]) -> None:
-    """Append what the file does not hold yet, have it on disk, and read it back."""
+def _append(path: str, lines: t.Mapping[str, Line], called: str) -> None:
+    """Append what the file does not hold yet, have it on disk, and read it back. ``called``: the option that names the file."""
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -109,7 +109,8 @@ def _append(path: str, lines: t.Mapping[str, Line]) -> None:
             missing = lines.keys() - _lines(file, path).keys()
     except OSError as error:
         raise InvalidInput(
-            f"The archive {path} cannot be written: {error.strerror}. Nothing was removed from the ledger.", remedy="Correct path."
+            f"The archive {path} cannot be written: {error.strerror}. Nothing was removed from the ledger.",
+            remedy=f"Correct {called}.",
         ) from error
     if missing:
         raise InvalidInput(f"{path} does not hold {sorted(missing)[0]} after it was written. Nothing was removed from the ledger.")

@@ -36,7 +36,7 @@ def loop_run(task: Task) -> dict[str, t.Any]:
     """The result of fleet_loop: ``looks``, ``skipped`` (another run was at work), ``failed_looks``, ``launched`` and ``gone``."""
     for name in ("interval", "full_interval"):
         if task.params[name] < 1:
-            raise InvalidInput(f"{name} is {task.params[name]}.", remedy="Give a number of seconds, 1 or more.")
+            raise InvalidInput(f"{task.called(name)} is {task.params[name]}.", remedy="Give a number of seconds, 1 or more.")
     if task.check_mode:
         return Loop(task, Stop()).once()
     with Stop() as stop:
@@ -138,6 +138,7 @@ class Loop:
             clock=task.clock,
             transport=task.transport,
             playbook=task.playbook,
+            variables=task.variables,
         )
         return execute(_SPEC, run, step, f"tgp.gpu.{name}")
 

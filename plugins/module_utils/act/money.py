@@ -10,6 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ..clouds.registry import CAPABILITIES
+from ..fleet import time_zones
 from ..fleet.ledger import books
 from ..fleet.model import Claim, Ledger
 from ..fleet.money import parse_money, print_money
@@ -21,6 +22,7 @@ from ..observe.context import Context
 
 def spending(context: Context, ledger: Ledger | None, claims: t.Sequence[Claim], now: datetime) -> dict[str, t.Any]:
     """JSON-safe, amounts as text. ``whole`` False: the books could not be read whole, so that every sum is "at least"."""
+    context.task.read("time_zone", time_zones.zone)
     zone = context.task.params.get("time_zone") or "UTC"
     found = outlook(books(ledger or Ledger(), claims, now, CAPABILITIES), claims, now, zone)
     purses = open_purses(context.wishes, context.settings.budget, ledger, claims, now, CAPABILITIES)
@@ -31,7 +33,7 @@ def spending(context: Context, ledger: Ledger | None, claims: t.Sequence[Claim],
         "time_zone": zone,
         "whole": ledger is not None and not ledger.torn,
         "budgets": [budget_row(one) for one in purses.all],
-        "break_even": _break_even(context.task.params.get("purchase_price"), claims),
+        "break_even": _break_even(context.task.read("purchase_price", parse_money), claims),
     }
 
 
@@ -72,10 +74,9 @@ def budget_row(purse: Purse) -> dict[str, t.Any]:
     }
 
 
-def _break_even(price: t.Any, claims: t.Sequence[Claim]) -> list[dict[str, t.Any]]:
-    if price in (None, ""):
+def _break_even(purchase: Decimal | None, claims: t.Sequence[Claim]) -> list[dict[str, t.Any]]:
+    if purchase is None:
         return []
-    purchase = parse_money(price)
     kinds = sorted({(one.cloud, one.offer.gpu_count, one.offer.model, one.price) for one in claims if one.price > 0})
     return [
         {

@@ -78,7 +78,7 @@ class _Run:
             "unanswered": unanswered,
             "cache": _hits(quotes, now),
             **self._history(quotes, [one[0] for one in chosen], now),
-            **purchase_of(self.params, rows),
+            **purchase_of(self.task, rows),
         }
         lines = self._table(data)
         return {"changed": self._publish(data, lines), **data, "table": lines}

@@ -10,15 +10,16 @@ from decimal import Decimal
 
 from ..fleet.money import parse_money, print_money
 from ..fleet.prices import break_even_hours
+from ..task import Task
 
 
-def purchase_of(params: t.Mapping[str, t.Any], rows: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+def purchase_of(task: Task, rows: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
     """``purchase`` against the cheapest row with a price; None when no purchase price was given. ``hours`` None = never."""
-    if not params["purchase_price"]:
+    price = task.read("purchase_price", parse_money)
+    if price is None:
         return {"purchase": None}
-    price = parse_money(params["purchase_price"])
-    power = parse_money(params["power_price"] or 0)
-    watts = params["power_watts"]
+    power = task.read("power_price", parse_money) or Decimal(0)
+    watts = task.params["power_watts"]
     cheapest = next((one for one in rows if one["price_hour"] is not None), None)
     if cheapest is None:
         return {

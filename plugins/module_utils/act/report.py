@@ -34,7 +34,8 @@ def report_run(task: Task) -> dict[str, t.Any]:
     """The result of fleet_report. Nothing but the file ``path`` is written, and that not in check mode."""
     params = task.params
     if params["format"] == "html" and not params["path"]:
-        raise InvalidInput("A page needs a file.", remedy="Give path, for example report.html.")
+        raise InvalidInput("A page needs a file.", remedy=f"Give {task.called('path')}, for example report.html.")
+    task.read("time_zone", zone)
     context = open_context(task, documents_required=False)
     try:
         return _report(context)
@@ -47,7 +48,7 @@ def _report(context: Context) -> dict[str, t.Any]:
     zone_name, (first, last) = params["time_zone"], (task.called("since"), task.called("until"))
     since, until = moment(params["since"], zone_name, called=first), moment(params["until"], zone_name, called=last, end=True)
     if since and until and since >= until:
-        raise InvalidInput(f"since {params['since']} is not before until {params['until']}.", remedy="Exchange them.")
+        raise InvalidInput(f"{first} {params['since']} is not before {last} {params['until']}.", remedy="Exchange them.")
     claims = context.store.claims()
     ledger = _ledger(context)
     found = report(books(ledger, claims, now, CAPABILITIES), since, min(until or now, now), params["time_zone"])

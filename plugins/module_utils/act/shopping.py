@@ -58,12 +58,15 @@ class Shopping:
             if gpus.canonical(text) is None:
                 near = gpus.suggestions(text)
                 raise InvalidInput(f"{text!r} is no GPU we know.", remedy=f"Did you mean {' or '.join(near)}?" if near else "")
-        memory = _memory(params["min_gpu_memory"])
-        limit = parse_money(params["max_price"]) if params["max_price"] else None
+        memory = task.read("min_gpu_memory", _memory)
+        limit = task.read("max_price", parse_money)
         traffic = Assumption.of(params)
         if not params["pool"]:
             if params["documents"] or params["documents_from_cluster"]:
-                raise InvalidInput("documents are given and no pool.", remedy="Name the pool whose rules shall be applied.")
+                raise InvalidInput(
+                    f"{task.called('documents')} are given and no {task.called('pool')}.",
+                    remedy="Name the pool whose rules shall be applied.",
+                )
             return cls(task, kube, chosen(task, params["clouds"]), memory, limit, traffic=traffic)
         wishes = load(task, kube)
         pool = _pool(wishes, params["pool"])
@@ -155,15 +158,11 @@ class Shopping:
             self.kube.close()
 
 
-def _memory(text: str | None) -> int | None:
+def _memory(text: str) -> int:
     """GiB of ``24``, ``24GiB`` or ``24576MiB``."""
-    if text in (None, ""):
-        return None
     found = _MEMORY.fullmatch(str(text))
     if found is None:
-        raise InvalidInput(
-            f"min_gpu_memory {text!r} is no amount of memory.", remedy="Write GiB as a number, or 24GiB, or 24576MiB."
-        )
+        raise InvalidInput(f"{text!r} is no amount of memory.", remedy="Write GiB as a number, or 24GiB, or 24576MiB.")
     return gib(int(found[1])) if found[2] else int(found[1])
 
 
@@ -184,7 +183,8 @@ def _clouds(task: Task, kube: Kube | None, wishes: Wishes) -> list[str]:
     asked = {canonical_cloud(name) or name for name in task.params["clouds"]}
     if unknown := sorted(asked - {one.cloud for one in named}):
         raise InvalidInput(
-            f"{node_class.name} does not rent from {', '.join(unknown)}.", remedy="Leave it out of clouds, or add a provider."
+            f"{node_class.name} does not rent from {', '.join(unknown)}.",
+            remedy=f"Leave it out of {task.called('clouds')}, or add a provider.",
         )
     found = []
     for choice in named:

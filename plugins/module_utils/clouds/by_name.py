@@ -328,7 +328,8 @@ class ByName:
                 )
             found = _sorted([*ours, *strange])
             if not self.task.check_mode:
-                self._end_all(found, lambda one: self._terminate(one, f"{self.name} was to end."))
+                end = self._give_back if self.wait_timeout is None else self._terminate  # the wait sees that they are gone
+                self._end_all(found, lambda one: end(one, f"{self.name} was to end."))
         if not self.task.check_mode and self.wait_timeout is not None:
             self._ended(found)
         return self._result(found, [], changed=bool(found))
@@ -498,10 +499,10 @@ def _rented(request: LaunchRequest, identity: str) -> Instance:
 
 
 def too_small(one: Instance, disk_gib: int) -> str:
-    """Why its disk, which cannot grow, is too small; empty if it is not. Those of older versions hold as many GB as GiB were asked for."""
-    return (
-        "" if one.disk_gb is None or one.disk_gb >= disk_gib else f"has a disk of {one.disk_gb} GB, and {disk_gib} GiB are wanted"
-    )
+    """Why its disk, which cannot grow, is too small; empty if it is not."""
+    if one.disk_gib is None or one.disk_gib >= disk_gib:
+        return ""
+    return f"has a disk of {one.disk_gib} GiB, and {disk_gib} GiB are wanted"
 
 
 def _planned(request: LaunchRequest) -> Instance:

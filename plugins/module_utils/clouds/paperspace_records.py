@@ -133,7 +133,7 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instanc
         gpu_count=count,
         spot=False,
         storage_price_hour=storage,
-        disk_gb=None if (size := _number(entry.get("storageTotal"))) is None else round(size / _GIB) or None,
+        disk_gib=None if (size := _number(entry.get("storageTotal"))) is None else round(size / _GIB) or None,
     )
 
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 from .. import redact
 from ..clock import from_text
 from ..fleet import gpus
-from ..fleet.disks import gigabytes
+from ..fleet.disks import gibibytes, gigabytes
 from ..fleet.model import Capability, Instance, InstanceState, Offer
 from ..fleet.regions import standard_region
 from ..http import Api, part
@@ -176,7 +176,7 @@ def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instanc
         marks=marks_of(environment, name),
         problem=_PROBLEMS.get(status, ""),
         spot=False,
-        disk_gb=entry["disk"] or None if isinstance(entry.get("disk"), int) else None,
+        disk_gib=gibibytes(entry["disk"]) or None if isinstance(entry.get("disk"), int) else None,
         storage_price_hour=Decimal(0) if price is None else disk,
         ports=ports,
     )

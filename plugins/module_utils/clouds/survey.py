@@ -46,7 +46,8 @@ def chosen(task: Task, names: t.Sequence[str]) -> list[str]:
     clouds = list(dict.fromkeys(canonical_cloud(name) or name for name in names)) or configured(task)
     if not clouds:
         raise errors.InvalidInput(
-            "No cloud is configured.", remedy=f"Give clouds ({', '.join(ENTRIES)}), or a key or machines by option or environment."
+            "No cloud is configured.",
+            remedy=f"Give {task.called('clouds')} ({', '.join(ENTRIES)}), or a key or machines by option or environment.",
         )
     return clouds
 

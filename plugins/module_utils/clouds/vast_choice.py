@@ -16,6 +16,7 @@ from ..fleet.model import Container, Instance, InstanceState, Lane, LaunchReques
 from ..fleet.quality import good_enough
 from ..fleet.regions import region_matches, standard_region
 from .by_name import too_small
+from .typos import check_region
 from .vast_places import PLACES
 
 _MOST = 10  # offers that are tried; each refusal costs 4.5 s
@@ -70,6 +71,7 @@ class Wish:
         if self.max_price_hour is not None:
             fitting = [one for one in fitting if one.price_hour is not None and one.price_hour <= self.max_price_hour]
         if not fitting:
+            check_region("Vast.ai", self.region, offers, PLACES)
             raise errors.LaunchRefused(
                 f"Vast.ai has no {self} now{self._hosts()}.",
                 reason="capacity",

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import ROUND_HALF_UP, Decimal
 
 from .. import redact
-from ..fleet.disks import gigabytes
+from ..fleet.disks import gibibytes, gigabytes
 from ..fleet.model import Capability, Instance, InstanceState, Lane, Offer
 from ..fleet.regions import standard_region
 from ..http import Api, part
@@ -212,7 +212,7 @@ def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetim
         if word == "running" and uptime is not None and 0 <= uptime < _LONGEST
         else None,
         storage_price_hour=disk,
-        disk_gb=None if (size := decimal(row.get("disk_space"))) is None else round(size) or None,
+        disk_gib=None if (size := decimal(row.get("disk_space"))) is None else gibibytes(round(size)) or None,
         ports=_ports(row.get("ports"), address),
     )
 

@@ -29,7 +29,7 @@ from ..http import Api, Retry, check_headers
 from ..task import Task
 from .base import EVERYTHING, CloudCheck, NothingBeside
 from .entry import Entry, Wanted, text_option
-from .webhook_sources import key_hosts, machines_of
+from .webhook_sources import key_hosts, machines_of, root_of
 from .webhook_targets import LINK_LOCAL, Origin, faults, is_link_local
 
 if t.TYPE_CHECKING:
@@ -369,7 +369,7 @@ def _outcome(error: errors.ApiError, machine: Machine) -> errors.TgpError:
 
 def _connect(wanted: Wanted) -> WebhookCloud:
     task = wanted.task
-    base_url = ENTRY.option(task, "webhook_url") or ""
+    base_url = root_of(ENTRY.option(task, "webhook_url") or "")
     given = ENTRY.option(task, "webhook_auth_value")
     return WebhookCloud(
         machines_of(task, wanted.choice, base_url),

@@ -40,6 +40,16 @@ def machines_of(task: Task, choice: CloudChoice | None, base_url: str) -> tuple[
     return machines
 
 
+def root_of(given: str) -> str:
+    """``webhook_url``, below which endpoints that are paths lie. InvalidInput for a query: joined to a path it would take the end of the
+    address with it."""
+    if "?" in given or "#" in given:
+        raise errors.InvalidInput(
+            "webhook: webhook_url has a query or a fragment.", remedy="Write it to the end of its path; endpoints are added."
+        )
+    return given
+
+
 def _of_option(task: Task, base_url: str) -> tuple[Machine, ...]:
     entries = task.params["webhook_machines"]
     groups = [{_KEYS.get(key, key): value for key, value in entry.items() if value is not None} for entry in entries]

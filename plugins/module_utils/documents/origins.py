@@ -58,7 +58,7 @@ def forbidden(kind: str, document: Document, allow_commands: t.Sequence[str]) ->
         if not of_operator:
             found.append(
                 f"{place}: an object of the cluster cannot name a program of the controller. "
-                "Use url, or give this pool as a file in the option documents."
+                "Use url, or give this pool to the run as a file."
             )
         elif not is_allowed(command, allow_commands):
             found.append(
@@ -80,7 +80,7 @@ def _foreign_secrets(kind: str, document: Document) -> t.Iterator[str]:
         if not own:
             yield (
                 f"{place}: a {kind} object has no namespace of its own, so it cannot name a Secret. "
-                "Remove it, or give this document as a file in the option documents."
+                "Remove it, or give this document to the run as a file."
             )
         elif ref.get("namespace", own) != own:
             yield (

@@ -25,6 +25,11 @@ def gigabytes(gib: int) -> int:
     return -(-gib * _GIB // _GB)
 
 
+def gibibytes(gb: int) -> int:
+    """The whole GiB that a disk of ``gb`` GB holds."""
+    return gb * _GB // _GIB
+
+
 def cut(offer: Offer, gib: int) -> Offer:
     """The offer with a disk of ``gib``, where its own is larger and is sold by the GB; every other as it is. Where prices are estimates,
     disks are sold in steps."""

@@ -53,4 +53,6 @@ def misspelt_region(wish: str, regions: t.Iterable[str]) -> tuple[str, ...]:
     wanted = wish.strip().lower()
     if _NUMBERED.fullmatch(wanted) or {wanted, _END.sub("", wanted)} & (known | _WORDS):
         return ()
-    return tuple(difflib.get_close_matches(wanted, sorted(known | _WORDS), 2, 0.8))
+    words = sorted(known | _WORDS)
+    near = difflib.get_close_matches(wanted, words, 2, 0.8) or difflib.get_close_matches(_END.sub("", wanted), words, 2, 0.8)
+    return tuple(near)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import typing as t
 
 from ansible.module_utils.basic import env_fallback
@@ -51,7 +52,7 @@ def connect(task: Task, *, client_id: str = "", client_secret: str = "") -> Devi
     Raises InvalidInput naming option and variables when a credential is missing, halved, or of the wrong kind. Sends nothing yet.
     Which API another server than Tailscale's speaks is asked of it with the first call, unless the credential is one of Tailscale's.
     """
-    root = (_value(task, "tailscale_api_url") or PUBLIC).rstrip("/").removesuffix("/api/v2").removesuffix("/api/v1")
+    root = _root(task)
     api = _api(task, root, "/api/v2")
     credential, tailnet = _credential(task, api, client_id, client_secret), _value(task, "tailscale_tailnet") or "-"
     if root == PUBLIC or credential.made_by_tailscale:
@@ -74,6 +75,17 @@ def connect(task: Task, *, client_id: str = "", client_secret: str = "") -> Devi
         return Headscale(_api(task, root, "/api/v1"), credential)
 
     return Undecided(decide)
+
+
+def _root(task: Task) -> str:
+    """The server's root; a path before its API stays, because a proxy may serve it there."""
+    given = _value(task, "tailscale_api_url") or PUBLIC
+    if "?" in given or "#" in given:
+        raise InvalidInput(
+            "tailscale_api_url has a query or a fragment.",
+            remedy=f"Write {re.split('[?#]', given)[0]}; paths of the API are added.",
+        )
+    return given.rstrip("/").removesuffix("/api/v2").removesuffix("/api/v1").rstrip("/")
 
 
 def _api(task: Task, root: str, path: str) -> Api:

@@ -89,6 +89,9 @@ def open_cache(task: Task, place: str, kube: Kube | None) -> Cache | None:
         return FolderCache(os.path.join(state_dir(task), "offers"))
     if place == "cluster":
         if kube is None:
-            raise InvalidInput("The offer cache in the cluster needs a cluster.", remedy="Give a kubeconfig, or set cache to file.")
+            raise InvalidInput(
+                "The offer cache in the cluster needs a cluster.",
+                remedy=f"Give a kubeconfig, or set {task.called('cache')} to file.",
+            )
         return ConfigMapCache(kube)
     return None

@@ -162,8 +162,8 @@ class Rig:
     # ---- calling modules
 
     def run(self, module: str, run_id: str = "", *, check: bool = False, **params: t.Any) -> dict[str, t.Any]:
-        """The result of ``fleet_<module>``, called as a play calls it."""
-        code = importlib.import_module(f"{MODULES}.fleet_{module}")
+        """The result of ``fleet_<module>`` or ``offer_info``, called as a play calls it."""
+        code = importlib.import_module(f"{MODULES}.{module if module == 'offer_info' else f'fleet_{module}'}")
         defaults = {name: option.get("default") for name, option in code.SPEC["argument_spec"].items()}
         given = {
             "documents": self.documents,

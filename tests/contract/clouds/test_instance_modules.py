@@ -64,6 +64,47 @@ def test_an_address_with_a_path_is_refused(cloud: Stand, path: str) -> None:
     assert not run(cloud, **{f"{cloud.service}_api_url": f"{cloud.base}/"}).get("failed")
 
 
+# ---- a misspelt type, GPU or region
+
+
+TYPOS = {  # option of the type, as typed, what the message says
+    "lambda": ("instance_type", "gpu_1x_a1O", "Lambda has no type 'gpu_1x_a1O'. Did you mean gpu_1x_a10"),
+    "paperspace": ("machine_type", "A4001", "Paperspace has no type 'A4001'. Did you mean A4000"),
+    "runpod": ("gpu_type", "RTX 4O90", "RunPod has no 1 x 'RTX 4O90' for one pod. Did you mean RTX4090"),
+    "vast": ("gpu_type", "RTX 4O90", "There is no GPU model 'RTX 4O90'. Did you mean RTX4090"),
+}
+PLACES = {  # as typed, what was meant
+    "lambda": [("us-wset", "us-west"), ("us-wset-1", "us-west")],
+    "paperspace": [("us-esat", "us-east"), ("ny22", "ny2")],
+    "runpod": [("eu-wset", "eu-west"), ("EU-R0-1", "eu-ro-1")],
+    "vast": [("us-wset", "us-west"), ("Califronia, US", "california, us")],
+}
+
+
+def test_a_misspelt_type_is_refused_with_what_was_meant(cloud: Stand) -> None:
+    option, typed, says = TYPOS[cloud.service]
+    done = run(cloud, **{option: typed})
+    assert done["failed"] and done["error"]["kind"] == "invalid_input" and says in done["msg"], done["msg"]
+    assert not cloud.world.machines
+    unlike = run(cloud, **{option: "abacus"})
+    assert unlike["failed"] and unlike["error"]["kind"] == "invalid_input" and "Did you mean" not in unlike["msg"], unlike["msg"]
+    if cloud.service != "vast":  # every model of which it may have an offer would be a long list
+        assert says.rpartition(" ")[2] in unlike["msg"].partition("It has ")[2]
+
+
+def test_a_misspelt_region_is_refused_with_what_was_meant(cloud: Stand) -> None:
+    for typed, meant in PLACES[cloud.service]:
+        done = run(cloud, region=typed)
+        assert done["failed"] and done["error"]["kind"] == "invalid_input", done["msg"]
+        assert f"has no region {typed!r}. Did you mean" in done["msg"] and meant in done["msg"], done["msg"]
+    assert not cloud.world.machines
+
+
+def test_a_region_without_an_offer_is_no_misspelt_one(cloud: Stand) -> None:
+    done = run(cloud, region="australia-south")
+    assert (done["error"]["kind"], done["error"]["reason"]) == ("launch_refused", "capacity") and "Did you mean" not in done["msg"]
+
+
 # ---- Paperspace, which can carry no stamp
 
 
@@ -117,9 +158,13 @@ def test_an_existing_machine_with_too_small_a_disk_is_not_taken(kind: type[Stand
     try:
         made = run(stand, disk_gib=64)["instance"]["id"]
         stand.world.clock.advance(300)
-        done = run(stand, disk_gib=110)
-        assert done.get("failed") and "has a disk of" in done["msg"] and "110 GiB" in done["msg"] and made in done["msg"]
-        assert not run(stand, disk_gib=40)["changed"] and living(stand) == [made]
+        held = 100 if kind is PaperspaceStand else 64  # its steps; the others sell 69 GB, which are 64 GiB
+        done = run(stand, disk_gib=held + 1)
+        assert (
+            done.get("failed") and f"has a disk of {held} GiB, and {held + 1} GiB are wanted" in done["msg"] and made in done["msg"]
+        )
+        for size in (40, 64, held):
+            assert not run(stand, disk_gib=size)["changed"] and living(stand) == [made]
     finally:
         stand.close()
 

@@ -107,6 +107,18 @@ def test_every_machine_of_the_name_is_ended_although_one_cannot_be() -> None:
         stand.close()
 
 
+@pytest.mark.parametrize("wait", [True, False])
+def test_an_accepted_end_without_effect_is_no_success(cloud: Stand, wait: bool) -> None:
+    made = run(cloud)["instance"]["id"]
+    no_end(cloud, "does nothing")
+    done = run(cloud, state="absent", wait=wait, wait_timeout=60)
+    names_it(done, cloud, "$/h")
+    assert living(cloud) == [made]
+    cloud.faults.clear()
+    gone = run(cloud, state="absent", wait=wait)
+    assert gone["changed"] and gone["instances"] == [] and living(cloud) == []
+
+
 def test_a_late_machine_is_named_with_its_price(cloud: Stand) -> None:
     for one in cloud.world.offers:
         one.boot_seconds = 100_000.0

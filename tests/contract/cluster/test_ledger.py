@@ -5,18 +5,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import io
 import os
 import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.claims import directory
 from ansible_collections.tgp.gpu.plugins.module_utils.claims.books import BookedStore
 from ansible_collections.tgp.gpu.plugins.module_utils.claims.configmap import ConfigMapStore
 from ansible_collections.tgp.gpu.plugins.module_utils.claims.directory import DirectoryStore
-from ansible_collections.tgp.gpu.plugins.module_utils.claims.store import ClaimStore, encode, open_store
+from ansible_collections.tgp.gpu.plugins.module_utils.claims.store import ClaimStore, encode, encode_claim, open_store
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError, BadShape, InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Phase
 
 from .conftest import UID, Cluster, make_claim, make_task
 
@@ -268,6 +272,60 @@ def test_L16_a_ledger_of_fifty_thousand_lines_takes_the_next_one(cluster: Cluste
     assert store.ledger(closing(7)) is False and store.ledger(closing(60_000)) is True
     lines, torn = ConfigMapStore(cluster.client()).ledger_records()
     assert len(lines) == 588 * 85 + 1 and not torn
+
+
+class Reads:
+    """A folder of many files without a disk that holds them: ``files`` lie in memory, what the store writes lies in the folder. ``taken``
+    tells how many files were opened to be read, and how many listings there were, since it was asked last."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, files: dict[Path, str]) -> None:
+        self.opened = self.listed = 0
+        listing = os.listdir
+
+        def opening(path: str, *words: t.Any, **more: t.Any) -> t.Any:
+            self.opened += 1
+            text = None if os.path.exists(path) else files.get(Path(path))
+            return open(path, *words, **more) if text is None else io.StringIO(text)
+
+        def listdir(folder: str) -> list[str]:
+            self.listed += 1
+            return list({*listing(folder), *(path.name for path in files if path.parent == Path(folder))})
+
+        monkeypatch.setattr(directory, "open", opening, raising=False)
+        monkeypatch.setattr(os, "listdir", listdir)
+
+    def taken(self) -> tuple[int, int]:
+        found = (self.opened, self.listed)
+        self.opened = self.listed = 0
+        return found
+
+
+def test_L16_a_folder_of_fifty_thousand_lines_takes_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closing reads its own line only, however many there are; a report and an archive read each line once."""
+    store = DirectoryStore(str(tmp_path))
+    lines = [closing(number) for number in range(50_000)]
+    reads = Reads(monkeypatch, {tmp_path / "ledger" / f"{line['name']}.json": encode(line) for line in lines})
+    assert store.ledger(lines[7]) is False and reads.taken() == (1, 0)
+    assert store.ledger(closing(60_000)) is True and reads.taken() == (1, 0)
+    found, torn = store.ledger_records()
+    assert len(found) == 50_001 and not torn and reads.taken() == (50_001, 1)
+    parts = store.ledger_parts()
+    assert len(parts) == 50_001 and reads.taken() == (50_001, 1)
+    store.remove_part(parts[-1])
+    assert reads.taken() == (1, 0) and not list((tmp_path / "ledger").iterdir())
+
+
+def test_L02_of_two_thousand_claims_in_a_folder_each_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list reads all of them; to write or to remove one, only that one is read."""
+    store = DirectoryStore(str(tmp_path))
+    made = [make_claim(f"tgp-a1b2c3d4-training-{number:05d}") for number in range(2000)]
+    reads = Reads(monkeypatch, {tmp_path / "claims" / f"{one.name}.json": encode_claim(one) for one in made})
+    listed = store.claims()
+    assert [one.name for one in listed] == [one.name for one in made] and reads.taken() == (2000, 1)
+    written = store.write(dataclasses.replace(listed[7], phase=Phase.PROVISIONING))
+    assert reads.taken() == (1, 0)
+    store.remove(written)
+    assert reads.taken() == (2, 0), "whether it is there, and whether it is as it was"
 
 
 def test_L02_two_thousand_claims_are_written_and_listed(fresh_store: ClaimStore) -> None:

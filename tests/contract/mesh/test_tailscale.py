@@ -221,6 +221,36 @@ def test_variables_are_read_and_an_option_beats_them(place: Place, monkeypatch: 
     assert place.client(**filled).client_id == ""
 
 
+@pytest.mark.parametrize("end", ["", "/", "/api/v2", "/api/v2/"])
+def test_a_path_before_the_api_stays(place: Place, end: str) -> None:
+    """A proxy may serve the API below a path: all calls go there, that for the token too."""
+    seen: list[str] = []
+
+    def below(request: httpx.Request) -> httpx.Response:
+        seen.append(request.url.path)
+        if not request.url.path.startswith("/mesh/one/api/v2/"):
+            return httpx.Response(404, text="no such page")
+        environ_path = request.url.path.removeprefix("/mesh/one")
+        with httpx.Client(transport=httpx.WSGITransport(app=place.wsgi)) as client:
+            inner = client.build_request(
+                request.method, request.url.copy_with(path=environ_path), headers=request.headers, content=request.read()
+            )
+            return client.send(inner)
+
+    place.transport = lambda _url: httpx.MockTransport(below)  # type: ignore[method-assign]
+    mesh = place.client(tailscale_api_url=f"https://proxy.example/mesh/one{end}", **place.oauth())
+    made = mesh.create_key(NODE, tags=TAGS)
+    assert made.id in [one.id for one in mesh.keys()] and mesh.devices() == []
+    assert "/mesh/one/api/v2/oauth/token" in seen and all(one.startswith("/mesh/one/api/v2/") for one in seen)
+
+
+@pytest.mark.parametrize("url", ["https://proxy.example/?tailnet=a", "https://proxy.example/mesh#one"])
+def test_an_address_with_a_query_is_refused_before_anything_is_sent(place: Place, url: str) -> None:
+    with pytest.raises(errors.InvalidInput, match="tailscale_api_url has a query or a fragment") as caught:
+        place.client(tailscale_api_url=url, **place.oauth())
+    assert url[: url.index("?" if "?" in url else "#")] in caught.value.remedy and place.calls == []
+
+
 # ---- what is made is made once
 
 

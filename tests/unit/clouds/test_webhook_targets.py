@@ -163,6 +163,17 @@ def test_a_path_below_the_address_cannot_leave_its_host() -> None:
     assert "https://evil.test" in refused({"webhook_url": "https://power.test"}, of_class("/https://evil.test/up"))
 
 
+@pytest.mark.parametrize("root", ["https://power.test/racks/north", "https://power.test/racks/north/"])
+def test_a_path_of_the_address_stays_before_the_endpoints(root: str) -> None:
+    cloud = connect({"webhook_url": root}, of_class("/up"))
+    assert cloud.machine("rack-1").scale_up_endpoint == "https://power.test/racks/north/up"
+
+
+@pytest.mark.parametrize("end", ["?site=a", "#a", "/racks?site=a"])
+def test_an_address_with_a_query_is_refused(end: str) -> None:
+    assert "webhook_url has a query or a fragment" in refused({"webhook_url": f"https://power.test{end}"}, of_class("/up"))
+
+
 def test_machines_of_the_operator_get_the_key_of_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = {
         "name": "rack-2",

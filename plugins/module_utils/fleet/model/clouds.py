@@ -181,7 +181,7 @@ class Instance:
 
     ``price_hour`` is what it costs while it runs, disk included. ``interrupted``: the cloud took its GPUs away (spot lost, money or
     contract over); it does not come back by itself in time. ``halted``: it stands still, and only its disk is billed.
-    ``running_since``: when its GPUs began to be billed, where the cloud tells. ``disk_gb``: its disk as its cloud counts it, None where
+    ``running_since``: when its GPUs began to be billed, where the cloud tells. ``disk_gib``: the whole GiB of its disk, None where
     it does not tell. ``ports``: container port to "address:port" as reached from outside.
     """
 
@@ -206,7 +206,7 @@ class Instance:
     spot: bool | None = None
     running_since: datetime | None = None
     storage_price_hour: Decimal = Decimal(0)
-    disk_gb: int | None = None
+    disk_gib: int | None = None
     ports: Labels = dataclasses.field(default_factory=dict)
 
     @property
