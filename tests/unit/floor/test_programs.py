@@ -133,12 +133,20 @@ def test_L28_helm_gets_named_variables_and_no_keys(keys: None, tmp_path: Path, m
     kubernetes = {"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"}
     assert names == sorted({*ALWAYS, *NETWORK, *(name.lower() for name in NETWORK if "PROXY" in name), *kubernetes})
     assert prefixes == sorted({*PLATFORMS, "HELM_"})
-    given = {"KUBECONFIG": "/k", "HELM_NAMESPACE": "n", "XDG_CACHE_HOME": "/c", "https_proxy": "http://p", "TGP_X": "x", "MY_TOKEN": "x"}
+    given = {
+        "KUBECONFIG": "/k",
+        "HELM_NAMESPACE": "n",
+        "XDG_CACHE_HOME": "/c",
+        "https_proxy": "http://p",
+        "TGP_X": "x",
+        "MY_TOKEN": "x",
+    }
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     script, file = program(tmp_path)
     subprocess.run(
-        [sys.executable, "-I", "-c", role["prereqs_start"], json.dumps(names), json.dumps(prefixes), str(script), "list"], check=True
+        [sys.executable, "-I", "-c", role["prereqs_start"], json.dumps(names), json.dumps(prefixes), str(script), "list"],
+        check=True,
     )
     assert {name for name in given if name in seen(file)} == set(given) - {"TGP_X", "MY_TOKEN"}
     assert "PATH" in seen(file) and not set(KEYS) & set(seen(file))
