@@ -37,7 +37,7 @@ from ..module_utils.errors import TgpError
 from ..module_utils.http import trusted
 from ..module_utils.redact import redact
 from ..module_utils.task import CALLER, Task, execute, secret_values
-from ..module_utils.variables import OLD_NAMES_END, PREFIX, called, check
+from ..module_utils.variables import OLD_NAMES_END, called, check, renamed
 
 _MODULES = "ansible_collections.tgp.gpu.plugins.modules."
 _WARM = ("httpx", "yaml", "jsonschema", "jinja2.sandbox", f"{_MODULES}fleet_plan", f"{_MODULES}fleet_launch")
@@ -176,8 +176,7 @@ class ActionModule(ActionBase):
         if found is None:
             return
         for one in found.old:
-            text = f"The variable {one} is called {PREFIX}{one} now, and works under that name from the inventory, too."
-            display.deprecated(text, version=OLD_NAMES_END, collection_name="tgp.gpu")
+            display.deprecated(renamed(one), version=OLD_NAMES_END, collection_name="tgp.gpu")
         if found.problems:
             raise AnsibleActionFail(" ".join(found.problems))
 

@@ -25,6 +25,14 @@ options:
     type: list
     elements: str
     default: []
+  strict:
+    description:
+      - Fail when a variable given with C(-e) resembles the words, or begins with C(tgp_), and is none of them.
+      - The modules of the collection check the same in a play that has the words in its variable C(tgp_variables). A play whose first tasks are
+        others needs it in front of them.
+    type: bool
+    default: false
+    version_added: 0.2.0
 """
 
 EXAMPLES = r"""
@@ -33,6 +41,10 @@ EXAMPLES = r"""
     msg: "{{ given.pool | default('all of them') }}"
   vars:
     given: "{{ lookup('tgp.gpu.variables', 'documents', 'pool') }}"
+
+- name: Refuse a mistyped variable
+  ansible.builtin.assert:
+    that: lookup('tgp.gpu.variables', 'documents', 'pool', strict=true) is mapping
 """
 
 RETURN = r"""
@@ -44,10 +56,14 @@ _raw:
 
 import typing as t
 
+from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
+from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
-from ..module_utils.variables import source
+from ..module_utils.variables import OLD_NAMES_END, check, renamed, source
+
+display = Display()
 
 
 class LookupModule(LookupBase):
@@ -57,10 +73,21 @@ class LookupModule(LookupBase):
         self.set_options(var_options=variables, direct=kwargs)
         known: dict[str, t.Any] = variables or {}
         extra, only = load_extra_vars(self._loader), self.get_option("extra_only")
+        words = self._flatten(terms)
+        if self.get_option("strict"):
+            _refuse_unknown(extra, words)
         found: dict[str, t.Any] = {}
-        for word in self._flatten(terms):
+        for word in words:
             if name := source(word, known, extra, extra_only=word in only):
                 value = self._templar.template(known[name])
                 if value is not None and value != "":
                     found[word] = value
         return [found]
+
+
+def _refuse_unknown(extra: t.Collection[str], words: t.Collection[str]) -> None:
+    found = check(extra, words)
+    for one in found.old:
+        display.deprecated(renamed(one), version=OLD_NAMES_END, collection_name="tgp.gpu")
+    if found.problems:
+        raise AnsibleLookupError(" ".join(found.problems))

@@ -23,6 +23,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .clock import Clock, to_text
+from .error_details import without_details
 from .redact import redact_all
 
 ROTATE_AT = 10_000_000  # bytes
@@ -59,7 +60,8 @@ class Events:
         """Append one line and return its number in the run; 0 when there is no log, or it cannot be written."""
         if not self._path:
             return 0
-        known = shortened(redact_all({key: plain(value) for key, value in facts.items() if value not in (None, "", (), [], {})}))
+        said = {key: plain(value) for key, value in facts.items() if value not in (None, "", (), [], {})}
+        known = shortened(redact_all(without_details(said)))
         with self._mutex:
             try:
                 return self._append(kind, known)

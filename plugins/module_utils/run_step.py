@@ -17,6 +17,7 @@ import typing as t
 
 from . import notify
 from .clock import to_text
+from .error_details import without_details
 from .errors import InvalidInput
 from .events import Events, new_run_id, plain, shortened
 from .fleet.run_report import begun, closed, outcome_of, with_step
@@ -109,7 +110,7 @@ class Step:
             report = closed(report, ended)
         report = t.cast(Json, shortened(redact_all(plain(report))))
         try:
-            _write(path, report)
+            _write(path, without_details(report))
             if last:
                 _prune(folder)
         except OSError as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import time
 import typing as t
 
@@ -95,6 +96,8 @@ Run = t.Callable[[Task], "dict[str, t.Any]"]
 
 
 _LIKE_A_SECRET = 16  # characters
+# a relative path; a token has no "/", and between those of base64 text, which mostly has "+" or "=", there is more
+_RELATIVE = re.compile(r"([\w.@ -]{1,32}/)+[\w.@ -]{1,32}")
 
 
 def secret_values(spec: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) -> list[str]:
@@ -115,10 +118,12 @@ def secret_values(spec: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) ->
 
 
 def _is_path(option: t.Mapping[str, t.Any], value: t.Any) -> bool:
-    """Whether the option takes a path or a mapping, and this can only be a path: a message about the file has to name it."""
+    """Whether the option takes a path or a mapping, and this is a path: a message about the file has to name it."""
     if option.get("type") != "raw" or not isinstance(value, str) or "\n" in value:
         return False
-    return value.startswith(("/", "~", "./", "../")) or value.endswith((".yaml", ".yml", ".json"))
+    if value.startswith(("/", "~", "./", "../")) or value.endswith((".yaml", ".yml", ".json")):
+        return True
+    return bool(_RELATIVE.fullmatch(value)) or os.path.isfile(value)
 
 
 def _strings(value: t.Any) -> t.Iterator[str]:

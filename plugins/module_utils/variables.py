@@ -69,6 +69,11 @@ def check(extra: t.Collection[str], words: t.Collection[str]) -> Check:
     return Check(tuple(problems), tuple(old))
 
 
+def renamed(name: str) -> str:
+    """What the user is told of an old name."""
+    return f"The variable {name} is called {PREFIX}{name} now, and works under that name from the inventory, too."
+
+
 def called(options: t.Iterable[str], words: t.Collection[str]) -> dict[str, str]:
     """Module options to the variables under which a user of the playbook gives them."""
     found = {option: _WORD_OF.get(option, option) for option in options}

@@ -222,7 +222,11 @@ def test_empty_answers_of_a_survey_choose_nothing(sandbox: Sandbox) -> None:
             ("tailscale", "The service does not accept the API token"),
         ),
         ({"TGP_TALOS_SECRETS": None}, ("talos_secrets", "TGP_TALOS_SECRETS")),
-        ({"TGP_TALOS_SECRETS": "/nowhere/secrets.yaml"}, ("talos_secrets (TGP_TALOS_SECRETS)", "cannot be read")),
+        (
+            {"TGP_TALOS_SECRETS": "/nowhere/secrets.yaml"},
+            ("talos_secrets (TGP_TALOS_SECRETS)", "/nowhere/secrets.yaml cannot be read"),
+        ),
+        ({"TGP_TALOS_SECRETS": "secrets/bundle"}, ("talos_secrets (TGP_TALOS_SECRETS)", "secrets/bundle cannot be read")),
         ({"KUBECONFIG": "/nowhere/config"}, ("/nowhere/config",)),
     ],
     ids=[
@@ -234,6 +238,7 @@ def test_empty_answers_of_a_survey_choose_nothing(sandbox: Sandbox) -> None:
         "invalid api token",
         "no talos secrets",
         "talos secrets that are not there",
+        "talos secrets that are not there, by a relative path",
         "no kubeconfig",
     ],
 )

@@ -23,6 +23,7 @@ SERVICE = "/api/v1/namespaces/default/services/kubernetes"
 # what helm would keep of its releases, in one file
 HELM = """#!/bin/sh
 echo "$@" >>"{folder}/calls"
+env >>"{folder}/environment"
 case "$1 $2" in
   "list "*) [ ! -f "{folder}/values" ] && echo '[]' ||
     echo '[{{"name":"tailscale-operator","chart":"tailscale-operator-1.104.0","status":"deployed"}}]' ;;
@@ -78,8 +79,11 @@ def test_S0_10_helm_is_called_only_when_something_differs(run: t.Callable[..., R
         return [line for line in (tmp_path / "calls").read_text().splitlines() if line.startswith("upgrade")]
 
     wish = {"prereqs_install": True, "prereqs_helm": str(helm), "prereqs_expose": False, "prereqs_policy": False}
-    run(check=True, **wish).succeeded()
+    run(check=True, env={**OPERATOR, "COMPANY_TOKEN": "made-up-token", "HELM_MAX_HISTORY": "7"}, **wish).succeeded()
     assert upgrades() == []
+    environment = (tmp_path / "environment").read_text()
+    assert "HELM_MAX_HISTORY=7" in environment and "PATH=" in environment
+    assert "made-up-token" not in environment and SECRET not in environment and "_API_KEY" not in environment
     run(**wish).succeeded()
     assert len(upgrades()) == 1 and "--namespace tailscale --create-namespace" in upgrades()[0]
     assert SECRET not in (tmp_path / "calls").read_text()

@@ -65,11 +65,14 @@ def test_old_names_count_from_the_command_line_with_a_warning(sandbox: Sandbox, 
         ("reap", "tgp_nodes=1", "tgp_nodes means nothing to this playbook, which takes tgp_documents, tgp_options."),
         ("autoscale", "nodes=1", "nodes means nothing to this playbook"),
         ("prices", "tgp_gpu_typ=A10", "Did you mean tgp_gpu_type?"),
+        ("prereqs", "tgp_documets=x", "tgp_documets is no variable of this playbook. Did you mean tgp_documents?"),
+        ("takeover", "tgp_ssh_becom=false", "tgp_ssh_becom is no variable of this playbook. Did you mean tgp_ssh_become?"),
+        ("join_kubelet", "tgp_adress=192.0.2.1", "tgp_adress is no variable of this playbook. Did you mean tgp_address?"),
     ],
 )
 def test_a_mistyped_variable_is_refused(sandbox: Sandbox, playbook: str, variable: str, sentence: str) -> None:
     before = sandbox.calls()
-    found = sandbox.playbook(playbook, "-e", variable)
+    found = sandbox.playbook(playbook, "-i", "localhost,", "-e", variable)  # takeover.yml is for hosts of an inventory
     assert found.rc == 2 and sentence in found.words
     assert "Traceback" not in found.text and sandbox.calls() == before
 

@@ -43,7 +43,7 @@ def _read(context: Context) -> ClusterFacts:
         )
     try:
         secrets = read(source)
-    except InvalidInput as error:  # the path stands in an option that counts as secret, so it cannot be told
+    except InvalidInput as error:  # a name alone counts as a secret, so that the option has to be named
         raise InvalidInput(f"talos_secrets (TGP_TALOS_SECRETS): {error}") from error
     _refuse_another_cluster(context, secrets)
     endpoint = params.get("control_plane_endpoint") or secrets.endpoint

@@ -64,7 +64,7 @@ def _patched(spec: NodeSpec, documents: list[Document]) -> None:
     variables = spec.variables()
     for number, text in enumerate(spec.patches, 1):
         what = f"talosConfig.patches[{number - 1}]"
-        pieces = patches.read(render(text, variables), what)
+        pieces = patches.read(render(text, variables, what), what)
         patches.apply(documents, pieces, what)
     problems = changed(before, held(documents, spec.every_taint, spec.tunnel))
     if problems:

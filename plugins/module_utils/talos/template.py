@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import itertools
 import re
 import typing as t
 
@@ -15,15 +16,16 @@ from ..libs import lazy
 
 if t.TYPE_CHECKING:
     import jinja2
-    from jinja2 import meta, nodes, sandbox
+    from jinja2 import filters, meta, nodes, sandbox
 else:
     jinja2 = lazy("jinja2")
+    filters = lazy("jinja2.filters")
     meta = lazy("jinja2.meta")
     nodes = lazy("jinja2.nodes")
     sandbox = lazy("jinja2.sandbox")
 
 _GO_VARIABLE = re.compile(r"\{\{(-?)\s*\.([A-Za-z_]\w*)\s*(-?)\}\}")
-_BRACES = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.S)
+_BRACES = re.compile(r"\{\{-?(.*?)-?\}\}", re.S)
 _GO_CONSTRUCT = re.compile(r"(?:if|else|end|range|with|define|template|block)\b|/\*|\$|\.|.*\s\.[A-Z]", re.S)
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # the last two and U+0085 end a line in YAML, too
 #: what grows no further than the template and its values together: a loop, a call or "a" * 4000000000 would take the memory of the controller
@@ -31,9 +33,15 @@ _NODES = frozenset(
     ("Template", "Output", "TemplateData", "Name", "Const", "If", "CondExpr", "And", "Or", "Not", "Compare", "Operand", "Filter", "Test",
      "Concat", "List", "Tuple")
 )  # fmt: skip
+#: a result of theirs has at most twelve characters for each one that goes in
 _FILTERS = frozenset(
     ("capitalize", "d", "default", "e", "escape", "int", "length", "lower", "string", "title", "tojson", "trim", "upper")
 )
+_ARGUMENTS = frozenset(("d", "default", "int", "trim"))  # the only filters that take arguments: an indent of tojson is a size
+_LONGEST_VALUE = 16 * 1024  # characters of a variable
+_LARGEST = 1024 * 1024  # characters that all filters of a template take together, and of the result
+_TOKENS = 5000  # of Jinja2 in one template
+_FILTERED = "characters filtered"  # no name, so that no template can read it
 _REMEDY = "Write {{.Name}} or Jinja2 ({{ Name }}, {% if Name %} … {% endif %})."
 
 
@@ -42,66 +50,118 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def render(template: str, variables: t.Mapping[str, str]) -> str:
-    """The template with its variables filled in.
+def render(template: str, variables: t.Mapping[str, str], what: str = "The machine config template") -> str:
+    """The template with its variables filled in. ``what`` begins the messages.
 
     Raises InvalidInput for an unknown variable (naming it and the known ones), for other constructs of Go's templates, for a
-    template that Jinja2 cannot read, and for a value that would break out of its line. Values appear in no message.
+    template that Jinja2 cannot read or that becomes too large, and for a value that would break out of its line. Values appear in
+    no message.
     """
     for name, value in variables.items():
         if _BREAKS.search(value):
             raise InvalidInput(f"The template variable {name} has more than one line; a value must be a single line.")
+        if len(value) > _LONGEST_VALUE:
+            raise InvalidInput(f"The template variable {name} is too long: it has more than {_LONGEST_VALUE // 1024} KiB.")
     known = {**variables, **{snake(name): value for name, value in variables.items()}}
-    compiled, wanted = _compile(template)
-    unknown = sorted(wanted - known.keys())
-    if unknown:
-        raise InvalidInput(
-            "The machine config template uses what nobody provides.",
-            problems=[_unknown(name, known) for name in unknown],
-            remedy=f"Known variables: {', '.join(variables)}.",
-        )
     try:
-        return compiled.render(known)
-    except (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        compiled, wanted = _compile(template, what)
+        unknown = sorted(wanted - known.keys())
+        if not unknown:
+            return _joined(
+                compiled.generate({**known, _FILTERED: _Budget(what, "its filters take")}), _Budget(what, "its result has")
+            )
+    except (RecursionError, MemoryError, SyntaxError):
+        raise InvalidInput(f"{what} is too large: its expressions are nested too deeply.", remedy=_REMEDY) from None
+    except (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError) as error:
         # the error's own words could contain a value
-        raise InvalidInput(f"The machine config template could not be rendered: {type(error).__name__}.", remedy=_REMEDY) from None
+        raise InvalidInput(f"{what} could not be rendered: {type(error).__name__}.", remedy=_REMEDY) from None
+    raise InvalidInput(
+        f"{what} uses what nobody provides.",
+        problems=[_unknown(name, known) for name in unknown],
+        remedy=f"Known variables: {', '.join(variables)}.",
+    )
 
 
 @functools.lru_cache(maxsize=32)
-def _compile(template: str) -> tuple[jinja2.Template, frozenset[str]]:
-    for match in _BRACES.finditer(template):
-        inner = match[1]
+def _compile(template: str, what: str) -> tuple[jinja2.Template, frozenset[str]]:
+    for match in _BRACES.finditer(template, 0, template.rfind("}}") + 2):
+        inner = match[1].strip()
         if not _GO_VARIABLE.fullmatch(match[0]) and _GO_CONSTRUCT.match(inner):
             line = template.count("\n", 0, match.start()) + 1
             raise InvalidInput(
-                f"The machine config template has the Go construct {match[0]!r} in line {line}; only plain variables are taken.",
-                remedy=_REMEDY,
+                f"{what} has the Go construct {match[0]!r} in line {line}; only plain variables are taken.", remedy=_REMEDY
             )
     environment = sandbox.ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    environment.filters = {name: _budgeted(environment.filters[name]) for name in _FILTERS}
     text = _GO_VARIABLE.sub(lambda match: f"{{{{{match[1]} {match[2]} {match[3]}}}}}", template)
     try:
+        if sum(1 for _token in itertools.islice(environment.lex(text), _TOKENS + 1)) > _TOKENS:
+            raise InvalidInput(f"{what} is too large: it has more than {_TOKENS} words and signs of Jinja2.", remedy=_REMEDY)
         tree = environment.parse(text)
-        _check(tree)
+        _check(tree, what)
         wanted = frozenset(meta.find_undeclared_variables(tree) - environment.globals.keys())
         return environment.from_string(tree), wanted
     except jinja2.TemplateSyntaxError as error:
         reason = f"line {error.lineno}: {error.message}"
-        raise InvalidInput(f"The machine config template cannot be read: {reason}.", remedy=_REMEDY) from None
+        raise InvalidInput(f"{what} cannot be read: {reason}.", remedy=_REMEDY) from None
 
 
-def _check(tree: nodes.Template) -> None:
-    """InvalidInput for a construct whose result may be larger than what was written."""
+def _check(tree: nodes.Template, what: str) -> None:
+    """InvalidInput for a construct whose result may be larger than what was written, whatever that is."""
     for node in tree.find_all(nodes.Node):
         word = type(node).__name__
-        if word == "Filter" and (name := t.cast("nodes.Filter", node).name) not in _FILTERS:
-            what, known = f"the filter {name!r}", f"the filters {', '.join(sorted(_FILTERS - {'d', 'e'}))}"
+        name = t.cast("nodes.Filter", node).name if word == "Filter" else ""
+        if name and name not in _FILTERS:
+            found, known = f"the filter {name!r}", f"the filters {', '.join(sorted(_FILTERS - {'d', 'e'}))}"
+        elif name and name not in _ARGUMENTS and (getattr(node, "args", None) or getattr(node, "dyn_args", None)):
+            found, known = f"the filter {name!r} with arguments", "those of default, int and trim"
         elif word not in _NODES:
-            what, known = f"the Jinja2 construct {word}", "variables, conditions (if) and filters"
+            found, known = f"the Jinja2 construct {word}", "variables, conditions (if) and filters"
         else:
             continue
-        raise InvalidInput(
-            f"The machine config template uses {what} in line {node.lineno}; only {known} are taken.", remedy=_REMEDY
-        )
+        raise InvalidInput(f"{what} uses {found} in line {node.lineno}; only {known} are taken.", remedy=_REMEDY)
+
+
+class _Budget:
+    """Counts characters up to the limit. ``what`` is rendered; ``took`` begins what the message says of the limit."""
+
+    def __init__(self, what: str, took: str) -> None:
+        self._message = f"{what} is too large: {took} more than {_LARGEST // 1024} KiB of text."
+        self._characters = 0
+
+    def spend(self, characters: int) -> None:
+        """InvalidInput when the limit is exceeded."""
+        self._characters += characters
+        if self._characters > _LARGEST:
+            raise InvalidInput(self._message, remedy="Apply a filter once, and write long text into the template itself.")
+
+
+def _joined(pieces: t.Iterable[str], budget: _Budget) -> str:
+    taken = []
+    for piece in pieces:
+        budget.spend(len(piece))
+        taken.append(piece)
+    return "".join(taken)
+
+
+def _budgeted(function: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
+    """The filter, refused before it works when all filters together have taken too much: ``\\`` is twice as long after each of many
+    ``tojson``. As it needs the context, Jinja2 does not apply it to constants while it compiles."""
+
+    @jinja2.pass_context
+    def filtered(context: jinja2.runtime.Context, value: t.Any, *arguments: t.Any) -> t.Any:
+        context[_FILTERED].spend(_length(value))
+        if function is filters.do_tojson:
+            return function(context.eval_ctx, value)
+        return function(value, *arguments)
+
+    return filtered
+
+
+def _length(value: t.Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    return 2 + sum(_length(one) + 2 for one in value) if isinstance(value, list | tuple) else 32
 
 
 def _unknown(name: str, known: t.Collection[str]) -> str:

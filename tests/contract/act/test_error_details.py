@@ -22,7 +22,7 @@ def records(rig: Rig) -> dict[str, str]:
     for path in ("/api/v1/nodes", "/api/v1/events", "/api/v1/pods", "/apis/coordination.k8s.io/v1/leases"):
         found[path] = json.dumps(rig.kube("GET", path))
     for file in (rig.folder / "state").rglob("*"):
-        if file.is_file() and not file.name.startswith("events.jsonl"):  # which is the output of the runs
+        if file.is_file():
             found[str(file)] = file.read_text(errors="replace")
     return found
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
+from ansible_collections.tgp.gpu.plugins.module_utils.error_details import note_detail
 from ansible_collections.tgp.gpu.plugins.module_utils.events import KEPT, LONGEST, Events
 from ansible_collections.tgp.gpu.plugins.module_utils.places import events_path
 from ansible_collections.tgp.gpu.plugins.module_utils.redact import register
@@ -160,6 +161,15 @@ def test_a_full_disk_tears_one_line_and_the_next_stands_by_itself(tmp_path: Path
     assert len(warnings) == 1
     assert (json.loads(texts[0])["event"], json.loads(texts[-1])["event"]) == ("before", "after")
     assert len(texts) == 3
+
+
+def test_of_an_error_of_a_service_the_status_and_the_code_are_kept(tmp_path: Path) -> None:
+    kept, said = "lambda: POST /launch was answered 400 global/x", "user_data holds words of the service " + "x" * 2 * LONGEST
+    note_detail(kept, said)
+    path = tmp_path / "events.jsonl"
+    events(path, fresh=True).write("outcome", call="launch", text=f"{kept}: {said}.", data={"why": [f"refused: {kept}: {said}"]})
+    (line,) = lines(path)
+    assert (line["text"], line["data"]) == (f"{kept}.", {"why": [f"refused: {kept}"]})
 
 
 def test_secrets_are_masked_before_texts_are_cut(tmp_path: Path) -> None:

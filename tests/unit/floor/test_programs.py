@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
 import sys
 import typing as t
 from pathlib import Path
@@ -19,7 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.cluster.credentials import
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kubeconfig import find
 from ansible_collections.tgp.gpu.plugins.module_utils.notify import Message, Sender
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.options import FLEET_SPEC
-from ansible_collections.tgp.gpu.plugins.module_utils.programs import environment
+from ansible_collections.tgp.gpu.plugins.module_utils.programs import ALWAYS, NETWORK, PLATFORMS, environment
 from ansible_collections.tgp.gpu.plugins.module_utils.talos import talosctl
 from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
@@ -125,6 +126,27 @@ def test_L28_whoever_starts_a_program_says_what_its_environment_is() -> None:
     assert found >= 5 and without == []
 
 
-def test_L28_the_role_that_calls_helm_knows_every_variable_with_a_key() -> None:
-    named = yaml.safe_load((ROOT / "roles" / "prereqs" / "vars" / "main.yml").read_text())["prereqs_secret_variables"]
-    assert set(KEYS) <= set(named) and named == sorted(named)
+def test_L28_helm_gets_named_variables_and_no_keys(keys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an exec plugin, which helm may start as well, and what helm reads itself."""
+    role = yaml.safe_load((ROOT / "roles" / "prereqs" / "vars" / "main.yml").read_text())
+    names, prefixes = role["prereqs_helm_variables"], role["prereqs_helm_prefixes"]
+    kubernetes = {"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"}
+    assert names == sorted({*ALWAYS, *NETWORK, *(name.lower() for name in NETWORK if "PROXY" in name), *kubernetes})
+    assert prefixes == sorted({*PLATFORMS, "HELM_"})
+    given = {
+        "KUBECONFIG": "/k",
+        "HELM_NAMESPACE": "n",
+        "XDG_CACHE_HOME": "/c",
+        "https_proxy": "http://p",
+        "TGP_X": "x",
+        "MY_TOKEN": "x",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    script, file = program(tmp_path)
+    subprocess.run(
+        [sys.executable, "-I", "-c", role["prereqs_start"], json.dumps(names), json.dumps(prefixes), str(script), "list"],
+        check=True,
+    )
+    assert {name for name in given if name in seen(file)} == set(given) - {"TGP_X", "MY_TOKEN"}
+    assert "PATH" in seen(file) and not set(KEYS) & set(seen(file))

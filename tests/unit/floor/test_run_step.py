@@ -14,6 +14,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.error_details import note_detail
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, Locked, LockLost, TgpError
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.run_report import OUTCOMES, outcome_of, worst
 from ansible_collections.tgp.gpu.plugins.module_utils.run_step import KEPT, _prune
@@ -224,3 +225,15 @@ def test_runs_that_end_together_may_all_tidy_up(tmp_path: Path) -> None:
         for one in [pool.submit(_prune, str(tmp_path)) for _ in range(8)]:
             one.result()
     assert len(list(tmp_path.iterdir())) == KEPT
+
+
+def test_the_report_that_is_kept_has_no_words_of_a_service_and_the_result_has_them(tmp_path: Path) -> None:
+    kept = "lambda: POST /launch was answered 400 global/x"
+    note_detail(kept, "words of the service")
+    run = Run(tmp_path)
+    problem = f"{kept}: words of the service."
+    run.step("fleet_plan", {"changed": False, "run_id": "r-1", "problems": [problem], "outcome": "partial"}, run_id="r-1")
+    assert kept in json.dumps(run.report())
+    result = run.step("fleet_unlock", {"changed": False, "released": True})
+    assert "words of the service" not in "".join(file.read_text() for file in tmp_path.rglob("*") if file.is_file())
+    assert kept in json.dumps(run.report()) and kept in json.dumps(result["report"])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, LaunchRefused, TgpError
@@ -46,9 +47,36 @@ def test_of_a_mapping_those_values_are_secrets_that_are_long_enough_for_one() ->
     }
     config = {"type": "worker", "sysctls": {"a": "1"}, "token": TOKEN, "list": ["x" * 15, "y" * 16]}
     assert secret_values(spec, {"config": config, "key": "short", "empty": "", "other": KEY}) == [TOKEN, "y" * 16, "short"]
-    assert secret_values(spec, {"config": "/nowhere/secrets.yaml", "key": None}) == [], "a path is what a message has to name"
     for text in ('{"cluster": {"token": "t"}}', "cluster:\n  token: t\n", "abcdef.0123456789abcdef"):
         assert secret_values(spec, {"config": text}) == [text]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/nowhere/secrets.yaml", "~/bundle", "../bundle", "secrets.yaml", "secrets/bundle", "my secrets/talos/gpu-1.bundle", "bundle"],
+)
+def test_a_path_is_no_secret_since_messages_have_to_name_it(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bundle").touch()  # a name alone is a path when there is such a file
+    spec = {"config": {"type": "raw", "no_log": True}, "key": {"type": "str", "no_log": True}}
+    assert secret_values(spec, {"config": path, "key": None}) == []
+    assert secret_values(spec, {"config": None, "key": path}) == [path], "an option for a text holds no path"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "bundle",
+        "abcdef.0123456789abcdef",
+        "wIc3/9z0gP2nRcbfVzYq4sW1Jh+8TtqkXe6mYbQdLuo=",
+        "ab/" + "c" * 33,
+        "s3cret/pass\nword/x",
+        "a" * 5000,
+    ],
+)
+def test_a_text_that_may_be_a_secret_is_taken_for_one(secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert secret_values({"config": {"type": "raw", "no_log": True}}, {"config": secret}) == [secret]
 
 
 def test_progress_lines_lose_them_as_well() -> None:
