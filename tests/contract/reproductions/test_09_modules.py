@@ -61,7 +61,7 @@ def test_L1a_ours_is_not_ended_in_favour_of_an_older_foreign_one(cloud: Stand) -
     ours = cloud.world.machines[cloud.cloud().launch(cloud.request(name=NAME))]
     cloud.world.clock.advance(300)
     done = run(cloud)
-    assert ours.ended is None and theirs.ended is None, "one of the two was terminated"
+    assert ours.ended is None and theirs.ended is None, "ours or the foreign machine was terminated"
     assert not done.get("failed") and not done["changed"] and done["instance"]["id"] == ours.id
     assert any(theirs.id in text for text in done["warnings"])
 
@@ -76,7 +76,9 @@ def test_item_09_what_is_returned_is_what_was_launched() -> None:
         stand.faults.add({"kind": "body", "path": "/instances$", "body": {"data": []}, "times": 1})
         done = run(stand)
         assert not done.get("failed"), done["msg"]
-        assert (done["instance"]["instance_type"], done["instance"]["price_hour"]) == ("gpu_1x_a10", "1.29")
+        assert (done["instance"]["instance_type"], done["instance"]["price_hour"]) == ("gpu_1x_a10", "1.29"), (
+            "a foreign machine was returned as ours"
+        )
         assert stand.world.machines[theirs].ended is None and stand.billed() == 2
         assert any(theirs in text and "31.92 $/h" in text for text in done["warnings"])
     finally:
