@@ -56,6 +56,12 @@ def test_L1a_a_foreign_machine_is_not_adopted(cloud: Stand) -> None:
     assert run(cloud, include_unmarked=True)["instance"]["id"] == theirs.id  # the user takes the responsibility
 
 
+@pytest.mark.parametrize(
+    "cloud",
+    [pytest.param(LambdaStand, marks=pytest.mark.control), RunpodStand, VastStand],
+    indirect=True,
+    ids=["lambda", "runpod", "vast"],
+)
 def test_L1a_ours_is_not_ended_in_favour_of_an_older_foreign_one(cloud: Stand) -> None:
     theirs = foreign(cloud)
     ours = cloud.world.machines[cloud.cloud().launch(cloud.request(name=NAME))]

@@ -119,7 +119,9 @@ def test_L30_every_playbook_that_writes_fails_while_its_only_provider_cannot_be_
     plan = rig.plan(mode, **more)
     rig.unlock(plan["run_id"])
     assert plan["outcome"] == "partial", "the playbook ends with 0"
-    assert any("lambda could not be listed" in one and "no route to host" in one for one in plan["problems"]), "the playbook ends with 0"
+    assert any("lambda could not be listed" in one and "no route to host" in one for one in plan["problems"]), (
+        "the playbook ends with 0"
+    )
 
 
 def test_L30_reap_fails_while_the_mesh_refuses_us(rig: Rig) -> None:
