@@ -67,7 +67,11 @@ def test_outcomes_are_those_of_pytest(tmp_path: Path) -> None:
     (tmp_path / "test_story.py").write_text(FILE)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    control: a control\n")
     found = {one.name: one for one in red.play(["test_story.py"], tmp_path, marks="not control")}
-    assert {name: one.outcome for name, one in found.items()} == {"test_fails": "failed", "test_errs": "error", "test_is_skipped": "skipped"}
+    assert {name: one.outcome for name, one in found.items()} == {
+        "test_fails": "failed",
+        "test_errs": "error",
+        "test_is_skipped": "skipped",
+    }
     assert "the job was evicted" in found["test_fails"].text
     assert [one.name for one in red.play(["test_story.py"], tmp_path, marks="control")] == ["test_passes"]
     assert red.play(["test_missing.py"], tmp_path) == []
