@@ -35,6 +35,9 @@ class Running:
     RuntimeError with its log when it does not start.
     """
 
+    program: t.Sequence[str] = ("-m", "sandbox")
+    """What Python runs; a subclass may wrap the sandbox."""
+
     def __init__(
         self,
         folder: Path,
@@ -48,7 +51,7 @@ class Running:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.speed = folder, speed
         env_file, log = folder / "env", folder / "sandbox.log"
-        command = [sys.executable, "-m", "sandbox", "up", "--env-file", str(env_file), "--state-dir", str(folder / "state")]
+        command = [sys.executable, *self.program, "up", "--env-file", str(env_file), "--state-dir", str(folder / "state")]
         command += ["--speed", str(speed), "--behind", str(behind), "--scenario", str(scenario), "--seed", str(seed)]
         command += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
         with log.open("w") as output:

@@ -1,8 +1,9 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every answer that an emulator gives in the process of the tests is held against the table of its service, as it leaves the emulator: what
-faults do to it on the way is no concern. A test during which a wrong one was given fails.
+"""Every answer that an emulator gives is held against the table of its service, as it leaves the emulator: what faults do to it on the way is
+no concern. A test fails during which an emulator in the process of the tests gave a wrong one, and so does the end of a sandbox that runs as
+a process of its own (``tests/answers/sandbox.py``).
 """
 
 from __future__ import annotations
@@ -26,6 +27,24 @@ _PROPERTY = "answers checked"
 _MOST = 10  # faults that are told
 
 
+def check(emulator: flask.Flask, response: flask.Response) -> tuple[str, list[str]] | None:
+    """The service of an answer and what is wrong with it; None without a table for it. For the signal of a finished request: an emulator is
+    known by the name of its app."""
+    table, request = TABLES.get(emulator.name), flask.request
+    if table is None or request.method in ("HEAD", "OPTIONS") or response.status_code in (301, 308) or _is_headscale(emulator):
+        return None
+    answer = Answer(
+        request.method,
+        request.path,
+        response.status_code,
+        response.mimetype or "",
+        response.get_data(),
+        unquote_plus(request.query_string.decode("latin-1")),
+        response.headers,
+    )
+    return table.service, table.check(answer)
+
+
 class Watch:
     """A plugin of pytest that listens to the emulators."""
 
@@ -41,22 +60,12 @@ class Watch:
         flask.request_finished.disconnect(self.listen)
 
     def listen(self, emulator: flask.Flask, response: flask.Response, **_more: t.Any) -> None:
-        """The signal of a finished request. An emulator is known by the name of its app."""
-        table, request = TABLES.get(emulator.name), flask.request
-        if table is None or request.method in ("HEAD", "OPTIONS") or response.status_code in (301, 308) or _is_headscale(emulator):
+        checked = check(emulator, response)
+        if checked is None:
             return
-        answer = Answer(
-            request.method,
-            request.path,
-            response.status_code,
-            response.mimetype or "",
-            response.get_data(),
-            unquote_plus(request.query_string.decode("latin-1")),
-            response.headers,
-        )
-        found = table.check(answer)
+        service, found = checked
         with self._lock:
-            self._counts[table.service] += 1
+            self._counts[service] += 1
             self._faults.update(dict.fromkeys(found))
 
     @pytest.hookimpl(wrapper=True)
@@ -64,14 +73,14 @@ class Watch:
         """What the fixtures of the test asked before counts with it."""
         result = yield
         found = self._take(item)
-        assert not found, _told(found)
+        assert not found, told(found)
         return result
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> t.Generator[None, object, object]:
         result = yield
         found = self._take(item)
-        assert not found, _told(found)
+        assert not found, told(found)
         return result
 
     def _take(self, item: pytest.Item) -> list[str]:
@@ -88,7 +97,8 @@ def _is_headscale(emulator: flask.Flask) -> bool:
     return emulator.name == "tailscale" and any(rule.rule.startswith("/api/v1/") for rule in emulator.url_map.iter_rules())
 
 
-def _told(found: list[str]) -> str:
+def told(found: list[str]) -> str:
+    """The message of a test that fails by these faults."""
     more = [f"… and {len(found) - _MOST} more"] if len(found) > _MOST else []
     return "\n".join(["an emulator gave answers that the service does not give:", *found[:_MOST], *more])
 

@@ -10,7 +10,14 @@ import re
 
 from .shapes import EMPTY, Media, Rows, Shape, Table, partial
 
-COST = {"gpuCostPerHour": float, "diskHour": float, "totalHour": float}
+COST = {"gpuCostPerHour": float, "diskHour": float, "slaPremiumPerHour": float, "totalHour": float}
+PROMISE: dict[str, Shape] = {  # of reliability; what a promise costs is slaPremiumPerHour
+    "target_reliability": (float, None),
+    "expected_reliability": (float, None),
+    "sla_r_claim": (float, None),
+    "sla_sigma_x": (float, None),
+    "sla_broker_rate": (float, None),
+}
 OFFER: dict[str, Shape] = {
     "id": int,
     "machine_id": int,
@@ -39,6 +46,7 @@ OFFER: dict[str, Shape] = {
     "instance": COST,
     "reliability": float,
     "reliability2": float,
+    **PROMISE,
     "verification": {"verified", "unverified", "deverified"},
     "hosting_type": (int, None),
     "geolocation": (re.compile(r".*, [A-Z]{2}"), None),
@@ -110,6 +118,9 @@ INSTANCE: dict[str, Shape] = {
     "country_code": (str, None),
     "verification": (str, None),
     "reliability2": (float, None),
+    **PROMISE,
+    "search": COST,
+    "instance": COST,
     "static_ip": (bool, None),
     "template_id": (int, None),
     "template_hash_id": (str, None),

@@ -39,6 +39,7 @@ def space(kube: httpx.Client, own: str) -> str:
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__.removeprefix("probe_"))
 def test_real_control_plane(probe: t.Callable[[httpx.Client, str], None], kube: httpx.Client, space: str) -> None:
+    """The emulator's probes hold for a real API server: else the emulator is held against a wish."""
     probe(kube, space)
 
 
@@ -46,6 +47,8 @@ def test_real_control_plane(probe: t.Callable[[httpx.Client, str], None], kube: 
 def test_real_control_plane_with_a_kubelet(
     probe: t.Callable[[httpx.Client, str, Kubelet], None], plane: Plane, kube: httpx.Client, space: str, tmp_path: pathlib.Path
 ) -> None:
+    """The same for what a kubelet's certificate may do: node authorizer and NodeRestriction."""
+
     def as_kubelet(key: str, certificate: str) -> httpx.Client:
         trust = ssl.create_default_context(cadata=plane.ca_pem)
         (tmp_path / "kubelet.pem").write_text(certificate + key)

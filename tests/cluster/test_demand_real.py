@@ -140,6 +140,7 @@ def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Market]:
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_L17_pods_wait_machines_come_pods_run_machines_go(stage: Market, own: str, count: int) -> None:
+    """The real scheduler decides which pods wait, and whether they fit the machines that the plan rented for them."""
     sizes = list(itertools.islice(itertools.cycle(SIZES), count))
     space = objects.namespace(stage.plane, own)
     story = Story(stage, space, sizes)

@@ -97,6 +97,7 @@ def test_L09_an_evictable_pod_goes_and_the_node_stays_cordoned(stage: Stage) -> 
 
 
 def test_L09_a_budget_holds_a_voluntary_drain_back_and_the_node_is_as_before(stage: Stage) -> None:
+    """The real eviction API refuses by a real PodDisruptionBudget, and the node's marks are removed again."""
     before = stage.work("deployments", "web")
     objects.budget(stage.plane, stage.space, "keep", {"app": "web"}, minAvailable=1)
     began = stage.clock.now()
@@ -108,6 +109,7 @@ def test_L09_a_budget_holds_a_voluntary_drain_back_and_the_node_is_as_before(sta
 
 
 def test_L09_an_eviction_is_tried_again_until_the_budget_opens(stage: Stage) -> None:
+    """The answers 429 of the real eviction API, until its controller has seen that the budget is gone."""
     before = stage.work("deployments", "web")
     objects.budget(stage.plane, stage.space, "keep", {"app": "web"}, minAvailable=1)
     path = f"/apis/policy/v1/namespaces/{stage.space}/poddisruptionbudgets/keep"
@@ -131,6 +133,7 @@ def test_L09_a_pod_under_two_budgets_is_named_so(stage: Stage) -> None:
 
 
 def test_L09_a_forceful_drain_deletes_at_the_deadline_what_the_budget_keeps(stage: Stage) -> None:
+    """What the eviction API refuses to the end is deleted, and the Node is empty."""
     before = stage.work("deployments", "web", grace=2)
     objects.budget(stage.plane, stage.space, "keep", {"app": "web"}, minAvailable=1)
     result = stage.drain("Expired", timeout=30)
@@ -139,6 +142,7 @@ def test_L09_a_forceful_drain_deletes_at_the_deadline_what_the_budget_keeps(stag
 
 
 def test_L09_a_pod_that_returns_elsewhere_under_its_name_counts_as_gone(stage: Stage) -> None:
+    """A real StatefulSet controller makes a pod of the same name and another uid while the drain waits."""
     before = stage.work("statefulsets", "db")
     other = stage.add_node()
     result = stage.drain("Drifted")

@@ -23,6 +23,7 @@ def call(module: t.Any, **params: t.Any) -> dict[str, t.Any]:
 
 
 def test_S0_11_the_real_service_is_exposed_once(plane: Plane) -> None:
+    """The Service that the API server keeps for itself takes our annotations and gives them up again."""
     where = {"kubeconfig": str(plane.kubeconfig)}
     before = plane.get(SERVICE)["metadata"].get("annotations") or {}
     first = call(tailscale_expose, hostname="k8s-api", **where)
@@ -34,6 +35,7 @@ def test_S0_11_the_real_service_is_exposed_once(plane: Plane) -> None:
 
 
 def test_the_real_api_server_s_door_is_open_and_there_is_no_trustd(plane: Plane) -> None:
+    """The look at the doors reads a real server's certificate."""
     told = call(control_plane_info, endpoint=plane.server, trustd_port=1, timeout=2.0)
     assert (told["kubelet_lane"], told["talos_lane"]) == (True, False)
     assert "127.0.0.1" in told["doors"][0]["certificate_names"]

@@ -128,6 +128,7 @@ def side_by_side(benches: t.Sequence[Lives], work: t.Callable[[Lives], None]) ->
 def test_L02_L10_killed_at_every_write_on_a_real_control_plane(
     plane: Plane, tmp_path: pathlib.Path, request: pytest.FixtureRequest
 ) -> None:
+    """What a kill leaves in a real etcd at each write, with the shipped rights, is put right by the next run."""
     began = time.monotonic()
     chosen = [how for how in LIVES if {"all", "some", how} & set(WANTED)]
     assert chosen, f"TGP_CLUSTER_CUTS is all, some or of {', '.join(LIVES)}"

@@ -54,6 +54,7 @@ def closing(number: int) -> dict[str, t.Any]:
 
 
 def test_L16_a_thousand_closings_on_a_real_control_plane(plane: Plane, kube: Kube) -> None:
+    """Writes and growth as a real etcd counts them: one call for a closing, in parts of a size that stay cheap."""
     store, meter = ConfigMapStore(kube), Meter(plane)
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(store.ledger, map(closing, range(CLOSINGS))))

@@ -64,6 +64,7 @@ def _race(kube: Kube, cluster: str, folder: pathlib.Path, clock: SimClock, turn:
 
 
 def test_L08_of_runs_that_grasp_for_the_lease_at_once_one_gets_it(plane: Plane, kube: Kube, tmp_path: pathlib.Path) -> None:
+    """Optimistic concurrency of a real API server decides the race, round after round."""
     shipped_account(plane)  # with it, the namespace
     clock = SimClock(50, start=time.time())
     for turn in range(ROUNDS):
@@ -74,6 +75,7 @@ def test_L08_of_runs_that_grasp_for_the_lease_at_once_one_gets_it(plane: Plane, 
 
 
 def test_L08_an_expired_lease_of_another_host_is_taken_by_one(plane: Plane, kube: Kube, tmp_path: pathlib.Path) -> None:
+    """Taking over an expired Lease is decided by the real API server as well."""
     shipped_account(plane)
     clock = SimClock(50, start=time.time())
     path = f"{LEASES}/tgp-0001race"

@@ -37,6 +37,7 @@ def stage(plane: Plane, tmp_path: pathlib.Path) -> t.Iterator[Stage]:
 
 
 def test_from_nothing_to_gpu_nodes_and_back_to_nothing(stage: Stage) -> None:
+    """provision.yml and reap.yml with lanes kubelet and talos: certificates, taints, allocatable GPUs and pods are the real control plane's."""
     stage.run("provision")
     rented = stage.rented()
     assert stage.names() == {rented, stage.rack}
@@ -76,6 +77,7 @@ def test_from_nothing_to_gpu_nodes_and_back_to_nothing(stage: Stage) -> None:
 
 
 def test_destroy_gives_everything_back_even_below_a_running_job(stage: Stage) -> None:
+    """destroy.yml with force against real garbage collection: pods, Node, token and Lease are gone."""
     stage.run("provision")
     stage.run_job(stage.rented(), f"training-{stage.mark}")
     stage.run("destroy", everything=True, force=True)

@@ -68,6 +68,7 @@ def hand(plane: Plane) -> t.Iterator[ForeignHand]:
 
 
 def test_a_rented_machine_joins_runs_a_gpu_pod_and_lets_it_finish(hand: ForeignHand, own: str) -> None:
+    """What the sandbox's kubelets write is valid for a real API server, so tests on the emulator prove something."""
     machine = hand.rent(
         own, hand.payload(own, endpoint=hand.box.cluster.endpoint, taints=(Taint("gpu-node", "true", "NoSchedule"),))
     )
@@ -93,6 +94,7 @@ def test_a_rented_machine_joins_runs_a_gpu_pod_and_lets_it_finish(hand: ForeignH
 
 
 def test_labels_that_a_kubelet_may_not_set_stop_talos_from_setting_any(hand: ForeignHand, own: str) -> None:
+    """The real NodeRestriction refuses the label, in the words on which the sandbox's Talos fails."""
     config = hand.payload("rack", "talos", gpu_count=2, endpoint=hand.box.cluster.endpoint, token=hand.token())
     documents = list(yaml.safe_load_all(config))
     documents[0]["machine"]["nodeLabels"]["node-role.kubernetes.io/gpu"] = ""
@@ -108,6 +110,7 @@ def test_labels_that_a_kubelet_may_not_set_stop_talos_from_setting_any(hand: For
 
 
 def test_a_real_cluster_notices_a_dead_machine_by_itself(hasty_plane: Plane, own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real node lifecycle controller turns a silent Node to Unknown."""
     monkeypatch.setattr("sandbox.kubelets._HEARTBEAT", 1.0)  # this plane is in a hurry
     box, hand = start(hasty_plane)
     try:

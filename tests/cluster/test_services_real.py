@@ -39,6 +39,7 @@ def put(kube: Kube, line: dict[str, object] | None) -> bool:
 
 
 def test_S3_35_a_service_is_published_and_forgotten(kube: Kube) -> None:
+    """Validation and defaults of a real API server leave nothing to change for a second run."""
     body = published.service_object(CLAIM, POOL, DEVICE, CLUSTER)
     kube.create(path_of("default", "services"), body, dry_run=True)
     assert kube.find(path_of("default", "services", NAME)) is None
@@ -60,6 +61,7 @@ def test_S3_35_a_service_is_published_and_forgotten(kube: Kube) -> None:
 
 
 def test_what_the_server_would_refuse_is_known_before_anything_is_rented(kube: Kube) -> None:
+    """The real dry run refuses what the object schema does not say: a label's value and a missing namespace."""
     wrong = Pool("default", "llm", "c", labels={"team": "no label value!"}, service=POOL.service)
     with pytest.raises(ApiError, match="label"):
         kube.create(path_of("default", "services"), published.service_object(CLAIM, wrong, DEVICE, CLUSTER), dry_run=True)

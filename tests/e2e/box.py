@@ -21,6 +21,7 @@ import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.variables import PREFIX, WORDS
 
 from sandbox.running import ROOT, Running
+from tests.answers import told
 from tests.fixtures.demo import DEMO
 
 _PATIENCE = 120.0  # real seconds after which a playbook run counts as hanging
@@ -71,6 +72,8 @@ class Sandbox(Running):
     """A running sandbox, what to ask of it, and the commands that are run against it. ``patience``: real seconds for one command."""
 
     patience = _PATIENCE
+    watched: t.Sequence[str] = ("-m", "tests.answers.sandbox")
+    """What Python runs: the sandbox with its answers checked."""
 
     def __init__(
         self,
@@ -82,9 +85,17 @@ class Sandbox(Running):
         seed: int = 0,
         kubeconfig: Path | None = None,
     ) -> None:
+        self._faults = folder.resolve() / "faults-of-answers"
+        self.program = (*self.watched, str(self._faults))
         super().__init__(folder, speed=speed, behind=behind, scenario=scenario, seed=seed, kubeconfig=kubeconfig)
         self.environment |= {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOG_PATH": str(folder / "ansible.log")}
         self.state = Path(self.variables["TGP_STATE_DIR"])
+
+    def close(self) -> None:
+        """AssertionError if an emulator gave an answer that its service does not give."""
+        super().close()
+        wrong = self._faults.read_text().splitlines() if self._faults.exists() else []  # there from the start of the program on
+        assert not wrong, told(wrong)
 
     # ---- the truth
 

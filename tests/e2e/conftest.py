@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 import pytest
@@ -16,16 +17,16 @@ Start = t.Callable[..., Sandbox]
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Start]:
-    """Starts a sandbox that lives until the file's tests are over: ``start(speed=..., scenario=..., seed=...)``."""
-    started: list[Sandbox] = []
+    """Starts a sandbox that lives until the file's tests are over: ``start(speed=..., scenario=..., seed=...)``. A wrong answer of an emulator
+    is an error at the end of the file."""
+    with contextlib.ExitStack() as started:
 
-    def begin(**options: t.Any) -> Sandbox:
-        started.append(Sandbox(tmp_path_factory.mktemp("sandbox"), **options))
-        return started[-1]
+        def begin(**options: t.Any) -> Sandbox:
+            sandbox = Sandbox(tmp_path_factory.mktemp("sandbox"), **options)
+            started.callback(sandbox.close)
+            return sandbox
 
-    yield begin
-    for one in started:
-        one.close()
+        yield begin
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,7 @@ def taints(node: dict[str, t.Any]) -> set[tuple[str, str, str]]:
 
 
 def test_one_run_brings_thirty_nodes_and_four_services_of_every_lane(story: Story) -> None:
+    """All lanes and clouds in one run, at a size where claims, keys and tokens of machines could be mixed up; keys and tokens end with it."""
     story.first.succeeded()
     assert ways(story.claims.values()) == {**NODES, **SERVICES}
     assert {one["phase"] for one in story.claims.values()} == {"Ready"}
@@ -55,6 +56,7 @@ def test_one_run_brings_thirty_nodes_and_four_services_of_every_lane(story: Stor
 
 
 def test_every_node_is_ready_labelled_and_tainted(story: Story) -> None:
+    """Labels and taints come from each node's own claim, not from its neighbour's, over all lanes."""
     nodes = {one["name"]: one for one in story.world["nodes"]}
     machines = {one["name"]: one for one in story.world["machines"] if one["ended"] is None}
     joined = {name: claim for name, claim in story.claims.items() if claim["lane"] != "service"}
@@ -81,18 +83,21 @@ def test_every_node_is_ready_labelled_and_tainted(story: Story) -> None:
 
 
 def test_every_service_is_published(story: Story) -> None:
+    """Services of several clouds get their names in one run."""
     for name in (name for name, claim in story.claims.items() if claim["lane"] == "service"):
         service = story.sandbox.get(f"/api/v1/namespaces/default/services/{name}")
         assert service["metadata"]["annotations"]["tailscale.com/tailnet-fqdn"].startswith(f"{name}."), name
 
 
 def test_a_second_run_changes_nothing_anywhere(story: Story) -> None:
+    """Idempotence over all lanes and clouds at once: no write to any service."""
     before = story.sandbox.writes()
     again = story.sandbox.playbook("provision", documents=EXAMPLE).succeeded()
     assert again.count("changed") == 0 and story.sandbox.writes() == before
 
 
 def test_destroy_leaves_nothing_and_every_machine_is_in_the_books(story: Story) -> None:
+    """34 machines of five origins end in one run, and our bill is that of the clouds."""
     sandbox = story.sandbox
     sandbox.playbook("destroy", documents=EXAMPLE, extra_vars={"everything": True, "force": True}).succeeded()
     assert sandbox.left() == NOTHING and sandbox.living() == []

@@ -15,6 +15,7 @@ def phase(sandbox: Sandbox, name: str) -> str:
 
 
 def test_a_pod_gets_its_machine_and_the_machine_goes(start: t.Callable[..., Sandbox]) -> None:
+    """The whole life by autoscale.yml: check mode first, a pod that runs on its machine, and no machine afterwards."""
     sandbox = start(speed=100)
     container = {"name": "train", "image": "registry.example/train:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     spec = {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"tgp.io/provider": "lambda"}, "containers": [container]}

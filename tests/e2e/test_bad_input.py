@@ -280,13 +280,18 @@ def test_a_cluster_that_does_not_know_us(sandbox: Sandbox, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("playbook", "words"),
-    [("provision", "The clock of this host is"), ("validate", "This machine's clock and the API server's differ by")],
+    [
+        ("provision", "The clock of this host is"),
+        ("reap", "The clock of this host is"),
+        ("validate", "This machine's clock and the API server's differ by"),
+    ],
 )
 def test_a_clock_that_is_off(sandbox: Sandbox, playbook: str, words: str) -> None:
     """Without the sandbox's clock file we live by the real time, and the cluster in another one."""
     sandbox.advance(3600)
     result = sandbox.playbook(playbook, documents=documents(), env={"TGP_CLOCK_FILE": None})
     refused(sandbox, result, words, "time synchronisation")
+    assert result.rc == 2
 
 
 def test_a_clock_file_that_is_no_clock(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def check_bill(sandbox: Sandbox, machine: dict[str, t.Any]) -> None:
 
 @pytest.mark.parametrize(("cloud", "pool"), NODES, ids=[one[0] for one in NODES])
 def test_a_node_comes_and_goes(clean: Sandbox, cloud: str, pool: str) -> None:
+    """The playbooks pass each cloud's credentials and payload all the way to a Ready node, and the reaper ends it."""
     wanted = documents(cloud, pool)
     result = clean.playbook("provision", documents=wanted).succeeded()
     machine = rented(clean)
@@ -86,6 +87,7 @@ def test_a_node_comes_and_goes(clean: Sandbox, cloud: str, pool: str) -> None:
 
 @pytest.mark.parametrize(("cloud", "pool"), SERVICES, ids=[one[0] for one in SERVICES])
 def test_a_service_comes_and_goes(clean: Sandbox, cloud: str, pool: str) -> None:
+    """The lane of containers by playbook: published, ready without a Node, and forgotten with its machine."""
     wanted = documents(cloud, pool)
     clean.playbook("provision", documents=wanted).succeeded()
     machine = rented(clean)
@@ -118,6 +120,7 @@ def test_a_service_comes_and_goes(clean: Sandbox, cloud: str, pool: str) -> None
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_one_machine_by_its_own_module(clean: Sandbox, module: str) -> None:
+    """The instance modules by the ad-hoc command, as separate processes, with state kept by the cloud alone."""
     name = f"tgp-single-{module.split('_')[0]}"
     call = ("ansible", "localhost", "-m", f"tgp.gpu.{module}", "-a")
     made = clean.command(*call, f"name={name} {MODULES[module]} max_price_hour=2.00").succeeded()

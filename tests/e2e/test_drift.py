@@ -26,6 +26,7 @@ def names(sandbox: Sandbox) -> set[str]:
 
 
 def test_L9_a_drifted_node_is_replaced_in_order_and_a_closed_budget_keeps_it(sandbox: Sandbox) -> None:
+    """Over several runs: reported, kept by a budget, then ended one after the other by reap.yml and rented again by provision.yml."""
     documents = demo_documents()
     sandbox.playbook("provision", documents=documents, extra_vars={"nodes": {"training": 2, "own": 0}}).succeeded()
     before = names(sandbox)

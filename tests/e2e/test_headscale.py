@@ -28,6 +28,7 @@ def sandbox(request: pytest.FixtureRequest, start: t.Callable[..., Sandbox], tmp
 
 
 def test_machines_come_and_go_over_a_headscale(sandbox: Sandbox) -> None:
+    """Both APIs of headscale under the playbooks: checked, joined, and no device or key left."""
     url = sandbox.environment["TAILSCALE_API_URL"]
     options = {"options": {"mesh_login_server": url}}
     checked = sandbox.playbook("validate", extra_vars=options).succeeded()

@@ -28,6 +28,7 @@ def spent(start: t.Callable[..., Sandbox]) -> Sandbox:
 
 
 def test_A07_report_says_where_the_money_went(spent: Sandbox, tmp_path: Path) -> None:
+    """report.yml in all its forms adds up to the ledger, and writes nothing to any service."""
     before = spent.writes()
     total = add_up(Decimal(line["cost"]) for line in spent.ledger())
     text = spent.playbook("report", documents=None).succeeded()
@@ -42,6 +43,7 @@ def test_A07_report_says_where_the_money_went(spent: Sandbox, tmp_path: Path) ->
 
 
 def test_A02_a_budget_stops_a_launch(spent: Sandbox) -> None:
+    """A budget from the environment reaches the plan, and no cloud gets a call that writes."""
     before = spent.writes()
     stopped = spent.playbook(
         "provision",

@@ -50,6 +50,7 @@ def test_a_rehearsal_shows_the_plan_with_prices_and_writes_nothing(story: Story)
 
 
 def test_the_first_run_ends_with_usable_nodes(story: Story) -> None:
+    """provision.yml of the demo as a user runs it: exit status, recap and Ready nodes agree."""
     story.first.succeeded()
     world = story.world
     assert world["totals"]["instances"] == 2
@@ -167,6 +168,7 @@ def test_a_cached_inventory_costs_no_call(story: Story, tmp_path: Path) -> None:
 
 
 def test_as_many_tasks_for_five_machines_as_for_one(story: Story) -> None:
+    """The playbook does not loop over machines: its number of tasks stays the same."""
     more = story.sandbox.playbook("provision", extra_vars={"nodes": {"training": 5, "own": 1}}).succeeded()
     assert (more.count("ok"), more.count("skipped")) == (story.first.count("ok"), story.first.count("skipped"))
     assert story.sandbox.totals()["instances"] == 6

@@ -43,6 +43,7 @@ def reap(sandbox: Sandbox, **more: t.Any) -> t.Any:
 
 
 def test_a_busy_node_stays_the_idle_ones_go_and_nothing_is_left(start: t.Callable[..., Sandbox]) -> None:
+    """Several runs in a row: a pod that runs keeps its node, and what is idle ends after ten minutes and not before."""
     sandbox = start(speed=100)
     sandbox.playbook("provision", extra_vars={"nodes": {"training": 2, "own": 1}}).succeeded()
     everybody = names(sandbox)
@@ -105,6 +106,7 @@ def test_a_second_reap_of_the_same_moment_changes_nothing(clean: Sandbox) -> Non
 
 
 def test_destroy_by_machine_by_pool_and_of_everything(clean: Sandbox) -> None:
+    """The three selections of destroy.yml, each of which ends what it names and nothing else."""
     clean.playbook("provision", extra_vars={"nodes": {"training": 3, "own": 1}}).succeeded()
     everybody = names(clean)
     assert len(everybody) == 4
@@ -119,6 +121,7 @@ def test_destroy_by_machine_by_pool_and_of_everything(clean: Sandbox) -> None:
 
 
 def test_destroy_needs_no_documents(clean: Sandbox) -> None:
+    """Claims alone are enough to end machines, without the files that they came from."""
     clean.playbook("provision", extra_vars={"pool": "training"}).succeeded()
     clean.playbook("destroy", documents=None, extra_vars={"everything": True}).succeeded()
     assert clean.left() == NOTHING

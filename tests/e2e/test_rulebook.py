@@ -135,6 +135,7 @@ def phase(sandbox: Sandbox, name: str) -> str:
 
 
 def test_S2_02_events_alone_bring_machines_for_pods_and_take_them_back(sandbox: Sandbox, rulebook: Path) -> None:
+    """The shipped rulebook in the real ansible-rulebook starts every playbook; nobody else does."""
     ask(sandbox, "want")
     seconds = until(lambda: any("/launch" in one for one in sandbox.writes()), rulebook, "a machine is rented")
     print(f"from the pod to the create call: {seconds:.2f} s")

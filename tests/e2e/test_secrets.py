@@ -102,6 +102,7 @@ def cycle(start: t.Callable[..., Sandbox]) -> Cycle:
 
 
 def test_the_cycle_left_traces_to_look_at(cycle: Cycle) -> None:
+    """The search below covers what it says it covers: texts and secrets are there."""
     assert any("events.jsonl" in name for name in cycle.traces)
     assert len(cycle.traces["log of Ansible"]) > 10_000
     assert all(len(secret) >= 16 for secret in cycle.secrets.values())
@@ -109,11 +110,13 @@ def test_the_cycle_left_traces_to_look_at(cycle: Cycle) -> None:
 
 
 def test_no_secret_is_anywhere(cycle: Cycle) -> None:
+    """Ansible's own output and log at -vvvv, and every file and object that the runs left."""
     found = [(name, place) for name, secret in cycle.secrets.items() for place, text in cycle.traces.items() if secret in text]
     assert found == []
 
 
 def test_nothing_has_the_form_of_a_key(cycle: Cycle) -> None:
+    """Keys that the runs made themselves, whose values no test knows, are found by their form."""
     for place, text in cycle.traces.items():
         assert "tskey-auth" not in text, place
         assert "tskey-client" not in text, place

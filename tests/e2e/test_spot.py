@@ -32,6 +32,7 @@ def documents() -> list[dict[str, t.Any]]:
 
 
 def test_L15_one_run_gives_the_lost_machine_back_and_rents_another(sandbox: Sandbox) -> None:
+    """Between two runs of provision.yml Vast.ai stops a spot machine; the second ends and replaces it."""
     wanted = documents()
     sandbox.behave({"kind": "vanish", "cloud": "vast", "seconds": 1200, "times": 1})
     sandbox.playbook("provision", documents=wanted).succeeded()

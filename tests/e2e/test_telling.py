@@ -56,6 +56,7 @@ def report(sandbox: Sandbox) -> dict[str, t.Any]:
 def test_S2_21_a_whole_cycle_is_told_completely_in_order_and_without_a_secret(
     shared: Sandbox, people: tuple[Receiver, dict[str, str]]
 ) -> None:
+    """Events, reports and notices of several playbooks in a row agree with each other and with what the clouds were asked."""
     sandbox, (receiver, variables) = shared, people
 
     def play(name: str, **more: t.Any) -> Result:
@@ -106,6 +107,7 @@ def outcomes_of(lines: list[dict[str, t.Any]], intent: dict[str, t.Any]) -> list
 
 
 def test_L12_people_are_told_of_an_orphan_once_over_several_runs(shared: Sandbox, people: tuple[Receiver, dict[str, str]]) -> None:
+    """That a notice was sent is remembered from process to process."""
     sandbox, (receiver, variables) = shared, people
     sandbox.behave({"kind": "never_boots", "times": 1})
     sandbox.faults({"kind": "status", "service": "lambda", "method": "POST", "path": "/terminate", "status": 500, "times": None})

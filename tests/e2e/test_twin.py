@@ -32,6 +32,7 @@ def names(sandbox: Sandbox) -> list[str]:
 
 @pytest.mark.parametrize("restored", [False, True])
 def test_L12a_E_a_twin_of_the_same_id_ends_nothing(production: Sandbox, tmp_path: Path, restored: bool) -> None:
+    """Two kubeconfigs and two state folders over one set of cloud accounts, by the playbooks."""
     before = names(production)
     kubeconfig = production.control.post("/twins", json={"restored": restored}).raise_for_status().json()["kubeconfig"]
     theirs = {"KUBECONFIG": kubeconfig, "K8S_AUTH_KUBECONFIG": kubeconfig, "TGP_STATE_DIR": str(tmp_path)}
@@ -43,6 +44,7 @@ def test_L12a_E_a_twin_of_the_same_id_ends_nothing(production: Sandbox, tmp_path
 
 
 def test_L12a_E_a_lost_store_reports_until_a_person_confirms(production: Sandbox) -> None:
+    """The way back for a person: status.yml, reap.yml and adopt.yml name the generation, and adopt.yml takes it."""
     before = names(production)
     found = GENERATION.search(production.playbook("status").succeeded().out)
     assert found is not None

@@ -214,3 +214,53 @@ def test_a_test_during_which_an_emulator_answers_wrongly_fails(tmp_path: Path) -
     assert "E       lambda: GET /api/v1/regions 200: $.data[0].description: is 7, wanted text" in lines
     assert "E       lambda: GET /api/v1/regions 401: content type: is text/html with 6 bytes, wanted JSON" in lines
     assert "answers: lambda 2" in lines
+
+
+WRONG = """
+import sys
+from pathlib import Path
+from sandbox import lambda_forms
+from tests.answers.sandbox import watched
+
+lambda_forms.region = lambda name: {"name": name, "description": 7}
+sys.exit(watched(Path(sys.argv[1]), sys.argv[2:]))
+"""
+SANDBOXES = """
+import httpx, pytest
+from tests.e2e import conftest
+from tests.e2e.conftest import start
+
+
+def ask(box):
+    url, key = box.variables["LAMBDA_API_URL"], box.variables["LAMBDA_API_KEY"]
+    assert httpx.get(f"{url}/api/v1/regions", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+
+
+class Wrong(conftest.Sandbox):
+    watched = ("PROGRAM",)
+
+
+def test_it(start, monkeypatch):
+    monkeypatch.setattr(conftest, "Sandbox", KIND)
+    ask(start())
+"""
+
+
+def test_a_sandbox_of_its_own_whose_emulator_answers_wrongly_is_an_error(tmp_path: Path) -> None:
+    """Two files, as the end of a file is when sandboxes are looked at: one with the sandbox of this checkout, one with a wrong emulator."""
+    program = tmp_path / "wrong.py"
+    program.write_text(WRONG)
+    for kind in ("conftest.Sandbox", "Wrong"):
+        story = SANDBOXES.replace("PROGRAM", str(program)).replace("KIND", kind)
+        (tmp_path / f"test_{kind.rpartition('.')[2].lower()}.py").write_text(story)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    lines = done.stdout.splitlines()
+    assert "2 passed, 1 error in " in lines[-1] and any(re.match("ERROR .*test_wrong.py::test_it", one) for one in lines), (
+        done.stdout
+    )
+    assert "lambda: GET /api/v1/regions 200: $.data[0].description: is 7, wanted text" in {one[1:].strip() for one in lines}, (
+        done.stdout
+    )

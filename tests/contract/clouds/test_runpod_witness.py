@@ -164,7 +164,68 @@ def test_the_catalogue(servers: Servers) -> None:
         "EUROPE",
         "ASIA",
     }
-    assert tools.call("list-cpu-types")["cpus"]
+    cpus = tools.call("list-cpu-types")["cpus"]
+    (cpu,) = (one for one in cpus if one["id"] == "cpu5c")
+    assert tools.call("get-cpu-type", id="cpu5c") == cpu
+    stocked = tools.call("get-cpu-type", id="cpu5c", include=["AVAILABILITY"], product=["POD"], vcpuCount=4)
+    assert stocked["availability"] != "NONE" and stocked["dataCenters"]
+    assert "404" in tools.refused("get-cpu-type", id="cpu99")
+    place = tools.call("get-data-center", id="EU-RO-1", include=["GPU_AVAILABILITY", "CPU_AVAILABILITY"])
+    assert (place["id"], place["region"]) == ("EU-RO-1", "EUROPE")
+    gpu = next(found for found in one["dataCenters"] if found["id"] == "EU-RO-1")
+    assert [(found["id"], found["availability"]) for found in place["gpuAvailability"]] == [(RTX4090, gpu["availability"])]
+    assert {found["id"] for found in place["cpuAvailability"]} == {"cpu3c", "cpu3g"}
+    assert "404" in tools.refused("get-data-center", id="EU-XX-9")
+
+
+def test_templates(runpod_stand: RunpodStand, servers: Servers) -> None:
+    tools = servers()
+    assert tools.call("list-templates")["templates"] == []
+    body = {"name": "mine", "image": "registry.example/agent:1", "ports": ["22/tcp"], "env": {"A": "b"}, "startJupyter": False}
+    made = tools.call("create-template", body=body)
+    assert {name: made[name] for name in body} == body
+    changed = tools.call("update-template", id=made["id"], body={"name": "other", "disk": 30, "allowedCudaVersions": ["12.8"]})
+    assert changed == {**made, "name": "other", "disk": 30, "allowedCudaVersions": ["12.8"]}
+    assert tools.call("get-template", id=made["id"]) == changed
+    assert [(one["id"], one["name"]) for one in tools.call("list-templates")["templates"]] == [(made["id"], "other")]
+    assert any(one["id"] == "runpod-torch-v280" for one in tools.call("list-public-templates")["templates"])
+    assert tools.call("list-public-templates", source="verified")["templates"] == []
+    gpu = {"id": RTX4090, "count": 1}
+    pod = tools.call(
+        "create-pod", body={"name": "of-a-template", "templateId": made["id"], "gpu": gpu, "dataCenterIds": ["EU-RO-1"]}
+    )
+    assert (pod["image"], pod["disk"], pod["ports"]) == ("registry.example/agent:1", 30, ["22/tcp"]) and pod["env"]["A"] == "b"
+    tools.call("delete-pod", id=pod["id"])
+    tools.call("delete-template", id=made["id"])
+    assert "404" in tools.refused("get-template", id=made["id"])
+    assert runpod_stand.account.templates == {}
+
+
+def test_clusters(runpod_stand: RunpodStand, servers: Servers) -> None:
+    """All pods of a cluster are made and ended together."""
+    tools = servers()
+    compute = {"gpuTypeId": RTX4090, "gpuCountPerPod": 1, "podCount": 2}
+    body = {
+        "name": "two",
+        "type": "TRAINING",
+        "compute": compute,
+        "image": "registry.example/agent:1",
+        "dataCenterIds": ["EU-RO-1"],
+    }
+    made = tools.call("create-cluster", body=body)
+    assert (made["compute"], made["pods"]["total"], made["dataCenterId"]) == (compute, 2, "EU-RO-1")
+    assert runpod_stand.billed() == 2
+    members = {one["id"] for one in tools.call("list-cluster-pods", id=made["id"])["pods"]}
+    assert members == set(runpod_stand.world.machines)
+    assert tools.call("list-pods")["pods"] == []
+    assert {one["id"] for one in tools.call("list-pods", includeClusterPods=True)["pods"]} == members
+    assert tools.call("update-cluster", id=made["id"], body={"name": "pair"})["name"] == "pair"
+    assert tools.call("get-cluster", id=made["id"])["name"] == "pair"
+    assert [one["id"] for one in tools.call("list-clusters")["clusters"]] == [made["id"]]
+    many = {**body, "compute": {**compute, "podCount": 9}}
+    assert "no longer any instances" in tools.refused("create-cluster", body=many)
+    tools.call("delete-cluster", id=made["id"])
+    assert runpod_stand.billed() == 0 and "404" in tools.refused("get-cluster", id=made["id"])
 
 
 def test_keys_registries_and_volumes(runpod_stand: RunpodStand, servers: Servers) -> None:
@@ -241,6 +302,10 @@ FORMS: dict[str, dict[str, t.Any]] = {
     "create-registry": runpod_bodies.CREATE_REGISTRY,
     "create-network-volume": runpod_bodies.CREATE_VOLUME,
     "update-network-volume": runpod_bodies.CHANGE_VOLUME,
+    "create-template": runpod_bodies.CREATE_TEMPLATE,
+    "update-template": runpod_bodies.CHANGE_TEMPLATE,
+    "create-cluster": runpod_bodies.CREATE_CLUSTER,
+    "update-cluster": runpod_bodies.CHANGE_CLUSTER,
 }
 
 

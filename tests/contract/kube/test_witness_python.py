@@ -14,11 +14,12 @@ import pytest
 
 from sandbox.kube import KubeApi, serve
 
+from ..clouds.witness import installed
 from . import probes
 
 pytestmark = pytest.mark.witness
 
-kubernetes = pytest.importorskip("kubernetes")
+kubernetes = installed("kubernetes")
 
 
 @pytest.fixture

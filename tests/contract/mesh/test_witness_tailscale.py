@@ -15,12 +15,12 @@ from cheroot import wsgi
 
 from sandbox.tailnet import HEADSCALE
 from sandbox.tailnet_policy import without_comments
+from tests.contract.clouds.witness import installed
 from tests.contract.mesh.conftest import Place, build
 
-aiohttp = pytest.importorskip("aiohttp")
-official = pytest.importorskip("tailscale")
-
 pytestmark = pytest.mark.witness
+
+aiohttp, official = installed("aiohttp"), installed("tailscale")
 NODE = "tgp-a1b2c3d4-training-0k3zq"
 
 

@@ -4,5 +4,6 @@
 """Defects of version 0.1, each as a story that fails on it. ``make red ITEM=n`` plays ``test_<n>_*.py`` against the plugins of 0.1.
 
 A file here uses nothing but the modules and the sandbox, and imports nothing of the collection that 0.1 does not have: it has to fail on the
-defect, not on an import.
+defect, not on an import, and with words that ``tests/red.py`` knows. A test marked ``control`` passes on 0.1 too: it shows what the defect
+spares, or what its fix must not break.
 """

@@ -56,7 +56,7 @@ def request(rig: Rig, folder: Path, **spec: t.Any) -> Path:
 def age(rig: Rig) -> float:
     """Minutes for which the one rented machine was there, by the world's clock."""
     (ended,) = (one for one in rig.world.machines.values() if one.cloud == "lambda")
-    assert ended.ended is not None
+    assert ended.ended is not None, "the machine of a deleted document is still there"
     return (ended.ended - ended.created).total_seconds() / 60
 
 
@@ -77,7 +77,8 @@ def test_the_machine_of_a_deleted_request_is_drained_after_ten_minutes(rig: Rig,
     assert ages(rig, 60) == [], "its document is there, and it is not two hours old"
     path.unlink()
     found = ages(rig, 60)
-    assert found and 10 <= found[0] <= 20, found
+    assert found, "the machine of a deleted document is still there"
+    assert 10 <= found[0] <= 20
     assert rig.ledger()[0]["reason"] == "DocumentGone" and rig.left() == {}
 
 
@@ -89,7 +90,9 @@ def test_the_machine_of_a_deleted_pool_is_drained_without_force(rig: Rig, team: 
     for _run in range(4):
         rig.advance(MINUTES_5)
         done = rig.reap()
-    assert rig.machine() and "default/job" in str(done["problems"]), "a budget of the cluster's users forbids it"
+    assert rig.machine() and "default/job" in str(done["problems"]), (
+        "the machine of a deleted document went against a PodDisruptionBudget"
+    )
     rig.kube("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/job")
     assert ages(rig, 15) == [5] and rig.left() == {}
 
@@ -129,7 +132,8 @@ def test_a_deleted_object_of_the_cluster_ends_its_machine(rig: Rig) -> None:
     for _run in range(4):
         rig.advance(MINUTES_5)
         rig.reap(**there)
-    assert rig.machines() == [] and rig.left() == {}
+    assert rig.machines() == [], "the machine of a deleted document is still there"
+    assert rig.left() == {}
 
 
 def _inline_template() -> Json:

@@ -14,6 +14,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.errors import TgpError
 from ..act.rig import Rig
 from ..act.test_autoscale import ask, scale
 
+NOTHING = "the sound class launched nothing"
 BROKEN = "version: v1alpha1\nmachine:\n  systemd: {units: []}\n"  # a field that Talos does not have
 
 
@@ -48,7 +49,8 @@ def test_autoscale_launches_for_a_pod_that_only_the_sound_class_serves(two: Rig)
     for name in ("heavy", "training"):
         ask(two, f"for-{name}", nodeSelector={"tgp.io/nodepool": name})
     found = scale(two)
-    assert len(found["launch"]) == 1 and [one.name for one in two.machines()] == found["launch"]
+    assert len(found["launch"]) == 1, NOTHING
+    assert [one.name for one in two.machines()] == found["launch"]
     assert "default/heavy" in told(found) and "machine.systemd" in told(found)
     why = {one["pod"]: one["reason"] for one in found["waiting"]}
     assert "could not join" in why["default/for-heavy"] and why["default/for-training"] == ""
@@ -58,14 +60,16 @@ def test_autoscale_serves_a_pod_that_both_would_by_the_sound_class(two: Rig) -> 
     """The heavier pool would be chosen; with its class blocked the decision is made anew, so nobody waits and nothing is wrong."""
     ask(two, "any")
     found = scale(two)
-    assert len(found["launch"]) == 1 and found["problems"] == []
+    assert len(found["launch"]) == 1, NOTHING
+    assert found["problems"] == []
     assert any("broken" in one for one in two.warnings), "the class is told of all the same"
 
 
 @pytest.mark.parametrize("mode", ["provision", "everything"])
 def test_a_number_for_both_pools_launches_in_the_sound_one(two: Rig, mode: str) -> None:
     found = attempt(two, mode, nodes={"heavy": 1, "training": 1})
-    assert len(found["launch"]) == 1 and "-training-" in found["launch"][0]
+    assert len(found["launch"]) == 1, NOTHING
+    assert "-training-" in found["launch"][0]
     assert "default/heavy: 1 machines will not come" in told(found) and "machine.systemd" in told(found)
 
 
@@ -80,5 +84,6 @@ def test_apply_launches_what_can_boot_and_refuses_the_rest(two: Rig) -> None:
         found = two.run("apply", file=file)
     except TgpError as error:
         found = {"launch": [], "problems": [str(error)]}
-    assert [name for name in found["launch"] if "-training-" in name] and len(found["launch"]) == 1
+    assert [name for name in found["launch"] if "-training-" in name], NOTHING
+    assert len(found["launch"]) == 1
     assert "heavy" in told(found)

@@ -30,7 +30,8 @@ def test_L29_five_rounds_of_plan_apply_and_reap_without_demand_launch_nothing(ri
         carry_out(rig, rig.run("apply", file=str(file)))
         rig.reap()
         rig.advance(20 * 60)
-    assert launched == [[]] * 5 and rig.creates() == 0 and not rig.machines(living=False)
+    assert launched == [[]] * 5, f"launched without demand: {launched}"
+    assert rig.creates() == 0 and not rig.machines(living=False)
 
 
 def test_L29_an_explicit_number_is_demand_and_comes_to_rest(rig: Rig) -> None:
@@ -42,4 +43,5 @@ def test_L29_an_explicit_number_is_demand_and_comes_to_rest(rig: Rig) -> None:
         seen.append((len(planned["launch"]), len(planned["destroy"])))
         carry_out(rig, rig.run("apply", file=str(file)))
         rig.advance(20 * 60)
-    assert seen == [(1, 0), (0, 0), (0, 0)] and rig.creates() == 1
+    assert seen == [(1, 0), (0, 0), (0, 0)], f"a machine that is in demand was ended: {seen}"
+    assert rig.creates() == 1

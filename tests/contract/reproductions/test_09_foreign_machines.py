@@ -31,12 +31,12 @@ def reported(plan: dict[str, t.Any], machine: Machine) -> bool:
     return any(machine.id in row["detail"] for row in plan["plan"] if row["action"] == "report")
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@pytest.mark.parametrize("cloud", [pytest.param("runpod", marks=pytest.mark.control), "vast"])
 def test_L1a_E_a_foreign_machine_with_our_name_and_no_stamp_outlives_every_run(build: Build, cloud: str) -> None:
     rig = made(build, cloud)
     foreign = strangers.rent(rig.box, cloud, f"tgp-{rig.cluster_id}-llm-zzzzz")
     plans = reap(rig)
-    assert foreign.ended is None, plans[-1]["plan"]
+    assert foreign.ended is None, f"a foreign machine was terminated: {plans[-1]['plan']}"
     assert reported(plans[-1], foreign)
 
 
@@ -48,7 +48,7 @@ def test_L1a_E_ours_stays_and_a_foreign_machine_of_the_same_name_is_reported(bui
     foreign = strangers.rent(rig.box, cloud, ours.name)
     rig.advance(60)  # listed by now
     plan = rig.reap()["plan"]
-    assert (foreign.ended, ours.ended) == (None, None), plan["plan"]
+    assert (foreign.ended, ours.ended) == (None, None), f"ours or a foreign machine was terminated: {plan['plan']}"
     assert reported(plan, foreign)
     assert rig.claim()["ids_seen"] == [ours.id]
     rig.reap("destroy", all=True)
@@ -64,7 +64,7 @@ def test_L1a_a_lost_answer_is_not_found_in_a_foreign_machine(build: Build, cloud
     rig.fault("lost_before", cloud, method, path, times=1)
     rig.run("launch", plan["run_id"])
     rig.unlock(plan["run_id"])
-    assert rig.claim()["instance_id"] == ""
+    assert rig.claim()["instance_id"] == "", "a foreign machine was taken for ours"
     rig.advance(1200)
     rig.reap("destroy", all=True)
-    assert foreign.ended is None
+    assert foreign.ended is None, "a foreign machine was terminated"

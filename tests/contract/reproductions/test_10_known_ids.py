@@ -143,7 +143,7 @@ def test_L2a_the_fleet_looks_for_a_lost_answer_as_long_as_lists_lag(build: Build
         "lost_after", cloud_name, {"vast": "PUT", "runpod": "POST"}[cloud_name], {"vast": "/asks/", "runpod": "/pods$"}[cloud_name]
     )
     (row,) = rig.rent(pool="llm")["machines"]
-    assert row["result"] == "adopted", row
+    assert row["result"] == "adopted", f"its machine is billed and not found: {row}"
     assert rig.claim()["instance_id"] == rig.machine().id
 
 

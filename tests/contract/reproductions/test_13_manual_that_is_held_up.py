@@ -9,6 +9,8 @@ import pytest
 
 from tests.contract.act.rig import Rig
 
+HELD = "the manual destroy holds it up"
+
 
 @pytest.fixture
 def held(rig: Rig) -> Rig:
@@ -27,7 +29,8 @@ def test_expiry_ends_it(held: Rig) -> None:
     held.advance(3600)
     began = held.clock.now()
     held.reap()
-    assert held.machines() == [] and [line["reason"] for line in held.ledger()] == ["Expired"]
+    assert held.machines() == [], HELD
+    assert [line["reason"] for line in held.ledger()] == ["Expired"]
     assert (held.clock.now() - began).total_seconds() >= 540, (
         "the pod had the time that a drain for Expired gives, not that of Manual"
     )
@@ -40,9 +43,11 @@ def test_repair_ends_it(held: Rig) -> None:
     held.reap()
     held.advance(1201)
     held.reap()
-    assert held.machines() == [] and [line["reason"] for line in held.ledger()] == ["Unhealthy"]
+    assert held.machines() == [], HELD
+    assert [line["reason"] for line in held.ledger()] == ["Unhealthy"]
 
 
 def test_a_budget_ends_it(held: Rig) -> None:
     held.reap(budget={"period": "day", "amount": "0.01", "action": "drain_all", "soft_percent": 80, "time_zone": "UTC"})
-    assert held.machines() == [] and [line["reason"] for line in held.ledger()] == ["Budget"]
+    assert held.machines() == [], HELD
+    assert [line["reason"] for line in held.ledger()] == ["Budget"]

@@ -63,16 +63,17 @@ def pod(rig: Rig, **params: t.Any) -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", code.run(task))
 
 
-@pytest.mark.parametrize("words", ["recorded", "documented"])
+@pytest.mark.parametrize("words", ["recorded", pytest.param("documented", marks=pytest.mark.control)])
 def test_item_15_a_service_comes_up_after_a_long_pull(build: Build, words: str) -> None:
     rig = pods(build, words)
     rig.rent(pool="llm")
     machine = rig.machine()
     (row,) = rig.join()["machines"]
-    assert (row["result"], row["phase"]) == ("ready", "Ready"), row
+    assert (row["result"], row["phase"]) == ("ready", "Ready"), f"the pod was given up during the pull: {row}"
     assert [one.id for one in rig.machines()] == [machine.id] and rig.ledger() == []
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("words", ["recorded", "documented"])
 def test_item_15_scheduled_runs_delete_nothing_during_a_pull(build: Build, words: str) -> None:
     rig = pods(build, words)
@@ -92,7 +93,7 @@ def test_item_15_a_pull_error_is_told_at_the_timeout(build: Build) -> None:
     machine = rig.machine()
     (row,) = rig.join()["machines"]
     assert row["result"] == "failed" and machine.ended is not None
-    assert (machine.ended - machine.created).total_seconds() >= 1200
+    assert (machine.ended - machine.created).total_seconds() >= 1200, "the pod was given up during the pull"
     assert row["diagnosis"]["code"] == "image_not_pulled"
     assert "pull access denied for registry.example/llm" in json.dumps(row["diagnosis"])
 

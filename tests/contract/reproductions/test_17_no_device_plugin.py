@@ -35,7 +35,8 @@ def wanted(rig: Rig, mode: str) -> str:
 def test_nothing_is_launched_while_nobody_would_advertise_the_gpus(build: t.Callable[..., Rig], mode: str) -> None:
     rig = build(device_plugin=False)
     said = wanted(rig, mode)
-    assert rig.creates() == 0 and "no DaemonSet of a device plugin" in said and "tgp.io/ephemeral" in said
+    assert rig.creates() == 0, "a machine was rented without a device plugin"
+    assert "no DaemonSet of a device plugin" in said and "tgp.io/ephemeral" in said
 
 
 def test_a_plugin_that_does_not_tolerate_the_taints_is_none(build: t.Callable[..., Rig]) -> None:
@@ -44,7 +45,8 @@ def test_a_plugin_that_does_not_tolerate_the_taints_is_none(build: t.Callable[..
     body["spec"]["template"]["spec"]["tolerations"] = STOCK
     rig.kube("POST", DAEMONS, body)
     said = wanted(rig, "provision")
-    assert rig.creates() == 0 and "nvidia-device-plugin-daemonset: taint gpu-node=true:NoSchedule not tolerated" in said
+    assert rig.creates() == 0, "a machine was rented without a device plugin"
+    assert "nvidia-device-plugin-daemonset: taint gpu-node=true:NoSchedule not tolerated" in said
 
 
 def test_validate_names_what_is_missing(build: t.Callable[..., Rig]) -> None:

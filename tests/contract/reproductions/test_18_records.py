@@ -78,7 +78,7 @@ def test_a_conflict_is_retried_after_a_fresh_read(rig: Rig) -> None:
     problems, _outcome = reaped(rig)
 
     assert once
-    assert problems == []
+    assert problems == [], "a conflict was not retried"
     assert rig.left() == {}
 
 
@@ -102,7 +102,7 @@ def test_a_damaged_claim_concerns_its_own_machine_only(rig: Rig, store: str) -> 
         problems, outcome = reaped(rig)
         rig.advance(1300)
 
-        assert [one.name for one in rig.machines()] == [torn], problems
+        assert [one.name for one in rig.machines()] == [torn], f"machines that still cost money: {problems}"
         assert outcome == "partial"
         assert len(problems) == 1 and torn in problems[0]
     assert torn in rig.nodes()
@@ -132,7 +132,7 @@ def test_a_node_that_refuses_its_annotation_does_not_keep_the_others(rig: Rig) -
         reaped(rig)
         rig.advance(700)
 
-    assert [one.name for one in rig.machines()] == [first]
+    assert [one.name for one in rig.machines()] == [first], "machines that still cost money"
 
 
 def test_damaged_findings_stop_no_run(rig: Rig) -> None:
@@ -143,7 +143,7 @@ def test_damaged_findings_stop_no_run(rig: Rig) -> None:
 
     problems, _outcome = reaped(rig)
 
-    assert rig.machines() == [], problems
+    assert rig.machines() == [], f"machines that still cost money: {problems}"
     assert any("tgp-state-findings" in one for one in problems)
 
 
@@ -154,7 +154,7 @@ def test_a_notice_says_which_record_it_is(rig: Rig, tmp_path: Path) -> None:
     with contextlib.suppress(TgpError):
         rig.reap()
     notices = [one for one in rig.events() if one["kind"] == "notice"]
-    assert [one["notice"] for one in notices] == ["records"]
+    assert [one["notice"] for one in notices] == ["records"], "no notice of a damaged record"
     assert torn in notices[0]["text"]
 
 
@@ -163,7 +163,7 @@ def test_a_refusal_by_admission_is_told_in_its_own_words(rig: Rig) -> None:
     rig.refuse_claim(min(rig.claims()), 403)
     (problem,), _outcome = reaped(rig)
     assert 'admission webhook "policy.example.com" denied the request' in problem
-    assert "ClusterRole" not in problem and "is not allowed to" not in problem
+    assert "ClusterRole" not in problem and "is not allowed to" not in problem, "told as a missing right"
 
 
 def test_status_says_which_claim_cannot_be_read(rig: Rig) -> None:

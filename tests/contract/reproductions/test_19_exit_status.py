@@ -48,7 +48,7 @@ def test_L30_what_a_person_asked_for_is_done_when_the_other_run_ends(rig: Rig, p
     plan = rig.run("plan", **ASKED[playbook])
 
     timer.join()
-    assert plan["outcome"] == "ok"
+    assert plan["outcome"] == "ok", "it did not wait for the lock"
     assert len(plan["launch" if playbook == "provision" else "destroy"]) == 1
 
 
@@ -65,6 +65,7 @@ def test_L30_apply_waits_for_the_lock(rig: Rig) -> None:
     assert len(found["launch"]) == 1
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("mode", ["reap", "autoscale"])
 def test_L30_what_a_timer_starts_is_skipped(rig: Rig, mode: str) -> None:
     """As before: the timer starts it again."""
@@ -85,7 +86,7 @@ def test_L30_reap_fails_while_a_provider_refuses_us(rig: Rig, fault: dict[str, t
         plan = rig.plan("reap")
         rig.unlock(plan["run_id"])
         rig.advance(120)
-        assert any("lambda" in one for one in plan["problems"]), "reap.yml ends with 0"
+        assert any("lambda" in one for one in plan["problems"]), "the playbook ends with 0"
         assert plan["outcome"] == "partial"
     assert {one["notice"] for one in rig.events() if one["kind"] == "notice"} == {"provider_unreadable"}
     assert rig.machine().ended is None
@@ -98,7 +99,7 @@ def test_L30_every_playbook_that_writes_fails_while_a_provider_refuses_us(rig: R
     more = {"provision": {"pools": ["training"], "nodes": 1}, "destroy": {"names": ["tgp-00000000-none-00000"]}}.get(mode, {})
     plan = rig.plan(mode, **more)
     rig.unlock(plan["run_id"])
-    assert any("lambda" in one for one in plan["problems"])
+    assert any("lambda" in one for one in plan["problems"]), "the playbook ends with 0"
 
 
 @pytest.mark.parametrize("mode", ["reap", "provision", "autoscale", "destroy"])
@@ -117,8 +118,10 @@ def test_L30_every_playbook_that_writes_fails_while_its_only_provider_cannot_be_
     more = {"provision": {"pools": ["training"], "nodes": 1}, "destroy": {"names": ["tgp-00000000-none-00000"]}}.get(mode, {})
     plan = rig.plan(mode, **more)
     rig.unlock(plan["run_id"])
-    assert plan["outcome"] == "partial"
-    assert any("lambda could not be listed" in one and "no route to host" in one for one in plan["problems"])
+    assert plan["outcome"] == "partial", "the playbook ends with 0"
+    assert any("lambda could not be listed" in one and "no route to host" in one for one in plan["problems"]), (
+        "the playbook ends with 0"
+    )
 
 
 def test_L30_reap_fails_while_the_mesh_refuses_us(rig: Rig) -> None:
@@ -126,5 +129,5 @@ def test_L30_reap_fails_while_the_mesh_refuses_us(rig: Rig) -> None:
     rig.fault("status", "tailscale", "GET", "/devices", status=401, times=None)
     plan = rig.plan("reap")
     rig.unlock(plan["run_id"])
-    assert any("mesh" in one for one in plan["problems"])
+    assert any("mesh" in one for one in plan["problems"]), "the playbook ends with 0"
     assert plan["outcome"] == "partial"
