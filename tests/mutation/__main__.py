@@ -63,8 +63,13 @@ class Verdict:
     seconds: float = 0.0
     proves: str = ""
 
+    @property
+    def good(self) -> bool:
+        """The fault was noticed, or survives for the reason that is given, and each row that it proves is proven."""
+        return bool(self.test) != bool(self.survives) and not self.problem
 
-def _unproven(mutation: Mutation, red: t.Collection[str]) -> str:
+
+def unproven(mutation: Mutation, red: t.Collection[str]) -> str:
     """Which rows of docs/coverage.md it does not prove: the test that they name passes with the fault."""
     left = [f"{row} ({test} passes)" for row, test in mutation.get("proves", {}).items() if test not in red]
     return f"does not prove {', '.join(left)}" if left else ""
@@ -100,7 +105,7 @@ class Judge:
             test = "no end" if code == _NO_END else noticed_by(code, said)
             if code and not test:
                 problem = f"the tests cannot run with the fault: {said[-1500:]}"
-            problem = problem or _unproven(mutation, red)
+            problem = problem or unproven(mutation, red)
         seconds, proven = round(time.monotonic() - began, 1), ", ".join(mutation.get("proves", {}))
         return Verdict(place.package, place.path, mutation["what"], test, problem, mutation.get("survives", ""), seconds, proven)
 
@@ -161,8 +166,9 @@ def scores(verdicts: t.Sequence[Verdict]) -> tuple[list[str], bool]:
     low = [name for name, count in total.items() if 100 * noticed[name] < TARGET * count]
     left = [one for one in verdicts if not one.test]
     rows += [f"survives: {one.file}: {one.what}: {one.problem or one.survives or 'no reason is given'}" for one in left]
+    rows += [f"{one.problem}: {one.file}: {one.what}" for one in verdicts if one.test and one.problem]
     rows += [f"noticed, though mutations.yml says it survives: {one.what}" for one in verdicts if one.test and one.survives]
-    good = not low and all(bool(one.test) != bool(one.survives) and not one.problem for one in verdicts)
+    good = not low and all(one.good for one in verdicts)
     return [*rows, *(f"below {TARGET} %: {name}" for name in sorted(low))], good
 
 

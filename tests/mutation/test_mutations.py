@@ -9,6 +9,7 @@ by TGP_MUTATION_SEED. ``make mutation`` runs all and prints a score per package.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from . import copies
-from .__main__ import Verdict, scores, told
+from .__main__ import Verdict, scores, told, unproven
 
 SEED = os.environ.get("TGP_MUTATION_SEED", "1")
 DRAWN = copies.draw(20, SEED)
@@ -43,10 +44,32 @@ def verdicts() -> dict[str, Verdict]:
 @pytest.mark.parametrize("mutation", DRAWN, ids=[f"{one.get('rule', one['symbol'])}: {one['what']}" for one in DRAWN])
 def test_a_fault_is_noticed_by_a_test(mutation: copies.Mutation, verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts[mutation["what"]]
-    assert verdict.test, f"{told(verdict)}, drawn by seed {SEED}"
+    check(mutation, verdict)
+    print(told(verdict))
+
+
+def check(mutation: copies.Mutation, verdict: Verdict) -> None:
+    """A test noticed the fault, one of its rule if it names a rule, and each test failed by which it proves a row of docs/coverage.md."""
+    assert verdict.good, f"{told(verdict)}, drawn by seed {SEED}"
     if "rule" in mutation:
         assert verdict.test.startswith(f"test_{mutation['rule'].replace('-', '')}_")
-    print(told(verdict))
+
+
+def test_a_fault_that_its_named_test_does_not_notice_is_refused() -> None:
+    """Although another test notices it: the row of docs/coverage.md would call itself proven by a test that passes."""
+    fault = {"rule": "L-10", "what": "no destroy call is sent", "proves": {"A-22": "test_L10_order", "D-01": "test_L10_kept"}}
+    noticed = Verdict("fleet", "fleet/teardown.py", fault["what"], "test_L10_order", proves="A-22, D-01")
+    check(fault, noticed)
+    assert unproven(fault, ["test_L10_order", "test_L10_kept"]) == ""
+    problem = unproven(fault, ["test_L10_order"])
+    assert problem == "does not prove D-01 (test_L10_kept passes)"
+    refused = dataclasses.replace(noticed, problem=problem)
+    with pytest.raises(AssertionError, match="does not prove D-01"):
+        check(fault, refused)
+    rows, good = scores([refused])
+    assert not good and rows[-1] == "does not prove D-01 (test_L10_kept passes): fleet/teardown.py: no destroy call is sent"
+    with pytest.raises(AssertionError, match="NOT NOTICED"):
+        check(fault, dataclasses.replace(noticed, test=""))
 
 
 @pytest.mark.parametrize("mutation", copies.MUTATIONS, ids=[one["what"] for one in copies.MUTATIONS])

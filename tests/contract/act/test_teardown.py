@@ -630,6 +630,20 @@ def test_L21_an_own_machine_keeps_its_node_and_comes_back_usable(rig: Rig) -> No
     assert len(rig.ledger()) == 2
 
 
+def test_S2_03_an_own_machine_without_work_is_switched_off(rig: Rig) -> None:
+    rig.provision(pool="own")
+    machine = rig.world.machines["rack-1"]
+    rig.pod("rack-1")
+    rig.advance(1800)
+    assert rig.reap()["machines"] == [] and machine.state == "on", "it works"
+    rig.kube("DELETE", "/api/v1/namespaces/default/pods/job")
+    assert rig.reap()["machines"] == [] and machine.state == "on", "idle from now on"
+    rig.advance(601)
+    assert only(rig.reap())[0] == "gone"
+    rig.until(lambda: machine.state == "off", "it is switched off")
+    assert rig.left() == {}
+
+
 def ready(rig: Rig, name: str) -> str:
     conditions = rig.nodes()[name].get("status", {}).get("conditions", [])
     return next((str(one["status"]) for one in conditions if one["type"] == "Ready"), "")

@@ -23,7 +23,7 @@ def busy(rig: Rig) -> Rig:
 
 
 @pytest.mark.parametrize("mode", ["reap", "everything", "autoscale"])
-def test_a_host_two_hours_ahead_ends_no_machine_at_work(busy: Rig, mode: str) -> None:
+def test_L27_a_host_two_hours_ahead_ends_no_machine_at_work(busy: Rig, mode: str) -> None:
     busy.host.ahead = AHEAD
     for _run in range(2):
         done = busy.reap(mode)
