@@ -605,6 +605,19 @@ def test_L9_a_person_is_told_what_is_in_the_way_and_may_force_it(rig: Rig) -> No
     settled(rig)
 
 
+def test_S1_25_a_node_asked_to_terminate_goes_at_once(rig: Rig) -> None:
+    rig.provision(nodes=2)
+    asked, other = sorted(rig.nodes())
+    rig.pod(asked)
+    rig.kube("PATCH", f"/api/v1/nodes/{asked}", {"metadata": {"annotations": {"tgp.io/terminate": "soon"}}})
+    assert rig.reap()["machines"] == [], "no other value counts"
+    rig.kube("PATCH", f"/api/v1/nodes/{asked}", {"metadata": {"annotations": {"tgp.io/terminate": "now"}}})
+    assert only(rig.reap())[0] == "gone"
+    assert [one.name for one in rig.machines()] == [other] and sorted(rig.nodes()) == [other]
+    (line,) = rig.ledger()
+    assert (line["name"], line["reason"]) == (asked, "Manual")
+
+
 # ---- own machines
 
 

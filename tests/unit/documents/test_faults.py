@@ -156,6 +156,8 @@ def test_S0_13_the_samples_of_the_seed_are_read_as_they_stand() -> None:
         ("GPUNodeClass", "spec.limits.maxHourlyCost", "1e40", "is not a possible amount"),
         ("GPUNodeClass", "spec.strategy", ["cheapest"], "spec.strategy: ['cheapest'] is not possible here."),
         ("GPUNodePool", "spec.budget", {"period": {}, "amount": "5"}, "spec.budget.period: {} is not possible here."),
+        ("GPUNodePool", "spec.budget", {"period": "day", "amount": "0"}, "A budget of 0 lets nothing be launched."),
+        ("GPUNodePool", "spec.budget", {"period": "day", "amount": "0.01"}, ""),
         ("GPUNodeClass", "spec.talosConfig", {"machineConfigTemplateFile": "a\x00b"}, "cannot be read"),
         ("GPURequest", "spec.gpuType", "RX 580", "'RX 580' is no GPU model we know."),
         ("GPURequest", "spec.credentialsRef", {"name": "a", "key": "b"}, "provider must name it"),

@@ -564,6 +564,12 @@ def test_the_card_of_an_own_machine_is_known_by_its_canonical_name(text: str, mo
     assert (machine.gpu_type, machine.gpu_memory_mib) == (model, memory)
 
 
+@pytest.mark.parametrize(("given", "mib"), [(24, 24576), ("24", 24576), ("24Gi", 24576), ("24576Mi", 24576), ("1Ti", 1_048_576)])
+def test_memory_is_in_gib_unless_it_says_otherwise(given: t.Any, mib: int) -> None:
+    found = node_class_of({"providers": [{"name": "lambda"}], "instanceRequirements": {"minGpuMemory": given, "minMemory": given}})
+    assert (found.gpu_memory_mib, found.min_memory_mib) == (mib, mib)
+
+
 def test_an_own_machine_says_its_memory_itself() -> None:
     machine = {**MACHINE, "gpuType": "A100", "gpuMemoryMib": 40960}
     (read_machine,) = node_class_of({"providers": [{"name": "webhook", "machines": [machine]}]}).clouds[0].machines
