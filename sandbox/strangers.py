@@ -15,6 +15,7 @@ import typing as t
 import httpx
 
 from .kube import KubeApi
+from .kube.crd import serve
 from .kube.store import clone
 from .world import Machine
 from .wsgi import MACHINE_AGENT
@@ -22,6 +23,7 @@ from .wsgi import MACHINE_AGENT
 if t.TYPE_CHECKING:
     from .box import Box
 
+_DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 _LEASES = ("coordination.k8s.io", "leases")
 _RUNPOD_MARKS = ("cluster", "generation", "pool", "nonce", "created")
 
@@ -107,6 +109,8 @@ def restored(first: KubeApi, *, seed: int = 0) -> KubeApi:
         for key in first.store.kinds():
             for item in first.store.table(key).select() if key != _LEASES else ():
                 copy.store.put(copy.store.table(key), item.key, clone(item.obj))
+        for item in copy.store.table(_DEFINITIONS).select():
+            serve(copy.registry, item.obj["spec"])
     silence(copy)
     return copy
 

@@ -11,7 +11,7 @@ import jsonschema
 
 from .meta import timestamp
 from .objects import Call
-from .resources import Resource
+from .resources import Registry, Resource
 from .status import cause, invalid
 from .store import Item, clone
 from .strategy import Strategy
@@ -163,10 +163,7 @@ class CustomKinds(Strategy):
         if "deletionTimestamp" in new.obj["metadata"]:
             return
         if old is None or old.obj["spec"] != spec:
-            self.api.registry.remove(spec["group"], names["plural"])
-            for version in spec["versions"]:
-                if version.get("served", True):
-                    self.api.registry.add(self._resource(spec, version))
+            serve(self.api.registry, spec)
         if old is None:
             now = timestamp(self.api.now())
             conditions = [
@@ -180,19 +177,27 @@ class CustomKinds(Strategy):
             table = self.api.store.table(self.resource.key)
             self.api.store.put(table, new.key, {**new.obj, "metadata": dict(new.obj["metadata"]), "status": status})
 
-    @staticmethod
-    def _resource(spec: Json, version: Json) -> Resource:
-        names = spec["names"]
-        return Resource(
-            spec["group"], version["name"], names["plural"], names["kind"], spec["scope"] == "Namespaced",
-            "status" in (version.get("subresources") or {}), (), tuple(names.get("shortNames") or ()),
-            tuple(names.get("categories") or ()), generation=True, blind_update=False, custom=True,
-            fields=tuple(field["jsonPath"].lstrip(".") for field in version.get("selectableFields") or ()),
-            schema=version["schema"]["openAPIV3Schema"], columns=tuple(version.get("additionalPrinterColumns") or ()),
-        )  # fmt: skip
-
     def gone(self, last: Item) -> None:
         spec = last.obj["spec"]
         plural = spec["names"]["plural"]
         self.api.registry.remove(spec["group"], plural)
         self.api.store.forget((spec["group"], plural))
+
+
+def serve(registry: Registry, spec: Json) -> None:
+    """From now on the API server has the versions that a definition serves, and no other of its kind."""
+    registry.remove(spec["group"], spec["names"]["plural"])
+    for version in spec["versions"]:
+        if version.get("served", True):
+            registry.add(_resource(spec, version))
+
+
+def _resource(spec: Json, version: Json) -> Resource:
+    names = spec["names"]
+    return Resource(
+        spec["group"], version["name"], names["plural"], names["kind"], spec["scope"] == "Namespaced",
+        "status" in (version.get("subresources") or {}), (), tuple(names.get("shortNames") or ()),
+        tuple(names.get("categories") or ()), generation=True, blind_update=False, custom=True,
+        fields=tuple(field["jsonPath"].lstrip(".") for field in version.get("selectableFields") or ()),
+        schema=version["schema"]["openAPIV3Schema"], columns=tuple(version.get("additionalPrinterColumns") or ()),
+    )  # fmt: skip

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from sandbox import lagging
 from sandbox.faults import Fault
 
-from . import modules, strangers, switches
+from . import modules, sources, strangers, switches
 
 if t.TYPE_CHECKING:
     from .grounds import Ground
@@ -45,7 +45,7 @@ class Adverse:
         self.stage = stage
         self.faults: dict[int, str] = {}
         self.ends: list[tuple[datetime, Fault]] = []
-        self.words: dict[str, str] = {}
+        self.words = {f"-{pool}-": "several classes and pools" for pool in stage.ground.pools[1:]}
         self.records: set[str] = set()  # claims that cannot be read, or not be changed
         self.keys = dict(stage.world.secrets)
         self.skews: dict[str, float] = {}
@@ -142,7 +142,7 @@ class Adverse:
         if outcome.run.acted and outcome.run.mode == "loop":
             found.add("loop mode")
         if outcome.run.acted:
-            found |= set(self.stage.ground.marks)
+            found |= {*self.stage.ground.marks, self.stage.source.mark}
         for what in found:
             self.counts[what] = self.counts.get(what, 0) + 1
 
@@ -240,21 +240,36 @@ def _gpus(stage: Stage, rest: str) -> None:
 
 def _document(stage: Stage, rest: str) -> None:
     what, name = rest.split()
+    if what == "appear":
+        stage.add_document(name)
+        stage.adverse.words[f"-{sources.LATER}-"] = "document appear"
+        return
     if what == "keep":
         stage.training["orphanedPolicy"] = "Keep"
         stage.sight.kept.setdefault(name, stage.clock.now())
         return
-    stage.change_paper(what, name)
-    stage.adverse.words |= {"its document is gone": "document that goes", f"{name}.yml": "broken document"}
+    if name == sources.LATER and not stage.has_later():
+        return  # a line before this one was taken out
+    stage.change_document(what, name)
+    stage.adverse.words["its document is gone"] = "document that goes"
+    if what in stage.source.broken:
+        stage.adverse.words[stage.source.broken[what]] = "broken document"
 
 
 def _twin(stage: Stage, rest: str) -> None:
     stage.found(restored=rest == "restored")
 
 
-def _folder(stage: Stage, rest: str) -> None:
-    stage.change_paper(rest, "")
-    stage.adverse.words["No document file at"] = "empty folder"
+def _source(stage: Stage, rest: str) -> None:
+    stage.change_document(rest, "")
+    stage.adverse.words |= {word: "empty source" for word in stage.source.unread}
+    if rest in stage.source.believed:
+        stage.adverse.words["its document is gone"] = "empty source"
+
+
+def _documents(stage: Stage, rest: str) -> None:
+    """Where they stand, before the first run."""
+    stage.source = sources.SOURCES[rest](stage.folder)
 
 
 LINES: dict[str, t.Callable[[Stage, str], None]] = {
@@ -270,7 +285,8 @@ LINES: dict[str, t.Callable[[Stage, str], None]] = {
     "gpus": _gpus,
     "module": modules.ask,
     "document": _document,
-    "folder": _folder,
+    "documents": _documents,
+    "source": _source,
     "twin": _twin,
     "revoke": lambda stage, rest: stage.adverse.revoke(rest),
     "renew": lambda stage, rest: stage.adverse.renew(rest),
@@ -363,7 +379,14 @@ def _menu(ground: Ground, dice: random.Random, nodes: bool) -> dict[str, list[st
             "document return demo",
             *begin,
         ],
-        "empty folder": [*begin, "folder empty", *["run reap", "rest 330"] * 2, *after, "folder return", "run reap"],
+        "empty source": [
+            *begin,
+            f"source {('empty', 'missing')[place % 2]}",
+            *["run reap", "rest 330"] * 2,
+            *after,
+            "source return",
+            "run reap",
+        ],
         "second cluster": [
             *begin,
             *dice.choice((["rest 660"], ["min 1"])),
@@ -405,6 +428,29 @@ def draw(ground: Ground, seed: str, nodes: bool) -> list[list[str]]:
     return [menu[name] for name in dict.fromkeys(chosen)]
 
 
+def appear(ground: Ground, seed: str, nodes: bool) -> list[tuple[list[str], float]]:
+    """In a third of the stories with rented machines a document appears, may break, and goes again; and where in the story."""
+    dice = random.Random(f"appear {seed}")
+    if ground.has_own() or dice.random() >= 0.35 or not switches.on("document appear"):
+        return []
+    kind = dice.choice(("request", "pool")) if nodes else "pool"
+    broken = [
+        f"document {dice.choice(('yaml', 'field'))} {sources.LATER}",
+        "run reap",
+        "rest 330",
+        f"document return {sources.LATER}",
+    ]
+    scene = [
+        *dice.choice(([], ["run provision nodes=1"])),
+        f"document appear {kind}",
+        f"run {dice.choice(('autoscale', 'autoscale', f'provision nodes=1 pool={sources.LATER}'))}",
+        *dice.choice((["rest 70"], ["rest 660"], broken)),
+        *dice.choice((["run reap"], ["run autoscale"], ["run provision nodes=2"])),
+    ]
+    goes = [f"document vanish {sources.LATER}", *["run reap", "rest 330"] * dice.choice((1, 3))]
+    return [([*scene, *dice.choice(([], goes, goes))], dice.random())]
+
+
 def lags(ground: Ground, seed: str) -> list[str]:
     """In one of five stories the lists of all clouds lag from the beginning."""
     dice = random.Random(f"lag {seed}")
@@ -425,9 +471,10 @@ def report(counts: t.Mapping[str, int], say: t.Callable[[str], None]) -> list[st
 
 INGREDIENTS = (
     "outage", "slow", "hang", "drip", "conflict", "invalid", "kube-5xx", "clock skew", "damaged record", "immutable record", "foreign machine",
-    "foreign device", "foreign Node", "revoked key", "changed document", "document that goes", "broken document", "empty folder",
+    "foreign device", "foreign Node", "revoked key", "changed document", "document that goes", "broken document", "empty source",
+    "document appear", "documents from a folder", "documents from a file", "documents from the cluster", "several classes and pools",
     "second cluster", "lagging list", "single module",
     "pod with claim", "pod with spread", "pod with affinity",
     "pod with grace", "node that loses some GPUs", "node that loses its GPUs", "drain that a PDB blocks", "saved plan",
-    "directory store", "headscale", "WireGuard", "loop mode", "own machines", "lane talos",
+    "directory store", "headscale", "WireGuard", "loop mode", "own machines", "lane talos", "lane service",
 )  # fmt: skip

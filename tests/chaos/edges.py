@@ -312,7 +312,7 @@ EDGES: dict[str, Edge] = {
         "still; run provision nodes=1; rest 660; document vanish training; run reap; rest 599; run reap; expect living 1; rest 1; run reap; "
         "expect living 0",
     ),
-    "source that cannot be read": Edge("runpod", f"run provision nodes=1; folder empty; {'run reap; rest 330; ' * 4}expect living 1"),
+    "source that cannot be read": Edge("runpod", f"run provision nodes=1; source empty; {'run reap; rest 330; ' * 4}expect living 1"),
     "stronger reason": Edge(
         "lambda",
         "min 1; change expireAfter 30m; run provision nodes=1; pod 0 guarded; mark 0 tgp.io/terminate=now; run reap; rest 1200; run reap; "

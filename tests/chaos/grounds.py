@@ -137,11 +137,12 @@ RUNPOD = Ground(
     },
     pool=SERVICE,
     budgets=("0.70", "1.20", "2.40"),
+    marks=("lane service",),
 )
 
 GROUNDS = {
     **{one.cloud: one for one in (LAMBDA, PAPERSPACE, RUNPOD, VAST)},
-    "vast-containers": dataclasses.replace(VAST, pool=SERVICE),
+    "vast-containers": dataclasses.replace(VAST, pool=SERVICE, marks=("lane service",)),
 }
 MIXED = Ground(
     cloud="mixed",

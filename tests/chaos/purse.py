@@ -48,7 +48,7 @@ class Purse:
 
     def covers(self, name: str) -> bool:
         """Whether it pays for a machine of that name (or for the one whose name a text holds); only pool training and its class have one."""
-        return self.scope == "all" or "-batch-" not in name
+        return self.scope == "all" or not ("-batch-" in name or "-later-" in name)
 
     def as_document(self) -> dict[str, t.Any]:
         """For a pool or class."""

@@ -49,7 +49,7 @@ _CREATE = {
 _KUBE_LISTS = {"/api/v1/nodes": "nodes", "/api/v1/namespaces/tgp-system/configmaps": "claims"}
 _EVICT = re.compile(r"^/api/v1/namespaces/([^/]+)/pods/([^/]+)/eviction$")
 _POD = re.compile(r"^/api/v1/namespaces/([^/]+)/pods/([^/]+)$")
-CLASS_OF = {"training": "demo", "batch": "demo-2"}  # of pools that stories have
+CLASS_OF = {"training": "demo", "batch": "demo-2", "later": "demo-later"}  # of pools that stories have
 _FRESH = timedelta(seconds=330)  # a price may be five minutes old when a machine is ordered
 
 
@@ -217,7 +217,7 @@ class Sight:
         self.foreign_things: set[tuple[str, str]] = set()  # ("device", id) and ("Node", uid) of others
         self.asked: set[str] = set()  # names that a person asked to end
         self.vanished: dict[str, datetime] = {}  # pools whose document is gone, and since when
-        self.unread: set[str] = set()  # documents that no run can read: gone, broken, or with the whole folder empty
+        self.unread: set[str] = set()  # documents that no run can read: gone, broken, or in a source that tells nothing
         self.broken_class: set[str] = set()  # of those, pools whose own document is read: only their class cannot be
         self.said: dict[str, list[Json]] = {}  # what each of those said, and whenever it was changed before
         self.copied: dict[str, Json] | None = None  # claims in the newest second cluster when it was restored; None = an empty one

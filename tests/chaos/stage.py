@@ -8,7 +8,6 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
-import json
 import typing as t
 from decimal import Decimal
 from pathlib import Path
@@ -25,7 +24,7 @@ from sandbox.picture_accounts import paperspace_extras
 from sandbox.world import Machine
 
 from ..contract.act.rig import RENTED, URLS, Rig
-from . import edges, exits, hub, invariants, looks, own, strangers, switches, telling
+from . import edges, exits, hub, invariants, looks, own, sources, strangers, switches, telling
 from . import folder as folder_store
 from .adverse import Adverse
 from .grounds import Ground
@@ -143,13 +142,13 @@ class Stage(Rig):
         self._tasks: list[Task] = []
         self.call = self._called
         self.adverse = Adverse(self)
-        self.papers: dict[str, str] = {}  # documents that do not stand in their files as they should
         self.quick = False  # calls take no time
         self.sent: collections.Counter[str] = collections.Counter()  # create and destroy calls
         self.created_at = self.clock.now()  # of the last create call
         self.plain: dict[str, t.Any] = {}  # what documents said before a line of the story changed them
-        self.emptied = False  # the folder holds no file
-        self.desk, self.is_twin = folder / "documents", False
+        self.source: sources.Source = sources.Folder(folder)
+        self.written: dict[str, t.Any] = {}  # objects of the cluster that are documents, by path
+        self.is_twin = False
         self._describe(limits)
         self.box.machines.login_servers |= {one for one in (ground.options.get("mesh_login_server"),) if one}
         self.sight = Sight(self, limits)
@@ -283,22 +282,8 @@ class Stage(Rig):
             token = self.world.secrets["TAILSCALE_API_KEY"]
             option |= {"tailscale_oauth_client_id": None, "tailscale_oauth_client_secret": None, "tailscale_api_token": token}
         keys = {f"{cloud}_api_key": self.adverse.keys.get(f"{cloud.upper()}_API_KEY") for cloud in RENTED}
-        given = {"state_dir": str(self.folder / f"state-{host}"), "documents": [str(self.desk)]}
+        given = {"state_dir": str(self.folder / f"state-{host}"), **self.source.params()}
         return super().run(module, run_id, check=check, **{**keys, **given, **option, **self.ground.options, **params})
-
-    def _write_documents(self) -> None:
-        """One file for each document, in the folder that every run is given."""
-        self.desk.mkdir(exist_ok=True)
-        for one in self.documents:
-            name, state = one["metadata"]["name"], self.papers.get(one["metadata"]["name"], "")
-            file = self.desk / f"{name}.yml"
-            if self.emptied or state == "gone":
-                file.unlink(missing_ok=True)
-            elif state == "yaml":
-                file.write_text("kind: [GPUNodePool\nmetadata: }\n")
-            else:
-                wrong = {"maxHourlyPrce": "1"} if state == "field" else {}
-                file.write_text(json.dumps({**one, "spec": {**one["spec"], **wrong}}))  # JSON is YAML
 
     def _called(self, code: t.Any, task: Task) -> dict[str, t.Any]:
         self._tasks.append(task)
@@ -348,7 +333,7 @@ class Stage(Rig):
 
     def perform(self, *orders: Order) -> list[Outcome]:
         """Runs of playbooks, all begun at this moment, each to its end."""
-        self._write_documents()
+        self.source.write(self, self.documents)
         outcomes, work = {}, {}
         for order in orders:
             self.runs += 1
@@ -394,9 +379,10 @@ class Stage(Rig):
                     return
                 plan = said["plan"] = self.run("apply", run.name, check=order.check, file=file)
             else:
-                nodes: t.Any = {order.pool: order.nodes} if len(self.ground.pools) > 1 else order.nodes
+                several = len(self.ground.pools) > 1 or self.has_later()
+                nodes: t.Any = {order.pool: order.nodes} if several else order.nodes
                 params: dict[str, t.Any] = {
-                    "provision": {"nodes": nodes, "pools": [order.pool] if len(self.ground.pools) > 1 else []},
+                    "provision": {"nodes": nodes, "pools": [order.pool] if several else []},
                     "destroy": {"all": True, "force": True},
                     "plan": {"mode": "everything", "nodes": nodes if order.nodes else None, "save_to": file},
                     "everything": {"nodes": nodes},
@@ -459,23 +445,35 @@ class Stage(Rig):
         """What accounts were billed besides machines."""
         return paperspace_extras(self.world, self.clock.now())[0]
 
-    def change_paper(self, what: str, name: str) -> None:
-        """A document vanishes, comes again, or breaks; without a name the whole folder is emptied, or filled again."""
+    def change_document(self, what: str, name: str) -> None:
+        """A document vanishes, comes again, or breaks; without a name the whole source is ``empty``, ``missing``, or there again."""
         if not name:
-            self.emptied = what == "empty"
+            self.source.whole = "" if what == "return" else what
         elif what == "return":
-            self.papers.pop(name, None)
+            self.source.states.pop(name, None)
         else:
-            self.papers[name] = {"vanish": "gone"}.get(what, what)
-        self.sight.see_documents(
-            {one for one, state in self.papers.items() if state == "gone"}, set(self.papers), all_=self.emptied
-        )
+            self.source.states[name] = {"vanish": "gone"}.get(what, what)
+        source, documents = self.source, self.documents
+        self.sight.see_documents(source.gone(documents), source.unreadable(documents), all_=bool(source.whole))
+
+    def add_document(self, kind: str) -> None:
+        """A document that was not there before: a GPURequest, or a second (third) GPUNodePool with a class of its own, each called ``later``.
+        The pool wants a machine."""
+        if self.has_later():
+            return self.change_document("return", sources.LATER)
+        self.documents += sources.request(self) if kind == "request" else sources.pool(self)
+        self.change_document("return", sources.LATER)
+
+    def has_later(self) -> bool:
+        """Whether a document has appeared, be it gone again or not."""
+        return any(one["metadata"]["name"] == sources.LATER for one in self.documents)
 
     def restore_documents(self) -> None:
-        """Every document is there again, and says what it said in the beginning."""
+        """Every document of the beginning is there again, and says what it said then; what appeared is gone for good."""
         self.sight.note_documents()
-        for name in list(self.papers):
-            self.change_paper("return", name)
+        self.documents = [one for one in self.documents if sources.LATER not in one["metadata"]["name"]]
+        for name in list(self.source.states):
+            self.change_document("return", name)
         self.training.pop("orphanedPolicy", None)
         for key in ("expireAfter", "gpuLossPolicy"):
             (self.training.get("disruption") or {}).pop(key, None)
@@ -521,6 +519,7 @@ class Stage(Rig):
         self.sight.copied = copy.deepcopy(self.sight.claims()) if restored else None
         other = t.cast(Stage, self.twin(restored=restored))
         other.is_twin, other.lines, other.warnings = True, self.lines, self.warnings
+        other.written = copy.deepcopy(self.written) if restored else {}
         if restored and self.sight.files is not None:
             self.sight.files.copy_to(other.folder / "state-t" / self.sight.cluster_id)
 
@@ -538,9 +537,11 @@ class Stage(Rig):
         self.adverse.restore()
         own.put_away(self)
         edges.restore(self)
-        self.change_paper("return", "")
-        for name in [one for one, state in self.papers.items() if state != "gone"]:
-            self.change_paper("return", name)
+        self.change_document("return", "")
+        for name in [one for one, state in self.source.states.items() if state != "gone"]:
+            self.change_document("return", name)
+        if self.has_later():
+            self.change_document("vanish", sources.LATER)
         self.box.machines.behaviours = Behaviours()
         for place, dollars in enumerate(self.prices):
             self.price(place, dollars / self.world.offers[place].price_hour)

@@ -27,10 +27,12 @@ were taken out is still one.
     record damaged 0, terminate 0         a claim cannot be read (``immutable``: not be changed); a person asks for the end of a node
     gpus 0 1                                a node shows one GPU fewer than before
     change expireAfter 30m                the pool's document says something else
-    document vanish training              its file goes from the folder (``yaml``, ``field``: cannot be read, has an unknown field; ``return``)
+    documents cluster                     they stand in the cluster as objects (``file``: in one file; without the line: in a folder)
+    document vanish training              it goes from its source (``yaml``, ``field``: it cannot be read, has a wrong field; ``return``)
+    document appear request               a document that was not there before: a GPURequest; ``pool``: a pool with a class of its own
     document keep training                from now on machines stay when their document goes (orphanedPolicy)
     twin empty, twin restored             a second cluster with the same id, whose runs say ``host=t``
-    folder empty, folder return           the folder of documents holds no file; all are there again
+    source empty, source return           the source holds no document; all are there again (``missing``: no folder, no file, no definitions)
     pod 0 system | bare                   a GPU pod of the system's; a pod that nobody makes anew
     limits 3 10.00 8                      of the class: machines, dollars an hour, GPUs (else by chance)
     still                                 calls take no time from now on
@@ -54,7 +56,7 @@ from decimal import Decimal
 
 from sandbox.behaviour import Behaviour
 
-from . import adverse, edges, own, purse
+from . import adverse, edges, own, purse, sources
 from .grounds import Ground
 from .stage import Order, Outcome, Stage
 
@@ -305,12 +307,15 @@ def draw(ground: Ground, seed: str) -> list[str]:
         place = dice.randrange(len(lines) + 1)
         lines[place:place] = scene
     lines[:0] = adverse.lags(ground, seed)
+    for scene, place in adverse.appear(ground, seed, nodes):
+        lines[int(place * len(lines)) : int(place * len(lines))] = scene
     scene, place = _loop(ground, random.Random(f"loop {seed}"), nodes)
     lines[int(place * len(lines)) : int(place * len(lines))] = scene
     coins = random.Random(f"budget {seed}")
     if ground.budgets and coins.random() < 0.4:
         line = f"budget {coins.choice(purse.SCOPES)} {coins.choice(ground.budgets)} {coins.choice(purse.ACTIONS)} {coins.randint(1, 4)}"
         lines.insert(coins.randrange(len(lines)), line)
+    lines.insert(0, f"documents {random.Random(f'documents {seed}').choice(sorted(sources.SOURCES))}")
     return (
         lines
         if ground.two_hosts

@@ -14,8 +14,10 @@ import httpx
 import pytest
 import yaml
 
-from sandbox import control
+from sandbox import control, strangers
 from sandbox.cluster import KubeError
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -264,3 +266,17 @@ def test_a_twin_has_the_same_id_and_an_api_server_of_its_own(stand: t.Any, resto
     twin.post("/api/v1/nodes", json={"metadata": {"name": "m"}})
     assert len(hand.box.kube.request("GET", "/api/v1/nodes")[1]["items"]) == 1
     assert client.post("/twins", json={"restored": "yes"}).status_code == 400
+
+
+def test_a_restored_twin_serves_the_custom_objects_of_the_backup(stand: t.Any) -> None:
+    hand, _client = stand
+    kube, path = hand.box.kube, "/apis/tgp.io/v1/namespaces/default/gpunodepools"
+    for definition in yaml.safe_load_all((ROOT / "schemas" / "crds.yaml").read_text()):
+        kube.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    pool = {"apiVersion": "tgp.io/v1", "kind": "GPUNodePool", "spec": {"nodeClassRef": {"kind": "GPUNodeClass", "name": "demo"}}}
+    assert kube.request("POST", path, {**pool, "metadata": {"name": "training"}})[0] == 201
+    copy = strangers.restored(kube)
+    assert [one["metadata"]["name"] for one in copy.request("GET", path)[1]["items"]] == ["training"]
+    assert copy.request("POST", path, {**pool, "metadata": {"name": "batch"}})[0] == 201
+    assert len(kube.request("GET", path)[1]["items"]) == 1
+    assert strangers.twin(kube).request("GET", path)[0] == 404
