@@ -6,6 +6,7 @@ else by stories drawn by chance. A fault is one changed line in a copy of the co
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import random
@@ -99,19 +100,23 @@ def search(copy: Path, mutation: copies.Mutation, seed: str, seconds: float = SE
 
 
 def table(seed: str, count: int, say: Say, *, seconds: float = SECONDS, full: bool = False) -> int:
-    """Print the table of drawn faults (``count`` 0: of all); how many of them chaos did not find. ``full``: with what was said, and
-    the story."""
-    missed, wanted = 0, drawable() if count == 0 else draw(seed, count)
+    """Print the table of drawn faults (``count`` 0: of all); how many of them no invariant found. A story that got stuck or ended with an
+    error is counted apart: it shows that something is wrong, and not what. ``full``: with what was said, and the story."""
+    by_what: collections.Counter[str] = collections.Counter()
+    wanted = drawable() if count == 0 else draw(seed, count)
     with tempfile.TemporaryDirectory(prefix="tgp-faults-") as folder:
         copy = copies.copy_to(Path(folder))
         say(f"{'rule':5} {'file':24} {'fault':66} {'found by':9} {'runs':>5}  {'its own test'}")
         for one in wanted:
             found, test = search(copy, one, seed, seconds)
-            missed += not found.number
+            by_what[found.number if found.number in ("", "stuck", "error") else "invariant"] += 1
             by = found.number or "no story"
             file = copies.locate(one).path.rpartition("/")[2]
             say(f"{one['rule']:5} {file:24} {one['what']:66} {by:9} {found.runs:>5}  {test or 'none'}")
             if full and found.number:
                 say(f"      {found.text}\n{found.story}")
-    say(f"{len(wanted) - missed} of {len(wanted)} found")
-    return missed
+    say(
+        f"{by_what['invariant']} of {len(wanted)} found by an invariant, {by_what['stuck']} by a story that got stuck, "
+        f"{by_what['error']} by an error, {by_what['']} by none"
+    )
+    return len(wanted) - by_what["invariant"]

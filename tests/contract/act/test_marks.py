@@ -108,6 +108,33 @@ def test_L19_another_node_of_the_same_name_is_left_alone(rig: Rig) -> None:
     assert rig.join()["machines"] == [] and len(node_writes(rig)) == before
 
 
+def test_L19_a_node_that_takes_the_name_at_the_same_moment_gets_no_marks(rig: Rig) -> None:
+    rig.provision()
+    patch(rig, {"metadata": {"labels": {GONE: None}}})
+    name = rig.machine().name
+
+    def replace(request: httpx.Request) -> None:
+        if (request.method, request.url.path) == ("GET", f"/api/v1/nodes/{name}") and not done:
+            done.append(request.url.path)
+            rig.kube("DELETE", request.url.path)
+            rig.kube("POST", "/api/v1/nodes", {"metadata": {"name": name}})
+
+    done: list[str] = []
+    rig.watcher = replace
+    (row,) = rig.join()["machines"]
+    assert (row["result"], len(done)) == ("drifted", 1) and "another Node has taken this name" in str(row)
+    assert GONE not in node(rig)["metadata"].get("labels", {})
+
+
+def test_L19_a_node_that_is_on_its_way_out_gets_no_marks(rig: Rig) -> None:
+    rig.provision()
+    rig.unlock(rig.plan("destroy", all=True)["run_id"])
+    assert rig.claim()["phase"] == "Ready" and rig.claim()["deletion"]["reason"] == "Manual"
+    patch(rig, {"metadata": {"labels": {GONE: None}}})
+    before = len(node_writes(rig))
+    assert rig.join()["machines"] == [] and len(node_writes(rig)) == before
+
+
 def test_L19_nodes_that_cannot_be_read_or_written_end_nothing(rig: Rig) -> None:
     rig.provision()
     patch(rig, {"metadata": {"labels": {GONE: None}}})

@@ -182,6 +182,15 @@ def test_lost_create_answer_leaves_exactly_one_key(old: Place, kind: str) -> Non
     assert [one.id for one in old.tailnet.live_keys()] == [key.id] and old.count(POST_KEY) == 2
 
 
+def test_a_lost_create_answer_leaves_the_keys_of_other_machines(old: Place) -> None:
+    mesh = client(old)
+    other = mesh.create_key("tgp-a1b2c3d4-training-9x8yz", tags=TAGS)
+    old.world.clock.advance(60)
+    old.faults.add({"kind": "lost_after", "method": "POST", "path": "/preauthkey$"})
+    key = mesh.create_key(NODE, tags=TAGS)
+    assert {one.id for one in old.tailnet.live_keys()} == {other.id, key.id}
+
+
 def test_wrong_key_and_missing_tag_say_what_to_do(old: Place) -> None:
     mesh = old.client(tailscale_api_token="hskey-api-0123456789ab-madeUpMadeUpMadeUp", **SERVER)
     with pytest.raises(errors.Unauthorized) as caught:
