@@ -188,8 +188,12 @@ def arguments(mutation: Mutation) -> list[str]:
 
 
 def arguments_of_proof(mutation: Mutation) -> list[str]:
-    """Of pytest: the tests that have to fail because rows of docs/coverage.md name them; empty where the fault proves no row."""
-    chosen = [f"tests/{one}" for test in sorted(set(mutation.get("proves", {}).values())) for one in node_ids(test)]
+    """Of pytest: the tests that have to fail because rows of docs/coverage.md name them; empty where the fault proves no row. Misplaced
+    when no fast level has such a test: pytest without a name would run them all."""
+    names = sorted(set(mutation.get("proves", {}).values()))
+    if missing := [test for test in names if not node_ids(test)]:
+        raise Misplaced(f"{mutation['what']}: no fast test is called {', '.join(missing)}")
+    chosen = [f"tests/{one}" for test in names for one in node_ids(test)]
     return [*_PYTEST, *chosen] if chosen else []
 
 

@@ -92,6 +92,7 @@ def test_a_fault_fits_the_source_and_names_its_tests(mutation: copies.Mutation) 
     assert copies.changed(mutation)
     assert not ("rule" in mutation and "tests" in mutation)
     assert "rule" in mutation or "tests" in mutation or mutation["proves"]
+    assert copies.arguments_of_proof(mutation) or "proves" not in mutation
     for name in mutation.get("tests", []):
         path, _colons, test = name.partition("::")
         assert f"def {test}(" in (copies.ROOT / "tests" / path).read_text() if test else (copies.ROOT / "tests" / path).is_file()
@@ -100,6 +101,11 @@ def test_a_fault_fits_the_source_and_names_its_tests(mutation: copies.Mutation) 
 def test_every_rule_that_decides_is_mutated_and_no_fault_is_there_twice() -> None:
     assert sorted(RULES - {rule for one in copies.MUTATIONS for rule in rules_of(one)}) == []
     assert len({one["what"] for one in copies.MUTATIONS}) == len(copies.MUTATIONS)
+
+
+def test_a_fault_that_proves_a_row_by_no_fast_test_is_refused() -> None:
+    with pytest.raises(copies.Misplaced, match="no fast test is called test_of_a_slow_level"):
+        copies.arguments_of_proof({"what": "a fault", "proves": {"A-22": "test_of_a_slow_level"}})
 
 
 @pytest.mark.parametrize("mutation", _CASES)
