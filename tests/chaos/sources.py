@@ -74,6 +74,20 @@ class Source:
     def _there(self, documents: t.Sequence[Json]) -> list[Json]:
         return [one for one in documents if self.states.get(name_of(one)) != "gone"]
 
+
+class Files(Source):
+    """Files of the controller, which every run is given as ``entry`` of the story's folder."""
+
+    entry = ""
+    broken = {"yaml": "is not valid YAML", "field": "maxHourlyPrce"}
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.entry
+
+    def params(self) -> dict[str, t.Any]:
+        return {"documents": [str(self.path)]}
+
     def _text(self, document: Json) -> str:
         """The document as it stands in a file; JSON is YAML."""
         state = self.states.get(name_of(document), "")
@@ -83,19 +97,11 @@ class Source:
         return json.dumps({**document, "spec": {**document["spec"], **wrong}}) + "\n"
 
 
-class Folder(Source):
+class Folder(Files):
     """One file for each document."""
 
-    kind = "folder"
-    broken = {"yaml": "is not valid YAML", "field": "maxHourlyPrce"}
+    kind, entry = "folder", "documents"
     unread = ("No document file at",)
-
-    @property
-    def path(self) -> Path:
-        return self.folder / "documents"
-
-    def params(self) -> dict[str, t.Any]:
-        return {"documents": [str(self.path)]}
 
     def write(self, stage: Stage, documents: t.Sequence[Json]) -> None:
         if self.path.exists():
@@ -107,19 +113,11 @@ class Folder(Source):
             (self.path / f"{name_of(one)}.yml").write_text(self._text(one))
 
 
-class File(Source):
+class File(Files):
     """All of them in one file, the classes first. What stands behind a syntax error is not read."""
 
-    kind = "file"
-    broken = Folder.broken
+    kind, entry = "file", "documents.yml"
     unread = ("No document file at", "holds no document")
-
-    @property
-    def path(self) -> Path:
-        return self.folder / "documents.yml"
-
-    def params(self) -> dict[str, t.Any]:
-        return {"documents": [str(self.path)]}
 
     def write(self, stage: Stage, documents: t.Sequence[Json]) -> None:
         if self.whole == "missing":
