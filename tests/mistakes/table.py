@@ -359,7 +359,7 @@ COMMANDS = [
         "min_gpu_memory=24gigs",
         lambda desk: desk.module("offer_info", min_gpu_memory="24gigs"),
         2,
-        ("min_gpu_memory '24gigs'", "24GiB"),
+        ("min_gpu_memory: '24gigs'", "24GiB"),
     ),
     Mistake("region=us-wset", lambda desk: desk.module("offer_info", region=["us-wset"]), 2, ("us-wset", "Did you mean us-west")),
     Mistake("nodes in the inventory", _nodes_of_a_group, 0, ("launch",), ("reserved name",)),

@@ -187,6 +187,7 @@ def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetim
     disk = storage_price(row.get("disk_space"), row.get("storage_cost"))
     if not disk and total is not None and base is not None:
         disk = max(total - base, Decimal(0))
+    created = None if started is None or not 0 <= started < _LATEST else datetime.fromtimestamp(float(started), timezone.utc)
     inside = row.get("local_ipaddrs")
     return Instance(
         cloud="vast",
@@ -194,7 +195,7 @@ def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetim
         name=_text(row.get("label")),
         state=state,
         raw_state=word,
-        created=None if started is None or not 0 <= started < _LATEST else datetime.fromtimestamp(float(started), timezone.utc),
+        created=created,
         price_hour=_while_it_runs(total, None if base is None else base + disk, _premium(row, "instance")),
         ip=address,
         private_ip=inside.split()[0] if isinstance(inside, str) and inside.split() else "",
@@ -208,13 +209,18 @@ def to_instance(api: Api, row: t.Any, what: str, facts: Capability, now: datetim
         interrupted=interrupted,
         halted=halted,
         spot=spot if isinstance(spot, bool) else None,
-        running_since=now - timedelta(minutes=float(uptime))
-        if word == "running" and uptime is not None and 0 <= uptime < _LONGEST
-        else None,
+        running_since=_running_since(word, uptime, created, now),
         storage_price_hour=disk,
         disk_gib=None if (size := decimal(row.get("disk_space"))) is None else gibibytes(round(size)) or None,
         ports=_ports(row.get("ports"), address),
     )
+
+
+def _running_since(word: str, uptime: Decimal | None, created: datetime | None, now: datetime) -> datetime | None:
+    """Since when its GPUs are billed. One that has exited ran before, but its uptime is told no more: it ran at most since its creation."""
+    if word == "running" and uptime is not None and 0 <= uptime < _LONGEST:
+        return now - timedelta(minutes=float(uptime))
+    return created if word == "exited" else None
 
 
 def _state(row: Row, word: str, message: str, facts: Capability, now: datetime, halted: bool) -> tuple[InstanceState, bool, bool]:

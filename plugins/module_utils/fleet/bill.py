@@ -23,7 +23,8 @@ def noted(claim: Claim, instance: Instance, capability: Capability | None, now: 
     running, interrupted = claim.running_since, claim.interrupted_at
     if capability is not None and not capability.bills_boot:
         told = instance.running_since
-        if told is not None and (running is None or told < running - _INEXACT):
+        exact = instance.state is InstanceState.RUNNING  # else a bound, for a claim that knows nothing better
+        if told is not None and (running is None or (exact and told < running - _INEXACT)):
             running = told
         elif running is None and instance.state is InstanceState.RUNNING:
             running = now

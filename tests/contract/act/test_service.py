@@ -253,10 +253,16 @@ def test_L11_at_the_deadline_the_step_and_the_cause_are_named(pods: Rig, behavio
     assert words in failed(pods)
 
 
-def test_L11_a_container_that_its_cloud_ended_is_given_up_at_once(build: Build) -> None:
+@pytest.mark.parametrize("unseen", [False, True])
+def test_L11_a_container_that_its_cloud_ended_is_given_up_at_once(build: Build, unseen: bool) -> None:
+    """Its GPUs are billed, whether a run saw it at work or only when it had exited."""
     rig = made(build, "vast")
     spec(rig).update(command=["false"], args=[])
     rig.rent(pool="llm")
+    (machine,) = rig.machines()
+    while unseen and machine.details.get("phase") != "exited":
+        rig.clock.sleep(1)
+    rig.advance(120 if unseen else 0)
     started = rig.clock.now()
     assert "vast calls the machine exited" in failed(rig)
     assert (rig.clock.now() - started).total_seconds() < 600

@@ -329,7 +329,8 @@ def test_what_a_machine_is_read_as(vast_stand: VastStand) -> None:
     cloud = vast_stand.cloud()
     made = cloud.launch(vast_stand.request())
     young = vast_stand.read(made)
-    assert (young.state, young.raw_state, young.ip, dict(young.ports)) == (InstanceState.PENDING, "created", "", {})
+    assert young.raw_state in ("created", "loading"), "on a busy machine the world is a little further"
+    assert (young.state, young.ip, dict(young.ports)) == (InstanceState.PENDING, "", {})
     vast_stand.wait_for(cloud, made, {InstanceState.RUNNING})
     vast_stand.world.clock.sleep(60)
     found = vast_stand.read(made)

@@ -403,6 +403,9 @@ def test_a_machine_on_its_way_to_stopped_is_not_ready() -> None:
 def test_when_its_gpus_began_to_be_billed() -> None:
     assert instance(actual_status="running", uptime_mins=4.5).running_since == NOW - timedelta(minutes=4.5)
     assert instance(actual_status="loading", uptime_mins=4.5).running_since is None
+    over = instance(actual_status="exited", uptime_mins=None, start_date=1763700000)
+    assert over.running_since == over.created is not None
+    assert instance(actual_status="offline", start_date=1763700000).running_since is None
 
 
 def test_no_secret_of_its_environment_becomes_a_mark() -> None:

@@ -187,6 +187,9 @@ def test_I13_when_the_gpus_ran_is_noted_from_what_the_cloud_says() -> None:
     assert noted(known, again, apart, at("12:30")) == known, "an uptime told inexactly changes nothing"
     booting = instance(NAME, InstanceState.PENDING, cloud="vast")
     assert noted(on_vast(), booting, apart, at("12:00")).running_since is None
+    over = instance(NAME, InstanceState.FAILED, cloud="vast", raw_state="exited", running_since=at("11:00"))
+    assert noted(on_vast(), over, apart, at("12:00")).running_since == at("11:00"), "it ran, and nobody looked meanwhile"
+    assert noted(known, over, apart, at("12:00")) == known, "what was seen is better than a bound"
 
 
 def test_I13_gpus_of_a_machine_that_its_owner_stopped_are_billed_until_then() -> None:
