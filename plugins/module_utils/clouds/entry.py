@@ -16,6 +16,7 @@ from .. import errors
 from ..fleet.model import Capability, CloudChoice
 from ..task import Task
 from .base import Cloud
+from .webhook_targets import is_loopback
 
 NodeReady = t.Callable[[str], "bool | None"]
 Spec = dict[str, t.Any]
@@ -70,7 +71,8 @@ class Entry:
         return next((found for value in given if value and (found := str(value).strip())), None)
 
     def address(self, task: Task, name: str, usual: str) -> str:
-        """Where its API is: option ``name``, its environment variables, else ``usual``. InvalidInput for more than scheme, host and port."""
+        """Where its API is: option ``name``, its environment variables, else ``usual``. InvalidInput for more than scheme, host and port, and
+        for plain http to another machine: every call carries the key."""
         given = self.option(task, name)
         if not given:
             return usual
@@ -83,6 +85,11 @@ class Entry:
             raise errors.InvalidInput(
                 f"{name} must be scheme, host and port, got an address with a path or a query.",
                 remedy=f"Write {parts.scheme}://{host}; the paths of {self.name}'s API are added.",
+            )
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            raise errors.InvalidInput(
+                f"{name} leads to {parts.scheme}://{parts.netloc.rpartition('@')[2]}, and the API key would cross the network in clear text.",
+                remedy="Use https. Plain http is for this machine alone (127.0.0.1, ::1 or localhost).",
             )
         return given
 

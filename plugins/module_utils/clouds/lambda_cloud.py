@@ -24,7 +24,7 @@ from .base import EVERYTHING, CloudCheck, NothingBeside
 from .entry import Entry, Wanted, text_option
 from .lambda_records import REGIONS, to_instance, to_offers
 from .outcomes import asks_for_patience, judged
-from .readable import Warn, readable, silent
+from .readable import Warn, once, readable, silent
 
 if t.TYPE_CHECKING:
     import httpx
@@ -96,7 +96,7 @@ class LambdaCloud(NothingBeside):
         warn: Warn = silent,
     ) -> None:
         redact.register(key)
-        self._wanted_key, self._warn = ssh_key, warn
+        self._wanted_key, self._warn = ssh_key, once(warn)
         self._clock = clock or SystemClock()
         self._ssh_key: str | None = None
         self._turn = threading.local()

@@ -14,7 +14,7 @@ from ..fleet.model import Capability, Offer, OfferQuery
 from .paperspace_calls import REFUSED, Calls, answered
 from .paperspace_launch import choose_template, invalid
 from .paperspace_records import Template, to_offers, to_template
-from .readable import Warn, readable, silent
+from .readable import Warn, once, readable, silent
 
 _MOST_QUESTIONS = 16  # about capacity, one call each
 
@@ -23,7 +23,7 @@ class Market:
     """``template`` (id) and ``region`` narrow it; empty = any."""
 
     def __init__(self, calls: Calls, facts: Capability, clock: Clock, template: str, region: str, warn: Warn = silent) -> None:
-        self._calls, self._facts, self._clock, self._warn = calls, facts, clock, warn
+        self._calls, self._facts, self._clock, self._warn = calls, facts, clock, once(warn)
         self._template, self._region = template, region
         self._known: list[Template] | None = None
 

@@ -22,6 +22,18 @@ def silent(_text: str) -> None:
     """For callers that show no warnings."""
 
 
+def once(warn: Warn) -> Warn:
+    """``warn`` that says each sentence once: a market is read for auction and on demand, and again before a launch."""
+    said: set[str] = set()
+
+    def tell(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            warn(text)
+
+    return tell
+
+
 def readable(service: str, entries: t.Iterable[_E], read: t.Callable[[_E], _R], warn: Warn) -> list[_R]:
     """``read(entry)`` for all entries that can be read. When none of them can, the first BadShape is raised: then the service has changed, and
     an empty market would be a wrong answer."""

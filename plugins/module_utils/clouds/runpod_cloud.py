@@ -19,7 +19,7 @@ from ..fleet.model import Capability, Instance, InstanceState, Lane, LaunchReque
 from ..http import Answer
 from .base import EVERYTHING, CloudCheck, NothingBeside
 from .entry import Entry, Wanted, text_option
-from .readable import Warn, readable, silent
+from .readable import Warn, once, readable, silent
 from .runpod_calls import Calls, is_problem
 from .runpod_launch import SETTINGS, as_text, has_no_exec_form, outcome, pod_body
 from .runpod_log import read_log
@@ -74,7 +74,7 @@ class RunpodCloud(NothingBeside):
         redact.register(key)
         self._clock = clock or SystemClock()
         self._tiers, self._min_cuda = tuple(tiers), min_cuda
-        self._warn = warn
+        self._warn = once(warn)
         self._exec_form = True
         self._turn = threading.local()
         self._young: dict[str, datetime] = {}

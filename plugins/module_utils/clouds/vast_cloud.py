@@ -20,7 +20,7 @@ from ..fleet.model import Capability, Carrier, Instance, InstanceState, Lane, La
 from .base import EVERYTHING, Cloud, CloudCheck, NothingBeside
 from .entry import Entry, Wanted, text_option
 from .pages import walk
-from .readable import Warn, readable, silent
+from .readable import Warn, once, readable, silent
 from .vast_account import examine
 from .vast_api import GONE, VastApi
 from .vast_choice import NODE_QUALITY
@@ -110,7 +110,7 @@ class VastCloud(NothingBeside):
         redact.register(key)
         self._clock = clock or SystemClock()
         self._transport = transport
-        self._market, self._warn = market, warn
+        self._market, self._warn = market, once(warn)
         self._turn = threading.local()
         self._api = VastApi(key, url, transport=transport, clock=self._clock)
 

@@ -115,7 +115,7 @@ class Stand:
 
 
 class LambdaStand(Stand):
-    service, base = "lambda", "http://lambda.test"
+    service, base = "lambda", "https://lambda.test"
     list_path = r"^/api/v1/instances$"
     create_path = r"/launch$"
 

@@ -27,7 +27,7 @@ STOCK: tuple[dict[str, t.Any], ...] = (
 
 
 class PaperspaceStand(Stand):
-    service, base = "paperspace", "http://paperspace.test"
+    service, base = "paperspace", "https://paperspace.test"
     list_path = r"^/v1/machines(\?|$)"
     create_path = r"^/v1/machines$"
 

@@ -29,7 +29,7 @@ DEFAULT_OFFER = f"{RTX4090} x1 secure@EU-RO-1"
 
 
 class RunpodStand(Stand):
-    service, base = "runpod", "http://runpod.test"
+    service, base = "runpod", "https://runpod.test"
     list_path = r"^/v2/pods$"
     create_path = r"^/v2/pods$"
 

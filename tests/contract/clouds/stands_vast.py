@@ -28,7 +28,7 @@ NAME = "tgp-a1b2c3d4-train-0k3zq"
 
 
 class VastStand(Stand):
-    service, base = "vast", "http://vast.test"
+    service, base = "vast", "https://vast.test"
     list_path = r"^/api/v1/instances/"
     create_path = r"^/api/v0/asks/"
     create_method = "PUT"

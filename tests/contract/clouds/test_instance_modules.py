@@ -55,6 +55,14 @@ def test_L14_a_machine_that_is_there_after_a_rate_limit_is_not_made_twice(cloud:
     assert not done.get("failed") and [done["instance"]["id"]] == living(cloud)
 
 
+@pytest.mark.parametrize("host", ["proxy.example", "10.0.0.7:8080", "127.0.0.1.example"])
+def test_plain_http_to_another_machine_is_refused(cloud: Stand, host: str) -> None:
+    """Each call carries the key."""
+    done = run(cloud, **{f"{cloud.service}_api_url": f"http://{host}"})
+    assert done["failed"] and done["error"]["kind"] == "invalid_input" and not cloud.world.machines
+    assert f"{cloud.service}_api_url leads to http://{host}" in done["msg"] and "Use https" in done["msg"]
+
+
 @pytest.mark.parametrize("path", ["/v1", "/v2", "/api/v0", "/?key=a"])
 def test_an_address_with_a_path_is_refused(cloud: Stand, path: str) -> None:
     done = run(cloud, **{f"{cloud.service}_api_url": cloud.base + path})

@@ -84,9 +84,8 @@ def test_an_entry_that_is_none_is_left_out_with_a_warning(market: Stand, monkeyp
     before, silence = offers(market, monkeypatch, lambda body: None)
     after, warnings = offers(market, monkeypatch, add)
     assert not silence and before and ids(after) == ids(before)
-    assert warnings and all(
-        one.startswith(f"{market.service}: 1 entry of what it offers cannot be read and is left out: ") for one in warnings
-    )
+    (said,) = warnings  # once, although Vast.ai's market is read for auction and on demand
+    assert said.startswith(f"{market.service}: 1 entry of what it offers cannot be read and is left out: ")
 
 
 def test_any_field_may_be_anything_and_the_other_offers_stay(market: Stand, monkeypatch: pytest.MonkeyPatch) -> None:

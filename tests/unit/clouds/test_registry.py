@@ -93,8 +93,13 @@ def test_what_is_on_its_way_out_is_not_gone_yet() -> None:
 
 @pytest.mark.parametrize("name", ["lambda", "lambda-labs", "LambdaLabs"])
 def test_lambda_by_option(name: str) -> None:
-    cloud = registry.connect(name, Task({"lambda_api_key": KEY, "lambda_api_url": "http://lambda.test"}))
+    cloud = registry.connect(name, Task({"lambda_api_key": KEY, "lambda_api_url": "https://lambda.test"}))
     assert isinstance(cloud, LambdaCloud)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost:1", "[::1]:1"])
+def test_plain_http_is_for_this_machine(host: str) -> None:
+    assert isinstance(registry.connect("lambda", Task({"lambda_api_key": KEY, "lambda_api_url": f"http://{host}"})), LambdaCloud)
 
 
 @pytest.mark.parametrize("variable", ["LAMBDA_API_KEY", "LAMBDA_LABS_API_KEY"])
