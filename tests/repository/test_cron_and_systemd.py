@@ -72,12 +72,31 @@ def test_the_log_is_rotated_where_the_line_writes_it() -> None:
     assert "error" not in (ran.stdout + ran.stderr).lower()
 
 
+def test_the_ledger_is_archived_once_a_week_into_a_file_that_stays() -> None:
+    (line,) = [one for one in (CRON / "tgp-gpu").read_text().splitlines() if "archive" in one and not one.startswith("#")]
+    minute, hour, *days, user, command = line.split(" ", 6)
+    assert minute.isdigit() and hour.isdigit() and (days, user) == (["*", "*", "0"], "tgp")
+    assert command.endswith("examples/cron/run archive -e tgp_path=/var/lib/tgp/ledger.jsonl")
+    service, timer = ((UNITS / f"tgp-gpu-archive.{kind}").read_text() for kind in ("service", "timer"))
+    assert "playbooks/archive.yml -e tgp_path=%S/tgp/ledger.jsonl\n" in service and "\nStateDirectory=tgp\n" in service
+    assert "\nOnCalendar=Sun " in timer and "\nPersistent=true\n" in timer
+    shared = set((UNITS / "tgp-gpu@.service").read_text().partition("[Service]")[2].splitlines())
+    other = {one for one in shared if not one.startswith(("ExecStart=", "#"))} - set(service.splitlines())
+    assert not other, "both units run with the same rights"
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_systemd_takes_the_units_as_they_stand(tmp_path: Path, record_property: t.Callable[[str, object], None]) -> None:
     for unit in UNITS.iterdir():
         text = unit.read_text().replace("/opt/tgp/.venv/bin/ansible-playbook", sys.executable)  # a program that exists here
         (tmp_path / unit.name).write_text(text)
-    names = ["tgp-gpu@reap.service", "tgp-gpu@reap.timer", "tgp-gpu-loop.service"]
+    names = [
+        "tgp-gpu@reap.service",
+        "tgp-gpu@reap.timer",
+        "tgp-gpu-loop.service",
+        "tgp-gpu-archive.service",
+        "tgp-gpu-archive.timer",
+    ]
     command = ["systemd-analyze", "verify", "--man=no", *names]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout + ran.stderr) == (0, "")

@@ -11,6 +11,7 @@ import re
 import typing as t
 from pathlib import Path
 
+import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.act.serve_check import rights_in
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.needed_rights import CLAIM_RIGHTS, RIGHTS
@@ -88,8 +89,9 @@ def test_only_the_group_of_our_tokens_is_let_ask_for_certificates_and_nobody_app
     assert "nodeclient" not in (ROOT / "files" / "rbac.yml").read_text(encoding="utf-8")
 
 
-def test_the_cron_job_runs_the_reaper_with_that_account() -> None:
-    (job,) = manifests("examples/cronjob.yaml")
+@pytest.mark.parametrize(("path", "playbook"), [("examples/cronjob.yaml", "reap"), ("examples/cronjob-archive.yaml", "archive")])
+def test_the_cron_job_runs_its_playbook_with_that_account(path: str, playbook: str) -> None:
+    *others, job = manifests(path)
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     namespaces = {one["metadata"]["name"] for one in manifests("files/rbac.yml") if one["kind"] == "Namespace"}
@@ -99,12 +101,26 @@ def test_the_cron_job_runs_the_reaper_with_that_account() -> None:
     }
     assert job["spec"]["concurrencyPolicy"] == "Forbid"
     command = container["command"]
-    assert command[:2] == ["ansible-playbook", "tgp.gpu.reap"] and (ROOT / "playbooks" / "reap.yml").exists()
+    assert command[:2] == ["ansible-playbook", f"tgp.gpu.{playbook}"] and (ROOT / "playbooks" / f"{playbook}.yml").exists()
     mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
     assert set(mounts.values()) == {one["name"] for one in pod["volumes"]}
     paths = [command[-1].partition("=")[2], *(one["value"] for one in container["env"] if one["value"].startswith("/"))]
     assert all(any(path == mount or path.startswith(f"{mount}/") for mount in mounts) for path in paths)
     assert container["securityContext"]["readOnlyRootFilesystem"] and pod["securityContext"]["runAsNonRoot"]
+    claimed = {one["persistentVolumeClaim"]["claimName"] for one in pod["volumes"] if "persistentVolumeClaim" in one}
+    assert {(one["kind"], one["metadata"]["name"], one["metadata"]["namespace"]) for one in others} == {
+        ("PersistentVolumeClaim", name, job["metadata"]["namespace"]) for name in claimed
+    }
+
+
+def test_the_archive_outlives_the_pod_that_writes_it() -> None:
+    """A line leaves the cluster once the file has it: a file of the container would go with the pod."""
+    *_others, job = manifests("examples/cronjob-archive.yaml")
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    file = Path(container["command"][-1].removeprefix("tgp_path="))
+    (volume,) = [one["name"] for one in container["volumeMounts"] if Path(one["mountPath"]) in file.parents]
+    assert "persistentVolumeClaim" in next(one for one in pod["volumes"] if one["name"] == volume)
 
 
 def test_the_loop_runs_in_the_cluster_with_that_account_and_has_time_to_end() -> None:

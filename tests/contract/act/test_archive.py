@@ -74,6 +74,21 @@ def test_L16_a_run_that_is_killed_loses_no_line(old: Rig, tmp_path: Path, number
     assert total(old, archive=str(path)) == whole
 
 
+def test_L16_a_ledger_of_files_is_archived_as_well(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TGP_LEDGER", "file")
+    path, kept = tmp_path / "ledger.jsonl", tmp_path / "state" / rig.cluster_id / "ledger"
+    for _machine in range(2):
+        rig.provision()
+        rig.destroy()
+        rig.advance(MONTHS)
+    whole = total(rig)
+    assert (len(list(kept.iterdir())), rig.ledger()) == (2, [])
+    done = rig.run("archive", path=str(path), older_than_days=35)
+    assert (done["lines"], len(held(path)), list(kept.iterdir())) == (2, 2, [])
+    assert total(rig) != whole and total(rig, archive=str(path)) == whole
+    assert rig.run("archive", path=str(path), older_than_days=35)["lines"] == 0
+
+
 def test_L16_lines_whose_claim_is_left_stay(old: Rig, tmp_path: Path) -> None:
     """A run was killed between the line and the removal of its claim: without the line it would be written twice."""
     path = tmp_path / "ledger.jsonl"
