@@ -65,6 +65,8 @@ nodes:
   returned: always
 """
 
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.resources import NVIDIA_GPU
+
 from ..module_utils.cluster.connect import CLUSTER_SPEC
 from ..module_utils.cluster.waiting import wait_for_nodes
 from ..module_utils.task import Task, main
@@ -73,7 +75,7 @@ SPEC = dict(
     argument_spec=dict(
         nodes=dict(type="list", elements="str", required=True),
         newer_than=dict(type="str"),
-        gpu_resource=dict(type="str", default="nvidia.com/gpu"),
+        gpu_resource=dict(type="str", default=NVIDIA_GPU),
         gpus=dict(type="int", default=0),
         without_taints=dict(type="list", elements="str", default=[]),
         timeout=dict(type="int", default=900),

@@ -15,6 +15,7 @@ import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr, tokens
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import BOOTSTRAP_TOKEN_LABEL
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -85,7 +86,7 @@ def secret(**changes: t.Any) -> dict[str, t.Any]:
         "token-id": "abcde0", "token-secret": "0123456789abcdef", "expiration": "2099-01-01T00:00:00Z",
         "usage-bootstrap-authentication": "true", "auth-extra-groups": tokens.OWN_GROUP, **changes.get("data", {}),
     }  # fmt: skip
-    meta = {"name": changes.get("name", "bootstrap-token-abcde0"), "labels": changes.get("labels", {tokens.LABEL: "true"})}
+    meta = {"name": changes.get("name", "bootstrap-token-abcde0"), "labels": changes.get("labels", {BOOTSTRAP_TOKEN_LABEL: "true"})}
     return {
         "apiVersion": "v1", "kind": "Secret", "type": changes.get("type", "bootstrap.kubernetes.io/token"), "metadata": meta,
         "stringData": {key: value for key, value in data.items() if value is not None},

@@ -14,7 +14,11 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import exposed
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import (
+    TAILSCALE_EXPOSE_ANNOTATION,
+    TAILSCALE_HOSTNAME_ANNOTATION,
+    TAILSCALE_TAGS_ANNOTATION,
+)
 
 HERE = pathlib.Path(__file__).resolve().parent
 OPERATOR = "cmd/k8s-operator"
@@ -63,4 +67,8 @@ def test_S0_10_the_chart_has_every_value_of_ours_in_the_same_form(source: pathli
 
 def test_S0_11_the_operator_reads_our_annotations(source: pathlib.Path) -> None:
     code = "\n".join(path.read_text() for path in (source / OPERATOR).glob("*.go") if not path.name.endswith("_test.go"))
-    assert [one for one in (exposed.EXPOSE, exposed.HOSTNAME, exposed.TAGS) if f'"{one}"' not in code] == []
+    assert [
+        one
+        for one in (TAILSCALE_EXPOSE_ANNOTATION, TAILSCALE_HOSTNAME_ANNOTATION, TAILSCALE_TAGS_ANNOTATION)
+        if f'"{one}"' not in code
+    ] == []

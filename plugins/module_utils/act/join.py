@@ -20,14 +20,14 @@ from ..fleet import marks
 from ..fleet.capacity import advertised
 from ..fleet.diagnosis_node import wrong_image, wrong_version
 from ..fleet.model import Claim, InstanceState, Lane, Node, Phase
-from ..fleet.packing import NEUTRAL
+from ..fleet.model.labels import IDLE_SINCE_ANNOTATION, TERMINATE_ANNOTATION
+from ..fleet.model.resources import NEUTRAL_GPU
 from ..fleet.phases import advance
 from ..fleet.registration import not_initialized, timeout
 from ..fleet.service import is_service
 from ..observe.context import Context
 from .evidence import schematic_of, server_version
 from .following import Following, Joined
-from .record import IDLE_SINCE
 from .serve import serve_all
 
 _CHANCE = 90.0  # seconds from its registration in which a kubelet of an unfit version may become Ready
@@ -131,7 +131,7 @@ class _Join(Following):
             )
         pool = self.context.pool_of(claim)
         opening = _opening(node)
-        advertise(self.context.kube, node.name, NEUTRAL, advertised(claim, pool), uid=node.uid)  # before pods may come
+        advertise(self.context.kube, node.name, NEUTRAL_GPU, advertised(claim, pool), uid=node.uid)  # before pods may come
         change(
             self.context.kube,
             node.name,
@@ -165,4 +165,4 @@ def _opening(node: Node) -> dict[str, t.Any]:
     if STARTED not in node.annotations:
         return {}
     opening = undoing(node)
-    return {**opening, "annotations": {**opening["annotations"], IDLE_SINCE: None, "tgp.io/terminate": None}}
+    return {**opening, "annotations": {**opening["annotations"], IDLE_SINCE_ANNOTATION: None, TERMINATE_ANNOTATION: None}}

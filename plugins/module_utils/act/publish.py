@@ -9,6 +9,7 @@ import typing as t
 
 from ..cluster.services import apply_service, change_list, path_of, remove_service
 from ..fleet.model import Claim, Device
+from ..fleet.model.labels import NODEPOOL_LABEL
 from ..fleet.published import ENDPOINTS, endpoint, endpoints_name, list_name, namespace_of, service_object, with_endpoint
 from ..observe.context import Context
 
@@ -34,7 +35,7 @@ def withdraw_found(context: Context, place: str, uid: str) -> bool:
     found = context.kube.find(path_of(namespace, "services", name))
     if found is None or found["metadata"]["uid"] != uid:
         return False
-    pool = (found["metadata"].get("labels") or {}).get("tgp.io/nodepool", "")
+    pool = (found["metadata"].get("labels") or {}).get(NODEPOOL_LABEL, "")
     if pool:
         with context.money:
             change_list(context.kube, namespace, list_name(pool), ENDPOINTS, lambda text: with_endpoint(text, name, None), _EMPTY)

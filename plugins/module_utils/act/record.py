@@ -15,10 +15,9 @@ from ..errors import ApiError, BadShape, Conflict, NotFound, Unauthorized, Unrea
 from ..fleet import blocks
 from ..fleet.lost import LEFT_ALONE
 from ..fleet.model import Action, Claim, Notice, Plan
+from ..fleet.model.labels import IDLE_SINCE_ANNOTATION
 from ..observe.context import Context
 from .telling import Telling, tell_decisions
-
-IDLE_SINCE = "tgp.io/idle-since"
 
 
 @dataclasses.dataclass
@@ -149,7 +148,7 @@ def _taint(context: Context, action: Action, done: Recorded) -> None:
 
 def _annotate(context: Context, action: Action, done: Recorded) -> None:
     try:
-        annotate(context.kube, action.target, {IDLE_SINCE: action.value}, uid=action.uid)
+        annotate(context.kube, action.target, {IDLE_SINCE_ANNOTATION: action.value}, uid=action.uid)
         done.writes += 1
     except (NotFound, Conflict) as error:
         context.warn(f"{action.target}: idle time not noted in this run: {error}")

@@ -14,6 +14,7 @@ from ..errors import InvalidInput, TgpError
 from ..fleet import gpus, tunnels
 from ..fleet.diagnosis_node import wrong_version
 from ..fleet.model import Claim, CloudChoice, Lane, NodeClass, Offer, Phase, Pool
+from ..fleet.model.labels import GPU_TYPE_LABEL, PROVIDER_LABEL
 from ..fleet.names import machine_name
 from ..lanes.payload import boot_mode, documents_for, payload
 from ..observe.cluster_facts import cluster_facts
@@ -119,7 +120,7 @@ def _ways(context: Context, node_class: NodeClass) -> t.Iterator[tuple[Pool, Clo
 
 def _allowed(pool: Pool, cloud: str) -> bool:
     """False when the pool itself rules the cloud out."""
-    wishes = (one for one in pool.requirements if one.key == "tgp.io/provider")
+    wishes = (one for one in pool.requirements if one.key == PROVIDER_LABEL)
     return all((cloud in one.values) == (one.operator == "In") for one in wishes if one.operator in ("In", "NotIn"))
 
 
@@ -127,7 +128,7 @@ def _models(node_class: NodeClass, pool: Pool, choice: CloudChoice) -> list[str]
     if choice.machines:
         named: t.Iterable[str] = (one.gpu_type for one in choice.machines if one.gpu_count)
     else:
-        wished = [one.values for one in pool.requirements if one.key == "tgp.io/gpu-type" and one.operator == "In"]
+        wished = [one.values for one in pool.requirements if one.key == GPU_TYPE_LABEL and one.operator == "In"]
         named = wished[0] if wished else node_class.gpu_types
     return list(dict.fromkeys(gpus.canonical(one) or one for one in named if one))[:_MODELS] or [_ANY_MODEL]
 

@@ -15,7 +15,7 @@ from ..fleet import marks
 from ..fleet.capacity import advertised
 from ..fleet.drift import drift, lacks_neutral_gpus, startup_taint_is_left
 from ..fleet.model import Claim, Node, Phase, Pool
-from ..fleet.packing import NEUTRAL
+from ..fleet.model.resources import NEUTRAL_GPU
 from ..fleet.service import is_service
 from ..observe.context import Context
 
@@ -80,7 +80,7 @@ def _repair(context: Context, one: Drifted) -> Repaired:
     context.lock.renew_if_due()
     try:
         if lacks_neutral_gpus(one.claim, one.node, one.pool):
-            advertise(context.kube, one.node.name, NEUTRAL, advertised(one.claim, one.pool), uid=one.node.uid)
+            advertise(context.kube, one.node.name, NEUTRAL_GPU, advertised(one.claim, one.pool), uid=one.node.uid)
         change(
             context.kube,
             one.node.name,

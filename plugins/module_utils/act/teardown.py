@@ -26,8 +26,9 @@ from ..errors import ApiError, Conflict, Forbidden, LockLost, NotFound, RateLimi
 from ..fleet.age import holds_end
 from ..fleet.bill import noted
 from ..fleet.cost import ledger_line
-from ..fleet.drain import STARTED, backoff_after_block, is_voluntary, rules_of
+from ..fleet.drain import backoff_after_block, is_voluntary, rules_of
 from ..fleet.model import Claim, Instance, InstanceState, Node, Phase
+from ..fleet.model.labels import DRAIN_STARTED_ANNOTATION
 from ..fleet.phases import LONGEST_WORDS, advance
 from ..fleet.service import is_service
 from ..fleet.teardown import VOLUME_WAIT, Facts, Step, alarm, came_back, next_step, waits
@@ -233,7 +234,7 @@ class _Teardown:
         message = f"kept: {blockers or (self.drained.message if self.drained else '')}"
         if not is_voluntary(self.deletion.reason) or self.claim.phase is Phase.TERMINATING:
             return self.pending(message)
-        if (node := self._node()) is not None and STARTED in node.annotations:
+        if (node := self._node()) is not None and DRAIN_STARTED_ANNOTATION in node.annotations:
             return self.pending(message)  # its marks are still on: without this record no run would open it again
         now = self.context.clock.now()
         pause, times = backoff_after_block(self.claim.blocked_times)

@@ -14,6 +14,7 @@ from ..cluster.kube import Json, Kube
 from ..cluster.namespace import NAMESPACE, ensure_namespace
 from ..errors import ApiError, BadShape, Conflict, LostAnswer, NotFound, ServerError
 from ..fleet.model import Claim, DamagedClaim
+from ..fleet.model.labels import CLAIM_LABEL, LEDGER_LABEL, MANAGED_BY_LABEL, NODEPOOL_LABEL, STATE_LABEL
 from ..fleet.names import label_value
 from .store import (
     Careful,
@@ -34,7 +35,6 @@ from .store import (
 )
 
 PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-_CLAIM, _STATE, _LEDGER = "tgp.io/claim", "tgp.io/state", "tgp.io/ledger"
 _PART_SIZE = 60_000  # bytes of ledger in one ConfigMap: each line that is added writes a new revision of the whole part
 _TRIES = 8
 _PART_NAME = re.compile(r"tgp-ledger-[0-9]{5,}")
@@ -57,7 +57,7 @@ class ConfigMapStore(Careful):
         return self.claim_records()[0]
 
     def claim_records(self) -> ClaimRecords:
-        found, _version = self._kube.collect(PATH, _claim_or_damaged, {"labelSelector": f"{_CLAIM}=true"})
+        found, _version = self._kube.collect(PATH, _claim_or_damaged, {"labelSelector": f"{CLAIM_LABEL}=true"})
         claims = [self.note(one) for one in found if isinstance(one, Claim)]
         broken = [one for one in found if isinstance(one, DamagedClaim)]
         return sorted(claims, key=lambda one: one.name), sorted(broken, key=lambda one: one.name)
@@ -68,8 +68,8 @@ class ConfigMapStore(Careful):
 
     def _swap(self, claim: Claim) -> Claim:
         name = f"tgp-claim-{checked_name(claim.name)}"
-        labels = {_CLAIM: "true", "tgp.io/nodepool": label_value(claim.pool.replace("/", "."))}
-        body = _configmap(name, labels, {"claim.json": encode_claim(claim)}, claim.version, {"tgp.io/nodepool": claim.pool})
+        labels = {CLAIM_LABEL: "true", NODEPOOL_LABEL: label_value(claim.pool.replace("/", "."))}
+        body = _configmap(name, labels, {"claim.json": encode_claim(claim)}, claim.version, {NODEPOOL_LABEL: claim.pool})
         try:
             raw = self._put(name, body) if claim.version else self._make(body)
         except (LostAnswer, ServerError):
@@ -91,7 +91,7 @@ class ConfigMapStore(Careful):
 
     def write_state(self, name: str, state: t.Mapping[str, t.Any]) -> None:
         full = f"tgp-state-{checked_name(name)}"
-        body = _configmap(full, {_STATE: "true"}, {"state.json": encode(state)})
+        body = _configmap(full, {STATE_LABEL: "true"}, {"state.json": encode(state)})
         try:
             self._kube.replace(f"{PATH}/{full}", body)
         except NotFound:
@@ -143,7 +143,7 @@ class ConfigMapStore(Careful):
             self._parts = None
 
     def _read_parts(self) -> dict[str, _Part]:
-        found, _version = self._kube.collect(PATH, _part_or_place, {"labelSelector": f"{_LEDGER}=true"})
+        found, _version = self._kube.collect(PATH, _part_or_place, {"labelSelector": f"{LEDGER_LABEL}=true"})
         self._strange = [one for one in found if isinstance(one, str)]
         self._parts = {one.name: one for one in found if isinstance(one, _Part)}
         return self._parts
@@ -158,7 +158,7 @@ class ConfigMapStore(Careful):
                 if error.status not in _TOO_LARGE:
                     raise
         number = 0 if newest is None else int(newest.name.rpartition("-")[2]) + 1
-        made = _part(self._make(_configmap(f"tgp-ledger-{number:05d}", {_LEDGER: "true"}, {key: text})))
+        made = _part(self._make(_configmap(f"tgp-ledger-{number:05d}", {LEDGER_LABEL: "true"}, {key: text})))
         parts[made.name] = made
 
     def _put_line(self, parts: dict[str, _Part], part: _Part, key: str, text: str) -> None:
@@ -224,7 +224,7 @@ def _claim_or_damaged(raw: Json) -> Claim | DamagedClaim:
         return _claim(raw)
     except BadShape as problem:
         meta = raw["metadata"]
-        beside = {"pool": str((meta.get("annotations") or {}).get("tgp.io/nodepool") or "")}
+        beside = {"pool": str((meta.get("annotations") or {}).get(NODEPOOL_LABEL) or "")}
         text = (raw.get("data") or {}).get("claim.json")
         return damaged(text, _where(raw), meta["name"].removeprefix("tgp-claim-"), problem, **beside)
 
@@ -240,7 +240,7 @@ def _configmap(
     version: str = "",
     annotations: dict[str, str] | None = None,
 ) -> Json:
-    meta: Json = {"name": name, "namespace": NAMESPACE, "labels": {**labels, "app.kubernetes.io/managed-by": "tgp.gpu"}}
+    meta: Json = {"name": name, "namespace": NAMESPACE, "labels": {**labels, MANAGED_BY_LABEL: "tgp.gpu"}}
     if annotations:
         meta["annotations"] = annotations
     if version:

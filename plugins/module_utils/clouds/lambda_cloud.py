@@ -17,6 +17,7 @@ import typing as t
 from .. import errors, redact
 from ..clock import Clock, SystemClock
 from ..fleet.model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
+from ..fleet.model.labels import PREFIX
 from ..http import Api, Retry
 from ..pace import Bucket, Pace
 from . import outcomes
@@ -261,7 +262,7 @@ def _tags(marks: t.Mapping[str, str]) -> list[dict[str, str]]:
     """Marks as tags ``tgp:<word>``; keys may hold lower-case letters, digits, dashes and colons only."""
     tags = []
     for key, value in sorted(marks.items()):
-        word = re.sub(r"[^a-z0-9-]", "-", key.lower().removeprefix("tgp.io/").removeprefix("tgp:"))
+        word = re.sub(r"[^a-z0-9-]", "-", key.lower().removeprefix(PREFIX).removeprefix("tgp:"))
         tags.append({"key": f"tgp:{word}"[:55], "value": str(value)[:128]})
     return tags
 

@@ -9,6 +9,7 @@ import typing as t
 
 from ..errors import NotFound, TimedOut
 from ..fleet.drain import is_voluntary, rules_of
+from ..fleet.model.labels import DISRUPTED_TAINT
 from ..task import Task
 from .connect import connect
 from .drain import Target, drain_all
@@ -17,7 +18,7 @@ from .nodes import get_node
 _USABLE = "They are usable again."
 _CLOSED = (
     "They stay cordoned. Drain again (with reason Manual and force: true what is left is deleted), or open them: node_mark with "
-    "schedulable: true and remove_taints: [tgp.io/disrupted]."
+    f"schedulable: true and remove_taints: [{DISRUPTED_TAINT}]."
 )
 
 

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 
 from ..clock import Clock, from_text, to_text
 from ..errors import Conflict, Forbidden, TgpError
-from ..fleet.drain import STARTED as DRAIN_STARTED
 from ..fleet.drain import (
     Do,
     Mode,
@@ -26,8 +25,13 @@ from ..fleet.drain import (
     pause_after_silence,
     time_to_end,
 )
-from ..fleet.marks import DISRUPTED
 from ..fleet.model import Node, Pod, Taint
+from ..fleet.model.labels import (
+    CORDONED_BEFORE_DRAIN_ANNOTATION,
+    DISRUPTED_TAINT,
+    DRAIN_STARTED_ANNOTATION,
+    EXCLUDE_FROM_LOAD_BALANCERS_LABEL,
+)
 from ..fleet.settings import Settings
 from .drained import Blocked, Drained
 from .eviction import Answer, evict
@@ -35,9 +39,7 @@ from .kube import Kube
 from .nodes import change, get_node
 from .pods import pod_path, pods
 
-STARTED = DRAIN_STARTED
-WAS_CORDONED = "tgp.io/cordoned-before-drain"
-EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
+STARTED = DRAIN_STARTED_ANNOTATION
 _LOOK = 5.0  # seconds; a hold may end without any event
 _PATIENCE = 60.0  # real seconds for the first list of pods, whenever the deadline is
 
@@ -47,10 +49,10 @@ Submit = t.Callable[[t.Callable[[], t.Any], t.Callable[[t.Any], None]], None]
 def undoing(node: Node) -> dict[str, t.Any]:
     """What :func:`change` needs to open a drained node again. One that a person had cordoned before stays cordoned."""
     return {
-        "labels": {EXCLUDE: None},
-        "annotations": {STARTED: None, WAS_CORDONED: None},
-        "remove_taints": [DISRUPTED],
-        "unschedulable": None if WAS_CORDONED in node.annotations else False,
+        "labels": {EXCLUDE_FROM_LOAD_BALANCERS_LABEL: None},
+        "annotations": {STARTED: None, CORDONED_BEFORE_DRAIN_ANNOTATION: None},
+        "remove_taints": [DISRUPTED_TAINT],
+        "unschedulable": None if CORDONED_BEFORE_DRAIN_ANNOTATION in node.annotations else False,
     }
 
 
@@ -160,21 +162,21 @@ class Emptying:
 
     def _goes_on(self, node: Node) -> bool:
         """Whether the drain that was begun was for the same reason: another one has its own deadline."""
-        begun = [taint.value for taint in node.taints if taint.key == DISRUPTED]
+        begun = [taint.value for taint in node.taints if taint.key == DISRUPTED_TAINT]
         return not begun or self.reason in begun
 
     def _mark(self, node: Node, started: datetime) -> bool:
         effect = "NoExecute" if self.reason == "SpotLost" else "NoSchedule"
         annotations: dict[str, str | None] = {STARTED: to_text(started)}
         if STARTED not in node.annotations:
-            annotations[WAS_CORDONED] = "true" if node.unschedulable else None
+            annotations[CORDONED_BEFORE_DRAIN_ANNOTATION] = "true" if node.unschedulable else None
         return change(
             self.kube,
             self.name,
             uid=self.uid,
-            labels={EXCLUDE: ""},
+            labels={EXCLUDE_FROM_LOAD_BALANCERS_LABEL: ""},
             annotations=annotations,
-            add_taints=[Taint(DISRUPTED, self.reason, effect)],
+            add_taints=[Taint(DISRUPTED_TAINT, self.reason, effect)],
             unschedulable=True,
         )
 

@@ -10,10 +10,10 @@ import re
 import typing as t
 
 from ..errors import InvalidInput, NotFound
+from ..fleet.model.labels import TAILSCALE_EXPOSE_ANNOTATION, TAILSCALE_HOSTNAME_ANNOTATION, TAILSCALE_TAGS_ANNOTATION
 from .kube import Json, Kube
 from .services import path_of
 
-EXPOSE, HOSTNAME, TAGS = "tailscale.com/expose", "tailscale.com/hostname", "tailscale.com/tags"
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -38,7 +38,11 @@ def for_operator(hostname: str, tags: t.Sequence[str]) -> dict[str, str]:
             remedy="Write one label of letters a to z, digits and hyphens, at most 63 characters, without the tailnet's domain.",
             field="hostname",
         )
-    return {EXPOSE: "true", HOSTNAME: hostname, **({TAGS: ",".join(tags)} if tags else {})}
+    return {
+        TAILSCALE_EXPOSE_ANNOTATION: "true",
+        TAILSCALE_HOSTNAME_ANNOTATION: hostname,
+        **({TAILSCALE_TAGS_ANNOTATION: ",".join(tags)} if tags else {}),
+    }
 
 
 def expose(kube: Kube, namespace: str, name: str, wanted: t.Mapping[str, str], *, dry: bool) -> Exposed:
@@ -55,7 +59,11 @@ def expose(kube: Kube, namespace: str, name: str, wanted: t.Mapping[str, str], *
             remedy="The API server's own is default/kubernetes; see kubectl get service -A.",
         ) from error
     there: Json = found["metadata"].get("annotations") or {}
-    before = {key: str(there[key]) for key in (EXPOSE, HOSTNAME, TAGS) if key in there}
+    before = {
+        key: str(there[key])
+        for key in (TAILSCALE_EXPOSE_ANNOTATION, TAILSCALE_HOSTNAME_ANNOTATION, TAILSCALE_TAGS_ANNOTATION)
+        if key in there
+    }
     ports = tuple(int(one["port"]) for one in (found.get("spec") or {}).get("ports") or ())
     result = Exposed(before, dict(wanted), ports)
     if result.changed and not dry:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..errors import Conflict, Forbidden
+from ..fleet.model.labels import MANAGED_BY_LABEL
 from .kube import Kube
 
 NAMESPACE = "tgp-system"
@@ -22,7 +23,7 @@ def ensure_namespace(kube: Kube, name: str = NAMESPACE) -> bool:
     body = {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "tgp.gpu"}},
+        "metadata": {"name": name, "labels": {MANAGED_BY_LABEL: "tgp.gpu"}},
     }
     try:
         kube.create("/api/v1/namespaces", body)

@@ -10,6 +10,7 @@ import typing as t
 
 from ..fleet.idle import counts
 from ..fleet.model import Node, Pod
+from ..fleet.model.labels import PROVISIONED_LABEL
 from ..fleet.settings import Settings
 from ..task import Task
 from .connect import connect
@@ -17,15 +18,13 @@ from .nodes import nodes
 from .pods import pods
 from .quantity import is_gpu
 
-_PROVISIONED = "tgp.io/provisioned"
-
 
 def report(task: Task) -> dict[str, t.Any]:
     """The module's result."""
     params = task.params
     kube = connect(task)
     try:
-        found = nodes(kube, selector=f"{_PROVISIONED}=true" if params["provisioned_only"] else "")
+        found = nodes(kube, selector=f"{PROVISIONED_LABEL}=true" if params["provisioned_only"] else "")
         names = params["names"]
         chosen = [node for node in found if not names or node.name in names]
         by_node: dict[str, list[Pod]] = collections.defaultdict(list)

@@ -13,6 +13,8 @@ from datetime import datetime
 from ..clock import from_text
 from ..errors import Conflict, InvalidInput, TgpError
 from ..fleet.model import Node, Taint
+from ..fleet.model.labels import EXCLUDE_FROM_LOAD_BALANCERS_LABEL, INSTANCE_TYPE_LABEL, TOPOLOGY_REGION_LABEL, TOPOLOGY_ZONE_LABEL
+from ..fleet.model.resources import NVIDIA_GPU
 from .kube import Json, Kube
 from .quantity import whole
 
@@ -21,11 +23,11 @@ PATH = "/api/v1/nodes"
 OWN_DOMAINS = ("tgp.io",)
 OWN_KEYS = frozenset(
     {
-        "node.kubernetes.io/instance-type",
-        "topology.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
-        "node.kubernetes.io/exclude-from-external-load-balancers",
-        "nvidia.com/gpu",
+        INSTANCE_TYPE_LABEL,
+        TOPOLOGY_REGION_LABEL,
+        TOPOLOGY_ZONE_LABEL,
+        EXCLUDE_FROM_LOAD_BALANCERS_LABEL,
+        NVIDIA_GPU,
     }
 )
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")  # "." and ".." would be the collection, and what is above it

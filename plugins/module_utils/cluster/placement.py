@@ -9,10 +9,10 @@ import functools
 import typing as t
 
 from ..fleet.model import Expression, NodeTerm, Others, Placement, Toleration
+from ..fleet.model.labels import HOSTNAME_LABEL
 from ..fleet.model.placement import DEFAULT_SCHEDULER
 
 Raw = t.Mapping[str, t.Any]
-_HOSTNAME = "kubernetes.io/hostname"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NOTHING: Raw = {}
 _one_of = functools.lru_cache(maxsize=4096)(Placement)
@@ -66,7 +66,7 @@ def _others(affinity: Raw, namespace: str) -> tuple[tuple[Others, ...], str]:
         return (), "required podAffinity"
     alone = []
     for term in (affinity.get("podAntiAffinity") or _NOTHING).get(_REQUIRED) or ():
-        if term.get("topologyKey") != _HOSTNAME:
+        if term.get("topologyKey") != HOSTNAME_LABEL:
             return (), f"required podAntiAffinity over {term.get('topologyKey')}"
         beyond = next(
             (key for key in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys") if term.get(key) is not None), ""
@@ -84,7 +84,7 @@ def _avoids(affinity: Raw, namespace: str) -> tuple[Others, ...]:
     found = []
     for term in (affinity.get("podAntiAffinity") or _NOTHING).get(_REQUIRED) or ():
         vague = any(term.get(key) is not None for key in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"))
-        if term.get("labelSelector") is not None and (vague or term.get("topologyKey") != _HOSTNAME):
+        if term.get("labelSelector") is not None and (vague or term.get("topologyKey") != HOSTNAME_LABEL):
             everywhere = term.get("namespaceSelector") is not None
             found.append(_meant(term, () if everywhere else tuple(sorted(term.get("namespaces") or (namespace,)))))
     return tuple(found)

@@ -12,20 +12,27 @@ from datetime import datetime
 
 from ..clock import from_text
 from ..fleet.model import Pod
+from ..fleet.model.labels import (
+    CLUSTER_API_PREFIX,
+    CLUSTER_AUTOSCALER_PREFIX,
+    KARPENTER_PREFIX,
+    MIRROR_POD_ANNOTATION,
+    PREFIX,
+    SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION,
+)
+from ..fleet.model.resources import GPU_RESOURCES
 from .kube import Json, Kube
 from .placement import placement_of
-from .quantity import GPU_RESOURCES, is_gpu, whole
+from .quantity import is_gpu, whole
 
 PATH = "/api/v1/pods"
-_MIRROR = "kubernetes.io/config.mirror"
-_SAFE_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 _NOTHING: t.Mapping[str, t.Any] = {}
 #: annotations of pods that some rule reads; all others are dropped (they may be large)
 _DOMAINS = (
-    "tgp.io/",
-    "karpenter.sh/",
-    "cluster-autoscaler.kubernetes.io/",
-    "cluster.x-k8s.io/",
+    PREFIX,
+    KARPENTER_PREFIX,
+    CLUSTER_AUTOSCALER_PREFIX,
+    CLUSTER_API_PREFIX,
     "scheduling.",
 )
 
@@ -82,7 +89,7 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
         node=node,
         owner_kind=sys.intern(owner.get("kind") or ""),
         owner_api=sys.intern(owner.get("apiVersion") or ""),
-        mirror=_MIRROR in annotations,
+        mirror=MIRROR_POD_ANNOTATION in annotations,
         deletion=from_text(deletion) if deletion else None,
         created=_moment(meta["creationTimestamp"]),
         started=_moment(started) if started else None,
@@ -92,7 +99,7 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
         annotations={key: annotations[key] for key in annotations if key.startswith(_DOMAINS)} if annotations else _NOTHING,
         grace_seconds=30 if grace is None else int(grace),
         priority_class=sys.intern(spec.get("priorityClassName") or ""),
-        empty_dir=_keeps_data(spec.get("volumes") or (), annotations.get(_SAFE_VOLUMES, "")),
+        empty_dir=_keeps_data(spec.get("volumes") or (), annotations.get(SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION, "")),
         nominated_node=status.get("nominatedNodeName") or "",
         waiting=waiting,
         waiting_why=waiting_why,

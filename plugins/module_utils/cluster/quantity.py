@@ -9,9 +9,9 @@ import functools
 import re
 from decimal import Decimal
 
+from ..fleet.model.resources import GPU_RESOURCES, PARTIAL_GPU_PREFIXES
+
 #: resources that are GPUs by default (L-3); nvidia.com/mig-* and nvidia.com/gpu.* (shared) always are
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "tgp.io/gpu")
-_GPU_PREFIXES = ("nvidia.com/mig-", "nvidia.com/gpu.")
 
 _FORM = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i))?$")
 _SUFFIX = {
@@ -38,4 +38,4 @@ def whole(text: str, resource: str = "") -> int:
 
 def is_gpu(resource: str, names: tuple[str, ...] = GPU_RESOURCES) -> bool:
     """True for a resource that stands for GPUs."""
-    return resource in names or resource.startswith(_GPU_PREFIXES)
+    return resource in names or resource.startswith(PARTIAL_GPU_PREFIXES)

@@ -9,10 +9,10 @@ import typing as t
 
 from ..errors import Conflict, LostAnswer, NotFound, ServerError
 from ..fleet.model import Published
+from ..fleet.model.labels import CLAIM_LABEL, CLUSTER_LABEL, MANAGED_BY_LABEL
 from .kube import Json, Kube
 
-OURS = "tgp.io/claim"
-MANAGED = {"app.kubernetes.io/managed-by": "tgp.gpu"}
+MANAGED = {MANAGED_BY_LABEL: "tgp.gpu"}
 _TRIES = 6  # of a read-change-write that somebody else got in between of
 
 
@@ -37,7 +37,7 @@ def apply_service(kube: Kube, body: Json) -> bool:
                 raise
             return apply_service(kube, body)  # it came to be: the answer was lost, or somebody was faster
         return True
-    if _claim_of(found) != meta["labels"][OURS]:
+    if _claim_of(found) != meta["labels"][CLAIM_LABEL]:
         raise Conflict(
             f"A Service {meta['namespace']}/{meta['name']} exists and is not ours.",
             remedy="Remove or rename it.",
@@ -50,7 +50,7 @@ def apply_service(kube: Kube, body: Json) -> bool:
 
 
 def _claim_of(raw: Json) -> str:
-    return str(((raw.get("metadata") or {}).get("labels") or {}).get(OURS) or "")
+    return str(((raw.get("metadata") or {}).get("labels") or {}).get(CLAIM_LABEL) or "")
 
 
 def _difference(found: Json, body: Json) -> Json:
@@ -73,7 +73,7 @@ def _difference(found: Json, body: Json) -> Json:
 def services_of(kube: Kube, namespace: str, cluster_id: str) -> list[Published]:
     """All Services of ours in a namespace."""
     found, _version = kube.collect(
-        path_of(namespace, "services"), _published, {"labelSelector": f"{OURS},tgp.io/cluster={cluster_id}"}
+        path_of(namespace, "services"), _published, {"labelSelector": f"{CLAIM_LABEL},{CLUSTER_LABEL}={cluster_id}"}
     )
     return found
 

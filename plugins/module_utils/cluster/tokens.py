@@ -14,13 +14,12 @@ from datetime import datetime, timedelta
 
 from ..clock import from_text, to_text
 from ..errors import Conflict, InvalidInput, NotFound
+from ..fleet.model.labels import BOOTSTRAP_TOKEN_LABEL, NODE_LABEL
 from ..redact import register
 from .kube import Json, Kube
 
 PATH = "/api/v1/namespaces/kube-system/secrets"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-LABEL = "tgp.io/bootstrap-token"
-NODE = "tgp.io/node"
 GROUPS = "system:bootstrappers:nodes"  # a Talos cluster approves what these ask for by itself
 OWN_GROUP = "system:bootstrappers:tgp"  # files/rbac.yml lets it ask; csr.answer approves one name
 OWN_BINDING = "tgp-gpu-node-bootstrapper"
@@ -78,8 +77,8 @@ def _secret(token: Token, groups: str) -> Json:
         "metadata": {
             "name": f"bootstrap-token-{token.id}",
             "namespace": "kube-system",
-            "labels": {LABEL: "true"},
-            "annotations": {NODE: token.node},
+            "labels": {BOOTSTRAP_TOKEN_LABEL: "true"},
+            "annotations": {NODE_LABEL: token.node},
         },
         "stringData": {
             "token-id": token.id,
@@ -104,7 +103,7 @@ def may_ask(kube: Kube) -> bool:
 
 def tokens(kube: Kube) -> list[Token]:
     """All tokens that we made and that still exist, without their secrets."""
-    return kube.collect(PATH, _found, {"labelSelector": f"{LABEL}=true"})[0]
+    return kube.collect(PATH, _found, {"labelSelector": f"{BOOTSTRAP_TOKEN_LABEL}=true"})[0]
 
 
 def _found(raw: Json) -> Token | None:
@@ -115,7 +114,7 @@ def _found(raw: Json) -> Token | None:
         expires = from_text(text) if text else None
     except ValueError:
         expires = None
-    return Token(identity, (meta.get("annotations") or {}).get(NODE, ""), expires)
+    return Token(identity, (meta.get("annotations") or {}).get(NODE_LABEL, ""), expires)
 
 
 def _text(encoded: t.Any) -> str:

@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import typing as t
 
+from ..fleet.model.labels import (
+    CLUSTER_LABEL,
+    DISRUPTED_TAINT,
+    GPU_LOST_TAINT,
+    INITIALIZING_TAINT,
+    INSTANCE_ID_LABEL,
+    NODECLASS_LABEL,
+    NODEPOOL_LABEL,
+    PROVIDER_LABEL,
+    PROVISIONED_LABEL,
+)
 from ..talos.labels import key_problem, value_problem
 from .reading import Reader
 
 _OURS = "is set by the collection itself. Remove it."
-_LABELS = frozenset(
-    f"tgp.io/{name}" for name in ("nodepool", "nodeclass", "provider", "provisioned", "cluster", "instance-id")
-)  # by which we find what is ours
-_TAINTS = frozenset(f"tgp.io/{name}" for name in ("initializing", "disrupted", "gpu-lost"))  # by which we say how a node is
+_LABELS = frozenset(  # by which we find what is ours
+    (NODEPOOL_LABEL, NODECLASS_LABEL, PROVIDER_LABEL, PROVISIONED_LABEL, CLUSTER_LABEL, INSTANCE_ID_LABEL)
+)
+_TAINTS = frozenset((INITIALIZING_TAINT, DISRUPTED_TAINT, GPU_LOST_TAINT))  # by which we say how a node is
 Spec = t.Mapping[str, t.Any]
 
 

@@ -10,6 +10,15 @@ import typing as t
 from ..clouds.registry import ENTRIES
 from ..fleet import requirements as words
 from ..fleet.model import CloudChoice, Machine, NodeClass, Pool, Requirement
+from ..fleet.model.labels import (
+    GPU_COUNT_LABEL,
+    GPU_MEMORY_LABEL,
+    GPU_TYPE_LABEL,
+    PROVIDER_LABEL,
+    REGION_LABEL,
+    RELIABILITY_LABEL,
+    SPOT_LABEL,
+)
 from .calendar import calendar
 from .disruption import disruption
 from .marks import check_marks
@@ -21,7 +30,7 @@ from .spending import budget
 
 REQUEST_NAMESPACE = "tgp-system"
 REQUEST_CLASS = "request-"
-_EXAMPLE = {words.GPU_COUNT: "2", words.GPU_MEMORY: "24576"}
+_EXAMPLE = {GPU_COUNT_LABEL: "2", GPU_MEMORY_LABEL: "24576"}
 _LEAST_MEMORY = 1024
 Spec = t.Mapping[str, t.Any]
 
@@ -177,18 +186,18 @@ def _requirement(entry: Spec, path: str, places: t.Sequence[str], reader: Reader
     elif key in words.WHOLE_KEYS and any(not (one.isascii() and one.isdigit()) for one in values):
         reader.fault(
             f"{path}.values",
-            f'{key} is a whole number{", in MiB" if key == words.GPU_MEMORY else ""}; write it like "{_EXAMPLE[key]}".',
+            f'{key} is a whole number{", in MiB" if key == GPU_MEMORY_LABEL else ""}; write it like "{_EXAMPLE[key]}".',
         )
-    elif key == words.SPOT and any(one not in ("true", "false") for one in values):
+    elif key == SPOT_LABEL and any(one not in ("true", "false") for one in values):
         reader.fault(f"{path}.values", f'{key} is "true" or "false".')
-    elif key == words.GPU_TYPE:
+    elif key == GPU_TYPE_LABEL:
         values = [reader.model(one, f"{path}.values[{place}]") or one for place, one in enumerate(values)]
-    elif key == words.REGION:
+    elif key == REGION_LABEL:
         values = [reader.region(one, f"{path}.values[{place}]", places) for place, one in enumerate(values)]
-    elif key == words.PROVIDER:
+    elif key == PROVIDER_LABEL:
         values = [reader.cloud(one, f"{path}.values[{place}]") or one for place, one in enumerate(values)]
-    if key == words.GPU_MEMORY and any(one.isascii() and one.isdigit() and 0 < int(one) < _LEAST_MEMORY for one in values):
-        reader.warn(f"{path}.values", f'are MiB, and no GPU has so few: 24 GiB are "{_EXAMPLE[words.GPU_MEMORY]}".')
+    if key == GPU_MEMORY_LABEL and any(one.isascii() and one.isdigit() and 0 < int(one) < _LEAST_MEMORY for one in values):
+        reader.warn(f"{path}.values", f'are MiB, and no GPU has so few: 24 GiB are "{_EXAMPLE[GPU_MEMORY_LABEL]}".')
     return Requirement(key, operator, tuple(values))
 
 
@@ -199,7 +208,7 @@ def _number(key: str, operator: str, values: t.Sequence[str], path: str, reader:
         )
     elif len(values) != 1:
         reader.fault(f"{path}.values", f"{operator} needs exactly one value.")
-    elif not (values[0].isascii() and values[0].replace(".", "", 1 if key == words.RELIABILITY else 0).isdigit()):
+    elif not (values[0].isascii() and values[0].replace(".", "", 1 if key == RELIABILITY_LABEL else 0).isdigit()):
         reader.fault(f"{path}.values[0]", f"{values[0]!r} is not a whole number of zero or more.")
-    elif key == words.RELIABILITY and float(values[0]) > 1:
+    elif key == RELIABILITY_LABEL and float(values[0]) > 1:
         reader.fault(f"{path}.values[0]", f'{values[0]!r} is no share of one; write 95 per cent as "0.95".')

@@ -12,13 +12,14 @@ import typing as t
 from ..errors import InvalidInput
 from ..fleet.marks import EPHEMERAL
 from ..fleet.model import CloudChoice, DisruptionBudget, Machine, MeshChoice, NodeClass, Pool, Source, Taint, Wishes
+from ..fleet.model.labels import API_VERSION
 from .document import Document, Origin
 from .faults import faults
 from .node_class import OWN_MACHINES, node_class
 from .node_pool import REQUEST_NAMESPACE, node_pool, request
 from .origins import by_origin, check_class, forbidden, namespace_of
 from .reading import Reader
-from .schemas import API_VERSION, KINDS
+from .schemas import KINDS
 from .sound_parts import SoundParts, sound_parts
 
 GROUPS = "node-groups"

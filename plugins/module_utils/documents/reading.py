@@ -14,7 +14,7 @@ from ..clouds.registry import ENTRIES, canonical_cloud, cloud_suggestions
 from ..errors import InvalidInput
 from ..fleet import gpus
 from ..fleet.durations import parse_duration
-from ..fleet.limits import GPU_RESOURCES
+from ..fleet.limits import RESOURCE_OF_VENDOR
 from ..fleet.model import SecretRef, Taint
 from ..fleet.money import parse_money
 from ..fleet.regions import misspelt_region
@@ -74,10 +74,10 @@ class Reader:
     def gpu_limits(self, limits: t.Mapping[str, t.Any]) -> dict[str, int]:
         """``spec.limits.resources``: GPUs by the names under which they are counted."""
         for name in limits.get("resources", {}):
-            if name not in GPU_RESOURCES.values():
+            if name not in RESOURCE_OF_VENDOR.values():
                 self.fault(
                     "spec.limits.resources",
-                    f"{name!r} is not counted, so it would limit nothing. Use {' or '.join(GPU_RESOURCES.values())}.",
+                    f"{name!r} is not counted, so it would limit nothing. Use {' or '.join(RESOURCE_OF_VENDOR.values())}.",
                 )
         return dict(limits.get("resources", {}))
 

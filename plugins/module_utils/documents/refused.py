@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from ..fleet.model.labels import EPHEMERAL_TAINT
+
 REFUSED: dict[str, str] = {
     "spec.calendar": "hours are those of a pool; write spec.calendar in each GPUNodePool",
     "spec.schedule": "write the hours of a pool as spec.calendar, and when its nodes may go as schedule in spec.disruption.budgets",
@@ -24,7 +26,7 @@ REFUSED: dict[str, str] = {
     "spec.limits.budget": "write it as spec.budget",
     "spec.tailscaleConfig.hostname": "the host name of a machine is always its own name; leave this out",
     "spec.talosConfig.tailscaleConfig.hostname": "the host name of a machine is always its own name; leave this out",
-    "spec.template.spec.ephemeralTaint": "name the taint tgp.io/ephemeral in template.spec.taints to choose its effect yourself",
+    "spec.template.spec.ephemeralTaint": f"name the taint {EPHEMERAL_TAINT} in template.spec.taints to choose its effect yourself",
 }
 REFUSED_VALUES: dict[str, dict[str, str]] = {
     "spec.networking.backend": {

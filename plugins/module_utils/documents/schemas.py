@@ -14,13 +14,13 @@ import pathlib
 import typing as t
 
 from ..fleet.buying import PACKS
+from ..fleet.model.labels import API_VERSION
 from ..fleet.periods import PERIODS
 from ..fleet.requirements import KEYS, OPERATORS
 from ..fleet.spending import ACTIONS
 
 Schema = dict[str, t.Any]
 
-API_VERSION = "tgp.io/v1"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 LANES = ("talos", "kubelet", "service")
 STRATEGIES = ("weighted", "cheapest", "priority")

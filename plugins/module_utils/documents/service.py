@@ -10,13 +10,14 @@ import typing as t
 
 from ..clouds.registry import CAPABILITIES
 from ..fleet.model import IdleProbe, Lane, NodeClass, ServiceSpec
+from ..fleet.model.labels import PREFIX, TAILNET_PREFIX
 from ..fleet.offers import DEFAULT_LANES
 from .reading import Reader
 
 Spec = t.Mapping[str, t.Any]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = re.compile(r"TGP_.*|TS_.*")  # the collection's stamps and the tailnet client's own settings
-_OUR_KEYS = ("tgp.io/", "tailscale.com/tailnet-")
+_OUR_KEYS = (PREFIX, TAILNET_PREFIX)
 _INNER = "spec.template.spec"
 _NODES_ONLY = {  # place in spec: what it says, which a service has not
     "template.spec.taints": "a service has no Node that could be tainted",

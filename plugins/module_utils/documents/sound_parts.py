@@ -9,8 +9,9 @@ import copy
 import dataclasses
 import typing as t
 
+from ..fleet.model.labels import API_VERSION
 from .faults import dotted, validator
-from .schemas import API_VERSION, KINDS
+from .schemas import KINDS
 
 _Steps = tuple[t.Union[str, int], ...]
 _MOST_ROUNDS = 8  # what is removed may have been required by what is around it

@@ -12,6 +12,17 @@ from . import gpus, service
 from .capacity import planned_gpus
 from .model import Claim, Instance, Lane, Node, Offer, Phase
 from .model.claims import ADOPTED
+from .model.labels import (
+    GPU_COUNT_LABEL,
+    GPU_MEMORY_LABEL,
+    GPU_TYPE_LABEL,
+    INSTANCE_TYPE_LABEL,
+    NODECLASS_LABEL,
+    NODEPOOL_LABEL,
+    REGION_LABEL,
+    SPOT_LABEL,
+    TOPOLOGY_REGION_LABEL,
+)
 from .names import NO_NAMESPACE, pool_of, pool_part
 from .phases import advance
 from .registration import not_initialized
@@ -22,25 +33,25 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
     """The claim as it would be, had it not been lost. Pool and class come from the Node's labels, else from the name; what the cloud does
     not say of the machine, or in words of its own, comes from the labels too, so that those of a node in use stay as they are."""
     labels = node.labels if node is not None else {}
-    labelled = labels.get("tgp.io/nodepool", "")
+    labelled = labels.get(NODEPOOL_LABEL, "")
     pool_name = labelled or pool_of(instance.name)
     described = [pool for pool in situation.described if (pool.name if labelled else pool_part(pool.name)) == pool_name]
     pool = described[0] if len(described) == 1 else None
     classes = {one.node_class for one in described}  # of one name in two namespaces: its class's limits may be known all the same
     capability = situation.capabilities.get(instance.cloud)
-    model = instance.model or labels.get("tgp.io/gpu-type", "")
-    count = instance.gpu_count if instance.gpu_count is not None else _number(labels.get("tgp.io/gpu-count"))
+    model = instance.model or labels.get(GPU_TYPE_LABEL, "")
+    count = instance.gpu_count if instance.gpu_count is not None else _number(labels.get(GPU_COUNT_LABEL))
     offer = Offer(
         cloud=instance.cloud,
         id=instance.instance_type or instance.id,
-        instance_type=instance.instance_type or labels.get("node.kubernetes.io/instance-type", ""),
+        instance_type=instance.instance_type or labels.get(INSTANCE_TYPE_LABEL, ""),
         model=model,
         gpu_count=count,
         price_hour=instance.price_hour,
-        region=labels.get("tgp.io/region") or instance.region,
-        cloud_region=instance.region or labels.get("topology.kubernetes.io/region", ""),
-        gpu_memory_mib=_number(labels.get("tgp.io/gpu-memory")) or gpus.memory_mib(model),
-        spot=labels.get("tgp.io/spot") == "true" if instance.spot is None else instance.spot,
+        region=labels.get(REGION_LABEL) or instance.region,
+        cloud_region=instance.region or labels.get(TOPOLOGY_REGION_LABEL, ""),
+        gpu_memory_mib=_number(labels.get(GPU_MEMORY_LABEL)) or gpus.memory_mib(model),
+        spot=labels.get(SPOT_LABEL) == "true" if instance.spot is None else instance.spot,
         host_id=instance.host_id,
         storage_price_hour=instance.storage_price_hour,
     )
@@ -48,7 +59,7 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
     claim = Claim(
         name=instance.name,
         pool=pool.key if pool else f"{NO_NAMESPACE}/{pool_name or NO_NAMESPACE}",
-        node_class=labels.get("tgp.io/nodeclass") or (classes.pop() if len(classes) == 1 else ""),
+        node_class=labels.get(NODECLASS_LABEL) or (classes.pop() if len(classes) == 1 else ""),
         cloud=instance.cloud,
         lane=capability.lanes[0] if capability and capability.lanes else Lane.KUBELET,
         phase=Phase.JOINING,

@@ -16,9 +16,9 @@ from datetime import datetime, timedelta
 from .demand import waits
 from .durations import print_time
 from .idle import counts
-from .marks import DISRUPTED, INITIALIZING
+from .marks import INITIALIZING
 from .model import Node, Pod
-from .orphans import PROVISIONED
+from .model.labels import DISRUPTED_TAINT, PROVISIONED_LABEL
 from .packing import gpus
 from .settings import Settings
 
@@ -73,9 +73,9 @@ class Watcher:
     def look(self, pods: t.Collection[Pod], nodes: t.Iterable[Node], now: datetime, asking: t.Iterable[str] = ()) -> list[Sighting]:
         """What is to be told at ``now``: all of a kind, as soon as one of it is new or due again. ``asking``: names of certificate
         requests that nobody has answered."""
-        ours = {node.name: node for node in nodes if node.labels.get(PROVISIONED) == "true"}
+        ours = {node.name: node for node in nodes if node.labels.get(PROVISIONED_LABEL) == "true"}
         vanished = {name for name, leaving in self._leaving.items() if name not in ours and not leaving}
-        self._leaving = {name: any(taint.key == DISRUPTED for taint in node.taints) for name, node in ours.items()}
+        self._leaving = {name: any(taint.key == DISRUPTED_TAINT for taint in node.taints) for name, node in ours.items()}
         staying = {name: node for name, node in ours.items() if not self._leaving[name]}
         busy = {pod.node for pod in pods if pod.node in staying and counts(pod, self.idle_mode, self.settings, now)}
         waiting = {f"{pod.namespace}/{pod.name}": pod for pod in pods if waits(pod, self.settings)}

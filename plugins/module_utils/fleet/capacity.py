@@ -10,12 +10,13 @@ from decimal import Decimal
 
 from . import limits, marks
 from .model import Claim, Node, NodeClass, Offer, Pod, Pool
-from .packing import NEUTRAL, Bin
+from .model.labels import ARCH_LABEL, BETA_ARCH_LABEL, BETA_OS_LABEL, DISRUPTED_TAINT, GPU_MEMORY_LABEL, OS_LABEL
+from .model.resources import NEUTRAL_GPU
+from .packing import Bin
 from .settings import Settings
 from .suits import KEEPS_OFF
 
 CPU, MEMORY, DISK = "cpu", "memory", "ephemeral-storage"
-GPU_MEMORY = "tgp.io/gpu-memory"
 _MIB = 1024 * 1024
 
 
@@ -50,7 +51,7 @@ def of_node(node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib
     for pod in bound:
         for name, amount in pod.requests.items():
             free[name] = (free.get(name) or 0) - amount
-    said = node.labels.get(GPU_MEMORY, "")
+    said = node.labels.get(GPU_MEMORY_LABEL, "")
     memory = int(said) if said.isdigit() else gpu_memory_mib
     return Bin(node.name, free, node.labels, node.taints, pool=pool, gpu_memory_mib=memory, pods=bound, node=node.name)
 
@@ -59,7 +60,7 @@ def of_claim(claim: Claim, pool: Pool | None, cluster_id: str, rented: bool, set
     """The room that a machine on its way will have, by its offer. What is not known of it is not held against it."""
     labels = {**marks.node_labels(claim, pool, cluster_id), **_system_labels(claim.offer)}
     free = _planned(claim.offer, pool, settings, None)
-    free[gpu_resource(claim.offer.model, pool)] = free[NEUTRAL] = advertised(claim, pool)
+    free[gpu_resource(claim.offer.model, pool)] = free[NEUTRAL_GPU] = advertised(claim, pool)
     name = "" if rented else claim.node_name
     return Bin(claim.name, free, labels, marks.taints(pool), pool=claim.pool, gpu_memory_mib=claim.offer.gpu_memory_mib, node=name)
 
@@ -86,21 +87,21 @@ def _planned(offer: Offer, pool: Pool | None, settings: Settings, unknown: int |
         MEMORY: unknown if offer.memory_mib is None else int(Decimal(offer.memory_mib * _MIB) * share),
         DISK: None if offer.disk_gib is None else int(Decimal(offer.disk_gib * 1024 * _MIB) * share),
         gpu_resource(offer.model, pool): planned_gpus(offer, pool),
-        NEUTRAL: planned_gpus(offer, pool),
+        NEUTRAL_GPU: planned_gpus(offer, pool),
     }
 
 
 def _system_labels(offer: Offer) -> dict[str, str]:
     """Labels that every kubelet sets."""
     return {
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": offer.arch,
-        "beta.kubernetes.io/os": "linux",
-        "beta.kubernetes.io/arch": offer.arch,
+        OS_LABEL: "linux",
+        ARCH_LABEL: offer.arch,
+        BETA_OS_LABEL: "linux",
+        BETA_ARCH_LABEL: offer.arch,
     }
 
 
 def blocking(node: Node, known: t.Container[str] = ()) -> bool:
     """Whether nothing new may go to the Node: it is cordoned, not Ready, or being taken down. ``known``: taint keys that do not count."""
-    down = any(taint.key == marks.DISRUPTED and taint.effect in KEEPS_OFF and taint.key not in known for taint in node.taints)
+    down = any(taint.key == DISRUPTED_TAINT and taint.effect in KEEPS_OFF and taint.key not in known for taint in node.taints)
     return node.unschedulable or not node.ready or down

@@ -12,12 +12,10 @@ from datetime import datetime, timedelta
 from ..errors import InvalidInput
 from .durations import parse_duration, print_duration
 from .model import Pod, Pool
+from .model.labels import POD_SCALE_UP_DELAY_ANNOTATION, SCALE_UP_ANNOTATION
 from .model.placement import DEFAULT_SCHEDULER
 from .packing import gpus
 from .settings import Settings
-
-SCALE_UP = "tgp.io/scale-up"
-DELAY = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ def waits(pod: Pod, settings: Settings) -> bool:
         return False
     if pod.mirror or pod.owner_kind == "Node" or (pod.owner_kind == "DaemonSet" and pod.owner_api.startswith("apps/")):
         return False
-    if pod.placement.priority < settings.lowest_priority or pod.annotations.get(SCALE_UP) == "false":
+    if pod.placement.priority < settings.lowest_priority or pod.annotations.get(SCALE_UP_ANNOTATION) == "false":
         return False
     return gpus(pod) > 0 or pod.placement.claims
 
@@ -87,11 +85,13 @@ def _bars(pod: Pod, pools: t.Sequence[Pool], now: datetime, warnings: list[str])
 
 
 def _own_delay(pod: Pod, warnings: list[str]) -> int | None:
-    text = pod.annotations.get(DELAY)
+    text = pod.annotations.get(POD_SCALE_UP_DELAY_ANNOTATION)
     if text is None:
         return None
     try:
         return parse_duration(text)
     except InvalidInput:
-        warnings.append(f"pod {pod.namespace}/{pod.name}: {DELAY} {text!r} is not a duration and is left out")
+        warnings.append(
+            f"pod {pod.namespace}/{pod.name}: {POD_SCALE_UP_DELAY_ANNOTATION} {text!r} is not a duration and is left out"
+        )
         return None

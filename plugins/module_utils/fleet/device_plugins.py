@@ -12,6 +12,7 @@ import typing as t
 
 from . import marks
 from .model import DevicePlugins, Expression, Node, NodeClass, Placement, Pool
+from .model.labels import BETA_OS_LABEL, NODECLASS_LABEL, NODEPOOL_LABEL, OS_LABEL, PROVISIONED_LABEL
 from .names import label_value
 from .packing import shown
 from .suits import against_taints, holds
@@ -33,7 +34,7 @@ def answer(pool: Pool, node_class: NodeClass, plugins: DevicePlugins | None, nod
     if plugins is None or pool.service is not None or pool.gpu_wait == "none":
         return Answer(YES)
     showing = [node for node in nodes or () if shown(node.allocatable) > 0]
-    if any(node.labels.get("tgp.io/nodepool") == label_value(pool.name) for node in showing):
+    if any(node.labels.get(NODEPOOL_LABEL) == label_value(pool.name) for node in showing):
         return Answer(YES, "nodes of the pool show GPUs")
     own = {machine.node_name or machine.name for choice in node_class.clouds for machine in choice.machines}
     if any(node.name in own for node in showing):
@@ -67,12 +68,12 @@ def _known_labels(pool: Pool, node_class: NodeClass) -> dict[str, str]:
     """Labels that every new node of the pool has. Others may come from its offer, its template, or somebody in the cluster. A pool or
     class without a name stands for any: its name and labels are unknown."""
     ours = {
-        "tgp.io/nodepool": label_value(pool.name),
-        "tgp.io/nodeclass": label_value(node_class.name),
-        "tgp.io/provisioned": "true",
+        NODEPOOL_LABEL: label_value(pool.name),
+        NODECLASS_LABEL: label_value(node_class.name),
+        PROVISIONED_LABEL: "true",
     }
     ours = {key: value for key, value in ours.items() if value}
-    return {**ours, **pool.labels, "kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"}
+    return {**ours, **pool.labels, OS_LABEL: "linux", BETA_OS_LABEL: "linux"}
 
 
 def _selects(placement: Placement, known: t.Mapping[str, str]) -> tuple[str, str]:

@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 
 from ..errors import InvalidInput
 from .durations import LONGEST
-from .holds import DRAIN, SAFE_TO_EVICT, pod_hold, skips_drain
+from .holds import pod_hold, skips_drain
 from .idle import counts
 from .model import Pod
+from .model.labels import CLUSTER_API_DRAIN_LABEL, SAFE_TO_EVICT_ANNOTATION
 from .settings import Settings
 
-STARTED = "tgp.io/drain-started"  # annotation of a node that is being emptied
 RETRY = 5.0  # seconds between two tries of an eviction that a budget forbids
 _STUCK = timedelta(seconds=60)
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(minutes=15), timedelta(hours=2)
@@ -133,9 +133,9 @@ def _verdict(pod: Pod, mode: Mode, now: datetime, rules: Rules) -> Verdict:
         return Verdict(pod, Do.WAIT if pod.deletion is not None and mode is Mode.LOST else Do.EVICT, "", critical)
     if pod.deletion is not None:
         return Verdict(pod, Do.WAIT, "terminating", critical)
-    if "wait-completed" in (pod.annotations.get(DRAIN), pod.labels.get(DRAIN)):
+    if "wait-completed" in (pod.annotations.get(CLUSTER_API_DRAIN_LABEL), pod.labels.get(CLUSTER_API_DRAIN_LABEL)):
         return Verdict(pod, Do.WAIT, "wait-completed", critical)
-    safe = pod.annotations.get(SAFE_TO_EVICT) == "true"
+    safe = pod.annotations.get(SAFE_TO_EVICT_ANNOTATION) == "true"
     held = rules.holds_end is None or now < rules.holds_end
     if held and (hold := pod_hold(pod, now).why):
         return Verdict(pod, Do.BLOCK if mode is Mode.VOLUNTARY else Do.WAIT, f"hold: {hold}", critical)

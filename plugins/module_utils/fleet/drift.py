@@ -8,7 +8,7 @@ from __future__ import annotations
 from . import marks
 from .capacity import advertised
 from .model import Claim, Node, Phase, Pool
-from .packing import NEUTRAL
+from .model.resources import NEUTRAL_GPU
 from .registration import not_initialized
 
 
@@ -30,7 +30,7 @@ def drift(claim: Claim, node: Node, pool: Pool, cluster_id: str) -> tuple[str, .
     have = {(taint.key, taint.effect): taint.value for taint in node.taints}
     found += [f"taint {taint}" for taint in marks.taints(pool) if have.get((taint.key, taint.effect)) != taint.value]
     if lacks_neutral_gpus(claim, node, pool):
-        found.append(f"{NEUTRAL} {node.allocatable.get(NEUTRAL, 0)} instead of {advertised(claim, pool)}")
+        found.append(f"{NEUTRAL_GPU} {node.allocatable.get(NEUTRAL_GPU, 0)} instead of {advertised(claim, pool)}")
     if startup_taint_is_left(claim, node, pool):
         found.append(f"taint {marks.INITIALIZING} that should be gone")
     return tuple(found)
@@ -38,7 +38,7 @@ def drift(claim: Claim, node: Node, pool: Pool, cluster_id: str) -> tuple[str, .
 
 def lacks_neutral_gpus(claim: Claim, node: Node, pool: Pool) -> bool:
     """True when the node does not offer its GPUs under the neutral name, too, or another number of them."""
-    return node.allocatable.get(NEUTRAL, 0) != advertised(claim, pool)
+    return node.allocatable.get(NEUTRAL_GPU, 0) != advertised(claim, pool)
 
 
 def startup_taint_is_left(claim: Claim, node: Node, pool: Pool) -> bool:

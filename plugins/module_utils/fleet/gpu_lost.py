@@ -12,12 +12,13 @@ from .draft import Draft
 from .durations import print_time
 from .facts import Settled
 from .model import Action, Claim, Node, Phase, Taint
+from .model.labels import GPU_LOST_TAINT
+from .model.resources import MIG_PREFIX
 from .registration import allocatable_gpus
 from .service import is_service
 
-GPU_LOST = Taint("tgp.io/gpu-lost", "", "NoSchedule")
+GPU_LOST = Taint(GPU_LOST_TAINT, "", "NoSchedule")
 REPLACED = "Replaced"
-MIG = "nvidia.com/mig-"
 
 
 def judge(draft: Draft) -> None:
@@ -91,7 +92,7 @@ def _wanted(draft: Draft, one: Settled) -> int:
 def _is_unclear(draft: Draft, one: Settled, node: Node) -> bool:
     """Whether GPUs may be in use under another name: as MIG devices, or by resource claims. Then fewer say nothing."""
     pods = draft.situation.pods(node)
-    mig = any(name.startswith(MIG) and amount for name, amount in node.allocatable.items())
+    mig = any(name.startswith(MIG_PREFIX) and amount for name, amount in node.allocatable.items())
     return mig or pods is None or any(pod.placement.claims for pod in pods)
 
 

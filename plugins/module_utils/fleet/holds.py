@@ -11,13 +11,17 @@ from datetime import datetime, timedelta
 from ..errors import InvalidInput
 from .durations import parse_duration, parse_time
 from .model import Labels, Node, Pod
+from .model.labels import (
+    CLUSTER_API_DRAIN_LABEL,
+    DO_NOT_DISRUPT_ANNOTATION,
+    HOLD_UNTIL_ANNOTATION,
+    KARPENTER_DO_NOT_DISRUPT_ANNOTATION,
+    SAFE_TO_EVICT_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
+    TERMINATE_ANNOTATION,
+)
 
-DO_NOT_DISRUPT = ("tgp.io/do-not-disrupt", "karpenter.sh/do-not-disrupt")
-SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-HOLD_UNTIL = "tgp.io/hold-until"
-TERMINATE = "tgp.io/terminate"
-DRAIN = "cluster.x-k8s.io/drain"
+DO_NOT_DISRUPT = (DO_NOT_DISRUPT_ANNOTATION, KARPENTER_DO_NOT_DISRUPT_ANNOTATION)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,16 +36,16 @@ def node_hold(node: Node, now: datetime) -> Hold:
     """What holds a node: do-not-disrupt, scale-down-disabled, or hold-until in the future. A duration counts from its creation."""
     warnings: list[str] = []
     why = _do_not_disrupt(node.annotations, node.created, now, f"node {node.name}", warnings)
-    if not why and node.annotations.get(SCALE_DOWN_DISABLED) == "true":
-        why = SCALE_DOWN_DISABLED
-    until_text = node.annotations.get(HOLD_UNTIL)
+    if not why and node.annotations.get(SCALE_DOWN_DISABLED_ANNOTATION) == "true":
+        why = SCALE_DOWN_DISABLED_ANNOTATION
+    until_text = node.annotations.get(HOLD_UNTIL_ANNOTATION)
     if until_text is not None:
         try:
             until = parse_time(until_text)
         except InvalidInput:
-            warnings.append(f"node {node.name}: {HOLD_UNTIL} {until_text!r} is not a time and holds nothing")
+            warnings.append(f"node {node.name}: {HOLD_UNTIL_ANNOTATION} {until_text!r} is not a time and holds nothing")
         else:
-            why = why or (f"{HOLD_UNTIL} {until_text}" if now < until else "")
+            why = why or (f"{HOLD_UNTIL_ANNOTATION} {until_text}" if now < until else "")
     return Hold(why, tuple(warnings))
 
 
@@ -50,19 +54,19 @@ def pod_hold(pod: Pod, now: datetime) -> Hold:
     warnings: list[str] = []
     name = f"pod {pod.namespace}/{pod.name}"
     why = _do_not_disrupt(pod.annotations, pod.started, now, name, warnings)
-    if not why and pod.annotations.get(SAFE_TO_EVICT) == "false":
-        why = SAFE_TO_EVICT
+    if not why and pod.annotations.get(SAFE_TO_EVICT_ANNOTATION) == "false":
+        why = SAFE_TO_EVICT_ANNOTATION
     return Hold(why, tuple(warnings))
 
 
 def terminate_requested(node: Node) -> bool:
     """True for the manual request on a node: annotation tgp.io/terminate with the value now."""
-    return node.annotations.get(TERMINATE) == "now"
+    return node.annotations.get(TERMINATE_ANNOTATION) == "now"
 
 
 def skips_drain(pod: Pod) -> bool:
     """A pod that is neither evicted nor waited for, and does not keep its node busy."""
-    return "skip" in (pod.annotations.get(DRAIN), pod.labels.get(DRAIN))
+    return "skip" in (pod.annotations.get(CLUSTER_API_DRAIN_LABEL), pod.labels.get(CLUSTER_API_DRAIN_LABEL))
 
 
 def _do_not_disrupt(annotations: Labels, start: datetime | None, now: datetime, what: str, warnings: list[str]) -> str:

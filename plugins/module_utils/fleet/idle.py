@@ -13,10 +13,10 @@ from ..errors import InvalidInput
 from .durations import parse_time, print_duration, print_time
 from .holds import node_hold, pod_hold, skips_drain
 from .model import Claim, Node, Pod, Pool
+from .model.labels import IDLE_SINCE_ANNOTATION
+from .model.resources import PARTIAL_GPU_PREFIXES
 from .settings import Settings
 
-ANNOTATION = "tgp.io/idle-since"
-SHARED_GPU_PREFIXES = ("nvidia.com/mig-", "nvidia.com/gpu.")
 MODES = ("workload", "gpu", "all")
 AHEAD = 120  # seconds by which another host's clock may be ahead of ours (L-27)
 
@@ -46,7 +46,7 @@ def requests_gpu(pod: Pod, settings: Settings) -> bool:
     """Whether the pod's effective requests name a GPU, whole or shared. Which devices a resource claim stands for is not known here:
     it may well be a GPU."""
     return pod.placement.claims or any(
-        amount > 0 and (name in settings.gpu_resources or name.startswith(SHARED_GPU_PREFIXES))
+        amount > 0 and (name in settings.gpu_resources or name.startswith(PARTIAL_GPU_PREFIXES))
         for name, amount in pod.requests.items()
     )
 
@@ -80,9 +80,11 @@ def judge(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, se
     here = [pod for pod in pods if pod.node == node.name]
     busy = next((pod for pod in here if counts(pod, pool.idle_mode, settings, now)), None)
     if busy is not None:
-        return Idle(True, None, ANNOTATION in node.annotations, False, f"busy: pod {busy.namespace}/{busy.name}", warnings)
+        return Idle(
+            True, None, IDLE_SINCE_ANNOTATION in node.annotations, False, f"busy: pod {busy.namespace}/{busy.name}", warnings
+        )
     if ahead:
-        return Idle(None, claim.idle_since, False, False, f"{ANNOTATION} lies in the future", warnings)
+        return Idle(None, claim.idle_since, False, False, f"{IDLE_SINCE_ANNOTATION} lies in the future", warnings)
     if any(pod.nominated_node == node.name and not pod.node for pod in pods):
         return Idle(False, stored, False, False, "a pod is about to be scheduled here", warnings)
     if stored is None:
@@ -90,21 +92,21 @@ def judge(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, se
     ended = _last_end(here, pool.idle_mode, settings, now)
     if ended is not None and stored < ended:
         return _verdict(claim, node, pool, settings, now, ended, True, warnings)
-    return _verdict(claim, node, pool, settings, now, stored, node.annotations.get(ANNOTATION) is None, warnings)
+    return _verdict(claim, node, pool, settings, now, stored, node.annotations.get(IDLE_SINCE_ANNOTATION) is None, warnings)
 
 
 def _stored(node: Node, now: datetime) -> tuple[datetime | None, tuple[str, ...]]:
     """The remembered moment: the node's annotation if it is there, else nothing. One that is no time starts anew. One that is a little ahead
     of our clock is now; one that is far ahead is returned with a warning, and says nothing."""
-    text = node.annotations.get(ANNOTATION)
+    text = node.annotations.get(IDLE_SINCE_ANNOTATION)
     if text is None:
         return None, ()
     try:
         moment = parse_time(text)
     except InvalidInput:
-        return None, (f"node {node.name}: {ANNOTATION} {text!r} is not a time; it starts anew",)
+        return None, (f"node {node.name}: {IDLE_SINCE_ANNOTATION} {text!r} is not a time; it starts anew",)
     if moment > now + timedelta(seconds=AHEAD):
-        return moment, (f"node {node.name}: {ANNOTATION} {text} lies in the future; whether it is idle is unknown",)
+        return moment, (f"node {node.name}: {IDLE_SINCE_ANNOTATION} {text} lies in the future; whether it is idle is unknown",)
     return min(moment, now), ()
 
 

@@ -11,15 +11,16 @@ from decimal import Decimal
 
 from . import gpus
 from .model import Claim, NodeClass, Offer, Pool
+from .model.resources import AMD_GPU, NVIDIA_GPU
 from .phases import counts
 from .settings import Settings
 
-GPU_RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
+RESOURCE_OF_VENDOR = {"nvidia": NVIDIA_GPU, "amd": AMD_GPU}
 
 
 def gpu_resource(model: str) -> str:
     """The Kubernetes resource name under which a model's device plugin offers its GPUs."""
-    return GPU_RESOURCES.get(gpus.vendor(model) or "nvidia", "nvidia.com/gpu")
+    return RESOURCE_OF_VENDOR.get(gpus.vendor(model) or "nvidia", NVIDIA_GPU)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,45 +6,63 @@
 from __future__ import annotations
 
 from .model import Claim, Node, Offer, Pool, Taint
+from .model.labels import (
+    CLAIM_LABEL,
+    CLUSTER_LABEL,
+    CREATED_AT_ANNOTATION,
+    EPHEMERAL_TAINT,
+    GPU_COUNT_LABEL,
+    GPU_MEMORY_LABEL,
+    GPU_TYPE_LABEL,
+    INITIALIZING_TAINT,
+    INSTANCE_ID_LABEL,
+    INSTANCE_TYPE_LABEL,
+    NODECLASS_LABEL,
+    NODEPOOL_LABEL,
+    PRICE_HOUR_ANNOTATION,
+    PROVIDER_LABEL,
+    PROVISIONED_LABEL,
+    REGION_LABEL,
+    SPOT_LABEL,
+    TOPOLOGY_REGION_LABEL,
+)
 from .names import label_value
-from .requirements import INSTANCE_TYPE
 
-EPHEMERAL = Taint("tgp.io/ephemeral", "true", "NoSchedule")
-DISRUPTED = "tgp.io/disrupted"  # key of the taint of a node that is being emptied; its value says why
-INITIALIZING = Taint("tgp.io/initializing", "", "NoSchedule")
+EPHEMERAL = Taint(EPHEMERAL_TAINT, "true", "NoSchedule")
+INITIALIZING = Taint(INITIALIZING_TAINT, "", "NoSchedule")
 
 
 def node_labels(claim: Claim, pool: Pool | None, cluster_id: str) -> dict[str, str]:
     """Labels a kubelet may set itself and we assert again after it joined. The instance id is not known before the launch."""
     marks = offer_labels(claim.offer, claim.cloud, claim.pool, claim.node_class, cluster_id)
     if claim.instance_id:
-        marks["tgp.io/instance-id"] = label_value(claim.instance_id)
+        marks[INSTANCE_ID_LABEL] = label_value(claim.instance_id)
     return {**marks, **(dict(pool.labels) if pool else {})}
 
 
 def asserted_labels(claim: Claim, pool: Pool | None, cluster_id: str, node: Node | None) -> dict[str, str]:
     """What a node has to carry after it joined. Its instance type is the one that it came with, which a template may choose (S0-25)."""
     wanted = node_labels(claim, pool, cluster_id)
-    if node is not None and node.labels.get(INSTANCE_TYPE) and INSTANCE_TYPE not in (pool.labels if pool else {}):
-        wanted.pop(INSTANCE_TYPE, None)
+    if node is not None and node.labels.get(INSTANCE_TYPE_LABEL) and INSTANCE_TYPE_LABEL not in (pool.labels if pool else {}):
+        wanted.pop(INSTANCE_TYPE_LABEL, None)
     return wanted
 
 
 def offer_labels(offer: Offer, cloud: str, pool: str, node_class: str, cluster_id: str) -> dict[str, str]:
     """The labels that are known of a machine before it is rented, without those that a pool's document brings along."""
     marks = {
-        "tgp.io/nodepool": label_value(pool.partition("/")[2]),
-        "tgp.io/nodeclass": label_value(node_class),
-        "tgp.io/provider": label_value(cloud),
-        "tgp.io/provisioned": "true",
-        "tgp.io/cluster": cluster_id,
-        "tgp.io/gpu-type": label_value(offer.model),
-        "tgp.io/gpu-count": str(offer.gpu_count),
-        "tgp.io/gpu-memory": str(offer.gpu_memory_mib) if offer.gpu_memory_mib else "",
-        "tgp.io/region": label_value(offer.region),
-        "tgp.io/spot": "true" if offer.spot else "false",
-        INSTANCE_TYPE: label_value(offer.instance_type),
-        "topology.kubernetes.io/region": label_value(offer.cloud_region or offer.region),
+        NODEPOOL_LABEL: label_value(pool.partition("/")[2]),
+        NODECLASS_LABEL: label_value(node_class),
+        PROVIDER_LABEL: label_value(cloud),
+        PROVISIONED_LABEL: "true",
+        CLUSTER_LABEL: cluster_id,
+        GPU_TYPE_LABEL: label_value(offer.model),
+        GPU_COUNT_LABEL: str(offer.gpu_count),
+        GPU_MEMORY_LABEL: str(offer.gpu_memory_mib) if offer.gpu_memory_mib else "",
+        REGION_LABEL: label_value(offer.region),
+        SPOT_LABEL: "true" if offer.spot else "false",
+        INSTANCE_TYPE_LABEL: label_value(offer.instance_type),
+        TOPOLOGY_REGION_LABEL: label_value(offer.cloud_region or offer.region),
     }
     return {key: value for key, value in marks.items() if value}
 
@@ -52,10 +70,10 @@ def offer_labels(offer: Offer, cloud: str, pool: str, node_class: str, cluster_i
 def node_annotations(claim: Claim, pool: Pool | None) -> dict[str, str]:
     """Annotations we own. Full texts stand here where a label had to be shortened."""
     marks = {
-        "tgp.io/instance-id": claim.instance_id,
-        "tgp.io/price-hour": str(claim.price),
-        "tgp.io/created-at": claim.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "tgp.io/claim": claim.name,
+        INSTANCE_ID_LABEL: claim.instance_id,
+        PRICE_HOUR_ANNOTATION: str(claim.price),
+        CREATED_AT_ANNOTATION: claim.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        CLAIM_LABEL: claim.name,
     }
     return {**{key: value for key, value in marks.items() if value}, **(dict(pool.annotations) if pool else {})}
 

@@ -14,6 +14,15 @@ from decimal import Decimal
 from . import bids, disks, requirements
 from . import blocks as blocklist
 from .model import Capability, CloudChoice, Lane, NodeClass, Offer, Pool, Requirement
+from .model.labels import (
+    GPU_COUNT_LABEL,
+    GPU_MEMORY_LABEL,
+    GPU_TYPE_LABEL,
+    REGION_LABEL,
+    RELIABILITY_LABEL,
+    SPOT_LABEL,
+    TOPOLOGY_REGION_LABEL,
+)
 from .quality import for_nodes, good_enough, outlasts
 from .regions import region_matches
 from .settings import Settings
@@ -41,13 +50,13 @@ REASONS = (
 )
 DEFAULT_LANES = (Lane.TALOS, Lane.KUBELET)  # lane takeover is experimental and lane service makes no node: both only by name
 _STAGE_OF_KEY = {
-    requirements.GPU_TYPE: "gpu type",
-    requirements.GPU_COUNT: "gpu count",
-    requirements.GPU_MEMORY: "gpu memory",
-    requirements.REGION: "region",
-    requirements.CLOUD_REGION: "region",
-    requirements.SPOT: "spot not allowed",
-    requirements.RELIABILITY: "quality",
+    GPU_TYPE_LABEL: "gpu type",
+    GPU_COUNT_LABEL: "gpu count",
+    GPU_MEMORY_LABEL: "gpu memory",
+    REGION_LABEL: "region",
+    TOPOLOGY_REGION_LABEL: "region",
+    SPOT_LABEL: "spot not allowed",
+    RELIABILITY_LABEL: "quality",
 }
 
 

@@ -11,15 +11,11 @@ from datetime import datetime
 from . import guard, service
 from .adoption import adopt
 from .draft import Draft
-from .drain import STARTED
 from .model import Action, Device, Instance, InstanceState, MeshKey, Node
+from .model.labels import DRAIN_STARTED_ANNOTATION, INSTANCE_ID_LABEL, PROVIDER_LABEL, PROVISIONED_LABEL
 from .names import Verdict, label_value
 from .ownership import Proof
-from .registration import INSTANCE_ID
 from .situation import Situation
-
-PROVISIONED = "tgp.io/provisioned"
-PROVIDER = "tgp.io/provider"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,13 +46,13 @@ def machines(situation: Situation) -> list[Orphan]:
 def _orphan(same: list[Instance], situation: Situation) -> Orphan:
     """Machines of one name are one orphan: a name has one claim. The same name at a second cloud waits for its turn."""
     node = _node_of(same[0], situation)
-    its_own = node.labels.get(INSTANCE_ID) if node is not None else None
+    its_own = node.labels.get(INSTANCE_ID_LABEL) if node is not None else None
     here = [one for one in same if one.cloud == same[0].cloud]
     first, *others = sorted(
         here, key=lambda one: (label_value(one.id) != its_own, one.created is None, one.created or situation.now, one.id)
     )
     case = "O2" if service.works(first, node, situation) else _case(first, node)
-    if case == "O2" and node is not None and STARTED in node.annotations and not situation.rented(first.cloud):
+    if case == "O2" and node is not None and DRAIN_STARTED_ANNOTATION in node.annotations and not situation.rented(first.cloud):
         case = "O3"  # an own machine that we gave back: its Node still says whose it was, but somebody else has switched it on
     if case in ("O1", "O4") and situation.in_mesh(first.name) and situation.ownership(first).proof is Proof.STAMP:
         case = "O2"
@@ -78,7 +74,7 @@ def _case(instance: Instance, node: Node | None) -> str:
     if node is None:
         return "O1"
     if node.ready:
-        return "O2" if node.labels.get(INSTANCE_ID) == label_value(instance.id) else "O3"
+        return "O2" if node.labels.get(INSTANCE_ID_LABEL) == label_value(instance.id) else "O3"
     return "O4"
 
 
@@ -237,9 +233,9 @@ def remove_nodes(draft: Draft) -> None:
     ours = [node for node in situation.nodes or () if situation.is_ours(node.name) is Verdict.OURS]
     due: list[Node] = []
     for node in ours:
-        if node.name in claimed or node.labels.get(PROVISIONED) != "true":
+        if node.name in claimed or node.labels.get(PROVISIONED_LABEL) != "true":
             continue
-        cloud = node.labels.get(PROVIDER, "")
+        cloud = node.labels.get(PROVIDER_LABEL, "")
         if not _machine_is_gone(node, cloud, situation):
             continue
         if node.ready:
@@ -263,7 +259,7 @@ def _machine_is_gone(node: Node, cloud: str, situation: Situation) -> bool:
         listed = situation.instances(name)
         if listed is None or node.name in listed.by_name:
             return False
-        if any(label_value(one.id) == node.labels.get(INSTANCE_ID) for one in listed.all):
+        if any(label_value(one.id) == node.labels.get(INSTANCE_ID_LABEL) for one in listed.all):
             return False
     return True
 

@@ -12,11 +12,12 @@ import typing as t
 
 from ..errors import InvalidInput
 from .model import Capability, Claim, Instance
+from .model.labels import CLUSTER_LABEL, GENERATION_LABEL
 from .names import Verdict, verdict
 
-CLUSTER_MARKS = ("tgp.io/cluster", "tgp:cluster", "cluster")
+CLUSTER_MARKS = (CLUSTER_LABEL, "tgp:cluster", "cluster")
 PREFIX = "tgp-"  # of the names of our machines
-GENERATION_MARKS = ("tgp.io/generation", "tgp:generation", "generation")
+GENERATION_MARKS = (GENERATION_LABEL, "tgp:generation", "generation")
 
 
 class Proof(str, enum.Enum):

@@ -17,15 +17,14 @@ import typing as t
 from datetime import datetime, timezone
 
 from . import suits
-from .idle import SHARED_GPU_PREFIXES
 from .model import Labels, Pod, Taint
+from .model.labels import GPU_MEMORY_LABEL
+from .model.resources import NEUTRAL_GPU, PARTIAL_GPU_PREFIXES
 from .settings import Settings
 
 #: the annotation by which a pod asks for GPUs with at least so much memory each: GiB, or with a unit (24Gi, 24576Mi)
-GPU_MEMORY = "tgp.io/gpu-memory"
 _GPU_NAMES = Settings().gpu_resources
 #: a name for GPUs of any vendor, which we put on our nodes beside the vendor's (L-17)
-NEUTRAL = "tgp.io/gpu"
 _AMOUNT = re.compile(r"\s*([0-9]{1,12})\s*(Mi|MiB|Gi|GiB)?\s*")
 Barred = t.Mapping[str, t.Mapping[str, str]]
 _EVER = datetime.min.replace(tzinfo=timezone.utc)
@@ -62,18 +61,18 @@ def gpus(pod: Pod) -> int:
 
 def is_gpu(resource: str) -> bool:
     """True for a resource that stands for GPUs, whole or shared."""
-    return resource in _GPU_NAMES or resource.startswith(SHARED_GPU_PREFIXES)
+    return resource in _GPU_NAMES or resource.startswith(PARTIAL_GPU_PREFIXES)
 
 
 def shown(amounts: t.Mapping[str, int]) -> int:
     """How many GPUs (or slices) a Node shows by its vendor's names. The neutral name is our own saying and proves nothing."""
-    return sum(amount for name, amount in amounts.items() if is_gpu(name) and name != NEUTRAL)
+    return sum(amount for name, amount in amounts.items() if is_gpu(name) and name != NEUTRAL_GPU)
 
 
 def spare(free: t.Mapping[str, int | None]) -> int:
     """How many GPUs are left under the largest of the vendor's names, and no more than under the neutral one: both mean the same GPUs."""
-    most = max((amount or 0 for name, amount in free.items() if is_gpu(name) and name != NEUTRAL), default=0)
-    neutral = free.get(NEUTRAL)
+    most = max((amount or 0 for name, amount in free.items() if is_gpu(name) and name != NEUTRAL_GPU), default=0)
+    neutral = free.get(NEUTRAL_GPU)
     return most if neutral is None else min(most, neutral)
 
 
@@ -85,13 +84,13 @@ def rank(pod: Pod) -> tuple[t.Any, ...]:
 def against(pod: Pod, place: Bin) -> str:
     """Why a place never suits a pod, however empty it is; empty when it does. Amounts are another matter (:func:`lacks`)."""
     why = suits.against_labels(pod.placement, place.labels, place.node) or suits.against_taints(pod.placement, place.taints)
-    wanted = pod.annotations.get(GPU_MEMORY)
+    wanted = pod.annotations.get(GPU_MEMORY_LABEL)
     if why or wanted is None:
         return why
     least = memory_mib(wanted)
     if least is None:
-        return f"annotation {GPU_MEMORY} {wanted!r} is no amount of memory"
-    return "" if place.gpu_memory_mib is not None and place.gpu_memory_mib >= least else f"{GPU_MEMORY} of at least {wanted}"
+        return f"annotation {GPU_MEMORY_LABEL} {wanted!r} is no amount of memory"
+    return "" if place.gpu_memory_mib is not None and place.gpu_memory_mib >= least else f"{GPU_MEMORY_LABEL} of at least {wanted}"
 
 
 def memory_mib(text: str) -> int | None:
@@ -156,7 +155,7 @@ class Queue:
         for place, pod in enumerate(self.pods):
             bars = (barred or {}).get(pod.uid, {})
             kind: tuple[t.Any, ...] = (
-                frozenset(pod.requests.items()), pod.placement, pod.annotations.get(GPU_MEMORY), tuple(sorted(bars.items()))
+                frozenset(pod.requests.items()), pod.placement, pod.annotations.get(GPU_MEMORY_LABEL), tuple(sorted(bars.items()))
             )  # fmt: skip
             if by_labels:
                 kind = (*kind, pod.namespace, frozenset(pod.labels.items()))

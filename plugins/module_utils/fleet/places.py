@@ -12,7 +12,8 @@ from . import capacity, service
 from .draft import Draft
 from .facts import Settled
 from .model import Claim, Node, Phase
-from .packing import NEUTRAL, Bin, shown
+from .model.resources import NEUTRAL_GPU
+from .packing import Bin, shown
 from .phases import LIVE
 from .recovery import RETRY
 from .registration import deadline
@@ -70,7 +71,7 @@ def _ready(draft: Draft, one: Settled) -> t.Iterator[Place]:
         yield _coming(draft, one.claim, node)
         return
     if shows:  # where the neutral name is missing this very run sets it
-        neutral = {NEUTRAL: capacity.advertised(one.claim, situation.pool(one.claim))}
+        neutral = {NEUTRAL_GPU: capacity.advertised(one.claim, situation.pool(one.claim))}
         node = dataclasses.replace(node, allocatable={**node.allocatable, **neutral})
     room = capacity.of_node(node, situation.pods(node) or (), pool=one.claim.pool, gpu_memory_mib=one.claim.offer.gpu_memory_mib)
     yield Place(dataclasses.replace(room, name=one.claim.name), one.claim, node, _planned(draft, one.claim))

@@ -11,10 +11,9 @@ import typing as t
 
 from . import marks
 from .model import Claim, Device, Pool
+from .model.labels import CLAIM_LABEL, MANAGED_BY_LABEL, PREFIX, TAILNET_FQDN_ANNOTATION, TAILNET_IP_ANNOTATION
 
 Json = dict[str, t.Any]
-CLAIM = "tgp.io/claim"
-TAILNET_FQDN, TAILNET_IP = "tailscale.com/tailnet-fqdn", "tailscale.com/tailnet-ip"
 ENDPOINTS = "endpoints.json"
 _PLACEHOLDER = "placeholder"  # the operator writes the name of its own proxy there
 
@@ -37,16 +36,16 @@ def service_object(claim: Claim, pool: Pool | None, device: Device, cluster_id: 
     """The Service of one machine. Where the mesh gives no full name (headscale), its address stands in the annotation."""
     own = dict(pool.labels) if pool else {}
     labels = {
-        key: value for key, value in marks.node_labels(claim, pool, cluster_id).items() if key.startswith("tgp.io/") or key in own
+        key: value for key, value in marks.node_labels(claim, pool, cluster_id).items() if key.startswith(PREFIX) or key in own
     }
-    way = {TAILNET_FQDN: device.name} if "." in device.name else {TAILNET_IP: address_of(device)}
+    way = {TAILNET_FQDN_ANNOTATION: device.name} if "." in device.name else {TAILNET_IP_ANNOTATION: address_of(device)}
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
             "name": claim.name,
             "namespace": namespace_of(claim),
-            "labels": {**labels, CLAIM: claim.name, "app.kubernetes.io/managed-by": "tgp.gpu"},
+            "labels": {**labels, CLAIM_LABEL: claim.name, MANAGED_BY_LABEL: "tgp.gpu"},
             "annotations": {**(dict(pool.annotations) if pool else {}), **way},
         },
         "spec": {

@@ -15,6 +15,7 @@ from decimal import Decimal
 
 from . import disks, gpus, requirements
 from .model import NodeClass, Offer, OfferQuery, Pool, Requirement, Wishes
+from .model.labels import GPU_COUNT_LABEL, GPU_MEMORY_LABEL, GPU_TYPE_LABEL, PROVIDER_LABEL, SPOT_LABEL
 from .offers import accepted_lanes
 
 _T = t.TypeVar("_T")
@@ -40,7 +41,7 @@ def takes(pool: Pool, node_class: NodeClass, cloud: str) -> bool:
     if not cloud:
         return True
     named = any(choice.cloud == cloud and choice.enabled for choice in node_class.clouds)
-    return named and pool.cloud in ("", cloud) and all(_says(one, cloud) for one in _on(pool, requirements.PROVIDER))
+    return named and pool.cloud in ("", cloud) and all(_says(one, cloud) for one in _on(pool, PROVIDER_LABEL))
 
 
 def _one(pool: Pool, node_class: NodeClass) -> OfferQuery:
@@ -102,7 +103,7 @@ def _probe(**facts: t.Any) -> Offer:
 
 def _models(pool: Pool, node_class: NodeClass) -> tuple[str, ...]:
     """Canonical names of every model that may serve; a wish without form (A100) means all forms of it."""
-    lists = [one.values for one in _on(pool, requirements.GPU_TYPE) if one.operator == "In"]
+    lists = [one.values for one in _on(pool, GPU_TYPE_LABEL) if one.operator == "In"]
     lists += [node_class.gpu_types] if node_class.gpu_types else []
     if not lists:
         return ()
@@ -113,7 +114,7 @@ def _models(pool: Pool, node_class: NodeClass) -> tuple[str, ...]:
 
 def _counts(pool: Pool, node_class: NodeClass) -> tuple[int, ...]:
     """Numbers of GPUs that may serve, where the pool says so."""
-    rules = _on(pool, requirements.GPU_COUNT)
+    rules = _on(pool, GPU_COUNT_LABEL)
     if node_class.gpu_count is None and not any(one.operator == "In" for one in rules):
         return ()
     numbers = _COUNTS if node_class.gpu_count is None else (node_class.gpu_count,)
@@ -123,7 +124,7 @@ def _counts(pool: Pool, node_class: NodeClass) -> tuple[int, ...]:
 def _memory(pool: Pool, node_class: NodeClass) -> int | None:
     """The least memory per GPU in MiB."""
     bounds = [node_class.gpu_memory_mib] if node_class.gpu_memory_mib is not None else []
-    for one in _on(pool, requirements.GPU_MEMORY):
+    for one in _on(pool, GPU_MEMORY_LABEL):
         if one.operator in ("Gt", "Gte", "In"):
             numbers = [int(text) for text in one.values if text.isdecimal()]
             if numbers and len(numbers) == len(one.values):
@@ -136,6 +137,6 @@ def spot_wanted(pool: Pool, node_class: NodeClass) -> bool | None:
     kinds = [
         spot
         for spot in ((False, True) if node_class.spot_allowed else (False,))
-        if all(requirements.met(one, _probe(spot=spot)) for one in _on(pool, requirements.SPOT))
+        if all(requirements.met(one, _probe(spot=spot)) for one in _on(pool, SPOT_LABEL))
     ]
     return kinds[0] if len(kinds) == 1 else None

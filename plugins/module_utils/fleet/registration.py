@@ -8,19 +8,26 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from . import limits
-from .drain import STARTED
 from .model import Capability, Claim, Instance, InstanceState, Node, NodeClass, Pool
+from .model.labels import (
+    DRAIN_STARTED_ANNOTATION,
+    INITIALIZING_TAINT,
+    INSTANCE_ID_LABEL,
+    NETWORK_UNAVAILABLE_TAINT,
+    NOT_READY_TAINT,
+    PROVISIONED_LABEL,
+    READINESS_TAINT_PREFIX,
+    UNINITIALIZED_TAINT,
+    UNREACHABLE_TAINT,
+)
 from .names import label_value
 
-INITIALIZING = "tgp.io/initializing"
-INSTANCE_ID = "tgp.io/instance-id"
 _NOT_USABLE = (
-    "node.kubernetes.io/not-ready",
-    "node.kubernetes.io/unreachable",
-    "node.kubernetes.io/network-unavailable",
-    "node.cloudprovider.kubernetes.io/uninitialized",
+    NOT_READY_TAINT,
+    UNREACHABLE_TAINT,
+    NETWORK_UNAVAILABLE_TAINT,
+    UNINITIALIZED_TAINT,
 )
-_READINESS_PREFIX = "readiness.k8s.io/"
 _CLOCK_TOLERANCE = timedelta(seconds=60)
 
 
@@ -28,7 +35,7 @@ def is_node_of(claim: Claim, node: Node) -> bool:
     """Whether the Node belongs to the claim: by its name, or by the instance id on it."""
     if node.name == (claim.node_name or claim.name):
         return True
-    return bool(claim.instance_id) and node.labels.get(INSTANCE_ID) == label_value(claim.instance_id)
+    return bool(claim.instance_id) and node.labels.get(INSTANCE_ID_LABEL) == label_value(claim.instance_id)
 
 
 def is_stale(claim: Claim, node: Node, capability: Capability | None) -> bool:
@@ -49,14 +56,14 @@ def not_initialized(claim: Claim, node: Node | None, pool: Pool | None, *, marki
     missing = [] if node.ready else [f"Node is not Ready: {node.ready_message}".rstrip(": ")]
     startup = {taint.key for taint in pool.startup_taints} if pool else set()
     for taint in node.taints:
-        ours = taint.key == INITIALIZING and not marking
-        if ours or taint.key in startup or taint.key in _NOT_USABLE or taint.key.startswith(_READINESS_PREFIX):
+        ours = taint.key == INITIALIZING_TAINT and not marking
+        if ours or taint.key in startup or taint.key in _NOT_USABLE or taint.key.startswith(READINESS_TAINT_PREFIX):
             missing.append(f"taint {taint.key}")
     missing.extend(_missing_gpus(claim, node, pool))
     if not marking:
-        labels = {"tgp.io/provisioned": "true", **(dict(pool.labels) if pool else {})}
+        labels = {PROVISIONED_LABEL: "true", **(dict(pool.labels) if pool else {})}
         missing.extend(f"label {key}" for key, value in labels.items() if node.labels.get(key) != value)
-        if STARTED in node.annotations:
+        if DRAIN_STARTED_ANNOTATION in node.annotations:
             missing.append("it is closed as its last drain left it")
     return tuple(missing)
 

@@ -11,40 +11,52 @@ from decimal import Decimal, InvalidOperation
 
 from . import gpus
 from .model import Offer, Requirement
+from .model.labels import (
+    ARCH_LABEL,
+    GPU_COUNT_LABEL,
+    GPU_MEMORY_LABEL,
+    GPU_TYPE_LABEL,
+    INSTANCE_TYPE_LABEL,
+    PROVIDER_LABEL,
+    REGION_LABEL,
+    RELIABILITY_LABEL,
+    SPOT_LABEL,
+    TOPOLOGY_REGION_LABEL,
+)
 from .regions import region_matches
 
-GPU_TYPE = "tgp.io/gpu-type"
-GPU_COUNT = "tgp.io/gpu-count"
-GPU_MEMORY = "tgp.io/gpu-memory"
-REGION = "tgp.io/region"
-CLOUD_REGION = "topology.kubernetes.io/region"
-SPOT = "tgp.io/spot"
-RELIABILITY = "tgp.io/reliability"
-PROVIDER = "tgp.io/provider"
-INSTANCE_TYPE = "node.kubernetes.io/instance-type"
-ARCH = "kubernetes.io/arch"
-
-KEYS = (PROVIDER, GPU_TYPE, GPU_COUNT, GPU_MEMORY, REGION, SPOT, RELIABILITY, CLOUD_REGION, INSTANCE_TYPE, ARCH)
+KEYS = (
+    PROVIDER_LABEL,
+    GPU_TYPE_LABEL,
+    GPU_COUNT_LABEL,
+    GPU_MEMORY_LABEL,
+    REGION_LABEL,
+    SPOT_LABEL,
+    RELIABILITY_LABEL,
+    TOPOLOGY_REGION_LABEL,
+    INSTANCE_TYPE_LABEL,
+    ARCH_LABEL,
+)
 SET_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 NUMBER_OPERATORS = ("Gt", "Lt", "Gte", "Lte")
 OPERATORS = SET_OPERATORS + NUMBER_OPERATORS
-WHOLE_KEYS = (GPU_COUNT, GPU_MEMORY)
-NUMBER_KEYS = (*WHOLE_KEYS, RELIABILITY)
+WHOLE_KEYS = (GPU_COUNT_LABEL, GPU_MEMORY_LABEL)
+NUMBER_KEYS = (*WHOLE_KEYS, RELIABILITY_LABEL)
 
 
 def offer_labels(offer: Offer) -> dict[str, str]:
     """What requirements can be put on; what is unknown of the offer is absent."""
     labels = {
-        PROVIDER: offer.cloud,
-        GPU_TYPE: offer.model,
-        GPU_COUNT: str(offer.gpu_count),
-        GPU_MEMORY: "" if offer.gpu_memory_mib is None else str(offer.gpu_memory_mib),
-        REGION: offer.region,
-        SPOT: "true" if offer.spot else "false",
-        RELIABILITY: "" if offer.reliability is None else str(offer.reliability),
-        CLOUD_REGION: offer.cloud_region,
-        INSTANCE_TYPE: offer.instance_type,
-        ARCH: offer.arch,
+        PROVIDER_LABEL: offer.cloud,
+        GPU_TYPE_LABEL: offer.model,
+        GPU_COUNT_LABEL: str(offer.gpu_count),
+        GPU_MEMORY_LABEL: "" if offer.gpu_memory_mib is None else str(offer.gpu_memory_mib),
+        REGION_LABEL: offer.region,
+        SPOT_LABEL: "true" if offer.spot else "false",
+        RELIABILITY_LABEL: "" if offer.reliability is None else str(offer.reliability),
+        TOPOLOGY_REGION_LABEL: offer.cloud_region,
+        INSTANCE_TYPE_LABEL: offer.instance_type,
+        ARCH_LABEL: offer.arch,
     }
     return {key: value for key, value in labels.items() if value}
 
@@ -65,9 +77,9 @@ def met(requirement: Requirement, offer: Offer) -> bool:
 
 
 def _in(requirement: Requirement, offer: Offer, value: str) -> bool:
-    if requirement.key == GPU_TYPE:
+    if requirement.key == GPU_TYPE_LABEL:
         return any(is_offered(wish, offer) for wish in requirement.values)
-    if requirement.key == REGION:
+    if requirement.key == REGION_LABEL:
         return any(region_matches(wish, offer.region, offer.cloud_region) for wish in requirement.values)
     return value in requirement.values
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from decimal import Decimal
 
+from .model.resources import GPU_RESOURCES
 from .model.spending import SpendingBudget
 
 MODES = ("provision", "reap", "everything", "autoscale", "destroy", "status")
@@ -61,7 +62,7 @@ class Settings:
     lookup_interval: int = 10
     # L-3, L-18
     ignore_namespaces: tuple[str, ...] = ("kube-system", "gpu-device-plugin", "gpu-operator", "tailscale", "tgp-system")
-    gpu_resources: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu", "tgp.io/gpu")
+    gpu_resources: tuple[str, ...] = GPU_RESOURCES
     terminating_grace: int = 60
     clock_tolerance: int = 60
     scale_down_delay_after_add: int = 600

@@ -29,12 +29,12 @@ from .model import (
     Pool,
     Wishes,
 )
+from .model.labels import INSTANCE_ID_LABEL
 from .names import NO_NAMESPACE, Verdict, label_value, pool_part, verdict
 from .office_hours import floor_of_now, hours
 from .ownership import Owner, Store, claimed, owner_of
 from .phases import LIVE
 from .recovery import Instances
-from .registration import INSTANCE_ID
 from .settings import Settings
 
 
@@ -226,7 +226,7 @@ class Situation:
 
     @functools.cached_property
     def _nodes_by_instance(self) -> dict[str, Node]:
-        return {node.labels[INSTANCE_ID]: node for node in self.nodes or () if node.labels.get(INSTANCE_ID)}
+        return {node.labels[INSTANCE_ID_LABEL]: node for node in self.nodes or () if node.labels.get(INSTANCE_ID_LABEL)}
 
     def node(self, claim: Claim) -> Node | None:
         """The claim's Node; None also when Nodes could not be read (see ``nodes``)."""

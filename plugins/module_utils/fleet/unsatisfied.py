@@ -14,11 +14,12 @@ from .draft import Draft
 from .durations import print_time
 from .generation import generation
 from .model import Node, Pod, Taint
+from .model.labels import CLOUD_PROVIDER_TAINT_PREFIX, NODE_TAINT_PREFIX, PREFIX
 from .packing import Bin, Queue, against, lacks, shown
 from .places import Place
 
 _SEEN, _MARK = "unplaced", "unsatisfiable"
-_STATES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "tgp.io/")
+_STATES = (NODE_TAINT_PREFIX, CLOUD_PROVIDER_TAINT_PREFIX, PREFIX)
 Bars = dict[str, dict[str, str]]
 
 

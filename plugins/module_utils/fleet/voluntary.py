@@ -11,11 +11,12 @@ import typing as t
 from . import disruption_budgets, guard, service
 from .disruption_budgets import Count, Room
 from .draft import Draft
-from .drain import MOVES, STARTED, Do, Mode, Verdict, backoff_after_block, classify, is_voluntary, rules_of
+from .drain import MOVES, Do, Mode, Verdict, backoff_after_block, classify, is_voluntary, rules_of
 from .durations import print_duration, print_time
 from .facts import Settled
 from .holds import node_hold
 from .model import Action, Claim, Phase, Pool
+from .model.labels import DRAIN_STARTED_ANNOTATION
 from .suits import avoided
 
 FREE = Room(None)
@@ -152,6 +153,6 @@ def restore(draft: Draft) -> None:
             and one.claim.deletion is None
             and name not in draft.decisions
         )
-        if taken_back and node is not None and STARTED in node.annotations:
+        if taken_back and node is not None and DRAIN_STARTED_ANNOTATION in node.annotations:
             text = "an interrupted run had begun to empty it"
             draft.others.append(Action("restore", name, "Kept", text, pool=one.claim.pool, target=node.name, uid=node.uid))

@@ -18,6 +18,7 @@ from ..documents.lines import line_of
 from ..documents.parse import refuse, understand
 from ..errors import ApiError, InvalidInput, NotFound
 from ..fleet.model import Machine, Source, Wishes
+from ..fleet.model.labels import API_VERSION
 from ..libs import lazy
 from ..task import Task
 
@@ -150,7 +151,7 @@ class _Found:
         for plural, kind in _KINDS.items():
             source = f"cluster:{plural}"
             try:
-                items = list(kube.pages(f"/apis/tgp.io/v1/{plural}"))
+                items = list(kube.pages(f"/apis/{API_VERSION}/{plural}"))
             except NotFound:
                 self.sources[source] = Source(
                     problem=f"The cluster does not know {kind} objects: its CRD is not installed.", quiet=True
@@ -197,7 +198,7 @@ def _object(item: t.Mapping[str, t.Any], kind: str, source: str) -> Document:
     kept = {key: meta[key] for key in ("name", "namespace", "labels", "annotations") if key in meta}
     return Document(
         f"{kind} {meta.get('namespace', '')}/{meta['name']} of the cluster",
-        {"apiVersion": "tgp.io/v1", "kind": kind, "metadata": kept, "spec": item.get("spec", {})},
+        {"apiVersion": API_VERSION, "kind": kind, "metadata": kept, "spec": item.get("spec", {})},
         Origin.CLUSTER if kind == "GPUNodeClass" else Origin.NAMESPACE,
         source,
         str(meta.get("uid", "")),

@@ -18,6 +18,7 @@ import typing as t
 from ..cluster.kube import Json, Kube
 from ..cluster.namespace import NAMESPACE, ensure_namespace
 from ..errors import ApiError, BadShape, Conflict, NotFound, TgpError
+from ..fleet.model.labels import MANAGED_BY_LABEL
 from .files import replace
 from .record import Reading, pack, unpack
 
@@ -108,7 +109,7 @@ class ConfigMapCache:
             if sum(map(len, kept.values())) + len(text) <= CONFIGMAP_LIMIT:
                 break
             del kept[one]
-        meta: Json = {"name": CONFIGMAP, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/managed-by": "tgp.gpu"}}
+        meta: Json = {"name": CONFIGMAP, "namespace": NAMESPACE, "labels": {MANAGED_BY_LABEL: "tgp.gpu"}}
         body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "binaryData": {**kept, name: text}}
         if raw is not None:
             meta["resourceVersion"] = raw["metadata"]["resourceVersion"]

@@ -25,9 +25,9 @@ from ..cluster.kube import Json, Kube
 from ..cluster.namespace import NAMESPACE, ensure_namespace
 from ..errors import BadShape, InvalidInput, NotFound
 from ..fleet.model import Offer
+from ..fleet.model.labels import MANAGED_BY_LABEL, PRICES_LABEL
 from ..fleet.prices import FIELDS, Line, lowest
 
-_LABEL = "tgp.io/prices"
 _PART_SIZE = 600_000  # bytes of one ConfigMap
 _PARTS = 8  # ConfigMaps kept; the oldest goes
 _PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -100,7 +100,7 @@ class ConfigMapHistory:
             return
         number = int(newest[0].rpartition("-")[2]) + 1 if newest is not None else 1
         meta: Json = {"name": f"tgp-price-history-{number:06d}", "namespace": NAMESPACE}
-        meta["labels"] = {_LABEL: "true", "app.kubernetes.io/managed-by": "tgp.gpu"}
+        meta["labels"] = {PRICES_LABEL: "true", MANAGED_BY_LABEL: "tgp.gpu"}
         body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "binaryData": {key: text}}
         try:
             self._kube.create(_PATH, body)
@@ -112,7 +112,7 @@ class ConfigMapHistory:
 
     def _parts(self) -> list[tuple[str, int]]:
         """Names and sizes, oldest first."""
-        found, _version = self._kube.collect(_PATH, _size, {"labelSelector": f"{_LABEL}=true"})
+        found, _version = self._kube.collect(_PATH, _size, {"labelSelector": f"{PRICES_LABEL}=true"})
         return sorted(one for one in found if one[0].rpartition("-")[2].isdecimal())
 
     def lines(self, since: datetime | None = None) -> t.Iterator[Line]:

@@ -14,10 +14,10 @@ from ..cluster.kube import Json, Kube
 from ..cluster.namespace import NAMESPACE, ensure_namespace
 from ..errors import Conflict, Locked, LockLost, NotFound
 from ..fleet.lock import Reading, decide
+from ..fleet.model.labels import OWNER_PROCESS_ANNOTATION
 from .process import Process, alive, from_record
 
 PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-OWNER = "tgp.io/owner-process"
 DURATION = 900
 SECOND_READING = 10
 
@@ -88,7 +88,7 @@ class Lease:
             if reading is None or not self._is_mine(reading.holder) or self._raw is None:
                 return False
             self._raw["spec"]["holderIdentity"] = ""
-            self._raw["metadata"].get("annotations", {}).pop(OWNER, None)
+            self._raw["metadata"].get("annotations", {}).pop(OWNER_PROCESS_ANNOTATION, None)
             try:
                 self._kube.replace(self._path, self._raw)
                 return True
@@ -122,7 +122,11 @@ class Lease:
         body: Json = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self._name, "namespace": NAMESPACE, "annotations": {OWNER: json.dumps(self._owner.to_record())}},
+            "metadata": {
+                "name": self._name,
+                "namespace": NAMESPACE,
+                "annotations": {OWNER_PROCESS_ANNOTATION: json.dumps(self._owner.to_record())},
+            },
             "spec": spec,
         }
         if old:
@@ -145,7 +149,7 @@ class Lease:
 
     def _holder_is_dead(self) -> bool:
         """True when the holder was a process of this very boot and process namespace, and is no more: a proof, not a guess."""
-        text = ((self._raw or {}).get("metadata") or {}).get("annotations", {}).get(OWNER)
+        text = ((self._raw or {}).get("metadata") or {}).get("annotations", {}).get(OWNER_PROCESS_ANNOTATION)
         try:
             record = json.loads(text) if text else None
         except ValueError:

@@ -12,6 +12,7 @@ from ..errors import InvalidInput
 from ..fleet import tunnel_rules
 from ..fleet.gpus import canonical
 from ..fleet.model import Lane
+from ..fleet.model.labels import INSTANCE_TYPE_LABEL, NODEPOOL_LABEL, PROVISIONED_LABEL
 from ..fleet.names import label_value
 from . import patches, wireguard
 from .builtin import WORKER
@@ -153,11 +154,11 @@ def _machine(spec: NodeSpec, machine: Document) -> None:
         if spec.install_disk and "diskSelector" not in install:
             install.setdefault("disk", spec.install_disk)
     labels = _part(machine, "nodeLabels")
-    itype = labels.get("node.kubernetes.io/instance-type") or label_value(spec.instance_type)
+    itype = labels.get(INSTANCE_TYPE_LABEL) or label_value(spec.instance_type)
     labels.update({key: value for key, value in spec.labels.items() if may_set(key)})
-    labels.update({"tgp.io/nodepool": spec.pool, "tgp.io/provisioned": "true"})
+    labels.update({NODEPOOL_LABEL: spec.pool, PROVISIONED_LABEL: "true"})
     if itype:
-        labels["node.kubernetes.io/instance-type"] = itype
+        labels[INSTANCE_TYPE_LABEL] = itype
     if spec.annotations:
         _part(machine, "nodeAnnotations").update(spec.annotations)
     if spec.nvidia and spec.lane is not Lane.KUBELET:

@@ -7,20 +7,33 @@ from __future__ import annotations
 
 import re
 
+from ..fleet.model.labels import (
+    ARCH_LABEL,
+    BETA_ARCH_LABEL,
+    BETA_INSTANCE_TYPE_LABEL,
+    BETA_OS_LABEL,
+    BETA_REGION_LABEL,
+    BETA_ZONE_LABEL,
+    HOSTNAME_LABEL,
+    OS_LABEL,
+    TOPOLOGY_REGION_LABEL,
+    TOPOLOGY_ZONE_LABEL,
+)
+
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ALLOWED = frozenset({
-    "kubernetes.io/hostname",
-    "kubernetes.io/arch",
-    "kubernetes.io/os",
-    "beta.kubernetes.io/arch",
-    "beta.kubernetes.io/os",
-    "beta.kubernetes.io/instance-type",
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
+    HOSTNAME_LABEL,
+    ARCH_LABEL,
+    OS_LABEL,
+    BETA_ARCH_LABEL,
+    BETA_OS_LABEL,
+    BETA_INSTANCE_TYPE_LABEL,
+    TOPOLOGY_REGION_LABEL,
+    TOPOLOGY_ZONE_LABEL,
+    BETA_REGION_LABEL,
+    BETA_ZONE_LABEL,
 })  # fmt: skip
 _ALLOWED_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 

@@ -9,6 +9,7 @@ import copy
 import typing as t
 
 from ..fleet.model import Taint
+from ..fleet.model.labels import PREFIX
 from ..fleet.model.tunnel import Tunnel
 from .documents import Document, at, fields_at, items_at, machine_document, of_kind
 from .wireguard import held_of
@@ -25,7 +26,7 @@ def held(documents: t.Sequence[Document], taints: t.Sequence[Taint], tunnel: Tun
     config = machine_document(documents)
     found: dict[str, t.Any] = {path: copy.deepcopy(at(config, path)) for path in _FIELDS}
     for key, value in fields_at(config, "machine.nodeLabels").items():
-        if key.startswith("tgp.io/"):
+        if key.startswith(PREFIX):
             found[f"machine.nodeLabels.{key}"] = value
     host = of_kind(documents, "HostnameConfig")
     found["HostnameConfig.hostname"] = at(host, "hostname")

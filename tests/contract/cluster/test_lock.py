@@ -20,9 +20,10 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.clock import from_text
 from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError, InvalidInput, Locked, LockLost
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import OWNER_PROCESS_ANNOTATION
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock import process
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock.keeper import Keeper
-from ansible_collections.tgp.gpu.plugins.module_utils.runlock.lease import OWNER, PATH
+from ansible_collections.tgp.gpu.plugins.module_utils.runlock.lease import PATH
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock.lock import RunLock, release, resume, take
 from ansible_collections.tgp.gpu.plugins.module_utils.runlock.process import alive, describe, from_record, owner_pid
 
@@ -325,7 +326,7 @@ def test_a_file_of_another_boot_of_this_host_is_void(cluster: Cluster, tmp_path:
     lock(cluster, "run-1", tmp_path).acquire()
     path = tmp_path / "run-a1b2c3d4.lock"
     record = json.loads(path.read_text())
-    cluster.must("PATCH", LEASE, {"spec": {"holderIdentity": ""}, "metadata": {"annotations": {OWNER: None}}})
+    cluster.must("PATCH", LEASE, {"spec": {"holderIdentity": ""}, "metadata": {"annotations": {OWNER_PROCESS_ANNOTATION: None}}})
     path.write_text(json.dumps({**record, "boot_id": "11111111-2222-3333-4444-555555555555"}))
     assert lock(cluster, "run-2", tmp_path).acquire() is True
     path.write_text(json.dumps({**record, "host": "another", "boot_id": "11111111-2222-3333-4444-555555555555"}))

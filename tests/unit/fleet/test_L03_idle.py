@@ -14,6 +14,11 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import holds, idle
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost, ledger_line
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, CloudView, Node, Plan, Pod
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import (
+    HOLD_UNTIL_ANNOTATION,
+    IDLE_SINCE_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
@@ -91,9 +96,9 @@ class Machine:
             **settings,
         )
         for action in of(found, "annotate"):
-            notes = {key: value for key, value in self.node.annotations.items() if key != idle.ANNOTATION}
+            notes = {key: value for key, value in self.node.annotations.items() if key != IDLE_SINCE_ANNOTATION}
             self.node = dataclasses.replace(
-                self.node, annotations={**notes, **({idle.ANNOTATION: action.value} if action.value else {})}
+                self.node, annotations={**notes, **({IDLE_SINCE_ANNOTATION: action.value} if action.value else {})}
             )
         for action in of(found, "update"):
             self.claim = t.cast(Claim, action.claim)
@@ -103,7 +108,7 @@ class Machine:
 
     @property
     def since(self) -> str | None:
-        return self.node.annotations.get(idle.ANNOTATION, "").partition("T")[2] or None
+        return self.node.annotations.get(IDLE_SINCE_ANNOTATION, "").partition("T")[2] or None
 
 
 PLUGIN = pod("plugin", owner_kind="DaemonSet", owner_api="apps/v1", namespace="gpu-operator")
@@ -164,14 +169,14 @@ def test_L03_unreadable_pods_leave_everything_as_it_is() -> None:
 @pytest.mark.parametrize("text", ["yesterday", "12:31"])
 def test_L03_annotation_without_sense_starts_anew(text: str) -> None:
     machine = Machine()
-    machine.node = node(annotations={idle.ANNOTATION: text})
+    machine.node = node(annotations={IDLE_SINCE_ANNOTATION: text})
     found = machine.run("12:30")
     assert machine.since == "12:30:00Z" and found.warnings and not of(found, "destroy")
 
 
 def test_L03_a_clock_that_is_a_little_ahead_is_no_reason_to_start_anew() -> None:
     machine = Machine()
-    machine.node = node(annotations={idle.ANNOTATION: "2026-08-20T12:30:59Z"})
+    machine.node = node(annotations={IDLE_SINCE_ANNOTATION: "2026-08-20T12:30:59Z"})
     assert not of(machine.run("12:30"), "annotate")
 
 
@@ -243,13 +248,13 @@ def test_L07_hold_until_keeps_until_its_moment() -> None:
     machine = Machine()
     machine.run("12:15")
     machine.node = dataclasses.replace(
-        machine.node, annotations={**machine.node.annotations, holds.HOLD_UNTIL: "2026-08-20T23:00:00Z"}
+        machine.node, annotations={**machine.node.annotations, HOLD_UNTIL_ANNOTATION: "2026-08-20T23:00:00Z"}
     )
     assert not of(machine.run("22:59:59"), "destroy")
     assert of(machine.run("23:00"), "destroy")
 
 
-@pytest.mark.parametrize("key", [*holds.DO_NOT_DISRUPT, holds.SCALE_DOWN_DISABLED])
+@pytest.mark.parametrize("key", [*holds.DO_NOT_DISRUPT, SCALE_DOWN_DISABLED_ANNOTATION])
 def test_L07_node_marks_stop_empty(key: str) -> None:
     machine = Machine()
     machine.run("12:15")

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import age, drain, holds
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import TERMINATE_ANNOTATION
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.teardown import Facts, Step, next_step
@@ -95,11 +96,11 @@ def test_L04_cost_of_a_day(seconds: int, dollars: str) -> None:
 
 
 def test_L07_manual_request_beats_holds_and_floor() -> None:
-    asked = node(annotations={holds.TERMINATE: "now", holds.DO_NOT_DISRUPT[0]: "true"})
+    asked = node(annotations={TERMINATE_ANNOTATION: "now", holds.DO_NOT_DISRUPT[0]: "true"})
     observed = seen(claims=(claim(),), nodes=(asked,), pods=(pod(),), instances=(instance(),))
     action = one(decide(observed, wishes(pool(min_nodes=5))), "destroy")
     assert action.reason == "Manual" and "held by" in action.detail
-    later = node(annotations={holds.TERMINATE: "later"})
+    later = node(annotations={TERMINATE_ANNOTATION: "later"})
     assert not of(decide(seen(claims=(claim(),), nodes=(later,), pods=(pod(),), instances=(instance(),))), "destroy")
 
 

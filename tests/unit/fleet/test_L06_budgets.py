@@ -10,10 +10,11 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import cron, idle, time_zones
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet import cron, time_zones
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.disruption_budgets import Count, Room, allowed, room, valid
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Phase, Plan
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import DisruptionBudget as Budget
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import IDLE_SINCE_ANNOTATION
 from cronsim import CronSim, CronSimError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ TEN = Count(10)
 ALL = Budget("20%")
 OFFICE = Budget("0", schedule="0 9 * * 1-5", duration=8 * 3600)
 UTC = timezone.utc
-LONG_IDLE = {idle.ANNOTATION: "2026-08-20T11:20:00Z"}
+LONG_IDLE = {IDLE_SINCE_ANNOTATION: "2026-08-20T11:20:00Z"}
 
 
 def utc(text: str) -> datetime:

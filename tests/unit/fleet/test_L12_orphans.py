@@ -29,7 +29,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Plan,
     SpendingBudget,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.registration import INSTANCE_ID
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import INSTANCE_ID_LABEL
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
 from .build import CLUSTER, at, claim, decide, deletions, device, instance, node, node_class, of, offer, one, pool, seen, wishes
@@ -249,7 +249,7 @@ def test_L12_O7_needs_the_list_of_its_own_cloud() -> None:
 
 def test_L12_O7_the_node_of_a_machine_that_was_renamed_stays() -> None:
     """Its label says which machine it is, whatever that is called."""
-    sick = node(ready=False, ready_since=at("11:50"), labels={INSTANCE_ID: "i-00001"})
+    sick = node(ready=False, ready_since=at("11:50"), labels={INSTANCE_ID_LABEL: "i-00001"})
     other = instance("renamed-by-hand", id="i-00001")
     assert not of(twice(nodes=(sick,), instances=(other,)), "delete_node")
     assert of(twice(nodes=(sick,), instances=(dataclasses.replace(other, id="i-2"),)), "delete_node")

@@ -10,7 +10,6 @@ import random
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import idle
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.generation import generation
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Claim,
@@ -30,12 +29,13 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Toleration,
     Wishes,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import IDLE_SINCE_ANNOTATION
 
 from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
 from .pods import GPU, waiting
 
 TOLERATES = Placement(tolerations=(Toleration("tgp.io/ephemeral", "Exists"),))
-LONG_IDLE = {idle.ANNOTATION: "2026-08-20T11:20:00Z"}
+LONG_IDLE = {IDLE_SINCE_ANNOTATION: "2026-08-20T11:20:00Z"}
 ONE, FOUR = offer("0.40", id="one"), offer("1.50", id="four", gpu_count=4, instance_type="gpu_4x")
 
 

@@ -13,7 +13,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.capacity import adve
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.consolidation import use
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drift import drift
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Node, Phase, Plan, Pod
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.packing import NEUTRAL, shown, spare
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.resources import NEUTRAL_GPU
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.packing import shown, spare
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.registration import allocatable_gpus, not_initialized
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
 
@@ -21,11 +22,11 @@ from .build import CLUSTER, claim, node, node_class, of, offer, pod, pool, wishe
 from .pods import GPU
 from .test_L17_autoscale import asks, launched, machine, reasons, scale, world
 
-BOTH = {GPU: 1, NEUTRAL: 1}
+BOTH = {GPU: 1, NEUTRAL_GPU: 1}
 
 
 def neutral(name: str = "w", gpus: int = 1) -> Pod:
-    return asks(name, requests={NEUTRAL: gpus})
+    return asks(name, requests={NEUTRAL_GPU: gpus})
 
 
 def tally(found: Plan) -> tuple[int, int]:
@@ -37,7 +38,9 @@ def tally(found: Plan) -> tuple[int, int]:
 # ---- what is planned
 
 
-@pytest.mark.parametrize("requests", [{NEUTRAL: 2}, {NEUTRAL: 2, GPU: 2}, {NEUTRAL: 1, GPU: 2}, {NEUTRAL: 2, GPU: 1}])
+@pytest.mark.parametrize(
+    "requests", [{NEUTRAL_GPU: 2}, {NEUTRAL_GPU: 2, GPU: 2}, {NEUTRAL_GPU: 1, GPU: 2}, {NEUTRAL_GPU: 2, GPU: 1}]
+)
 def test_L17_a_pod_that_asks_for_the_neutral_name_gets_a_machine_that_is_large_enough(requests: dict[str, int]) -> None:
     found = scale(world(asks(requests=requests)))
     assert launched(found) == [4] and not reasons(found)
@@ -45,22 +48,22 @@ def test_L17_a_pod_that_asks_for_the_neutral_name_gets_a_machine_that_is_large_e
 
 def test_L17_a_machine_on_its_way_serves_the_neutral_name() -> None:
     made = claim(phase=Phase.BOOTING, offer=offer("0.40", gpu_count=2))
-    assert of_claim(made, pool(), CLUSTER, True, Settings()).free[NEUTRAL] == 2
+    assert of_claim(made, pool(), CLUSTER, True, Settings()).free[NEUTRAL_GPU] == 2
     more = of_claim(dataclasses.replace(made, expected_gpus=8), pool(), CLUSTER, True, Settings())
-    assert more.free[NEUTRAL] == more.free[GPU] == 8, "the pool was sliced when it was rented"
+    assert more.free[NEUTRAL_GPU] == more.free[GPU] == 8, "the pool was sliced when it was rented"
 
 
 def test_L17_slices_count_under_both_names() -> None:
     """A pod that asks for both finds as many of the one as of the other."""
     sliced, two = pool(slices=4), offer("0.40", gpu_count=2)
-    assert {of_offer(two, sliced, node_class(), CLUSTER, True, Settings()).free[name] for name in (GPU, NEUTRAL)} == {8}
+    assert {of_offer(two, sliced, node_class(), CLUSTER, True, Settings()).free[name] for name in (GPU, NEUTRAL_GPU)} == {8}
     assert advertised(claim(offer=two, expected_gpus=8), sliced) == advertised(claim(offer=two), sliced) == 8
 
 
 def test_L17_a_ready_node_serves_the_neutral_name_as_far_as_it_offers_it() -> None:
     here = machine(allocatable=BOTH)
     assert launched(scale(world(neutral(), machines=[here]))) == []
-    taken = pod("busy", node=here[1].name, requests={NEUTRAL: 1})
+    taken = pod("busy", node=here[1].name, requests={NEUTRAL_GPU: 1})
     assert launched(scale(world(neutral(), taken, machines=[here]))) == [1]
 
 
@@ -71,12 +74,12 @@ def test_L17_a_ready_node_serves_the_neutral_name_as_far_as_it_offers_it() -> No
     "free, left",
     [
         ({GPU: 2}, 2),
-        ({GPU: 2, NEUTRAL: 2}, 2),
-        ({GPU: 0, NEUTRAL: 2}, 0),
-        ({GPU: 2, NEUTRAL: 0}, 0),
-        ({NEUTRAL: 2}, 0),
-        ({"nvidia.com/mig-1g.5gb": 3, GPU: 1, NEUTRAL: 7}, 3),
-        ({GPU: None, NEUTRAL: 2}, 0),
+        ({GPU: 2, NEUTRAL_GPU: 2}, 2),
+        ({GPU: 0, NEUTRAL_GPU: 2}, 0),
+        ({GPU: 2, NEUTRAL_GPU: 0}, 0),
+        ({NEUTRAL_GPU: 2}, 0),
+        ({"nvidia.com/mig-1g.5gb": 3, GPU: 1, NEUTRAL_GPU: 7}, 3),
+        ({GPU: None, NEUTRAL_GPU: 2}, 0),
         ({}, 0),
     ],
 )
@@ -84,39 +87,39 @@ def test_L17_what_is_spare_is_counted_once(free: dict[str, int | None], left: in
     assert spare(free) == left
 
 
-@pytest.mark.parametrize("requests", [{GPU: 1}, {NEUTRAL: 1}, BOTH])
+@pytest.mark.parametrize("requests", [{GPU: 1}, {NEUTRAL_GPU: 1}, BOTH])
 def test_L17_used_and_free_are_counted_once(requests: dict[str, int]) -> None:
-    claimed, here, there = machine(gpus=2, allocatable={GPU: 2, NEUTRAL: 2})
+    claimed, here, there = machine(gpus=2, allocatable={GPU: 2, NEUTRAL_GPU: 2})
     assert tally(scale(world(pod(node=here.name, requests=requests), machines=[(claimed, here, there)]))) == (1, 1)
 
 
 def test_L05_the_share_of_used_gpus_is_of_those_there_are() -> None:
-    found = use(node(allocatable={GPU: 2, NEUTRAL: 2}), [pod(requests=BOTH)])
+    found = use(node(allocatable={GPU: 2, NEUTRAL_GPU: 2}), [pod(requests=BOTH)])
     assert (found.used, found.total) == (1, 2)
 
 
 def test_L17_room_of_a_node_is_kept_per_name_as_the_scheduler_does() -> None:
-    room = of_node(node(allocatable={GPU: 2, NEUTRAL: 2}), [pod(requests={NEUTRAL: 1})])
-    assert (room.free[GPU], room.free[NEUTRAL]) == (2, 1)
+    room = of_node(node(allocatable={GPU: 2, NEUTRAL_GPU: 2}), [pod(requests={NEUTRAL_GPU: 1})])
+    assert (room.free[GPU], room.free[NEUTRAL_GPU]) == (2, 1)
 
 
 # ---- our own saying proves no GPU
 
 
 def test_L11_the_neutral_name_is_no_gpu_that_came_up() -> None:
-    alone = node(allocatable={NEUTRAL: 1}, labels={"tgp.io/provisioned": "true"})
+    alone = node(allocatable={NEUTRAL_GPU: 1}, labels={"tgp.io/provisioned": "true"})
     assert shown(alone.allocatable) == 0 and allocatable_gpus(claim(), alone) == 0
     assert not_initialized(claim(phase=Phase.JOINING), alone, pool()) == ("0 of 1 nvidia.com/gpu",)
 
 
 def test_L17_a_node_whose_plugin_is_not_up_yet_counts_as_planned_whatever_we_say_of_it() -> None:
-    claimed, here, there = machine(gpus=2, allocatable={NEUTRAL: 2}, claim={"launch_started": None})
+    claimed, here, there = machine(gpus=2, allocatable={NEUTRAL_GPU: 2}, claim={"launch_started": None})
     fresh = dataclasses.replace(claimed, launch_started=world().now)
     assert launched(scale(world(asks(gpus=2), machines=[(fresh, here, there)]))) == []
 
 
 def test_L20_lost_gpus_are_not_hidden_by_the_neutral_name() -> None:
-    claimed, here, there = machine(allocatable={NEUTRAL: 1})
+    claimed, here, there = machine(allocatable={NEUTRAL_GPU: 1})
     assert "GpuLost" in [one.reason for one in of(scale(world(machines=[(claimed, here, there)])), "report")]
 
 

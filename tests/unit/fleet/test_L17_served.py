@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import idle
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Plan, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import IDLE_SINCE_ANNOTATION
 
 from .build import at, claim, decide, instance, node, of, offer, pool, seen, wishes
 
@@ -62,7 +62,7 @@ def test_L17_a_request_that_was_served_is_not_rented_for_again(mode: str) -> Non
 def test_L17_one_that_went_idle_is_served_too() -> None:
     wanted = request(expire_after=None, consolidate_after=600, min_age=0)
     mine = claim(NAME, pool="default/r", launch_started=at("08:00"))
-    idle_since = node(NAME, annotations={idle.ANNOTATION: "2026-08-20T11:50:00Z"})
+    idle_since = node(NAME, annotations={IDLE_SINCE_ANNOTATION: "2026-08-20T11:50:00Z"})
     observed = seen(at("12:00"), offers=OFFERS, claims=(mine,), nodes=(idle_since,), instances=(instance(NAME),))
     over = decide(observed, wanted, "autoscale")
     assert reasons(over) == ["Empty"] and over.findings[KEY] == at("12:00")

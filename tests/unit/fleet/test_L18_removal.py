@@ -9,7 +9,6 @@ import dataclasses
 import typing as t
 from decimal import Decimal
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import idle
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     CloudChoice,
     CloudView,
@@ -20,11 +19,12 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Phase,
     Plan,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import IDLE_SINCE_ANNOTATION
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.removal import Candidate, choose
 
 from .build import at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
 
-LONG_IDLE = {idle.ANNOTATION: "2026-08-20T11:20:00Z"}
+LONG_IDLE = {IDLE_SINCE_ANNOTATION: "2026-08-20T11:20:00Z"}
 
 
 def name(place: int) -> str:

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils import clock as clocks
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import idle
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Observation, Phase, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import IDLE_SINCE_ANNOTATION
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Destroy, Settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -94,7 +95,7 @@ def test_L27_no_world_loses_or_gains_anything_by_a_wrong_clock(world: Observatio
 
 
 def judged(since: str, *pods: t.Any) -> idle.Idle:
-    marked = node(annotations={idle.ANNOTATION: since})
+    marked = node(annotations={IDLE_SINCE_ANNOTATION: since})
     return idle.judge(claim(), marked, pods, pool(), Settings(), NOON)
 
 
