@@ -59,9 +59,9 @@ def redact_foreign(text: str) -> str:
 
 
 def redact_all(value: t.Any) -> t.Any:
-    """The same for every string inside a JSON-like value."""
+    """The same for every string inside a JSON-like value. Words of an enumeration become plain text: Ansible takes no others."""
     if isinstance(value, str):
-        return redact(value)
+        return redact(str(value))
     if isinstance(value, dict):
         return {redact_all(key): redact_all(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

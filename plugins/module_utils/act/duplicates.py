@@ -15,15 +15,14 @@ from ..clouds.registry import CAPABILITIES
 from ..errors import TgpError
 from ..fleet.cost import ledger_line
 from ..fleet.model import Attempt, Claim, Deletion, Instance, InstanceState
+from ..fleet.model.reasons import Finding, Reason
 from ..observe.context import Context
 
-REASON = "Duplicate"
-REFUSED = "LaunchRefused"
 _CONFIRM = 60.0
 _POLL = 5.0
 
 
-def give_back(context: Context, claim: Claim, instance: Instance, reason: str = REASON) -> None:
+def give_back(context: Context, claim: Claim, instance: Instance, reason: str = Reason.DUPLICATE) -> None:
     """Destroy ``instance``, which is not the claim's own, and write down what it cost."""
     context.lock.confirm()
     context.cloud(instance.cloud).terminate(instance.id)
@@ -54,7 +53,7 @@ def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> Non
             )
         context.clock.sleep(_POLL)
     known = found or Instance(name, instance_id, claim.name, InstanceState.TERMINATED)
-    book(context, claim, dataclasses.replace(known, created=known.created or attempt.time), REFUSED)
+    book(context, claim, dataclasses.replace(known, created=known.created or attempt.time), Finding.LAUNCH_REFUSED)
     context.progress.step(claim.name, "given back", f"{name} id {instance_id}, which a refused create call had left behind")
 
 
@@ -99,5 +98,7 @@ def without_booked(context: Context, claim: Claim) -> tuple[str, ...]:
 def _booked(context: Context, claim: Claim) -> set[str]:
     """Ids under the claim's name that have a line of their own."""
     records, _torn = context.store.ledger_records()
-    lines = [one for one in records if one.get("name") == claim.name and one.get("reason") in (REASON, REFUSED)]
+    lines = [
+        one for one in records if one.get("name") == claim.name and one.get("reason") in (Reason.DUPLICATE, Finding.LAUNCH_REFUSED)
+    ]
     return {identity for line in lines for identity in line.get("ids", ())}

@@ -15,6 +15,7 @@ from ..clouds.registry import CAPABILITIES
 from ..errors import ApiError, TgpError
 from ..fleet import bill, blocks
 from ..fleet.model import Claim, Deletion, Device, Instance, InstanceState, Phase
+from ..fleet.model.reasons import Reason
 from ..fleet.money import print_money
 from ..fleet.offers import price_verdict
 from ..fleet.phases import LONGEST_WORDS, advance
@@ -235,7 +236,7 @@ class Following:
         """Book a failed join; the problem when its record could not be written. Then reap.yml finds it overdue and gives it back."""
         claim = self.claims[name]
         why = self._why(name, outcome)
-        reason = "PriceJump" if name in self._ended else "FailedJoin"
+        reason = Reason.PRICE_JUMP if name in self._ended else Reason.FAILED_JOIN
         failed = claim if claim.phase is Phase.READY else advance(claim, Phase.FAILED, now, why)
         self.context.progress.step(name, "failed", why, since=claim.launch_started, price_hour=claim.price, cloud=claim.cloud)
         try:
@@ -243,8 +244,8 @@ class Following:
         except ApiError as error:
             return f"not given back yet: {error}"
         try:
-            for key in blocks.keys_after(claim.offer, "price" if reason == "PriceJump" else "join"):
-                self.context.block(key, "price" if reason == "PriceJump" else "join")
+            for key in blocks.keys_after(claim.offer, "price" if reason == Reason.PRICE_JUMP else "join"):
+                self.context.block(key, "price" if reason == Reason.PRICE_JUMP else "join")
             if not outcome.ready:
                 self.context.failed_join(claim.pool)
         except ApiError as error:  # the machine costs money, so it goes all the same

@@ -22,6 +22,7 @@ from ..fleet import blocks
 from ..fleet.capacity import planned_gpus
 from ..fleet.limits import may_switch
 from ..fleet.model import Attempt, Claim, Deletion, Instance, LaunchRequest, Offer, Phase
+from ..fleet.model.reasons import Reason
 from ..fleet.offers import offer_key
 from ..fleet.phases import LONGEST_WORDS, advance
 from ..fleet.spending import budgets, open_purses
@@ -350,7 +351,7 @@ class _Launch:
         last = self._said or recorded or left or "every offer was beyond the limits"
         message = f"{why}: {last}"
         failed = advance(self.claim, Phase.FAILED, now, message)
-        self._write(failed, deletion=Deletion(reason="LaunchFailed", requested=now))
+        self._write(failed, deletion=Deletion(reason=Reason.LAUNCH_FAILED, requested=now))
         self.context.progress.step(self.claim.name, "failed", message)
         return Launched(self.claim, "failed", message)
 

@@ -14,6 +14,7 @@ from ..cluster.namespace import ensure_namespace
 from ..errors import ApiError, InvalidInput, Locked, TgpError
 from ..fleet.claim_diff import claim_diff
 from ..fleet.model import Action, Observation, OffersNotRead, Plan, Pool, Wishes
+from ..fleet.model.reasons import ActionKind
 from ..fleet.office_hours import hours
 from ..fleet.plan import plan
 from ..fleet.plan_view import headings, rows, summary
@@ -32,12 +33,20 @@ from .record import Recorded, record, without
 from .tunnelling import hubs_of, refuse_hubs
 
 _T = t.TypeVar("_T")
-RENTS = ("launch", "resume")
-_LEFTOVERS = ("delete_instance", "delete_node", "delete_device", "delete_key", "delete_token", "delete_service", "delete_extra")
+RENTS = (ActionKind.LAUNCH, ActionKind.RESUME)
+_LEFTOVERS = tuple(one for one in ActionKind if one.startswith("delete_"))
 _SCHEDULED = ("reap", "autoscale")  # modes of playbooks that a timer starts
-_BOOKKEEPING = ("update", "annotate")
+_BOOKKEEPING = (ActionKind.UPDATE, ActionKind.ANNOTATE)
 STARTS = "starts"  # value of ``loop`` in the first plan of a loop: whoever starts one waits for its answer
-_CHANGES = ("launch", "destroy", "resume", "taint", "untaint", "restore", *_LEFTOVERS)
+_CHANGES = (
+    ActionKind.LAUNCH,
+    ActionKind.DESTROY,
+    ActionKind.RESUME,
+    ActionKind.TAINT,
+    ActionKind.UNTAINT,
+    ActionKind.RESTORE,
+    *_LEFTOVERS,
+)
 
 
 def plan_run(task: Task) -> dict[str, t.Any]:
@@ -187,8 +196,8 @@ def result_of(
         "plan": rows(decided),
         "summary": outlook,
         "shortfall": outlook.get("shortfall", []),
-        "launch": [one.name for one in decided.actions if one.kind in ("launch", "resume")],
-        "destroy": [one.name for one in decided.actions if one.kind == "destroy"],
+        "launch": [one.name for one in decided.actions if one.kind in (ActionKind.LAUNCH, ActionKind.RESUME)],
+        "destroy": [one.name for one in decided.actions if one.kind == ActionKind.DESTROY],
         "leftovers": [_leftover(one) for one in decided.actions if one.kind in _LEFTOVERS],
         "problems": [*decided.problems, *decided.failures],
         "unrecorded": sorted(unrecorded),
@@ -204,7 +213,7 @@ def result_of(
 
 
 def _leftover(action: Action) -> dict[str, str]:
-    cloud = action.value or "" if action.kind in ("delete_instance", "delete_extra") else ""
+    cloud = action.value or "" if action.kind in (ActionKind.DELETE_INSTANCE, ActionKind.DELETE_EXTRA) else ""
     return {
         "kind": action.kind, "name": action.name, "target": action.target, "uid": action.uid, "reason": action.reason, "cloud": cloud
     }  # fmt: skip

@@ -16,6 +16,7 @@ from ..fleet import blocks
 from ..fleet.lost import LEFT_ALONE
 from ..fleet.model import Action, Claim, Notice, Plan
 from ..fleet.model.labels import IDLE_SINCE_ANNOTATION
+from ..fleet.model.reasons import ActionKind
 from ..observe.context import Context
 from .telling import Telling, tell_decisions
 
@@ -36,18 +37,23 @@ def record(context: Context, plan: Plan) -> Recorded:
     telling = Telling(context, plan)
     done = Recorded()
     going = {claim.name: claim.deletion.reason for claim in context.known_claims() if claim.deletion is not None}
-    closed = {action.name for action in plan.actions if action.kind == "restore" and not _restore(context, action, done)}
+    closed = {action.name for action in plan.actions if action.kind == ActionKind.RESTORE and not _restore(context, action, done)}
     for action in plan.actions:
-        if action.name in closed and action.kind == "update":
+        if action.name in closed and action.kind == ActionKind.UPDATE:
             continue  # the record of the drain that was begun stays until its marks are off
-        if action.claim is not None and action.kind in ("launch", "update", "destroy", "resume"):
+        if action.claim is not None and action.kind in (
+            ActionKind.LAUNCH,
+            ActionKind.UPDATE,
+            ActionKind.DESTROY,
+            ActionKind.RESUME,
+        ):
             context.lock.renew_if_due()
-            if action.kind == "destroy" and going.get(action.name) != action.reason:
+            if action.kind == ActionKind.DESTROY and going.get(action.name) != action.reason:
                 _leave_alone(context, action.claim, done)
             _write(context, action.claim, done)
-        elif action.kind in ("taint", "untaint"):
+        elif action.kind in (ActionKind.TAINT, ActionKind.UNTAINT):
             _taint(context, action, done)
-        elif action.kind == "annotate":
+        elif action.kind == ActionKind.ANNOTATE:
             _annotate(context, action, done)
     _findings(context, plan, done)
     telling.add([Notice("records", f"records|{name}", name, why) for name, why in done.failed.items()])
@@ -60,7 +66,7 @@ def without(plan: Plan, done: Recorded) -> Plan:
     left = done.unrecorded
     return dataclasses.replace(
         plan,
-        actions=tuple(one for one in plan.actions if one.name not in left or one.kind == "report"),
+        actions=tuple(one for one in plan.actions if one.name not in left or one.kind == ActionKind.REPORT),
         join=tuple(name for name in plan.join if name not in left),
         admit=tuple(name for name in plan.admit if name not in left),
         failures=(*plan.failures, *done.failed.values()),
@@ -136,7 +142,7 @@ def _leave_alone(context: Context, claim: Claim, done: Recorded) -> None:
 def _taint(context: Context, action: Action, done: Recorded) -> None:
     """Set a taint of ours (value "key=value:Effect"), or take it away (value its key)."""
     value = action.value or ""
-    wish: dict[str, t.Any] = {"add_taints": [parse_taint(value)]} if action.kind == "taint" else {"remove_taints": [value]}
+    wish: dict[str, t.Any] = {"add_taints": [parse_taint(value)]} if action.kind == ActionKind.TAINT else {"remove_taints": [value]}
     context.lock.renew_if_due()
     try:
         done.writes += int(change(context.kube, action.target, uid=action.uid, **wish))

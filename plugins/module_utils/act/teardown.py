@@ -29,12 +29,12 @@ from ..fleet.cost import ledger_line
 from ..fleet.drain import backoff_after_block, is_voluntary, rules_of
 from ..fleet.model import Claim, Instance, InstanceState, Node, Phase
 from ..fleet.model.labels import DRAIN_STARTED_ANNOTATION
+from ..fleet.model.reasons import Finding, Reason
 from ..fleet.phases import LONGEST_WORDS, advance
 from ..fleet.service import is_service
 from ..fleet.teardown import VOLUME_WAIT, Facts, Step, alarm, came_back, next_step, waits
 from ..observe.context import Context
-from .duplicates import REASON as DUPLICATE
-from .duplicates import REFUSED, book, without_booked
+from .duplicates import book, without_booked
 from .publish import withdraw
 from .remains import delete_device, discard_extras, extras_of
 from .serve_idle import got_work, not_idle_any_more
@@ -209,7 +209,7 @@ class _Teardown:
             return None
         self.context.progress.step(self.claim.name, "draining", f"reason {self.deletion.reason}", **self._money())
         until = None
-        if pool is not None and self.deletion.reason == "Expired":
+        if pool is not None and self.deletion.reason == Reason.EXPIRED:
             until = holds_end(self.claim, pool, self.context.clock.now())
         self.drained = drain(
             self.context.kube,
@@ -283,7 +283,12 @@ class _Teardown:
             other = None if instance_id == own else self._second(instance_id)
             self._ask(instance_id)
             if other is not None and not other.gone:  # the closing line tells of one machine only
-                book(self.context, self.claim, other, REFUSED if instance_id in self.claim.rejects else DUPLICATE)
+                book(
+                    self.context,
+                    self.claim,
+                    other,
+                    Finding.LAUNCH_REFUSED if instance_id in self.claim.rejects else Reason.DUPLICATE,
+                )
         self._learn(instance=None)
         return None
 

@@ -32,6 +32,7 @@ from ..fleet.model.labels import (
     DRAIN_STARTED_ANNOTATION,
     EXCLUDE_FROM_LOAD_BALANCERS_LABEL,
 )
+from ..fleet.model.reasons import Reason
 from ..fleet.settings import Settings
 from .drained import Blocked, Drained
 from .eviction import Answer, evict
@@ -149,7 +150,7 @@ class Emptying:
     def _refused(self, here: list[Pod], node: Node, now: datetime) -> Drained | None:
         """Reasons not to begin at all; marks of an earlier beginning are taken off again."""
         found: tuple[str, str] | None = None
-        if self.reason == "Empty" and (counting := busy(here, self._idle_mode, self._settings, now)):
+        if self.reason == Reason.EMPTY and (counting := busy(here, self._idle_mode, self._settings, now)):
             found = "busy", f"not empty any more: pod {_name(counting[0])}"
         blocked = [Blocked(_name(one.pod), one.why) for one in classify(here, self.mode, now, self._rules) if one.do is Do.BLOCK]
         if found is None and blocked:
@@ -166,7 +167,7 @@ class Emptying:
         return not begun or self.reason in begun
 
     def _mark(self, node: Node, started: datetime) -> bool:
-        effect = "NoExecute" if self.reason == "SpotLost" else "NoSchedule"
+        effect = "NoExecute" if self.reason == Reason.SPOT_LOST else "NoSchedule"
         annotations: dict[str, str | None] = {STARTED: to_text(started)}
         if STARTED not in node.annotations:
             annotations[CORDONED_BEFORE_DRAIN_ANNOTATION] = "true" if node.unschedulable else None
@@ -260,7 +261,7 @@ class Emptying:
         verdicts = classify(here, self.mode, now, self._rules)
         self._note(verdicts)
         left = [one for one in verdicts if one.do is not Do.SKIP]
-        if self.reason == "Empty" and (counting := busy(here, self._idle_mode, self._settings, now)):
+        if self.reason == Reason.EMPTY and (counting := busy(here, self._idle_mode, self._settings, now)):
             self._finish(False, "busy", f"not empty any more: pod {_name(counting[0])}", restore=True)
         elif not left and self._in_flight() and now < (self._end or now):
             return _LOOK  # a pod may go before the answer to its eviction comes, and the result shall name it

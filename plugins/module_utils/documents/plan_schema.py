@@ -7,6 +7,7 @@ the store, and checked as strictly when they are read; their fields are no part 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import json
 import types
 import typing as t
@@ -105,4 +106,6 @@ def _value(hint: t.Any, kinds: dict[str, dict[str, t.Any]]) -> dict[str, t.Any]:
         return {"type": "object"}
     if dataclasses.is_dataclass(hint):
         return _object(t.cast(type, hint), kinds)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return {"type": "string", "enum": [one.value for one in hint]}
     return dict(_SCALARS[hint])

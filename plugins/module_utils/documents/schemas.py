@@ -15,6 +15,7 @@ import typing as t
 
 from ..fleet.buying import PACKS
 from ..fleet.model.labels import API_VERSION
+from ..fleet.model.reasons import Reason
 from ..fleet.periods import PERIODS
 from ..fleet.requirements import KEYS, OPERATORS
 from ..fleet.spending import ACTIONS
@@ -31,7 +32,7 @@ GPU_WAITS = ("all", "any", "none")
 ORPHANED_POLICIES = ("Drain", "Keep")
 DRIFT_POLICIES = ("Report", "Replace")
 GPU_LOSS_POLICIES = ("Keep", "Replace")
-DISRUPTION_REASONS = ("Empty", "Drifted", "Underutilized")
+DISRUPTION_REASONS = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED)
 MESH_CLIENTS = ("inject", "image")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 

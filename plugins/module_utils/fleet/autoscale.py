@@ -16,6 +16,7 @@ from .demand import Demand, demand
 from .draft import Draft
 from .drift import drift
 from .model import Claim, Lane, NodeClass, Offer, Phase, Pod, Pool, WaitingPod
+from .model.reasons import Reason
 from .offers import lane_of, offer_key, per_gpu
 from .orphans import Orphan
 from .packing import Bin, Packing, Queue, fit, gpus
@@ -144,7 +145,7 @@ def _drop_unwanted(draft: Draft, asked: Demand, bars: unsatisfied.Bars) -> None:
         floor = 0 if pool is None else 1 if pool.request else pool.min_nodes
         for claim in claims[max(0, floor - living[key]) :]:
             if claim.name not in needed:
-                draft.destroy(claim, "LaunchFailed", "nobody waits for it any more, and nothing was rented")
+                draft.destroy(claim, Reason.LAUNCH_FAILED, "nobody waits for it any more, and nothing was rented")
             else:
                 draft.meant_for[claim.name] = tuple(needed[claim.name])
 

@@ -9,12 +9,13 @@ import typing as t
 
 from .durations import print_duration
 from .model import Claim, Phase
+from .model.reasons import Reason
 
 if t.TYPE_CHECKING:  # a drain asks only how wrong a clock may be, and needs nothing of a plan
     from .draft import Draft
 
 LIMIT = 120.0
-AGELESS = frozenset({"Duplicate", "SpotLost", "PriceJump", "Manual"})  # reasons that hang on no time
+AGELESS = frozenset({Reason.DUPLICATE, Reason.SPOT_LOST, Reason.PRICE_JUMP, Reason.MANUAL})  # reasons that hang on no time
 
 
 def is_wrong(offset: float | None) -> bool:

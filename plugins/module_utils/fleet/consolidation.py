@@ -21,9 +21,9 @@ from .drain import Do
 from .durations import latest, print_duration
 from .facts import Settled
 from .model import Claim, Node, Phase, Pod, Pool
+from .model.reasons import Reason
 from .packing import Bin, fit, gpus, is_gpu, shown
 
-REASON = "Underutilized"
 POLICY = "WhenUnderutilized"
 
 
@@ -125,12 +125,14 @@ class _Pool:
         ready = [one for one in draft.undecided() if one.claim.pool == pool.key and self._in_use(one)]
         spare = len(ready) - self.floor
         wanted: list[tuple[Claim, str]] = []
-        most = voluntary.at_most(voluntary.room(draft, pool, REASON), voluntary.bound(draft, REASON), len(ready))
+        most = voluntary.at_most(
+            voluntary.room(draft, pool, Reason.UNDERUTILIZED), voluntary.bound(draft, Reason.UNDERUTILIZED), len(ready)
+        )
         for one in sorted(ready, key=lambda one: (-one.claim.price, -one.claim.offer.gpu_count, one.claim.name)):
             found = use(t.cast(Node, one.node), self._pods(one))
-            moving = [verdict.pod for verdict in voluntary.verdicts(draft, one, REASON) if verdict.do is Do.EVICT]
-            blocked = any(verdict.do is Do.BLOCK for verdict in voluntary.verdicts(draft, one, REASON))
-            goes_on = one.stored.deletion is not None and one.stored.deletion.reason == REASON
+            moving = [verdict.pod for verdict in voluntary.verdicts(draft, one, Reason.UNDERUTILIZED) if verdict.do is Do.EVICT]
+            blocked = any(verdict.do is Do.BLOCK for verdict in voluntary.verdicts(draft, one, Reason.UNDERUTILIZED))
+            goes_on = one.stored.deletion is not None and one.stored.deletion.reason == Reason.UNDERUTILIZED
             since = self._note(one, found.below(pool.utilization_threshold) and (bool(moving) or blocked or goes_on))
             if since is None:
                 continue
@@ -141,10 +143,10 @@ class _Pool:
             if not why and len(wanted) < most:  # no more is looked at than may go: each look costs, and takes places
                 detail, why = self._elsewhere(one, found, moving)
             if why:
-                draft.report(one.claim.name, REASON, f"{detail}; {why}", pool=pool.key)
+                draft.report(one.claim.name, Reason.UNDERUTILIZED, f"{detail}; {why}", pool=pool.key)
             else:
                 wanted.append((draft.settled[one.claim.name].claim, detail))
-        voluntary.remove(draft, pool, REASON, wanted)
+        voluntary.remove(draft, pool, Reason.UNDERUTILIZED, wanted)
 
     def _elsewhere(self, one: Settled, found: Use, moving: t.Sequence[Pod]) -> tuple[str, str]:
         """What makes the node needless, or (second) what keeps it."""
@@ -178,7 +180,7 @@ class _Pool:
             return f"not yet {print_duration(after)}"
         if one.node is not None and one.node.name in self.places.receiving:
             return "it takes the pods of another node"
-        return self.waiting or self.grows(one.claim) or voluntary.against(self.draft, self.pool, one, REASON)
+        return self.waiting or self.grows(one.claim) or voluntary.against(self.draft, self.pool, one, Reason.UNDERUTILIZED)
 
     def _events(self, one: Settled) -> t.Iterator[datetime | None]:
         """When pods came, began, ended or were told to go, as far as they are still listed."""

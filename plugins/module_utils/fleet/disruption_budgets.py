@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 from ..errors import InvalidInput
 from .cron import active, parse_cron
 from .model import DisruptionBudget, Pool
+from .model.reasons import Reason
 from .time_zones import zone
 
-REASONS = ("Empty", "Drifted", "Underutilized")
+REASONS = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED)
 DEFAULTS: dict[str, DisruptionBudget] = {
-    reason: DisruptionBudget("10%", (reason,)) for reason in (*REASONS, "Replaced") if reason != "Empty"
+    reason: DisruptionBudget("10%", (reason,)) for reason in (*REASONS, Reason.REPLACED) if reason != Reason.EMPTY
 }
 _NODES = re.compile(r"([0-9]+)(%?)")
 

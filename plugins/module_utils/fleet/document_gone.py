@@ -15,9 +15,9 @@ from datetime import timedelta
 from .draft import Draft
 from .durations import print_duration, print_time
 from .model import Claim, Source
+from .model.reasons import Finding, Reason
 from .phases import LIVE
 
-REASON = "DocumentGone"
 _INVENTORY, _SHRUNK = "Document|", "SourceShrunk|"
 _FEW = 4  # documents; of fewer than these a loss of most is no sign of a wrong reading
 
@@ -53,7 +53,7 @@ def judge(draft: Draft) -> None:
 def is_pending(claim: Claim) -> bool:
     """Whether a drain for this reason was begun. A run that cannot tell whether the document is still gone neither continues it nor takes
     it back."""
-    return claim.deletion is not None and claim.deletion.reason == REASON
+    return claim.deletion is not None and claim.deletion.reason == Reason.DOCUMENT_GONE
 
 
 def may_stand(draft: Draft, pool: str) -> bool:
@@ -87,18 +87,20 @@ def _judge(draft: Draft, claim: Claim, doubtful: set[str]) -> None:
     if draft.now >= due or _keeps(claim) or is_pending(claim):
         _end(draft, claim, what)
         return
-    draft.report(claim.name, REASON, f"{what}; it is drained from {print_time(due)} on", pool=claim.pool)
+    draft.report(claim.name, Reason.DOCUMENT_GONE, f"{what}; it is drained from {print_time(due)} on", pool=claim.pool)
     _notice(draft, claim, f"{what}; from {print_time(due)} on its machines are drained and deleted (orphanedPolicy: Drain).")
 
 
 def _end(draft: Draft, claim: Claim, what: str) -> None:
     if not _keeps(claim):
-        draft.destroy(claim, REASON, what)
+        draft.destroy(claim, Reason.DOCUMENT_GONE, what)
         _notice(draft, claim, f"{what}; its machines are drained and deleted (orphanedPolicy: Drain).")
         return
     if is_pending(claim):
         draft.change(dataclasses.replace(claim, deletion=None))
-    draft.report(claim.name, "Kept", f"{what}; it stays under the limits of its claim (orphanedPolicy: Keep)", pool=claim.pool)
+    draft.report(
+        claim.name, Finding.KEPT, f"{what}; it stays under the limits of its claim (orphanedPolicy: Keep)", pool=claim.pool
+    )
     _notice(draft, claim, f"{what}; its machines stay under the limits of their claims (orphanedPolicy: Keep).")
 
 

@@ -13,12 +13,13 @@ from decimal import Decimal
 
 from .facts import Settled
 from .model import Action, Claim, Deletion, Notice, Plan, Pod, Shortfall, Tally, WaitingPod
+from .model.reasons import ActionKind, Finding, Reason
 from .reasons import decided
 from .situation import Situation
 from .teardown import refilled
 
 # reasons of reports that a machine stays, although
-_STAYS = frozenset({"Kept", "Empty", "Drifted", "Underutilized", "Replaced", "DocumentGone"})
+_STAYS = frozenset({Finding.KEPT, Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED, Reason.REPLACED, Reason.DOCUMENT_GONE})
 
 
 @dataclasses.dataclass
@@ -78,19 +79,21 @@ class Draft:
             claim = dataclasses.replace(claim, deletion=deletion)
         if claim.name in self.settled:
             self.change(claim)
-        self._decide(Action("destroy", claim.name, deletion.reason, detail, pool=claim.pool, claim=claim, price_hour=-claim.price))
+        self._decide(
+            Action(ActionKind.DESTROY, claim.name, deletion.reason, detail, pool=claim.pool, claim=claim, price_hour=-claim.price)
+        )
 
     def resume(self, claim: Claim, reason: str, detail: str = "", price_hour: Decimal = Decimal(0)) -> None:
         """The claim of an earlier run goes on."""
         self.change(claim)
-        self._decide(Action("resume", claim.name, reason, detail, pool=claim.pool, claim=claim, price_hour=price_hour))
+        self._decide(Action(ActionKind.RESUME, claim.name, reason, detail, pool=claim.pool, claim=claim, price_hour=price_hour))
 
     def _decide(self, action: Action) -> None:
         self.decisions[action.name] = action
 
     def report(self, name: str, reason: str, detail: str, *, pool: str = "", target: str = "") -> None:
         """Something a person should read; nothing is done about it."""
-        self.reports.append(Action("report", name, reason, detail, pool=pool, target=target))
+        self.reports.append(Action(ActionKind.REPORT, name, reason, detail, pool=pool, target=target))
 
     def notice(self, kind: str, subject: str, text: str, **data: str) -> None:
         """Something a person should be told at once; told once per kind and subject."""
@@ -116,14 +119,14 @@ class Draft:
     def _is_over(self, report: Action) -> bool:
         """Why a machine stays is not told of one that goes after all, for another reason."""
         decided = self.decisions.get(report.name)
-        return report.reason in _STAYS and decided is not None and decided.kind == "destroy"
+        return report.reason in _STAYS and decided is not None and decided.kind == ActionKind.DESTROY
 
     def plan(self, *, writes: bool = True) -> Plan:
         """The finished plan; without ``writes`` only what is to be read."""
         actions: list[Action] = []
         if writes:
             updates = [
-                Action("update", name, "Observed", _difference(one), pool=one.claim.pool, claim=one.claim)
+                Action(ActionKind.UPDATE, name, Finding.OBSERVED, _difference(one), pool=one.claim.pool, claim=one.claim)
                 for name, one in self.settled.items()
                 if one.changed and name not in self.decisions
             ]

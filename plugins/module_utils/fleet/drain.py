@@ -16,6 +16,7 @@ from .holds import pod_hold, skips_drain
 from .idle import counts
 from .model import Pod
 from .model.labels import CLUSTER_API_DRAIN_LABEL, SAFE_TO_EVICT_ANNOTATION
+from .model.reasons import Reason
 from .settings import Settings
 
 RETRY = 5.0  # seconds between two tries of an eviction that a budget forbids
@@ -41,26 +42,26 @@ class Mode(enum.Enum):
 
 
 MODES: t.Mapping[str, Mode] = {
-    "Empty": Mode.VOLUNTARY,
-    "Underutilized": Mode.VOLUNTARY,
-    "Drifted": Mode.VOLUNTARY,
-    "Replaced": Mode.VOLUNTARY,
-    "Manual": Mode.MANUAL,
-    "DocumentGone": Mode.MANUAL,
-    "Expired": Mode.FORCEFUL,
-    "Budget": Mode.FORCEFUL,
-    "Unhealthy": Mode.FORCEFUL,
-    "SpotLost": Mode.LOST,
-    "InstanceGone": Mode.GONE,
-    "Orphan": Mode.GONE,
-    "FailedJoin": Mode.NONE,
-    "LaunchFailed": Mode.NONE,
-    "PriceJump": Mode.NONE,
-    "Duplicate": Mode.NONE,
+    Reason.EMPTY: Mode.VOLUNTARY,
+    Reason.UNDERUTILIZED: Mode.VOLUNTARY,
+    Reason.DRIFTED: Mode.VOLUNTARY,
+    Reason.REPLACED: Mode.VOLUNTARY,
+    Reason.MANUAL: Mode.MANUAL,
+    Reason.DOCUMENT_GONE: Mode.MANUAL,
+    Reason.EXPIRED: Mode.FORCEFUL,
+    Reason.BUDGET: Mode.FORCEFUL,
+    Reason.UNHEALTHY: Mode.FORCEFUL,
+    Reason.SPOT_LOST: Mode.LOST,
+    Reason.INSTANCE_GONE: Mode.GONE,
+    Reason.ORPHAN: Mode.GONE,
+    Reason.FAILED_JOIN: Mode.NONE,
+    Reason.LAUNCH_FAILED: Mode.NONE,
+    Reason.PRICE_JUMP: Mode.NONE,
+    Reason.DUPLICATE: Mode.NONE,
 }
 
 
-MOVES = frozenset({"Underutilized", "Drifted", "Replaced"})  # reasons that need another place for the pods
+MOVES = frozenset({Reason.UNDERUTILIZED, Reason.DRIFTED, Reason.REPLACED})  # reasons that need another place for the pods
 
 
 def mode_of(reason: str, *, force: bool = False) -> Mode:
@@ -116,7 +117,7 @@ class Rules:
 def rules_of(reason: str, holds_end: datetime | None = None) -> Rules:
     """The rules for a reason. A node that is merely used too little costs nobody his local data, and a pod that may fit nowhere else
     stays where it is. What an idle node still holds is no work, so it goes."""
-    return Rules(local_data=reason != "Underutilized", holds_end=holds_end, unmovable=reason not in MOVES)
+    return Rules(local_data=reason != Reason.UNDERUTILIZED, holds_end=holds_end, unmovable=reason not in MOVES)
 
 
 def classify(pods: t.Iterable[Pod], mode: Mode, now: datetime, rules: Rules = Rules()) -> list[Verdict]:

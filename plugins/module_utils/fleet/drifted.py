@@ -14,8 +14,8 @@ from .drain import Do
 from .facts import Settled
 from .generation import drifted, generation, is_known
 from .model import Phase, Pool
+from .model.reasons import Reason
 
-REASON = "Drifted"
 WHAT = "made from an older class or pool"
 
 
@@ -40,18 +40,20 @@ def judge(draft: Draft) -> None:
 def _pool(draft: Draft, pool: Pool, found: list[Settled]) -> None:
     if pool.drift_policy != "Replace":
         for one in found:
-            draft.report(one.claim.name, REASON, f"{WHAT}; it stays (disruption.driftPolicy: Replace lets it go)", pool=pool.key)
+            draft.report(
+                one.claim.name, Reason.DRIFTED, f"{WHAT}; it stays (disruption.driftPolicy: Replace lets it go)", pool=pool.key
+            )
         return
     able: list[Settled] = []
     failed = voluntary.after_failure(draft, pool)
     for one in found:
         why = _against(draft, pool, one) or (failed if one.claim.deletion is None else "")
         if why:
-            draft.report(one.claim.name, REASON, f"{WHAT}; kept: {why}", pool=pool.key)
+            draft.report(one.claim.name, Reason.DRIFTED, f"{WHAT}; kept: {why}", pool=pool.key)
         else:
             able.append(one)
     able.sort(key=lambda one: (_moves(draft, one), one.claim.launch_started or one.claim.created, one.claim.name))
-    voluntary.remove(draft, pool, REASON, [(one.claim, WHAT) for one in able])
+    voluntary.remove(draft, pool, Reason.DRIFTED, [(one.claim, WHAT) for one in able])
 
 
 def _against(draft: Draft, pool: Pool, one: Settled) -> str:
@@ -59,9 +61,9 @@ def _against(draft: Draft, pool: Pool, one: Settled) -> str:
         probe = service.probe_of(one.claim, draft.situation)
         idle = probe is not None and probe.idle is True
         return "" if idle else "a service goes only while its idleProbe says that it is idle"
-    return voluntary.against(draft, pool, one, REASON)
+    return voluntary.against(draft, pool, one, Reason.DRIFTED)
 
 
 def _moves(draft: Draft, one: Settled) -> int:
     """How many pods have to move for it."""
-    return sum(found.do is not Do.SKIP for found in voluntary.verdicts(draft, one, REASON))
+    return sum(found.do is not Do.SKIP for found in voluntary.verdicts(draft, one, Reason.DRIFTED))

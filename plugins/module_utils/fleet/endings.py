@@ -16,6 +16,7 @@ from .durations import print_time
 from .facts import Settled
 from .holds import node_hold, terminate_requested
 from .model import Claim, Instance, InstanceState, Node, Phase
+from .model.reasons import ActionKind, Finding, Reason
 from .offers import price_verdict
 from .phases import BEFORE_READY, may_have_instance
 from .recovery import RETRY
@@ -29,13 +30,13 @@ def finish(draft: Draft) -> None:
         if claim.name in draft.refilled:
             continue  # a stronger reason may still take it; go_on tells of it otherwise
         if claim.phase is Phase.TERMINATING:
-            draft.destroy(claim, "Manual" if claim.deletion is None else claim.deletion.reason, "goes on")
+            draft.destroy(claim, Reason.MANUAL if claim.deletion is None else claim.deletion.reason, "goes on")
         elif claim.phase is Phase.FAILED:
             last = claim.attempts[-1].message if claim.attempts else ""
             what = "a machine may exist" if may_have_instance(claim) else "nothing was rented"
-            draft.destroy(claim, "LaunchFailed", f"{what}: {last}" if last else what)
+            draft.destroy(claim, Reason.LAUNCH_FAILED, f"{what}: {last}" if last else what)
         elif claim.deletion is None and one.recovery.what in RETRY and not _is_decided_anew(draft, one):
-            draft.destroy(claim, "LaunchFailed", f"an interrupted launch that rented nothing: {one.recovery.why}")
+            draft.destroy(claim, Reason.LAUNCH_FAILED, f"an interrupted launch that rented nothing: {one.recovery.why}")
 
 
 def _is_decided_anew(draft: Draft, one: Settled) -> bool:
@@ -49,10 +50,10 @@ def go_on(draft: Draft) -> None:
     so is whether a document is gone."""
     for one in list(draft.undecided()):
         if why := draft.refilled.get(one.claim.name):
-            draft.report(one.claim.name, "Kept", f"{why}; it is deleted when that has ended", pool=one.claim.pool)
+            draft.report(one.claim.name, Finding.KEPT, f"{why}; it is deleted when that has ended", pool=one.claim.pool)
             continue
         deletion = one.claim.deletion
-        anew = deletion is None or deletion.reason == "DocumentGone" or is_voluntary(deletion.reason)
+        anew = deletion is None or deletion.reason == Reason.DOCUMENT_GONE or is_voluntary(deletion.reason)
         if deletion is not None and deletion.reason in MODES and not anew:
             draft.destroy(one.claim, deletion.reason, "goes on", force=deletion.force)
 
@@ -83,9 +84,9 @@ def lost(draft: Draft) -> None:
         return
     for one, detail in gone:
         if one.claim.initialized is None:
-            draft.destroy(one.claim, "FailedJoin", f"no_instance: {detail}")
+            draft.destroy(one.claim, Reason.FAILED_JOIN, f"no_instance: {detail}")
         else:
-            draft.destroy(one.claim, "InstanceGone", detail)
+            draft.destroy(one.claim, Reason.INSTANCE_GONE, detail)
 
 
 def _still_alive(draft: Draft, one: Settled, sign: str) -> None:
@@ -122,7 +123,9 @@ def failed_joins(draft: Draft) -> None:
             continue
         pool, capability = situation.in_force(claim), situation.capability(claim)
         if one.stale_node is not None and one.stale_node.ready:
-            draft.destroy(claim, "FailedJoin", f"stale_node: a Node of this name is older than the machine ({one.stale_node.uid})")
+            draft.destroy(
+                claim, Reason.FAILED_JOIN, f"stale_node: a Node of this name is older than the machine ({one.stale_node.uid})"
+            )
         elif overdue(claim, pool, capability, draft.now, one.node):
             if service.is_service(claim):
                 _failed_service(draft, one)
@@ -132,15 +135,15 @@ def failed_joins(draft: Draft) -> None:
             if life.of_claim(one, situation):
                 alive.append((claim, detail))
             else:
-                draft.destroy(claim, "FailedJoin", detail)
+                draft.destroy(claim, Reason.FAILED_JOIN, detail)
         elif forsaken(claim, pool, capability, draft.now) and not service.is_service(claim):
             seconds = 2 * timeout(claim, pool, capability)
-            draft.destroy(claim, "FailedJoin", f"not_opened: complete, but no run has opened it to pods within {seconds} s")
+            draft.destroy(claim, Reason.FAILED_JOIN, f"not_opened: complete, but no run has opened it to pods within {seconds} s")
     known = sum(1 for claim in situation.claims if claim.instance_id)
     bound = len(alive) if situation.settings.allow_mass_delete else guard.most(known, situation.settings, alive=True)
     alive.sort(key=lambda due: (due[0].launch_started or due[0].created, due[0].name))
     for claim, detail in alive[:bound]:
-        draft.destroy(claim, "FailedJoin", detail)
+        draft.destroy(claim, Reason.FAILED_JOIN, detail)
     for claim, detail in alive[bound:]:
         draft.warnings.append(
             f"{claim.name}: {detail}. It shows signs of life, like {len(alive) - 1} more; a later run takes it down."
@@ -158,7 +161,7 @@ def _failed_service(draft: Draft, one: Settled) -> None:
         return
     cause = service.failure_class(claim, one.recovery.instance, situation.device(claim))
     seconds = timeout(claim, situation.in_force(claim), situation.capability(claim))
-    draft.destroy(claim, "FailedJoin", f"{cause}: not usable after {seconds} s: {found.why}")
+    draft.destroy(claim, Reason.FAILED_JOIN, f"{cause}: not usable after {seconds} s: {found.why}")
 
 
 def unhealthy(draft: Draft) -> None:
@@ -210,7 +213,7 @@ def unhealthy(draft: Draft) -> None:
                     "machines so. It is not terminated. If it really is broken, run destroy.yml for it.",
                 )
                 continue
-            draft.destroy(one.claim, "Unhealthy", detail)
+            draft.destroy(one.claim, Reason.UNHEALTHY, detail)
 
 
 def _proven(draft: Draft, one: Settled) -> bool:
@@ -261,7 +264,7 @@ def prices(draft: Draft, *, destroy: bool) -> None:
         if found == "jump" and agreed:
             draft.warnings.append(f"{claim.name} {text} by now; it was rented for that price, so it stays")
         elif found == "jump" and destroy:
-            draft.destroy(claim, "PriceJump", text)
+            draft.destroy(claim, Reason.PRICE_JUMP, text)
         elif found == "jump":
             draft.problems.append(f"{claim.name} {text}; reap.yml will give it back")
         elif found == "warn":
@@ -278,7 +281,7 @@ def asked_for(draft: Draft) -> None:
     for one in list(draft.undecided()):
         if one.node is not None and terminate_requested(one.node):
             hold = node_hold(one.node, draft.now).why
-            draft.destroy(one.claim, "Manual", "annotation on the Node" + (f", although held by {hold}" if hold else ""))
+            draft.destroy(one.claim, Reason.MANUAL, "annotation on the Node" + (f", although held by {hold}" if hold else ""))
 
 
 def expired(draft: Draft) -> None:
@@ -289,9 +292,9 @@ def expired(draft: Draft) -> None:
             continue
         found = age.judge(one.claim, one.node, pool, draft.now)
         if found.expired:
-            draft.destroy(one.claim, "Expired", found.why)
+            draft.destroy(one.claim, Reason.EXPIRED, found.why)
         elif found.why:
-            draft.report(one.claim.name, "Held", found.why, pool=one.claim.pool)
+            draft.report(one.claim.name, Finding.HELD, found.why, pool=one.claim.pool)
 
 
 def named(draft: Draft) -> None:
@@ -307,7 +310,7 @@ def named(draft: Draft) -> None:
         left -= hits
         found_pools |= in_pool
         if hits or in_pool or wanted.all:
-            draft.destroy(claim, "Manual", "asked for", force=wanted.force)
+            draft.destroy(claim, Reason.MANUAL, "asked for", force=wanted.force)
     draft.problems.extend(f"There is no machine named {name}." for name in sorted(left - _adopted(draft)))
     known = {text for pool in draft.situation.pools for text in (pool.key, pool.name)}
     draft.problems.extend(f"There is no pool {name}." for name in sorted(pools - found_pools - known))
@@ -315,5 +318,5 @@ def named(draft: Draft) -> None:
 
 def _adopted(draft: Draft) -> set[str]:
     """Names and ids that were met by a machine without a claim."""
-    claims = [action.claim for action in draft.others if action.kind == "destroy" and action.claim is not None]
+    claims = [action.claim for action in draft.others if action.kind == ActionKind.DESTROY and action.claim is not None]
     return {text for claim in claims for text in (claim.name, claim.instance_id)}

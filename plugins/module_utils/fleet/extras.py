@@ -10,6 +10,7 @@ import dataclasses
 from . import guard
 from .draft import Draft
 from .model import Action, CloudView, Extra
+from .model.reasons import ActionKind, Reason
 from .names import Verdict
 
 CASE = "Extra"
@@ -35,7 +36,11 @@ def _remove(draft: Draft, cloud: str, view: CloudView) -> None:
         return
     for one in due:
         action = Action(
-            "delete_extra", one.name, "Orphan", f"{cloud} {one.kind} {one.id} has no machine and no claim", target=one.id
+            ActionKind.DELETE_EXTRA,
+            one.name,
+            Reason.ORPHAN,
+            f"{cloud} {one.kind} {one.id} has no machine and no claim",
+            target=one.id,
         )
         draft.others.append(dataclasses.replace(action, uid=one.kind, value=cloud))
 

@@ -13,12 +13,12 @@ from .durations import print_time
 from .facts import Settled
 from .model import Action, Claim, Node, Phase, Taint
 from .model.labels import GPU_LOST_TAINT
+from .model.reasons import ActionKind, Finding, Reason
 from .model.resources import MIG_PREFIX
 from .registration import allocatable_gpus
 from .service import is_service
 
 GPU_LOST = Taint(GPU_LOST_TAINT, "", "NoSchedule")
-REPLACED = "Replaced"
 
 
 def judge(draft: Draft) -> None:
@@ -32,13 +32,13 @@ def judge(draft: Draft) -> None:
         tainted = any(taint.key == GPU_LOST.key for taint in node.taints)
         if found >= wanted:
             if tainted:
-                _mark(draft, one, "untaint", "GpuBack", "its GPUs are back", GPU_LOST.key)
+                _mark(draft, one, ActionKind.UNTAINT, Finding.GPU_BACK, "its GPUs are back", GPU_LOST.key)
             continue
         if found and _is_unclear(draft, one, node):
             draft.keep_sightings(_key(one, found))
             continue
         lost = f"its Node is Ready and shows {found or 'none'} of its {wanted} GPUs"
-        draft.report(one.claim.name, "GpuLost", lost, pool=one.claim.pool)
+        draft.report(one.claim.name, Finding.GPU_LOST, lost, pool=one.claim.pool)
         if not draft.twice(_key(one, found)):
             continue
         if found:
@@ -46,7 +46,7 @@ def judge(draft: Draft) -> None:
                 "gpus_missing", one.claim.name, f"{one.claim.name}: {lost}; it is billed in full", gpus=str(found), of=str(wanted)
             )
         if not tainted:
-            _mark(draft, one, "taint", "GpuLost", lost, str(GPU_LOST))
+            _mark(draft, one, ActionKind.TAINT, Finding.GPU_LOST, lost, str(GPU_LOST))
 
 
 def since(draft: Draft, one: Settled) -> datetime | None:
@@ -75,12 +75,12 @@ def replace(draft: Draft) -> None:
             if first is None or (draft.now - first).total_seconds() < timeout:
                 continue
             what = f"its Node shows {allocatable_gpus(one.claim, node)} of its {_wanted(draft, one)} GPUs since {print_time(first)}"
-            why = voluntary.against(draft, pool, one, REPLACED)
+            why = voluntary.against(draft, pool, one, Reason.REPLACED)
             if why:
-                draft.report(one.claim.name, REPLACED, f"{what}; kept: {why}", pool=pool.key)
+                draft.report(one.claim.name, Reason.REPLACED, f"{what}; kept: {why}", pool=pool.key)
             else:
                 wanted.append((one.claim, what))
-        voluntary.remove(draft, pool, REPLACED, wanted)
+        voluntary.remove(draft, pool, Reason.REPLACED, wanted)
 
 
 def _wanted(draft: Draft, one: Settled) -> int:
@@ -105,10 +105,10 @@ def _watched(draft: Draft, one: Settled) -> bool:
 
 
 def _key(one: Settled, found: int) -> str:
-    return f"{'GpusMissing' if found else 'GpuLost'}|{one.claim.cloud}|{one.claim.name}"
+    return f"{Finding.GPUS_MISSING if found else Finding.GPU_LOST}|{one.claim.cloud}|{one.claim.name}"
 
 
-def _mark(draft: Draft, one: Settled, kind: str, reason: str, why: str, value: str) -> None:
+def _mark(draft: Draft, one: Settled, kind: ActionKind, reason: Finding, why: str, value: str) -> None:
     if one.node is not None:
         draft.others.append(
             Action(kind, one.claim.name, reason, why, pool=one.claim.pool, target=one.node.name, uid=one.node.uid, value=value)

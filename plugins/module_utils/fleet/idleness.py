@@ -14,6 +14,7 @@ from .draft import Draft
 from .durations import latest, print_duration
 from .facts import Settled
 from .model import Action, Claim, Node, Phase, Pool
+from .model.reasons import ActionKind, Finding, Reason
 from .phases import BEFORE_READY
 from .reasons import stronger
 
@@ -69,7 +70,7 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         grows = growing(claim)
         against = found.why if not found.eligible else f"idle, but {grows}" if grows else ""
         begun = one.stored.deletion
-        if begun is not None and stronger(begun.reason, "Empty") and not against:  # its own judge comes after this one
+        if begun is not None and stronger(begun.reason, Reason.EMPTY) and not against:  # its own judge comes after this one
             against = f"idle, but the drain for {begun.reason} goes on, or is taken back in this run"
         unknown = voluntary.cloud_unknown(one)
         if unknown and not against:
@@ -78,14 +79,14 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
             _keep(draft, claim, against)
         else:
             candidates.append(removal.Candidate(claim, found.since))
-    room = voluntary.room(draft, pool, "Empty") if candidates else voluntary.FREE
+    room = voluntary.room(draft, pool, Reason.EMPTY) if candidates else voluntary.FREE
     bounds = [bound for bound in (room.nodes, draft.situation.settings.max_remove_per_run) if bound is not None]
     chosen = removal.choose(candidates, len(usable), pool.min_nodes, min(bounds, default=None))
     since = {one.claim.name: one.idle_since for one in candidates}
     for claim in chosen.go:
         idle_for = print_duration((draft.now - since[claim.name]).total_seconds())
         more = draft.hurried.get(pool.key) or (f"above replicas {pool.replicas}" if pool.replicas is not None else "")
-        draft.destroy(claim, "Empty", "; ".join(filter(None, (f"idle for {idle_for}", more))))
+        draft.destroy(claim, Reason.EMPTY, "; ".join(filter(None, (f"idle for {idle_for}", more))))
     for claim in chosen.kept:
         _keep(draft, claim, f"idle, kept for {draft.situation.floor_words(pool)}")
     held = room.nodes is not None and len(chosen.go) >= room.nodes
@@ -100,7 +101,7 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
 def _note(draft: Draft, claim: Claim, node: Node | None, found: idle.Idle) -> Claim:
     """Remember since when the machine is idle: on the Node, which wins, and in the claim."""
     if found.write and node is not None:
-        action = Action("annotate", claim.name, "Idle" if found.since else "Busy", found.why, pool=claim.pool)
+        action = Action(ActionKind.ANNOTATE, claim.name, Finding.IDLE if found.since else Finding.BUSY, found.why, pool=claim.pool)
         draft.others.append(dataclasses.replace(action, target=node.name, uid=node.uid, value=found.value))
     if found.busy is not None and claim.idle_since != found.since:
         claim = dataclasses.replace(claim, idle_since=found.since)
@@ -112,7 +113,7 @@ def _keep(draft: Draft, claim: Claim, why: str) -> None:
     """A voluntary deletion of an interrupted run is taken back when its reason is gone."""
     if claim.deletion is not None:
         draft.change(dataclasses.replace(claim, deletion=None))
-    draft.report(claim.name, "Kept", why, pool=claim.pool)
+    draft.report(claim.name, Finding.KEPT, why, pool=claim.pool)
 
 
 def growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:

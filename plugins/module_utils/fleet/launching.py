@@ -19,6 +19,7 @@ from .draft import Draft
 from .facts import Settled
 from .generation import generation
 from .model import Action, Attempt, Claim, Hub, NodeClass, Offer, Phase, Pool, Shortfall
+from .model.reasons import ActionKind, Finding, Reason
 from .money import print_money
 from .names import draw, free_index
 from .offers import Selection, lane_of, lanes_refused, offer_key, select
@@ -246,7 +247,7 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> Market:
 def _tell_unusable(draft: Draft, pool: Pool, counted: int) -> None:
     """Machines that count as wanted ones and that no step of this run makes usable: provision must not end as if they were (L-30)."""
     claims = [one for one in draft.undecided() if one.claim.pool == pool.key and one.claim.phase in LIVE]
-    going_on = sum(1 for one in draft.decisions.values() if one.kind == "resume" and one.pool == pool.key)
+    going_on = sum(1 for one in draft.decisions.values() if one.kind == ActionKind.RESUME and one.pool == pool.key)
     adopted = sum(1 for one in draft.others if one.reason == "Adopted" and one.pool == pool.key)
     reasons = [why for one in claims if one.recovery.what not in RETRY and (why := _unusable(draft, one))]
     lacking = counted - going_on - adopted - (len(claims) - len(reasons))
@@ -299,7 +300,7 @@ def _drop_surplus(draft: Draft) -> None:
             continue
         wanted, _by_number = _wants(draft, pool)
         for claim in again.get(pool.key, [])[max(0, wanted - living[pool.key]) :]:
-            draft.destroy(claim, "LaunchFailed", f"nothing was rented, and {pool.key} wants {wanted} machines")
+            draft.destroy(claim, Reason.LAUNCH_FAILED, f"nothing was rented, and {pool.key} wants {wanted} machines")
 
 
 def _resume(draft: Draft, market: Market) -> collections.Counter[str]:
@@ -315,7 +316,7 @@ def _resume(draft: Draft, market: Market) -> collections.Counter[str]:
             continue
         late = overdue(claim, pool, situation.capability(claim), draft.now, one.node) and not service.answers(claim, situation)
         if late and one.recovery.what not in RETRY:
-            draft.report(claim.name, "FailedJoin", "was not usable in time; reap.yml gives it back", pool=claim.pool)
+            draft.report(claim.name, Reason.FAILED_JOIN, "was not usable in time; reap.yml gives it back", pool=claim.pool)
             continue
         live[claim.pool] += 1
         node_class = situation.node_class(claim)
@@ -325,7 +326,7 @@ def _resume(draft: Draft, market: Market) -> collections.Counter[str]:
         elif one.recovery.what in RETRY:
             _again(draft, market, one, pool, node_class)
         elif one.recovery.what in ("wait", "unknown"):
-            draft.report(claim.name, "Waiting", one.recovery.why, pool=claim.pool)
+            draft.report(claim.name, Finding.WAITING, one.recovery.why, pool=claim.pool)
         elif situation.settings.mode != "autoscale":  # it waits for no machine, so there is nothing to go on with
             draft.resume(claim, "Resumed", one.recovery.why)
     return live
@@ -350,11 +351,11 @@ def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: N
         (None, (), reason) if reason else market.take(pool, node_class, tried, _serving(draft, claim, pool, node_class))
     )
     if why == _TOO_SMALL:
-        draft.destroy(claim, "LaunchFailed", f"nothing was rented, and {why}; what its pods get is decided anew")
+        draft.destroy(claim, Reason.LAUNCH_FAILED, f"nothing was rented, and {why}; what its pods get is decided anew")
         return
     if offer is None or (own and offer.id != claim.name):
         draft.report(
-            claim.name, "Waiting", f"{one.recovery.why}; no offer to go on with: {why or 'not available'}", pool=claim.pool
+            claim.name, Finding.WAITING, f"{one.recovery.why}; no offer to go on with: {why or 'not available'}", pool=claim.pool
         )
         draft.shortfall.append(Shortfall(pool.key, 1, why or "not available", market.counts(pool, node_class)))
         prevented(draft, pool)
@@ -418,7 +419,9 @@ def add(
     used = {claim.index for claim in living if claim.pool == pool.key}
     claim = _claim(draft, pool, node_class, offer, rest, free_index(used), f"{run_id}/{len(draft.launches)}")
     detail = "; ".join(filter(None, (_describe(offer), detail)))
-    draft.launches.append(Action("launch", claim.name, reason, detail, pool=pool.key, claim=claim, price_hour=claim.reserved_price))
+    draft.launches.append(
+        Action(ActionKind.LAUNCH, claim.name, reason, detail, pool=pool.key, claim=claim, price_hour=claim.reserved_price)
+    )
     return claim
 
 

@@ -13,10 +13,14 @@ from .draft import Draft
 from .durations import print_time
 from .facts import Settled
 from .model import InstanceState
+from .model.reasons import ActionKind, Reason
 from .phases import LIVE
 
-SPOT_LOST = "SpotLost"
-LEFT_ALONE = {SPOT_LOST: "spotlost", "FailedJoin": "join", "PriceJump": "price"}  # reason of a deletion to class of L-14
+LEFT_ALONE: t.Mapping[str, str] = {
+    Reason.SPOT_LOST: "spotlost",
+    Reason.FAILED_JOIN: "join",
+    Reason.PRICE_JUMP: "price",
+}  # reason of a deletion to class of L-14
 
 
 def spot_lost(draft: Draft) -> None:
@@ -27,18 +31,20 @@ def spot_lost(draft: Draft) -> None:
             continue
         if machine is not None and machine.interrupted:
             since = f", not running since {print_time(claim.interrupted_at)}" if claim.interrupted_at else ""
-            draft.destroy(claim, SPOT_LOST, f"{claim.cloud} took its GPUs away ({machine.raw_state or machine.state.value}){since}")
-        elif claim.deletion is not None and claim.deletion.reason == SPOT_LOST:
-            draft.destroy(claim, SPOT_LOST, "goes on")
+            draft.destroy(
+                claim, Reason.SPOT_LOST, f"{claim.cloud} took its GPUs away ({machine.raw_state or machine.state.value}){since}"
+            )
+        elif claim.deletion is not None and claim.deletion.reason == Reason.SPOT_LOST:
+            draft.destroy(claim, Reason.SPOT_LOST, "goes on")
 
 
 def blocked_by_loss(draft: Draft) -> dict[str, dt.datetime]:
     """What this very run leaves alone because it lost a machine there, or gave one up that never became usable: key → until (L-14)."""
     found: dict[str, dt.datetime] = {}
     for name, one in draft.decisions.items():
-        reason = LEFT_ALONE.get(one.reason) if one.kind == "destroy" else None
+        reason = LEFT_ALONE.get(one.reason) if one.kind == ActionKind.DESTROY else None
         before = draft.settled[name].stored.deletion if name in draft.settled else None  # a machine without a claim gets one now
-        if reason is None or one.claim is None or (before is not None and before.reason == one.reason != SPOT_LOST):
+        if reason is None or one.claim is None or (before is not None and before.reason == one.reason != Reason.SPOT_LOST):
             continue  # an end that goes on has left its block when it was decided
         until = draft.now + dt.timedelta(seconds=blocks.FIRST[reason])
         found |= dict.fromkeys(blocks.keys_after(one.claim.offer, reason), until)
@@ -61,9 +67,9 @@ def given_up(draft: Draft) -> None:
         if sign := life.of_claim(one, situation):
             draft.warnings.append(f"{claim.name}: {text}, but {sign}; nothing is deleted")
         elif claim.initialized is None:
-            due.append((one, "FailedJoin", f"instance_not_running: {text}"))
+            due.append((one, Reason.FAILED_JOIN, f"instance_not_running: {text}"))
         else:
-            due.append((one, "InstanceGone", text))
+            due.append((one, Reason.INSTANCE_GONE, text))
     known = sum(1 for claim in situation.claims if claim.instance_id)
     if guard.holds(draft, "machines that their cloud gave up", len(due), known):
         return

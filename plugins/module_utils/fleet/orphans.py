@@ -13,6 +13,7 @@ from .adoption import adopt
 from .draft import Draft
 from .model import Action, Device, Instance, InstanceState, MeshKey, Node
 from .model.labels import DRAIN_STARTED_ANNOTATION, INSTANCE_ID_LABEL, PROVIDER_LABEL, PROVISIONED_LABEL
+from .model.reasons import ActionKind, Finding, Reason
 from .names import Verdict, label_value
 from .ownership import Proof
 from .situation import Situation
@@ -91,7 +92,12 @@ def adopt_running(draft: Draft, orphans: list[Orphan]) -> None:
             claim = adopt(orphan.instance, orphan.node, draft.situation)
             draft.others.append(
                 Action(
-                    "update", claim.name, "Adopted", f"{claim.cloud} {claim.instance_id} had no claim", pool=claim.pool, claim=claim
+                    ActionKind.UPDATE,
+                    claim.name,
+                    Finding.ADOPTED,
+                    f"{claim.cloud} {claim.instance_id} had no claim",
+                    pool=claim.pool,
+                    claim=claim,
                 )
             )
 
@@ -101,7 +107,7 @@ def destroy_named(draft: Draft, orphans: list[Orphan]) -> None:
     wanted = draft.situation.settings.destroy
     for orphan in orphans:
         if {orphan.instance.name, orphan.instance.id} & set(wanted.names):
-            _destroy(draft, orphan, "Manual", "asked for; it had no claim")
+            _destroy(draft, orphan, Reason.MANUAL, "asked for; it had no claim")
         elif wanted.all:
             draft.report(orphan.instance.name, orphan.case, "has no claim; reap.yml removes it after two sightings")
             if draft.situation.rented(orphan.instance.cloud):
@@ -148,7 +154,7 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
         if guard.holds(draft, f"machines without a claim ({case})", len(found), known):
             continue
         for orphan in found:
-            _destroy(draft, orphan, "Orphan", f"{case}: {orphan.instance.cloud} {orphan.instance.id} has no claim")
+            _destroy(draft, orphan, Reason.ORPHAN, f"{case}: {orphan.instance.cloud} {orphan.instance.id} has no claim")
 
 
 def _stays(draft: Draft, orphan: Orphan, why: str) -> None:
@@ -215,13 +221,15 @@ def duplicates(draft: Draft) -> None:
     """O11: of several machines under one claim's name all but one are destroyed; their ids are in the claim already, but those of other
     clouds."""
     for one in draft.settled.values():
-        goes = one.claim.name in draft.decisions and draft.decisions[one.claim.name].kind == "destroy"  # with all its ids
+        goes = one.claim.name in draft.decisions and draft.decisions[one.claim.name].kind == ActionKind.DESTROY  # with all its ids
         for extra in (*(() if goes else one.recovery.duplicates), *draft.situation.elsewhere(one.claim)):
             if extra.state is InstanceState.TERMINATING:
                 continue
             detail = f"{extra.cloud} {extra.id} has the same name as {one.claim.instance_id}"
             price = -(extra.price_hour if extra.price_hour is not None else one.claim.price)
-            action = Action("delete_instance", one.claim.name, "Duplicate", detail, pool=one.claim.pool, target=extra.id)
+            action = Action(
+                ActionKind.DELETE_INSTANCE, one.claim.name, Reason.DUPLICATE, detail, pool=one.claim.pool, target=extra.id
+            )
             draft.others.append(dataclasses.replace(action, value=extra.cloud, price_hour=price))
 
 
@@ -247,7 +255,9 @@ def remove_nodes(draft: Draft) -> None:
     if guard.holds(draft, "Nodes without a machine (O7)", len(due), len(ours)):
         return
     for node in due:
-        draft.others.append(Action("delete_node", node.name, "Orphan", "O7: no claim, no machine", target=node.name, uid=node.uid))
+        draft.others.append(
+            Action(ActionKind.DELETE_NODE, node.name, Reason.ORPHAN, "O7: no claim, no machine", target=node.name, uid=node.uid)
+        )
 
 
 def _machine_is_gone(node: Node, cloud: str, situation: Situation) -> bool:
@@ -287,7 +297,9 @@ def remove_devices(draft: Draft) -> None:
     if guard.holds(draft, "mesh devices without a machine (O9)", len(due), len(ours)):
         return
     for device in due:
-        draft.others.append(Action("delete_device", device.hostname, "Orphan", "O9: no claim, machine or Node", target=device.id))
+        draft.others.append(
+            Action(ActionKind.DELETE_DEVICE, device.hostname, Reason.ORPHAN, "O9: no claim, machine or Node", target=device.id)
+        )
 
 
 def remove_keys(draft: Draft) -> None:
@@ -304,7 +316,7 @@ def remove_keys(draft: Draft) -> None:
             continue  # another record store of this cluster id may be about to use it
         if any(known.startswith(name) or name.startswith(known) for known in (*draft.settled, *situation.damaged)):
             continue  # descriptions may be cut
-        draft.others.append(Action("delete_key", name, "Orphan", "O13: its claim is gone", target=key.id))
+        draft.others.append(Action(ActionKind.DELETE_KEY, name, Reason.ORPHAN, "O13: its claim is gone", target=key.id))
 
 
 def _machine_of(key: MeshKey, situation: Situation) -> str:
@@ -328,7 +340,7 @@ def report_foreign(draft: Draft) -> None:
             if found.generation:
                 others.setdefault(found.generation, []).append(f"{one.name} ({one.cloud} {one.id})")
         elif found.verdict is Verdict.UNRELATED and situation.settings.report_foreign:
-            draft.report(one.name or one.id, "Foreign", f"{one.cloud} {one.id} is not ours; it is left alone")
+            draft.report(one.name or one.id, Finding.FOREIGN, f"{one.cloud} {one.id} is not ours; it is left alone")
     for generation in sorted(others):
         draft.warnings.append(
             f"Machines of this cluster id carry the stamp of another record store (generation {generation}): "

@@ -19,13 +19,12 @@ from .durations import print_time
 from .facts import Settled
 from .holds import node_hold
 from .model import Claim, Pool
+from .model.reasons import Finding, Reason
 from .money import print_money
 from .orphans import Orphan, is_used
 from .recovery import RETRY
 from .situation import Situation
 from .spending import Purse, Purses, open_purses
-
-REASON = "Budget"
 
 
 def purses_of(draft: Draft, orphans: t.Sequence[Orphan], without: t.Container[str] = ()) -> Purses:
@@ -112,7 +111,7 @@ def act(draft: Draft, purses: Purses) -> None:
     """The actions of budgets that are used up. Machines that cost nothing stay."""
     for purse in purses.all:
         if not purse.whole:
-            draft.keep_sightings(f"{REASON}|{purse.scope}|{purse.name}|{purse.period.key}")
+            draft.keep_sightings(f"{Reason.BUDGET}|{purse.scope}|{purse.name}|{purse.period.key}")
         if not purse.ends_machines:
             continue
         if purse.budget.action == "drain_idle":
@@ -124,7 +123,7 @@ def act(draft: Draft, purses: Purses) -> None:
 
 
 def _drain_all(draft: Draft, purse: Purse) -> None:
-    since = draft.sighted(f"{REASON}|{purse.scope}|{purse.name}|{purse.period.key}")
+    since = draft.sighted(f"{Reason.BUDGET}|{purse.scope}|{purse.name}|{purse.period.key}")
     for one in list(draft.undecided()):
         claim = one.claim
         if claim.price == 0 or not purse.covers(claim.pool, claim.node_class):
@@ -133,9 +132,11 @@ def _drain_all(draft: Draft, purse: Purse) -> None:
         last = since + timedelta(seconds=pool.termination_grace if pool is not None else 0)
         held = _held(draft, one)
         if held and draft.now < last:
-            draft.report(claim.name, "Held", f"{purse.title} used up, held by {held} until {print_time(last)}", pool=claim.pool)
+            draft.report(
+                claim.name, Finding.HELD, f"{purse.title} used up, held by {held} until {print_time(last)}", pool=claim.pool
+            )
         else:
-            draft.destroy(claim, REASON, purse.says)
+            draft.destroy(claim, Reason.BUDGET, purse.says)
 
 
 def _held(draft: Draft, one: Settled) -> str:

@@ -12,6 +12,7 @@ from . import capacity, service
 from .draft import Draft
 from .facts import Settled
 from .model import Claim, Node, Phase
+from .model.reasons import ActionKind
 from .model.resources import NEUTRAL_GPU
 from .packing import Bin, shown
 from .phases import LIVE
@@ -41,7 +42,11 @@ def places(draft: Draft, *, unresumed: bool) -> list[Place]:
     again: list[Place] = []
     for one in draft.settled.values():
         decided = draft.decisions.get(one.claim.name)
-        if one.claim.phase not in LIVE or service.is_service(one.claim) or (decided is not None and decided.kind == "destroy"):
+        if (
+            one.claim.phase not in LIVE
+            or service.is_service(one.claim)
+            or (decided is not None and decided.kind == ActionKind.DESTROY)
+        ):
             continue
         if one.claim.phase is Phase.READY:
             ready.extend(_ready(draft, one))

@@ -33,6 +33,7 @@ from . import (
 from .draft import Draft
 from .facts import settle
 from .model import Capability, Observation, Plan, Wishes
+from .model.reasons import ActionKind
 from .settings import MODES, Settings
 from .situation import Situation
 
@@ -50,13 +51,13 @@ def plan(
         problem = "The claims could not be read: nothing is launched and nothing is deleted in this run."
         return Plan(problems=(problem,), findings=dict(sorted(observation.findings.items())))
     draft = _draft(Situation(observation, wishes, settings, capabilities))
-    if clocks.is_wrong(observation.clock_offset) and settings.mode not in ("destroy", "status"):
+    if clocks.is_wrong(observation.clock_offset) and settings.mode not in (ActionKind.DESTROY, "status"):
         clocks.refuse(draft)
         return draft.plan()
     unclaimed = orphans.machines(draft.situation)
     if settings.mode == "provision":
         _provision(draft, unclaimed, run_id)
-    elif settings.mode == "destroy":
+    elif settings.mode == ActionKind.DESTROY:
         _destroy(draft, unclaimed)
     else:
         _reap(draft, unclaimed, run_id)

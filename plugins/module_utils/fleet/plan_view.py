@@ -12,32 +12,30 @@ from decimal import Decimal
 from .cost import per_day
 from .limits import reserved
 from .model import Action, Observation, Plan
+from .model.reasons import ActionKind
 from .money import print_money
 
-CHANGES = (
-    "launch", "resume", "update", "annotate", "taint", "untaint", "restore", "destroy", "delete_instance", "delete_node",
-    "delete_device", "delete_key", "delete_token", "delete_service", "delete_extra",
-)  # fmt: skip
+CHANGES = tuple(one for one in ActionKind if one is not ActionKind.REPORT)
 COLUMNS = ("action", "name", "pool", "cloud", "type", "gpus", "region", "price_hour", "price_day", "reason", "detail")
-_SIGNED = {"launch": "+", "destroy": "-", "delete_instance": "-"}
+_SIGNED = {ActionKind.LAUNCH: "+", ActionKind.DESTROY: "-", ActionKind.DELETE_INSTANCE: "-"}
 
 
 def rows(plan: Plan, *, reports: bool = True) -> list[dict[str, t.Any]]:
     """One JSON-safe mapping per action, keys COLUMNS. Prices are text; with a sign where the action changes what is paid."""
-    return [_row(action) for action in plan.actions if reports or action.kind != "report"]
+    return [_row(action) for action in plan.actions if reports or action.kind != ActionKind.REPORT]
 
 
 def summary(plan: Plan, observation: Observation) -> dict[str, t.Any]:
     """Counts per kind of action, dollars per hour and day now and afterwards, what is missing and why, warnings and problems."""
     now = reserved(observation.claims or ()).total.cost
-    later = now + sum((action.price_hour for action in plan.actions if action.kind != "report"), Decimal(0))
+    later = now + sum((action.price_hour for action in plan.actions if action.kind != ActionKind.REPORT), Decimal(0))
     kinds = collections.Counter(action.kind for action in plan.actions)
     reasons = collections.Counter(
-        f"{action.kind}:{action.reason}" for action in plan.actions if action.kind in ("destroy", "report")
+        f"{action.kind}:{action.reason}" for action in plan.actions if action.kind in (ActionKind.DESTROY, ActionKind.REPORT)
     )
     return {
         "changes": sum(kinds[kind] for kind in CHANGES),
-        "actions": {kind: kinds[kind] for kind in (*CHANGES, "report")},
+        "actions": {kind: kinds[kind] for kind in (*CHANGES, ActionKind.REPORT)},
         "reasons": dict(sorted(reasons.items())),
         "cost_hour_now": print_money(now),
         "cost_hour_after": print_money(later),
@@ -68,7 +66,11 @@ def _row(action: Action) -> dict[str, t.Any]:
         "action": action.kind,
         "name": action.name,
         "pool": action.pool,
-        "cloud": claim.cloud if claim else action.value if action.kind in ("delete_instance", "delete_extra") else "",
+        "cloud": claim.cloud
+        if claim
+        else action.value
+        if action.kind in (ActionKind.DELETE_INSTANCE, ActionKind.DELETE_EXTRA)
+        else "",
         "type": offer.instance_type if offer else "",
         "gpus": f"{offer.gpu_count} × {offer.model}" if offer else "",
         "region": (offer.cloud_region or offer.region) if offer else "",

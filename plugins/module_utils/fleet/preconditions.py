@@ -16,6 +16,7 @@ from decimal import Decimal
 
 from . import saved_launches
 from .model import Action, Capability, Claim, Observation, Phase, Plan, Wishes
+from .model.reasons import ActionKind
 from .plan import plan
 from .saved_plan import SavedPlan, Step, inputs_hash, is_step
 from .settings import Settings
@@ -78,7 +79,7 @@ def judge(
     verdicts = tuple(_verdict(step, fresh, situation, launches, closed) for step in saved.steps)
     applied = [one.action for one in verdicts if one.action is not None]
     written = {one.name for one in applied if one.claim is not None}
-    facts = [one for one in fresh.actions if not is_step(one) and one.kind != "report"]
+    facts = [one for one in fresh.actions if not is_step(one) and one.kind != ActionKind.REPORT]
     facts = [one for one in facts if one.claim is None or one.name not in written]
     warnings = tuple(dict.fromkeys((*fresh.warnings, *fresh.problems)))  # of things that are no part of this plan
     carried = dataclasses.replace(fresh, actions=(*facts, *applied), shortfall=(), problems=(), warnings=warnings)
@@ -101,8 +102,8 @@ def _removal(step: Step, fresh: Plan, situation: Situation, closed: t.Mapping[st
     claim = next((one for one in situation.claims if one.name == step.name), None)
     if claim is None and step.needs.claim_version:
         return Verdict(step, DONE, "given back already") if step.name in closed else Verdict(step, REFUSED, "its claim is gone")
-    if claim is not None and (step.kind == "update" or (step.kind == "resume" and claim.phase is Phase.READY)):
-        return Verdict(step, DONE, "has its claim" if step.kind == "update" else "is usable already")
+    if claim is not None and (step.kind == ActionKind.UPDATE or (step.kind == ActionKind.RESUME and claim.phase is Phase.READY)):
+        return Verdict(step, DONE, "has its claim" if step.kind == ActionKind.UPDATE else "is usable already")
     other = _other_node(step, claim, situation)
     if other:
         return Verdict(step, REFUSED, other)
@@ -111,7 +112,7 @@ def _removal(step: Step, fresh: Plan, situation: Situation, closed: t.Mapping[st
         return Verdict(step, APPLIED, now.detail, now)
     if now is not None:
         return Verdict(step, REFUSED, f"now it would be {now.reason}: {now.detail}".rstrip(": "))
-    kept = [one.detail or one.reason for one in fresh.actions if one.kind == "report" and one.name == step.name]
+    kept = [one.detail or one.reason for one in fresh.actions if one.kind == ActionKind.REPORT and one.name == step.name]
     if kept:
         return Verdict(step, REFUSED, "; ".join(kept))
     there = still_there(step, situation)

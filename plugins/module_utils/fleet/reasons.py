@@ -11,28 +11,9 @@ from __future__ import annotations
 import dataclasses
 
 from .model import Claim, Deletion, Phase
+from .model.reasons import Reason
 
-FORCED = "Manual(force)"  # Manual, with the flag of its deletion: the same reason with another drain
-ORDER = (
-    "InstanceGone",
-    "Duplicate",
-    "Orphan",
-    "SpotLost",
-    "LaunchFailed",
-    "FailedJoin",
-    "PriceJump",
-    "Budget",
-    "Expired",
-    "Unhealthy",
-    "DocumentGone",
-    FORCED,
-    "Manual",
-    "Calendar",
-    "Replaced",
-    "Drifted",
-    "Underutilized",
-    "Empty",
-)
+ORDER = tuple(Reason)
 
 
 def rank(reason: str) -> int:

@@ -13,13 +13,19 @@ from decimal import Decimal
 
 from .ledger import NOTHING, add_up, between
 from .model import LedgerLine
+from .model.reasons import Finding, Reason
 from .periods import Period, days_between, period_of
 from .traffic import Assumption, Total, of_lines
 from .use import use_of
 
 #: what money was spent for, in the order in which people read it
 USES = ("useful", "idle_tail", "starting", "failed_join", "failed_launch", "duplicate", "leaked", "unused", "unknown")
-_WHOLE_LIFE = {"Duplicate": "duplicate", "LaunchRefused": "failed_launch", "LaunchFailed": "failed_launch", "Orphan": "leaked"}
+_WHOLE_LIFE: t.Mapping[str, str] = {
+    Reason.DUPLICATE: "duplicate",
+    Finding.LAUNCH_REFUSED: "failed_launch",
+    Reason.LAUNCH_FAILED: "failed_launch",
+    Reason.ORPHAN: "leaked",
+}
 SECONDS = Decimal(3600)
 
 

@@ -17,6 +17,7 @@ from .draft import Draft
 from .facts import settle
 from .launching import Market, refuse_to_launch
 from .model import Action, Claim, Offer, Phase, Plan, Pool
+from .model.reasons import ActionKind
 from .names import free_index
 from .offers import lane_of, offer_key
 from .phases import LIVE
@@ -38,7 +39,7 @@ class Launches:
         if situation.seen.claims is None:
             return
         self.draft = Draft(situation, {claim.name: settle(claim, situation) for claim in situation.claims})
-        self.draft.decisions = {one.name: one for one in fresh.actions if one.kind == "destroy"}
+        self.draft.decisions = {one.name: one for one in fresh.actions if one.kind == ActionKind.DESTROY}
         self.market = Market(self.draft, orphans.machines(situation))
         waiting = [one for one in self.draft.settled.values() if one.recovery.what in RETRY and one.claim.deletion is None]
         self.room = _wanted_now(fresh, {one.claim.name: one.claim for one in waiting})
@@ -101,7 +102,12 @@ class Launches:
 
     def _goes_on(self, step: Step, planned: Claim, current: Claim | None) -> Claim | None:
         """What the plan made of a launch of an earlier run that certainly rented nothing, if that is still as the plan saw it."""
-        if step.kind != "resume" or current is None or current.version != step.needs.claim_version or current.deletion is not None:
+        if (
+            step.kind != ActionKind.RESUME
+            or current is None
+            or current.version != step.needs.claim_version
+            or current.deletion is not None
+        ):
             return None
         same = self.draft.settled[current.name].recovery.what in RETRY
         return dataclasses.replace(planned, version=current.version) if same else None
@@ -119,7 +125,7 @@ class Launches:
         """How any run would go on with a machine that was made by the call of a run that did not live to note it."""
         if current is None or current.deletion is not None or self.draft.settled[current.name].recovery.what != "adopt":
             return None
-        return next((one for one in self.fresh.actions if (one.kind, one.name) == ("resume", current.name)), None)
+        return next((one for one in self.fresh.actions if (one.kind, one.name) == (ActionKind.RESUME, current.name)), None)
 
     def _over(self, planned: Claim) -> str:
         """The same where there is no claim: it was there since the plan was made."""
@@ -157,10 +163,10 @@ class Launches:
 
 def _wanted_now(fresh: Plan, waiting: t.Mapping[str, Claim]) -> collections.Counter[str]:
     """How many more machines each pool wants by a plan of this moment: what it would launch, and what it could not."""
-    found: collections.Counter[str] = collections.Counter(one.pool for one in fresh.actions if one.kind == "launch")
+    found: collections.Counter[str] = collections.Counter(one.pool for one in fresh.actions if one.kind == ActionKind.LAUNCH)
     for one in fresh.shortfall:
         found[one.pool] += one.missing
-    resumed = {one.name for one in fresh.actions if one.kind == "resume"}
+    resumed = {one.name for one in fresh.actions if one.kind == ActionKind.RESUME}
     for name, claim in waiting.items():  # a launch of an earlier run that goes on, and found no offer, counts as missing, too
         if name not in resumed:
             found[claim.pool] -= 1

@@ -16,16 +16,17 @@ from .cost import per_day
 from .generation import generation
 from .limits import reserved
 from .model import Action, Claim, Observation, Phase, Plan, Wishes
+from .model.reasons import ActionKind, Finding
 from .money import print_money
 from .offers import offer_key
 from .settings import Destroy, Settings
 
 VERSION = 1
 FACTS = (
-    "update",
-    "annotate",
-    "restore",
-    "report",
+    ActionKind.UPDATE,
+    ActionKind.ANNOTATE,
+    ActionKind.RESTORE,
+    ActionKind.REPORT,
 )  # what any run that writes notes down for itself; an adopted machine is more than that
 
 
@@ -67,7 +68,7 @@ class Precondition:
 class Step:
     """One action of the plan (see model.Action), with its precondition. ``claim`` is there where something is to be rented."""
 
-    kind: str
+    kind: ActionKind
     name: str
     reason: str
     detail: str
@@ -132,7 +133,7 @@ def make(plan: Plan, observation: Observation, wishes: Wishes, settings: Setting
 
 def is_step(action: Action) -> bool:
     """Whether a person has to agree to it: it rents, removes, or makes a machine ours."""
-    return action.kind not in FACTS or (action.kind == "update" and action.reason == "Adopted")
+    return action.kind not in FACTS or (action.kind == ActionKind.UPDATE and action.reason == Finding.ADOPTED)
 
 
 def bound(price: Decimal, settings: Settings) -> Decimal:
@@ -159,7 +160,7 @@ def documents_of(claim: Claim, wishes: Wishes) -> str:
 
 
 def _rents(action: Action) -> bool:
-    return action.kind == "launch" or (action.kind == "resume" and bool(action.claim) and unsent(action.claim))
+    return action.kind == ActionKind.LAUNCH or (action.kind == ActionKind.RESUME and bool(action.claim) and unsent(action.claim))
 
 
 def unsent(claim: Claim | None) -> bool:

@@ -13,6 +13,7 @@ from datetime import datetime
 from ..errors import InvalidInput
 from .claim_record import decode, encode
 from .durations import print_duration, print_time
+from .model.reasons import ActionKind
 from .saved_plan import VERSION, SavedPlan
 from .settings import MODES, Settings
 
@@ -74,7 +75,7 @@ def _check(plan: SavedPlan) -> None:
         raise InvalidInput(f"plan.request.mode: there is no mode {plan.request.mode!r}.", remedy=_AGAIN)
     for place, step in enumerate(plan.steps):
         path = f"plan.steps[{place}]"
-        if step.kind == "launch" and (step.claim is None or step.claim.name != step.name):
+        if step.kind == ActionKind.LAUNCH and (step.claim is None or step.claim.name != step.name):
             raise InvalidInput(f"{path}.claim: a launch needs the claim that it shall get.", remedy=_AGAIN)
         if step.claim is not None and step.needs.price_bound is None:
             raise InvalidInput(f"{path}.needs.price_bound: what is rented needs a price.", remedy=_AGAIN)

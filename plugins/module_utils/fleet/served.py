@@ -12,16 +12,17 @@ from . import document_gone
 from .draft import Draft
 from .durations import print_time
 from .model import Pool
+from .model.reasons import ActionKind, Reason
 
 _CASE = "Served"
-_ENDS = ("Expired", "Empty")
+_ENDS = (Reason.EXPIRED, Reason.EMPTY)
 _BY_TIMER = ("autoscale", "everything")  # provision is somebody's own word
 
 
 def note(draft: Draft) -> None:
     """Remember requests whose machine goes now by a limit of its own."""
     for action in draft.decisions.values():
-        if action.kind != "destroy" or action.reason not in _ENDS or action.claim is None:
+        if action.kind != ActionKind.DESTROY or action.reason not in _ENDS or action.claim is None:
             continue
         pool = draft.situation.in_force(action.claim)
         if pool is not None and pool.request:
@@ -37,9 +38,9 @@ def settle(draft: Draft) -> None:
     """When all is decided: what goes now is remembered, what went is not forgotten while its document stands and nothing came in its place.
     Runs for a timer tell why there is no machine. A reap that was given a part of the documents forgets nothing."""
     note(draft)
-    goes = {action.pool for action in draft.decisions.values() if action.kind == "destroy"}
+    goes = {action.pool for action in draft.decisions.values() if action.kind == ActionKind.DESTROY}
     alive = {one.claim.pool for one in draft.undecided()} | {
-        action.pool for action in draft.decisions.values() if action.kind != "destroy"
+        action.pool for action in draft.decisions.values() if action.kind != ActionKind.DESTROY
     }
     for key, since in draft.situation.seen.findings.items():
         pool = key.removeprefix(_key(""))

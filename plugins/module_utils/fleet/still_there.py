@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from .model.reasons import ActionKind
 from .saved_plan import Step
 from .situation import Situation
 
@@ -12,27 +13,27 @@ from .situation import Situation
 def still_there(step: Step, situation: Situation) -> bool | None:
     """For what removes something; of kinds that nobody knows here nothing is known."""
     seen = situation.seen
-    if step.kind in ("destroy", "resume"):
+    if step.kind in (ActionKind.DESTROY, ActionKind.RESUME):
         return True if any(one.name == step.name for one in situation.claims) else _listed(step.name, situation)
-    if step.kind == "delete_instance":
+    if step.kind == ActionKind.DELETE_INSTANCE:
         listed = situation.instances(step.value or "")
         return None if listed is None else step.target in listed.by_id
-    if step.kind == "delete_extra":
+    if step.kind == ActionKind.DELETE_EXTRA:
         view = seen.clouds.get(step.value or "")
         return (
             None
             if view is None or view.extras is None
             else any((one.kind, one.id) == (step.uid, step.target) for one in view.extras)
         )
-    if step.kind == "delete_node":
+    if step.kind == ActionKind.DELETE_NODE:
         return None if seen.nodes is None else any(one.uid == step.uid for one in seen.nodes)
-    if step.kind == "delete_device":
+    if step.kind == ActionKind.DELETE_DEVICE:
         return None if seen.devices is None else any(one.id == step.target for one in seen.devices)
-    if step.kind == "delete_key":
+    if step.kind == ActionKind.DELETE_KEY:
         return None if seen.keys is None else any(one.id == step.target for one in seen.keys)
-    if step.kind == "delete_token":
+    if step.kind == ActionKind.DELETE_TOKEN:
         return None if seen.tokens is None else any(one.id == step.target for one in seen.tokens)
-    if step.kind == "delete_service":
+    if step.kind == ActionKind.DELETE_SERVICE:
         return None if seen.services is None else any(one.uid == step.uid for one in seen.services)
     return None
 

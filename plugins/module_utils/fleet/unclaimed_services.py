@@ -8,6 +8,7 @@ from __future__ import annotations
 from . import guard
 from .draft import Draft
 from .model import Action
+from .model.reasons import ActionKind, Reason
 from .names import Verdict
 
 CASE = "O16"
@@ -28,4 +29,6 @@ def remove(draft: Draft) -> None:
         return
     for one in due:
         what = "O16: no claim, no machine"
-        draft.others.append(Action("delete_service", one.name, "Orphan", what, target=f"{one.namespace}/{one.name}", uid=one.uid))
+        draft.others.append(
+            Action(ActionKind.DELETE_SERVICE, one.name, Reason.ORPHAN, what, target=f"{one.namespace}/{one.name}", uid=one.uid)
+        )

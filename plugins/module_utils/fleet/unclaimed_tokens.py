@@ -10,6 +10,7 @@ from datetime import timedelta
 from . import guard
 from .draft import Draft
 from .model import Action, MadeToken
+from .model.reasons import ActionKind, Reason
 
 CASE = "Token"
 LIFE = timedelta(hours=1)  # of each token that we make
@@ -27,7 +28,7 @@ def remove(draft: Draft) -> None:
     if guard.holds(draft, "bootstrap tokens without a claim (O13)", len(due), len(good)):
         return
     for one in due:
-        draft.others.append(Action("delete_token", one.machine, "Orphan", "O13: no claim knows it", target=one.id))
+        draft.others.append(Action(ActionKind.DELETE_TOKEN, one.machine, Reason.ORPHAN, "O13: no claim knows it", target=one.id))
 
 
 def _is_due(draft: Draft, token: MadeToken) -> bool:

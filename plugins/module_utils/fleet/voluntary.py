@@ -17,6 +17,7 @@ from .facts import Settled
 from .holds import node_hold
 from .model import Action, Claim, Phase, Pool
 from .model.labels import DRAIN_STARTED_ANNOTATION
+from .model.reasons import ActionKind, Finding, Reason
 from .suits import avoided
 
 FREE = Room(None)
@@ -41,7 +42,7 @@ def count(draft: Draft, pool: Pool) -> Count:
             continue
         total += 1
         decided = draft.decisions.get(name)
-        if claim.phase is Phase.TERMINATING or (decided is not None and decided.kind == "destroy"):
+        if claim.phase is Phase.TERMINATING or (decided is not None and decided.kind == ActionKind.DESTROY):
             deleting += 1
         elif service.health(claim, draft.situation).well is not True if node is None else node.ready is not True:
             not_ready += 1
@@ -112,7 +113,7 @@ def after_failure(draft: Draft, pool: Pool) -> str:
 def bound(draft: Draft, reason: str) -> int | None:
     """How many nodes of one pool a run gives back for ``reason``: max_remove_per_run; without it one, and any number of idle ones."""
     most = draft.situation.settings.max_remove_per_run
-    return most if most is not None or reason == "Empty" else 1
+    return most if most is not None or reason == Reason.EMPTY else 1
 
 
 def remove(draft: Draft, pool: Pool, reason: str, wanted: t.Sequence[tuple[Claim, str]]) -> None:
@@ -149,10 +150,12 @@ def restore(draft: Draft) -> None:
         before, node = one.stored.deletion, one.node
         taken_back = (
             before is not None
-            and (is_voluntary(before.reason) or before.reason == "DocumentGone")
+            and (is_voluntary(before.reason) or before.reason == Reason.DOCUMENT_GONE)
             and one.claim.deletion is None
             and name not in draft.decisions
         )
         if taken_back and node is not None and DRAIN_STARTED_ANNOTATION in node.annotations:
             text = "an interrupted run had begun to empty it"
-            draft.others.append(Action("restore", name, "Kept", text, pool=one.claim.pool, target=node.name, uid=node.uid))
+            draft.others.append(
+                Action(ActionKind.RESTORE, name, Finding.KEPT, text, pool=one.claim.pool, target=node.name, uid=node.uid)
+            )

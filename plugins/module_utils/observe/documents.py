@@ -18,7 +18,7 @@ from ..documents.lines import line_of
 from ..documents.parse import refuse, understand
 from ..errors import ApiError, InvalidInput, NotFound
 from ..fleet.model import Machine, Source, Wishes
-from ..fleet.model.labels import API_VERSION
+from ..fleet.model.labels import API_PATH, API_VERSION
 from ..libs import lazy
 from ..task import Task
 
@@ -151,7 +151,7 @@ class _Found:
         for plural, kind in _KINDS.items():
             source = f"cluster:{plural}"
             try:
-                items = list(kube.pages(f"/apis/{API_VERSION}/{plural}"))
+                items = list(kube.pages(f"{API_PATH}/{plural}"))
             except NotFound:
                 self.sources[source] = Source(
                     problem=f"The cluster does not know {kind} objects: its CRD is not installed.", quiet=True

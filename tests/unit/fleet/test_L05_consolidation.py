@@ -11,7 +11,7 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet import cheaper
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.consolidation import REASON, Use
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.consolidation import Use
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.generation import generation
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Claim,
@@ -31,6 +31,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Taint,
     Toleration,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.reasons import Reason
 
 from .build import at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
 
@@ -72,11 +73,11 @@ def ready(one: Claim, **facts: t.Any) -> Node:
 
 
 def going(found: Plan) -> list[str]:
-    return [action.name for action in of(found, "destroy") if action.reason == REASON]
+    return [action.name for action in of(found, "destroy") if action.reason == Reason.UNDERUTILIZED]
 
 
 def told(found: Plan, name: str = A) -> str:
-    return "".join(action.detail for action in of(found, "report") if action.reason == REASON and action.name == name)
+    return "".join(action.detail for action in of(found, "report") if action.reason == Reason.UNDERUTILIZED and action.name == name)
 
 
 def claim_of(found: Plan, name: str) -> Claim:

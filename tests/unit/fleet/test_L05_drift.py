@@ -9,7 +9,6 @@ import dataclasses
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drifted import REASON
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.generation import RECIPE, drifted, generation
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Claim,
@@ -27,6 +26,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     ServiceSpec,
     Taint,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.reasons import Reason
 
 from .build import at, claim, decide, device, instance, node, node_class, of, offer, pod, pool, seen, wishes
 
@@ -57,11 +57,11 @@ def planned(claims: t.Sequence[Claim], wanted: Pool = REPLACE, pods: t.Sequence[
 
 
 def going(found: Plan) -> list[str]:
-    return [action.name for action in of(found, "destroy") if action.reason == REASON]
+    return [action.name for action in of(found, "destroy") if action.reason == Reason.DRIFTED]
 
 
 def told(found: Plan) -> list[str]:
-    return [action.detail for action in of(found, "report") if action.reason == REASON]
+    return [action.detail for action in of(found, "report") if action.reason == Reason.DRIFTED]
 
 
 # ---- what counts as drift

@@ -15,7 +15,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.draft import Draft
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import MODES, Mode, mode_of
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.facts import settle
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Action, Claim, Deletion, Phase, Pool
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.reasons import FORCED, ORDER, decided, rank
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.reasons import Reason
+from ansible_collections.tgp.gpu.plugins.module_utils.fleet.reasons import ORDER, decided, rank
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Destroy, Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.fleet.situation import Situation
 from hypothesis import given
@@ -29,7 +30,7 @@ _phases = st.sampled_from([Phase.PROVISIONING, Phase.JOINING, Phase.READY])
 
 def pair(name: str) -> tuple[str, bool]:
     """A reason and its flag."""
-    return ("Manual", True) if name == FORCED else (name, False)
+    return ("Manual", True) if name == Reason.FORCED else (name, False)
 
 
 def deletion(name: str, **facts: t.Any) -> Deletion:
@@ -62,7 +63,7 @@ def test_L26_over_all_pairs_the_stronger_reason_stays(under_way: str, new: str) 
         assert found.requested == NOON, "its own times"
     else:
         assert found.requested == at("11:40"), "what is under way keeps its times"
-    assert found.force is (FORCED in (under_way, new)), "force that a person asked for is not lost"
+    assert found.force is (Reason.FORCED in (under_way, new)), "force that a person asked for is not lost"
 
 
 @given(st.lists(_reasons, min_size=1, max_size=6), _phases)

@@ -11,6 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .claims import Claim
+from .reasons import ActionKind
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Action:
     key id or token id for leftovers; ``price_hour`` what it adds (+) or saves (-).
     """
 
-    kind: str
+    kind: ActionKind
     name: str
     reason: str
     detail: str = ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 PREFIX = "tgp.io/"
 API_VERSION = "tgp.io/v1"
+API_PATH = "/apis/tgp.io/v1"
 
 # ---- Labels of nodes, and of the requirements that ask for them
 
