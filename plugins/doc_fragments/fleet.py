@@ -90,6 +90,35 @@ options:
     description: Allow more orphans to be removed at once than the mass guard lets through.
     type: bool
     default: false
+  orphan_policy:
+    description:
+      - What becomes of a machine that is ours and has no claim, as after a lost record. With V(report) every run tells of it, and it goes on
+        costing money until you destroy or adopt it.
+    type: str
+    choices: [destroy, report]
+    default: destroy
+    version_added: 0.2.0
+  report_foreign:
+    description: Also name the machines of the accounts whose names are not like ours. They are never touched, whatever stands here.
+    type: bool
+    default: false
+    version_added: 0.2.0
+  gpu_resources:
+    description:
+      - Extended resources that count as GPUs beside C(nvidia.com/gpu), C(amd.com/gpu) and C(tgp.io/gpu), for example
+        C(gpu.intel.com/i915). A pod that asks for one of them is work in every C(idleMode).
+      - Taken from E(TGP_GPU_RESOURCES) when not given, separated by commas.
+    type: list
+    elements: str
+    version_added: 0.2.0
+  idle_ignore_namespaces:
+    description:
+      - Namespaces of which pods without GPUs are no work in C(idleMode) V(workload), beside C(kube-system), C(gpu-device-plugin),
+        C(gpu-operator), C(tailscale) and C(tgp-system), for example those of monitoring and logging.
+      - Taken from E(TGP_IDLE_IGNORE_NAMESPACES) when not given, separated by commas.
+    type: list
+    elements: str
+    version_added: 0.2.0
   max_remove_per_run:
     description:
       - How many nodes of one pool a run gives back at most for each of the reasons that can wait. Without it any number of idle nodes, and

@@ -12,6 +12,7 @@ from ..cluster.connect import connect
 from ..errors import TgpError
 from ..fleet.attention import Watcher
 from ..observe.attention import Attention
+from ..observe.open import settings_of
 from ..task import Task
 
 
@@ -22,7 +23,7 @@ class Waker:
         self.failure: TgpError | None = None
         self._happened = threading.Event()
         self._kube = connect(task)
-        self._attention = Attention(self._kube, Watcher(), self._tell, task.clock)
+        self._attention = Attention(self._kube, Watcher(), self._tell, task.clock, gpu_resources=settings_of(task).gpu_resources)
         self._thread = threading.Thread(target=self._follow, name="waker", daemon=True)
         self._thread.start()
 

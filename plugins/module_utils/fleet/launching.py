@@ -248,7 +248,7 @@ def _tell_unusable(draft: Draft, pool: Pool, counted: int) -> None:
     """Machines that count as wanted ones and that no step of this run makes usable: provision must not end as if they were (L-30)."""
     claims = [one for one in draft.undecided() if one.claim.pool == pool.key and one.claim.phase in LIVE]
     going_on = sum(1 for one in draft.decisions.values() if one.kind == ActionKind.RESUME and one.pool == pool.key)
-    adopted = sum(1 for one in draft.others if one.reason == "Adopted" and one.pool == pool.key)
+    adopted = sum(1 for one in draft.others if one.reason == Finding.ADOPTED and one.pool == pool.key)
     reasons = [why for one in claims if one.recovery.what not in RETRY and (why := _unusable(draft, one))]
     lacking = counted - going_on - adopted - (len(claims) - len(reasons))
     if reasons and lacking > 0:

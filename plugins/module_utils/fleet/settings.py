@@ -11,6 +11,8 @@ from decimal import Decimal
 from .model.resources import GPU_RESOURCES
 from .model.spending import SpendingBudget
 
+SYSTEM_NAMESPACES = ("kube-system", "gpu-device-plugin", "gpu-operator", "tailscale", "tgp-system")
+"""Pods of these are no work, whatever a run adds to them."""
 MODES = ("provision", "reap", "everything", "autoscale", "destroy", "status")
 LAUNCHING = ("provision", "everything", "autoscale")  # modes that may rent
 REAPING = ("reap", "everything", "autoscale")  # modes that give back what is not needed
@@ -35,6 +37,8 @@ class Settings:
     names), status (decide nothing, report). ``strategy`` None = the class's.
     ``max_launch_per_run`` bounds, per pool, launches that nobody asked for by number (minNodes); an explicit number of nodes is bounded by
     the limits alone.
+    ``gpu_resources`` are counted as GPUs of a pod; pods of ``ignore_namespaces`` that ask for none are no work.
+    ``orphan_policy``: destroy, or report alone. ``report_foreign``: also tell of machines whose names are not like ours.
     ``max_remove_per_run`` bounds, per pool and reason, removals that can wait; None = no bound for
     idle nodes, one for other reasons.
     """
@@ -58,10 +62,8 @@ class Settings:
     ignore_blocklist: bool = False
     # L-2
     unknown_window: int = 600
-    lookups: int = 3
-    lookup_interval: int = 10
     # L-3, L-18
-    ignore_namespaces: tuple[str, ...] = ("kube-system", "gpu-device-plugin", "gpu-operator", "tailscale", "tgp-system")
+    ignore_namespaces: tuple[str, ...] = SYSTEM_NAMESPACES
     gpu_resources: tuple[str, ...] = GPU_RESOURCES
     terminating_grace: int = 60
     clock_tolerance: int = 60
@@ -71,10 +73,6 @@ class Settings:
     # L-9
     drain_timeout: int = 600
     # L-10, L-12
-    volume_wait: int = 120
-    destroy_poll: int = 5
-    destroy_wait: int = 120
-    destroy_alarm: int = 900
     orphan_age: int = 600
     second_run_after: int = 60
     confirm_empty: int = 30
@@ -93,7 +91,3 @@ class Settings:
     document_gone_after: int = 600
     # L-22
     plan_max_age: int = 1800
-    # L-8
-    lock_duration: int = 900
-    lock_second_reading: int = 10
-    lock_renew_every: int = 300

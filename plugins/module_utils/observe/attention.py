@@ -19,6 +19,7 @@ from ..cluster.kube import Kube
 from ..errors import Forbidden, TgpError
 from ..fleet.attention import Watcher
 from ..fleet.model import Node, Pod
+from ..fleet.model.resources import GPU_RESOURCES
 
 UNREACHABLE = "cluster_unreachable"
 _REQUESTS = "requests"
@@ -38,7 +39,7 @@ class Attention:
 
     def __init__(
         self, kube: Kube, watcher: Watcher, tell: t.Callable[[Event], None], clock: Clock, *, quiet: float = 0.2, most: float = 2.0,
-        patience: float = 60.0,
+        patience: float = 60.0, gpu_resources: tuple[str, ...] = GPU_RESOURCES,
     ) -> None:  # fmt: skip
         self._watcher, self._tell, self._clock = watcher, tell, clock
         self._quiet, self._most, self._patience = quiet, most, patience
@@ -51,7 +52,7 @@ class Attention:
         self._told_trouble: datetime | None = None
         self._items: dict[str, dict[str, t.Any]] = {"pods": {}, "nodes": {}, _REQUESTS: {}}
         self._known: set[str] = set()
-        pods: Follow[Pod] = Follow(kube, pod_api.PATH, pod_api.reducer(kube))
+        pods: Follow[Pod] = Follow(kube, pod_api.PATH, pod_api.reducer(kube, gpu_resources=gpu_resources))
         nodes: Follow[Node] = Follow(kube, node_api.PATH, lambda raw: node_api.parse(kube, raw))
         requests: Follow[str] = Follow(kube, csr.PATH, csr.asking, csr.OF_KUBELETS)
         self._follows: list[tuple[Follow[t.Any], t.Callable[[str, str, t.Any], None]]] = [

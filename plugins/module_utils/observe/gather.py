@@ -54,7 +54,7 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
         devices, keys = devices_read.result(), keys_read.result()
         nodes_read = pool.submit(read_nodes, context.kube)
         plugins_read = pool.submit(device_plugins, context.kube) if context.settings.mode in LAUNCHING else None
-        pods_read = pool.submit(read_pods, context.kube, all=packs) if pods else None
+        pods_read = pool.submit(read_pods, context.kube, all=packs, gpu_resources=context.settings.gpu_resources) if pods else None
         tokens_read = pool.submit(_tokens, context) if tokens else None
         nodes = tuple(nodes_read.result())
         plugins = plugins_read.result() if plugins_read is not None else None

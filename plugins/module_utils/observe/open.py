@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..claims.store import open_store
@@ -16,8 +17,9 @@ from ..documents.spending import budget_of
 from ..errors import InvalidInput
 from ..events import Events, new_run_id
 from ..fleet.model import SpendingBudget, Wishes
+from ..fleet.model.resources import GPU_RESOURCES
 from ..fleet.money import parse_money
-from ..fleet.settings import REAPING, Settings
+from ..fleet.settings import REAPING, SYSTEM_NAMESPACES, Settings
 from ..notify import Sender
 from ..places import events_path
 from ..progress import Progress
@@ -26,6 +28,9 @@ from .context import Context
 from .credentials import notify_token
 from .documents import load
 from .told import KubeTeller, told_store
+
+_RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def open_context(task: Task, *, settings: Settings | None = None, documents_required: bool = True, strict: bool = False) -> Context:
@@ -91,11 +96,39 @@ def settings_of(task: Task, **more: object) -> Settings:
         max_remove_per_run=most,
         ignore_blocklist=bool(params.get("ignore_blocklist")),
         allow_mass_delete=bool(params.get("allow_mass_delete")),
+        orphan_policy=params.get("orphan_policy") or "destroy",
+        report_foreign=bool(params.get("report_foreign")),
+        gpu_resources=tuple(dict.fromkeys((*GPU_RESOURCES, *_resources(params.get("gpu_resources"))))),
+        ignore_namespaces=tuple(dict.fromkeys((*SYSTEM_NAMESPACES, *_namespaces(params.get("idle_ignore_namespaces"))))),
         max_nodes_total=params.get("max_nodes_total"),
         max_hourly_total=hourly,
         budget=_budget(params.get("budget")),
         **more,  # type: ignore[arg-type]
     )
+
+
+def _resources(given: t.Sequence[str] | None) -> list[str]:
+    """The option ``gpu_resources``."""
+    names = [one.strip() for one in given or ()]
+    for name in names:
+        if not _RESOURCE.fullmatch(name):
+            raise InvalidInput(
+                f"gpu_resources: {name!r} is not the name of an extended resource.",
+                remedy="Write domain/name, for example gpu.intel.com/i915.",
+            )
+    return names
+
+
+def _namespaces(given: t.Sequence[str] | None) -> list[str]:
+    """The option ``idle_ignore_namespaces``."""
+    names = [one.strip() for one in given or ()]
+    for name in names:
+        if not _NAMESPACE.fullmatch(name):
+            raise InvalidInput(
+                f"idle_ignore_namespaces: {name!r} is not the name of a namespace.",
+                remedy="Write one name for each entry. Patterns are not read.",
+            )
+    return names
 
 
 def _budget(wish: t.Mapping[str, t.Any] | None) -> SpendingBudget | None:
