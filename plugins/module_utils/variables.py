@@ -7,7 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import typing as t
+from pathlib import Path
+
+from .libs import lazy
+
+if t.TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy("yaml", "pyyaml")
 
 PREFIX = "tgp_"
 OLD_NAMES_END = "0.3.0"
@@ -30,6 +39,7 @@ ROLES = frozenset(
     }
 )  # fmt: skip
 _LIKE = 0.8  # pol is like pool, tool is not
+_LIKE_A_ROLES = 0.88  # of whole names, which share their beginning
 _WORD_OF = {"name": "machine", "names": "machine", "pools": "pool", "all": "everything", "save_to": "plan", "file": "plan"}
 
 
@@ -60,7 +70,12 @@ def check(extra: t.Collection[str], words: t.Collection[str]) -> Check:
             old.append(one)
         elif one.removeprefix(PREFIX) in WORDS:
             problems.append(f"{one} means nothing to this playbook, which takes {', '.join(names)}.")
-        elif one.startswith(PREFIX) or not _of_a_role(one):
+        elif _of_a_role(one):
+            known = role_variables()
+            like_a_roles = [] if one in known else difflib.get_close_matches(one, known, 1, _LIKE_A_ROLES)
+            if like_a_roles:
+                problems.append(f"{one} is no variable of a role. Did you mean {like_a_roles[0]}?")
+        else:
             like = _like(one, words)
             if like:
                 problems.append(f"{one} is no variable of this playbook. Did you mean {like}?")
@@ -78,6 +93,14 @@ def called(options: t.Iterable[str], words: t.Collection[str]) -> dict[str, str]
     """Module options to the variables under which a user of the playbook gives them."""
     found = {option: _WORD_OF.get(option, option) for option in options}
     return {option: f"{PREFIX}{word}" for option, word in found.items() if word in words}
+
+
+@functools.cache
+def role_variables() -> frozenset[str]:
+    """The variables that the collection's roles document; none where the roles are not beside the plugins."""
+    specs = Path(__file__).resolve().parents[2].glob("roles/*/meta/argument_specs.yml")
+    read = (yaml.safe_load(path.read_text(encoding="utf-8")) for path in specs)
+    return frozenset(name for spec in read for entry in spec["argument_specs"].values() for name in entry.get("options", {}))
 
 
 def _of_a_role(name: str) -> bool:

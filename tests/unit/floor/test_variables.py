@@ -53,6 +53,25 @@ def test_a_mistyped_name_is_refused_with_the_one_that_was_meant(name: str, meant
     assert check({name: "x"}, PROVISION) == Check((f"{name} is no variable of this playbook. Did you mean {meant}?",))
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("plan_lock_wiat", "plan_lock_wait"),
+        ("plan_lockwait", "plan_lock_wait"),
+        ("apply_lock_waits", "apply_lock_wait"),
+        ("prereqs_control_plane_tag", "prereqs_control_planes_tag"),
+        ("takeover_conifg", "takeover_config"),
+    ],
+)
+def test_a_mistyped_variable_of_a_role_is_refused(name: str, meant: str) -> None:
+    assert check({name: "x"}, PROVISION) == Check((f"{name} is no variable of a role. Did you mean {meant}?",))
+
+
+@pytest.mark.parametrize("name", ["plan_lock_wait", "plan_owner", "report_author", "check_host", "prereqs_chart"])
+def test_variables_of_roles_and_others_that_begin_like_one_are_left_alone(name: str) -> None:
+    assert check({name: "x"}, PROVISION) == Check()
+
+
 @pytest.mark.parametrize("name", ["tgp_mode", "mode", "tgp_everything", "machine"])
 def test_a_variable_of_another_playbook_is_refused(name: str) -> None:
     (problem,) = check({name: "x"}, PROVISION).problems
