@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Shows that the tests of a defect fail on the version that has the defect: ``make red ITEM=11``, or ``make red`` for all of them.
 
-The tests and the sandbox are those of this commit; ``plugins/`` is that of commit 4022514, in a clone that is removed afterwards. An item is
-proven if each of its tests fails there with words that tell of the defect, and passes here. An error of a fixture, of an import or of the
-collection of tests proves nothing, and neither does a failure without these words. Tests marked ``control`` have to pass on both.
+On the old side the tests and the sandbox are those of the commit ``TESTS``, and ``plugins/`` is that of commit 4022514, in a clone that is
+removed afterwards. An item is proven if each of its tests fails there with words that tell of the defect, and passes here. An error of a
+fixture, of an import or of the collection of tests proves nothing, and neither does a failure without these words. Tests marked ``control``
+have to pass on both.
 The exit status is 0 if all items are proven.
 """
 
@@ -24,6 +25,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OLD = "4022514"
+TESTS = "6c8ab3bf6795"
+"""The last commit whose tests import only what the old plugins have: what was moved since is not there."""
 FOLDER = "tests/contract/reproductions"
 SHOWN = {  # by item: what a failure on the old plugins says, as a regular expression
     "04": "of a deleted document",
@@ -67,11 +70,13 @@ def items() -> dict[str, list[str]]:
 
 
 def clone(folder: Path) -> Path:
-    """This commit with the plugins of the old one."""
+    """The tests of ``TESTS`` with the plugins of the old commit."""
     there = folder / "clone"
     subprocess.run(["git", "clone", "-q", "--shared", str(ROOT), str(there)], check=True)
-    if subprocess.run(["git", "cat-file", "-e", f"{OLD}^{{commit}}"], cwd=there, check=False).returncode:
-        raise SystemExit(f"Commit {OLD} is not in this clone. Fetch the whole history: git fetch --unshallow")
+    for commit in (OLD, TESTS):
+        if subprocess.run(["git", "cat-file", "-e", f"{commit}^{{commit}}"], cwd=there, check=False).returncode:
+            raise SystemExit(f"Commit {commit} is not in this clone. Fetch the whole history: git fetch --unshallow")
+    subprocess.run(["git", "checkout", "-q", "--detach", TESTS], cwd=there, check=True)
     shutil.rmtree(there / "plugins")
     subprocess.run(["git", "checkout", "-q", OLD, "--", "plugins"], cwd=there, check=True)
     link = folder / "path" / "ansible_collections" / "tgp" / "gpu"
