@@ -78,7 +78,7 @@ class Desk:
 
     def __init__(self, version: Version, folder: Path) -> None:
         self.version, self._root = version, folder
-        self.folder = folder
+        self.folder, self.name = folder, ""
         self.commands: list[str] = []
         self._shared: dict[str, Sandbox] = {}
         self._stack = contextlib.ExitStack()
@@ -87,11 +87,11 @@ class Desk:
         self._stack.close()
 
     @contextlib.contextmanager
-    def row(self, number: int, scenario: str, *, alone: bool) -> t.Iterator[None]:
+    def row(self, number: str, scenario: str, *, alone: bool) -> t.Iterator[None]:
         """The place of one row. ``scenario``: a name, or YAML; ``alone``: with a sandbox of its own, else one that is shared by scenario."""
-        self.folder = self._root / str(number)
+        self.folder = self._root / number
         self.folder.mkdir(parents=True)
-        self.commands = []
+        self.commands, self.name = [], f"tgp-row-{number.replace('.', '-')}"
         with contextlib.ExitStack() as mine:
             if alone:
                 self.sandbox = self._started(scenario, mine)
@@ -159,16 +159,16 @@ class Desk:
             timeout=_PATIENCE,
             check=False,
         )
-        return Done(done.returncode, done.stdout)
+        return Done(done.returncode, self._short(done.stdout))
 
     def playbook(
-        self, name: str, *words: str, env: t.Mapping[str, str | None] | None = None, documents: str | None = "", **variables: t.Any
+        self, playbook: str, /, *words: str, env: t.Mapping[str, str | None] | None = None, documents: str | None = "", **variables: t.Any
     ) -> Done:
         """A playbook with these variables, given with -e: those of this version begin with tgp_. Without ``documents`` the demo's, in a file."""
         given = variables if documents is None else {"documents": documents or self.documents(), **variables}
         prefix = "" if self.version.old else "tgp_"
         extra = ["-e", json.dumps({f"{prefix}{name}": value for name, value in given.items()})] if given else []
-        return self.run("ansible-playbook", f"playbooks/{name}.yml", *extra, *words, env=env)
+        return self.run("ansible-playbook", f"playbooks/{playbook}.yml", *extra, *words, env=env)
 
     def plays(self, *tasks: Document, hosts: str = "localhost", inventory: str = "", **keywords: t.Any) -> Done:
         """A play of the user's own."""
@@ -177,9 +177,9 @@ class Desk:
         given = ["-i", inventory] if inventory else []
         return self.run("ansible-playbook", *given, file, shown=f"ansible-playbook play.yml  # {shown}"[:_FEW])
 
-    def module(self, name: str, *words: str, env: t.Mapping[str, str | None] | None = None, **params: t.Any) -> Done:
+    def module(self, module: str, /, *words: str, env: t.Mapping[str, str | None] | None = None, **params: t.Any) -> Done:
         """A module by itself."""
-        return self.run("ansible", "localhost", "-m", f"tgp.gpu.{name}", "-a", json.dumps(params), *words, env=env)
+        return self.run("ansible", "localhost", "-m", f"tgp.gpu.{module}", "-a", json.dumps(params), *words, env=env)
 
     def python(self, code: str, *words: str, shown: str) -> Done:
         """A few lines with the collection of this version."""
@@ -197,11 +197,14 @@ class Desk:
             raise AssertionError(done.text)
 
     def _shown(self, words: t.Sequence[str]) -> str:
-        known = {str(self.folder): "", str(ROOT): "", str(self.version.root): "", str(self._root): ""}
-        text = shlex.join(words)
-        for place in sorted(known, key=len, reverse=True):
-            text = text.replace(f"{place}/", "")
+        text = self._short(shlex.join(words))
         return text if len(text) <= _FEW else f"{text[:_FEW]}…"
+
+    def _short(self, text: str) -> str:
+        """Without the folders of this replay."""
+        for place in (self.folder, self._root, self.version.path, self.version.root):
+            text = text.replace(f"{place}/", "")
+        return text
 
     @property
     def command(self) -> str:

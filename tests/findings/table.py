@@ -8,5 +8,6 @@ from __future__ import annotations
 from .row import Row
 from .rows_ansible import ITEM_1, ITEM_3, ITEM_4
 from .rows_modules import ITEM_2
+from .rows_money import ITEM_5, ITEM_6, ITEM_7
 
-ROWS: tuple[Row, ...] = (*ITEM_1, *ITEM_2, *ITEM_3, *ITEM_4)
+ROWS: tuple[Row, ...] = (*ITEM_1, *ITEM_2, *ITEM_3, *ITEM_4, *ITEM_5, *ITEM_6, *ITEM_7)
