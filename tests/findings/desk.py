@@ -191,6 +191,10 @@ class Desk:
         self._well(self.playbook("provision", documents=given, nodes=nodes, **more))
         return given
 
+    def plan(self, documents: str | None = None, env: t.Mapping[str, str | None] | None = None, **params: t.Any) -> Done:
+        """provision.yml --check."""
+        return self.playbook("provision", "--check", env=env, documents=documents or "", **params)
+
     @staticmethod
     def _well(done: Done) -> None:
         if done.rc:
