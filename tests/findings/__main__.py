@@ -52,7 +52,9 @@ def play(version: Version, rows: t.Mapping[str, Row], folder: Path, verbose: boo
                     done = row.play(desk)
                 found[number] = Played(desk.command, done, expected.faults(done))
             except Exception as error:  # noqa: BLE001 - one row that cannot be played must not hide the others
-                found[number] = Played(desk.command, Done(-1, str(error)), [f"it could not be played: {type(error).__name__}: {error}"])
+                found[number] = Played(
+                    desk.command, Done(-1, str(error)), [f"it could not be played: {type(error).__name__}: {error}"]
+                )
             _progress(version, number, found[number], time.monotonic() - begun, verbose)
     finally:
         desk.close()
@@ -78,7 +80,15 @@ def lines(rows: t.Mapping[str, Row], before: t.Mapping[str, Played], after: t.Ma
     for number, row in rows.items():
         old, new = before[number], after[number]
         verdict = "DIFFERS" if old.faults or new.faults else "ok"
-        cells = [number, cell(row.finding), f"`{cell(new.command)}`", _output(row.before, old), _output(row.after, new), verdict, f"`{row.test}`"]
+        cells = [
+            number,
+            cell(row.finding),
+            f"`{cell(new.command)}`",
+            _output(row.before, old),
+            _output(row.after, new),
+            verdict,
+            f"`{row.test}`",
+        ]
         found.append(f"| {' | '.join(cells)} |")
     return found
 
@@ -90,7 +100,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, choices=(1, 2), default=2, help="1: one version after the other")
     parser.add_argument("--verbose", action="store_true", help="print everything that commands print")
     given = parser.parse_args()
-    rows = {number: row for number, row in numbered().items() if not given.only or {number, number.partition(".")[0]} & set(given.only)}
+    rows = {
+        number: row for number, row in numbered().items() if not given.only or {number, number.partition(".")[0]} & set(given.only)
+    }
     if not rows:
         parser.error(f"there is no item or row {', '.join(given.only)}")
     with tempfile.TemporaryDirectory(prefix="tgp-findings-") as scratch:
@@ -103,7 +115,12 @@ def main() -> int:
     print("\n".join(table))
     if given.out:
         given.out.write_text("\n".join(table) + "\n")
-    differs = [f"{number} {name}: {fault}" for number in rows for name, side in (("before", before), ("after", after)) for fault in side[number].faults]
+    differs = [
+        f"{number} {name}: {fault}"
+        for number in rows
+        for name, side in (("before", before), ("after", after))
+        for fault in side[number].faults
+    ]
     print(f"\n{len(rows)} rows, {len(differs)} faults", *differs, sep="\n")
     return 1 if differs else 0
 

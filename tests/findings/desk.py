@@ -162,7 +162,13 @@ class Desk:
         return Done(done.returncode, self._short(done.stdout))
 
     def playbook(
-        self, playbook: str, /, *words: str, env: t.Mapping[str, str | None] | None = None, documents: str | None = "", **variables: t.Any
+        self,
+        playbook: str,
+        /,
+        *words: str,
+        env: t.Mapping[str, str | None] | None = None,
+        documents: str | None = "",
+        **variables: t.Any,
     ) -> Done:
         """A playbook with these variables, given with -e: those of this version begin with tgp_. Without ``documents`` the demo's, in a file."""
         given = variables if documents is None else {"documents": documents or self.documents(), **variables}
@@ -214,5 +220,3 @@ class Desk:
     def command(self) -> str:
         """The last one, which is the one that shows the finding."""
         return self.commands[-1] if self.commands else ""
-
-

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from .desk import Desk, Done, Document
+from .desk import Desk, Document, Done
 from .row import Row, ended
 
 VARIABLES = "tests/e2e/test_variables.py"
@@ -23,8 +23,14 @@ def _given(desk: Desk, playbook: str, *words: str, **variables: object) -> Done:
 
 
 def _of_a_group(desk: Desk, **variables: object) -> Done:
-    return desk.run("ansible-playbook", "playbooks/provision.yml", "-i", desk.inventory(**variables), "--check", shown=
-        f"ansible-playbook playbooks/provision.yml -i inventory.yml --check  # group variables: {', '.join(variables)}")
+    return desk.run(
+        "ansible-playbook",
+        "playbooks/provision.yml",
+        "-i",
+        desk.inventory(**variables),
+        "--check",
+        shown=f"ansible-playbook playbooks/provision.yml -i inventory.yml --check  # group variables: {', '.join(variables)}",
+    )
 
 
 def _survey(desk: Desk) -> Done:

@@ -35,7 +35,10 @@ MARKET = market(
             "preempted_seconds": 1_000_000,
         }
     },
-    paperspace={"offers": [{"type": "A4000", "region": "ny2", "stock": 9}, {"type": "A5000", "region": "ca1", "stock": 0}], "availability": False},
+    paperspace={
+        "offers": [{"type": "A4000", "region": "ny2", "stock": 9}, {"type": "A5000", "region": "ca1", "stock": 0}],
+        "availability": False,
+    },
     runpod={
         "offers": [
             {"type": "NVIDIA GeForce RTX 4090", "region": "EU-RO-1", "tier": "SECURE", "stock": 8, "price": "0.59"},

@@ -12,4 +12,18 @@ from .rows_money import ITEM_5, ITEM_6, ITEM_7
 from .rows_safety import ITEM_8, ITEM_9, ITEM_10
 from .rows_words import ITEM_11, ITEM_12, ITEM_13
 
-ROWS: tuple[Row, ...] = (*ITEM_1, *ITEM_2, *ITEM_3, *ITEM_4, *ITEM_5, *ITEM_6, *ITEM_7, *ITEM_8, *ITEM_9, *ITEM_10, *ITEM_11, *ITEM_12, *ITEM_13)
+ROWS: tuple[Row, ...] = (
+    *ITEM_1,
+    *ITEM_2,
+    *ITEM_3,
+    *ITEM_4,
+    *ITEM_5,
+    *ITEM_6,
+    *ITEM_7,
+    *ITEM_8,
+    *ITEM_9,
+    *ITEM_10,
+    *ITEM_11,
+    *ITEM_12,
+    *ITEM_13,
+)
