@@ -170,7 +170,8 @@ class Desk:
         documents: str | None = "",
         **variables: t.Any,
     ) -> Done:
-        """A playbook with these variables, given with -e: those of this version begin with tgp_. Without ``documents`` the demo's, in a file."""
+        """A playbook with these variables, given with -e: those of this version begin with tgp_. ``documents``: a file, "" for the demo's,
+        None for none."""
         given = variables if documents is None else {"documents": documents or self.documents(), **variables}
         prefix = "" if self.version.old else "tgp_"
         extra = ["-e", json.dumps({f"{prefix}{name}": value for name, value in given.items()})] if given else []

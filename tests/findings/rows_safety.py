@@ -191,7 +191,8 @@ ITEM_8 = [
     ),
     Row(
         8, "http with a key goes to loopback only (power service)", _clear_text,
-        ended(2, "will not come: not available"), ended(2, "clear text", "Use https"), f"{TARGETS}::test_http_with_a_credential_is_refused_elsewhere",
+        ended(2, "will not come: not available"), ended(2, "clear text", "Use https"),
+        f"{TARGETS}::test_http_with_a_credential_is_refused_elsewhere",
     ),
     Row(
         8, "http with a key goes to loopback only (clouds)",
@@ -318,9 +319,9 @@ def _only_provider_is_away(desk: Desk) -> Done:
 
 TWICE = """
 import os, sys
-os.environ["TGP_STATE_DIR"] = sys.argv[2]  # no pace of calls that were made by the world's clock
+from ansible_collections.tgp.gpu.plugins.module_utils.clock import from_environment
 from ansible_collections.tgp.gpu.plugins.module_utils.clouds.lambda_cloud import LambdaCloud
-cloud = LambdaCloud(os.environ["LAMBDA_API_KEY"], url=os.environ["LAMBDA_API_URL"])
+cloud = LambdaCloud(os.environ["LAMBDA_API_KEY"], url=os.environ["LAMBDA_API_URL"], clock=from_environment())
 for _time in range(2):
     cloud.terminate(sys.argv[1])
 print("terminated twice")
@@ -334,7 +335,7 @@ def _terminated_twice(desk: Desk) -> Done:
     body = {"error": {"code": "global/unknown", "message": "API request failed."}}
     rule = {"service": "lambda", "path": "/terminate$", "kind": "status", "status": 400, "body": body, "times": None}
     desk.sandbox.faults({**rule, "after_calls": 1})
-    return desk.python(TWICE, machine["id"], str(desk.folder), shown="LambdaCloud.terminate(id), twice")
+    return desk.python(TWICE, machine["id"], shown="LambdaCloud.terminate(id), twice")
 
 
 def _stopped_by_its_owner(desk: Desk) -> Done:
