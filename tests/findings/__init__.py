@@ -1,0 +1,4 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Findings of reviews of version 0.1 about defaults, exit statuses, costs and messages, replayed on that version and on this one."""
