@@ -79,8 +79,10 @@ ITEM_1 = [
     ),
     Row(
         1, "old names do not work from an inventory (`nodes`, `region` did)",
-        lambda desk: desk.run("ansible-playbook", "playbooks/prices.yml", "-i", desk.inventory(region="europe-central"), shown=
-            "ansible-playbook playbooks/prices.yml -i inventory.yml  # group variable: region"),
+        lambda desk: desk.run(
+            "ansible-playbook", "playbooks/prices.yml", "-i", desk.inventory(region="europe-central"),
+            shown="ansible-playbook playbooks/prices.yml -i inventory.yml  # group variable: region",
+        ),
         ended(0, "Nothing fits."), ended(0, "us-east ("),
         f"{VARIABLES}::test_old_names_count_from_the_command_line_with_a_warning",
     ),
