@@ -120,16 +120,16 @@ def _ways(context: Context, node_class: NodeClass) -> t.Iterator[tuple[Pool, Clo
 
 def _allowed(pool: Pool, cloud: str) -> bool:
     """False when the pool itself rules the cloud out."""
-    wishes = (one for one in pool.requirements if one.key == PROVIDER_LABEL)
-    return all((cloud in one.values) == (one.operator == "In") for one in wishes if one.operator in ("In", "NotIn"))
+    providers = (one for one in pool.requirements if one.key == PROVIDER_LABEL)
+    return all((cloud in one.values) == (one.operator == "In") for one in providers if one.operator in ("In", "NotIn"))
 
 
 def _models(node_class: NodeClass, pool: Pool, choice: CloudChoice) -> list[str]:
     if choice.machines:
         named: t.Iterable[str] = (one.gpu_type for one in choice.machines if one.gpu_count)
     else:
-        wished = [one.values for one in pool.requirements if one.key == GPU_TYPE_LABEL and one.operator == "In"]
-        named = wished[0] if wished else node_class.gpu_types
+        models = [one.values for one in pool.requirements if one.key == GPU_TYPE_LABEL and one.operator == "In"]
+        named = models[0] if models else node_class.gpu_types
     return list(dict.fromkeys(gpus.canonical(one) or one for one in named if one))[:_MODELS] or [_ANY_MODEL]
 
 

@@ -92,14 +92,18 @@ def settings_of(task: Task, **more: object) -> Settings:
     most = params.get("max_remove_per_run")
     if most is not None and most < 0:
         raise InvalidInput(f"max_remove_per_run is {most}.", remedy="Give a whole number, 0 or more.")
+    remedy = "Write domain/name, for example gpu.intel.com/i915."
+    resources = _names(params, "gpu_resources", _RESOURCE, "an extended resource", remedy)
+    remedy = "Write one name for each entry. Patterns are not read."
+    namespaces = _names(params, "idle_ignore_namespaces", _NAMESPACE, "a namespace", remedy)
     return Settings(
         max_remove_per_run=most,
         ignore_blocklist=bool(params.get("ignore_blocklist")),
         allow_mass_delete=bool(params.get("allow_mass_delete")),
         orphan_policy=params.get("orphan_policy") or "destroy",
         report_foreign=bool(params.get("report_foreign")),
-        gpu_resources=tuple(dict.fromkeys((*GPU_RESOURCES, *_resources(params.get("gpu_resources"))))),
-        ignore_namespaces=tuple(dict.fromkeys((*SYSTEM_NAMESPACES, *_namespaces(params.get("idle_ignore_namespaces"))))),
+        gpu_resources=tuple(dict.fromkeys((*GPU_RESOURCES, *resources))),
+        ignore_namespaces=tuple(dict.fromkeys((*SYSTEM_NAMESPACES, *namespaces))),
         max_nodes_total=params.get("max_nodes_total"),
         max_hourly_total=hourly,
         budget=_budget(params.get("budget")),
@@ -107,27 +111,12 @@ def settings_of(task: Task, **more: object) -> Settings:
     )
 
 
-def _resources(given: t.Sequence[str] | None) -> list[str]:
-    """The option ``gpu_resources``."""
-    names = [one.strip() for one in given or ()]
+def _names(params: t.Mapping[str, t.Any], option: str, form: re.Pattern[str], what: str, remedy: str) -> list[str]:
+    """The names that an option lists, each in the form of ``what``."""
+    names = [one.strip() for one in params.get(option) or ()]
     for name in names:
-        if not _RESOURCE.fullmatch(name):
-            raise InvalidInput(
-                f"gpu_resources: {name!r} is not the name of an extended resource.",
-                remedy="Write domain/name, for example gpu.intel.com/i915.",
-            )
-    return names
-
-
-def _namespaces(given: t.Sequence[str] | None) -> list[str]:
-    """The option ``idle_ignore_namespaces``."""
-    names = [one.strip() for one in given or ()]
-    for name in names:
-        if not _NAMESPACE.fullmatch(name):
-            raise InvalidInput(
-                f"idle_ignore_namespaces: {name!r} is not the name of a namespace.",
-                remedy="Write one name for each entry. Patterns are not read.",
-            )
+        if not form.fullmatch(name):
+            raise InvalidInput(f"{option}: {name!r} is not the name of {what}.", remedy=remedy)
     return names
 
 
