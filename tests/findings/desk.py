@@ -19,15 +19,12 @@ from pathlib import Path
 
 import yaml
 
-from tests.e2e.box import ROOT, Sandbox, by_name
-from tests.fixtures.demo import demo_documents
+from tests.e2e.box import ROOT, Sandbox
+from tests.mistakes.desk import Document, Papers
 
 OLD = "4022514"
 _PATIENCE = 180.0  # real seconds for one command
 _FEW = 240  # characters of a command that are shown
-
-Document = dict[str, t.Any]
-Change = t.Callable[[Document, Document], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +70,7 @@ class Done:
         return " ".join(self.text.replace("\\n", " ").replace('\\"', '"').split())
 
 
-class Desk:
+class Desk(Papers):
     """One version, with sandboxes that rows of the table share, and a folder of its own for each row."""
 
     def __init__(self, version: Version, folder: Path) -> None:
@@ -114,26 +111,6 @@ class Desk:
         return made
 
     # ---- what a user writes
-
-    def file(self, name: str, text: str) -> str:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return str(path)
-
-    def documents(self, change: Change | None = None, *more: Document) -> str:
-        """The demo's class and its pool of rented machines, altered, in a file."""
-        found = demo_documents()
-        node_class, pool = by_name(found, "GPUNodeClass", "demo"), by_name(found, "GPUNodePool", "training")
-        if change is not None:
-            change(node_class, pool)
-        return self.file("pools.yml", yaml.safe_dump_all([node_class, pool, *more]))
-
-    def kubeconfig(self, change: t.Callable[[Document], None]) -> dict[str, str | None]:
-        """The environment with an altered kubeconfig."""
-        config = yaml.safe_load(Path(self.sandbox.variables["KUBECONFIG"]).read_text())
-        change(config)
-        return {"KUBECONFIG": self.file("kubeconfig", yaml.safe_dump(config))}
 
     def inventory(self, **variables: t.Any) -> str:
         hosts = {"localhost": {"ansible_connection": "local"}}

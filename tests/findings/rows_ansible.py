@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 
-from .desk import Desk, Document, Done
+from tests.mistakes.desk import Document
+
+from .desk import Desk, Done
 from .row import Row, ended
 
 VARIABLES = "tests/e2e/test_variables.py"

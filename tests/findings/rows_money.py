@@ -9,7 +9,9 @@ import typing as t
 
 import httpx
 
-from .desk import Change, Desk, Document, Done
+from tests.mistakes.desk import Change, Document
+
+from .desk import Desk, Done
 from .row import Row, ended
 from .rows_modules import POD, market
 

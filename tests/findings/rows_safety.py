@@ -13,9 +13,10 @@ import typing as t
 
 import httpx
 
+from tests.mistakes.desk import Document
 from tests.unit.cluster.test_csr import NODE, TOKEN, block, other_name, raw_of
 
-from .desk import Desk, Document, Done
+from .desk import Desk, Done
 from .row import Row, ended
 from .rows_modules import market
 from .rows_money import GOOD

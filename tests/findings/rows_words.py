@@ -11,9 +11,10 @@ from pathlib import Path
 import yaml
 
 from tests.mistakes import desk as mistakes
+from tests.mistakes.desk import Document
 from tests.mistakes.table import MISTAKES
 
-from .desk import Desk, Document, Done
+from .desk import Desk, Done
 from .row import Row, ended
 
 MISTAKE = "tests/e2e/test_mistakes.py::test_a_mistake_is_answered_in_words_that_help"

@@ -42,21 +42,15 @@ class Done:
         return " ".join(self.text.replace("\\n", " ").split())
 
 
-class Desk:
-    """Where the mistakes are made: a sandbox, and a folder of the newcomer's own for each mistake."""
+class Papers:
+    """What a user writes: files in a folder, beside a sandbox."""
 
-    def __init__(self, sandbox: Sandbox, folder: Path) -> None:
-        self.sandbox, self._root = sandbox, folder
-        self.folder = folder
-
-    def begin(self, number: int) -> None:
-        self.folder = self._root / str(number)
-        self.folder.mkdir()
-
-    # ---- what a newcomer writes
+    sandbox: Sandbox
+    folder: Path
 
     def file(self, name: str, text: str) -> str:
         path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return str(path)
 
@@ -73,6 +67,18 @@ class Desk:
         config = yaml.safe_load(Path(self.sandbox.variables["KUBECONFIG"]).read_text())
         change(config)
         return {"KUBECONFIG": self.file("kubeconfig", yaml.safe_dump(config))}
+
+
+class Desk(Papers):
+    """Where the mistakes are made: a sandbox, and a folder of the newcomer's own for each mistake."""
+
+    def __init__(self, sandbox: Sandbox, folder: Path) -> None:
+        self.sandbox, self._root = sandbox, folder
+        self.folder = folder
+
+    def begin(self, number: int) -> None:
+        self.folder = self._root / str(number)
+        self.folder.mkdir()
 
     # ---- what a newcomer runs
 
