@@ -14,7 +14,7 @@ demo: $(VENV)/.demo  ## rent, join, list, reap on the sandbox, and the bill
 test: $(VENV)/.test  ## the fast tests and a sample of the slow ones; ALL=1: every check and test that this machine can run
 	@$(BIN)/python tests/run.py $(if $(ALL),--all)
 
-unit: $(VENV)/.test  ## the tests that need nothing and wait for nothing; stress=1: with a busy machine, and those with threads several times
+unit: $(VENV)/.test  ## the tests that need nothing and wait for nothing; stress=1: on a busy machine and on a quick one
 	@$(if $(stress),$(BIN)/python -m tests.stress,$(BIN)/python tests/run.py --unit)
 
 red: $(VENV)/.test  ## the tests of a defect against the plugins that have it: make red ITEM=11

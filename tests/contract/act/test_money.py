@@ -128,6 +128,7 @@ def test_L16_status_counts_no_machine_twice_and_none_that_its_cloud_lost(rig: Ri
     rig.destroy()
     rig.provision()
     machine = rig.machine()
+    rig.outlast_list_delay()
     rig.world.release(machine)
     machine.destroyed = machine.ended
     rig.reap()

@@ -97,6 +97,7 @@ def test_L12_without_nodes_or_claims_a_run_fails_and_does_nothing(rig: Rig, path
 def test_L12_O5_an_empty_list_by_mistake_deletes_no_ready_node(rig: Rig) -> None:
     rig.rent(nodes=2)
     rig.join()
+    rig.outlast_list_delay()
     rig.fault("body", "lambda", "GET", "/instances$", body={"data": []}, times=None)
     gone = {"error": {"code": "global/object-does-not-exist", "message": "Specified instance does not exist."}}
     rig.fault("status", "lambda", "GET", "/instances/", status=404, body=gone, times=None)

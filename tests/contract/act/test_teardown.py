@@ -474,6 +474,7 @@ def test_L10_a_cloud_is_not_asked_about_what_a_refusal_left_at_another(rig: Rig)
 def test_L10_what_lived_unlisted_is_billed_until_it_was_destroyed(rig: Rig) -> None:
     """Its cloud lists nothing for an hour, while its Node is Ready: since then it is missing, and costs on."""
     rig.provision()
+    rig.outlast_list_delay()
     rig.fault("body", "lambda", "GET", "/instances$", body={"data": []}, times=None)
     gone = {"error": {"code": "global/object-does-not-exist", "message": "Specified instance does not exist."}}
     rig.fault("status", "lambda", "GET", "/instances/", status=404, body=gone, times=None)
