@@ -15,8 +15,8 @@ import typing as t
 
 import flask
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.schematic import canonical
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import canonical
 
 from .world import World
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Pack talos-config.schema.json into a Python module, because a module of Ansible travels without data files.
 
-python schemas/talos_pack.py          write plugins/module_utils/talos/schema_data.py
+python schemas/talos_pack.py          write plugins/module_utils/talos/validation/schema_data.py
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE / "talos-config.schema.json"
-TARGET = HERE.parent / "plugins" / "module_utils" / "talos" / "schema_data.py"
+TARGET = HERE.parent / "plugins" / "module_utils" / "talos" / "validation" / "schema_data.py"
 
 HEAD = '''\
 # Copyright (c) 2026, the tgp.gpu contributors

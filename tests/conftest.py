@@ -14,7 +14,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import redact
+from ansible_collections.tgp.gpu.plugins.module_utils.core import redact
 
 from tests.answers import Watch, answers_line
 from tests.outsiders import checked_line

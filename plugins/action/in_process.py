@@ -32,12 +32,12 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
-from ..module_utils.bytecode import keep, kept
-from ..module_utils.errors import TgpError
-from ..module_utils.http import trusted
-from ..module_utils.redact import redact
-from ..module_utils.task import CALLER, Task, execute, secret_values
-from ..module_utils.variables import OLD_NAMES_END, called, check, renamed
+from ..module_utils.core.bytecode import keep, kept
+from ..module_utils.core.errors import TgpError
+from ..module_utils.core.http import trusted
+from ..module_utils.core.redact import redact
+from ..module_utils.core.task import CALLER, Task, execute, secret_values
+from ..module_utils.core.variables import OLD_NAMES_END, called, check, renamed
 
 _MODULES = "ansible_collections.tgp.gpu.plugins.modules."
 _WARM = ("httpx", "yaml", "jsonschema", "jinja2.sandbox", f"{_MODULES}fleet_plan", f"{_MODULES}fleet_launch")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options that say which Paperspace account is meant (ENTRY of module_utils/clouds/paperspace_cloud.py)."""
+"""Documentation of the options that say which Paperspace account is meant (ENTRY of module_utils/providers/paperspace/cloud.py)."""
 
 from __future__ import annotations
 

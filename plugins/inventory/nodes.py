@@ -87,13 +87,13 @@ from ansible.errors import AnsibleParserError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
-from ..module_utils.act.overview import Seen, look
-from ..module_utils.clouds.registry import CAPABILITIES
-from ..module_utils.errors import TgpError
-from ..module_utils.fleet.model import Lane
+from ..module_utils.core.errors import TgpError
+from ..module_utils.core.redact import redact, register
+from ..module_utils.core.task import Task, secret_values
+from ..module_utils.model import Lane
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.redact import redact, register
-from ..module_utils.task import Task, secret_values
+from ..module_utils.providers.registry import CAPABILITIES
+from ..module_utils.reports.status import Seen, look
 
 _GROUPS = {
     "pool": "pool",

@@ -61,7 +61,7 @@ from ansible.plugins.lookup import LookupBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
-from ..module_utils.variables import OLD_NAMES_END, check, renamed, source
+from ..module_utils.core.variables import OLD_NAMES_END, check, renamed, source
 
 display = Display()
 

@@ -65,9 +65,9 @@ adopted:
   returned: always
 """
 
-from ..module_utils.act.adopting import adopt_generation
+from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.task import Task, main
+from ..module_utils.runs.adopt import adopt_generation
 
 SPEC = dict(
     argument_spec=dict(

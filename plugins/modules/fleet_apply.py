@@ -136,9 +136,9 @@ hubs:
   returned: always
 """
 
-from ..module_utils.act.applying import apply_run
+from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.task import Task, main
+from ..module_utils.runs.apply import apply_run
 
 SPEC = dict(
     argument_spec=dict(

@@ -62,9 +62,9 @@ path:
   returned: always
 """
 
-from ..module_utils.act.archiving import archive_run
+from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.task import Task, main
+from ..module_utils.operations.ledger_archive import archive_run
 
 SPEC = dict(
     argument_spec=dict(

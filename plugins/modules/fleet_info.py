@@ -85,9 +85,9 @@ unknown:
   returned: always
 """
 
-from ..module_utils.act.overview import overview
+from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.task import Task, main
+from ..module_utils.reports.status import overview
 
 SPEC = dict(
     argument_spec=dict(

@@ -62,9 +62,9 @@ hubs:
   returned: always
 """
 
-from ..module_utils.act.steps import launch_step
+from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.task import Task, main
+from ..module_utils.runs.machines import launch_step
 
 SPEC = dict(
     argument_spec=dict(

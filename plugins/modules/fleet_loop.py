@@ -77,9 +77,9 @@ gone:
   returned: outside check mode
 """
 
-from ..module_utils.act.looping import loop_run
+from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.task import Task, main
+from ..module_utils.runs.loop import loop_run
 
 SPEC = dict(
     argument_spec=dict(

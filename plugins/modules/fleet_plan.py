@@ -180,9 +180,9 @@ hubs:
   returned: always
 """
 
-from ..module_utils.act.planning import plan_run
+from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.task import Task, main
+from ..module_utils.runs.plan import plan_run
 
 SPEC = dict(
     argument_spec=dict(

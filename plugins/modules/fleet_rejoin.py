@@ -86,9 +86,9 @@ hubs:
   returned: always
 """
 
-from ..module_utils.act.rejoin import rejoin
+from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.task import Task, main
+from ..module_utils.runs.rejoin import rejoin
 
 SPEC = dict(
     argument_spec=dict(

@@ -83,9 +83,9 @@ path:
   returned: always
 """
 
-from ..module_utils.act.report import FORMATS, report_run
+from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.task import Task, main
+from ..module_utils.reports.spend_report import FORMATS, report_run
 
 SPEC = dict(
     argument_spec=dict(

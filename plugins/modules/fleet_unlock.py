@@ -46,9 +46,9 @@ report_file:
   returned: when a step of the run has left one
 """
 
-from ..module_utils.act.steps import unlock_step
+from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.task import Task, main
+from ..module_utils.runs.machines import unlock_step
 
 SPEC = dict(argument_spec=dict(**FLEET_SPEC), supports_check_mode=True)
 

@@ -60,9 +60,9 @@ checks:
     warnings: {description: What will hurt later., type: list, elements: str, returned: always, sample: []}
 """
 
-from ..module_utils.act.validation import DEVICE_PLUGIN, validate
+from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
-from ..module_utils.task import Task, main
+from ..module_utils.runs.validate import DEVICE_PLUGIN, validate
 
 SPEC = dict(argument_spec=dict(only=dict(type="str", choices=[DEVICE_PLUGIN]), **FLEET_SPEC), supports_check_mode=True)
 

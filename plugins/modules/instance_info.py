@@ -87,13 +87,13 @@ unanswered:
     kind: {description: Kind of failure., type: str, returned: always, sample: auth}
 """
 
-from ..module_utils.clouds.registry import CAPABILITIES, CLOUDS_SPEC
-from ..module_utils.clouds.results import instance_result
-from ..module_utils.clouds.survey import survey
-from ..module_utils.errors import InvalidInput
-from ..module_utils.fleet.model import Instance
-from ..module_utils.fleet.names import CLUSTER_ID, Verdict, verdict
-from ..module_utils.task import Task, main
+from ..module_utils.core.errors import InvalidInput
+from ..module_utils.core.task import Task, main
+from ..module_utils.model import Instance
+from ..module_utils.model.names import CLUSTER_ID, Verdict, verdict
+from ..module_utils.providers.query_all import survey
+from ..module_utils.providers.registry import CAPABILITIES, CLOUDS_SPEC
+from ..module_utils.providers.results import instance_result
 
 SPEC = dict(
     argument_spec=dict(

@@ -148,15 +148,15 @@ instances:
   contains: *instance
 """
 
-from ..module_utils.clouds.by_name import ByName
-from ..module_utils.clouds.lambda_cloud import ENTRY
-from ..module_utils.clouds.registry import connect
-from ..module_utils.clouds.typos import check_region, no_such_type
-from ..module_utils.errors import InvalidInput, LaunchRefused
-from ..module_utils.fleet.model import Instance, LaunchRequest, Offer
-from ..module_utils.fleet.money import parse_money
-from ..module_utils.fleet.regions import region_matches, standard_region
-from ..module_utils.task import Task, main
+from ..module_utils.core.errors import InvalidInput, LaunchRefused
+from ..module_utils.core.task import Task, main
+from ..module_utils.model import Instance, LaunchRequest, Offer
+from ..module_utils.planner.offers.regions import region_matches, standard_region
+from ..module_utils.providers.ensure_instance import ByName
+from ..module_utils.providers.lambda_.cloud import ENTRY
+from ..module_utils.providers.registry import connect
+from ..module_utils.providers.typos import check_region, no_such_type
+from ..module_utils.units.money import parse_money
 
 SPEC = dict(
     argument_spec=dict(

@@ -63,9 +63,9 @@ drains:
   returned: always
 """
 
-from ..module_utils.cluster.connect import CLUSTER_SPEC
-from ..module_utils.cluster.draining import drain_nodes
-from ..module_utils.task import Task, main
+from ..module_utils.core.task import Task, main
+from ..module_utils.kube.auth.connect import CLUSTER_SPEC
+from ..module_utils.runs.node_drain import drain_nodes
 
 SPEC = dict(
     argument_spec=dict(

@@ -51,9 +51,9 @@ nodes:
   returned: always
 """
 
-from ..module_utils.cluster.connect import CLUSTER_SPEC
-from ..module_utils.cluster.node_report import report
-from ..module_utils.task import Task, main
+from ..module_utils.core.task import Task, main
+from ..module_utils.kube.auth.connect import CLUSTER_SPEC
+from ..module_utils.runs.node_info import report
 
 SPEC = dict(
     argument_spec=dict(

@@ -62,9 +62,9 @@ nodes:
   returned: always
 """
 
-from ..module_utils.cluster.connect import CLUSTER_SPEC
-from ..module_utils.cluster.marking import mark
-from ..module_utils.task import Task, main
+from ..module_utils.core.task import Task, main
+from ..module_utils.kube.auth.connect import CLUSTER_SPEC
+from ..module_utils.kube.node_mark import mark
 
 SPEC = dict(
     argument_spec=dict(

@@ -65,11 +65,11 @@ nodes:
   returned: always
 """
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.resources import NVIDIA_GPU
+from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import NVIDIA_GPU
 
-from ..module_utils.cluster.connect import CLUSTER_SPEC
-from ..module_utils.cluster.waiting import wait_for_nodes
-from ..module_utils.task import Task, main
+from ..module_utils.core.task import Task, main
+from ..module_utils.kube.auth.connect import CLUSTER_SPEC
+from ..module_utils.runs.node_wait import wait_for_nodes
 
 SPEC = dict(
     argument_spec=dict(

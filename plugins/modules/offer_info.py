@@ -293,15 +293,15 @@ table:
   elements: str
 """
 
-from ..module_utils.act.prices import offers_run
-from ..module_utils.claims.store import CLAIMS_SPEC
-from ..module_utils.clouds.registry import CLOUDS_SPEC
-from ..module_utils.cluster.connect import CLUSTER_SPEC
-from ..module_utils.fleet.traffic import HOUR_GB, ONCE_GB
+from ..module_utils.core.task import Task, main
+from ..module_utils.kube.auth.connect import CLUSTER_SPEC
 from ..module_utils.observe.options import DOCUMENTS_SPEC
 from ..module_utils.offers.listing import FORMATS
 from ..module_utils.offers.market import PLACES, TTL
-from ..module_utils.task import Task, main
+from ..module_utils.planner.cost.traffic import HOUR_GB, ONCE_GB
+from ..module_utils.providers.registry import CLOUDS_SPEC
+from ..module_utils.reports.price_report import offers_run
+from ..module_utils.store.records import CLAIMS_SPEC
 
 SPEC = dict(
     argument_spec=dict(

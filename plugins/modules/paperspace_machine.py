@@ -153,18 +153,18 @@ instances:
 
 import typing as t
 
-from ..module_utils.clouds.base import Cloud
-from ..module_utils.clouds.by_name import ByName, has_address, too_small
-from ..module_utils.clouds.paperspace_cloud import ENTRY
-from ..module_utils.clouds.paperspace_types import machine_type, short_region
-from ..module_utils.clouds.registry import connect
-from ..module_utils.clouds.typos import check_region, no_such_type
-from ..module_utils.errors import Conflict, InvalidInput, LaunchRefused
-from ..module_utils.fleet.model import CloudChoice, Extra, Instance, InstanceState, LaunchRequest, Offer, OfferQuery
-from ..module_utils.fleet.money import parse_money
-from ..module_utils.fleet.regions import region_matches, standard_region
-from ..module_utils.lanes.carriers import pack
-from ..module_utils.task import Task, main
+from ..module_utils.bootstrap.user_data import pack
+from ..module_utils.core.errors import Conflict, InvalidInput, LaunchRefused
+from ..module_utils.core.task import Task, main
+from ..module_utils.model import CloudChoice, Extra, Instance, InstanceState, LaunchRequest, Offer, OfferQuery
+from ..module_utils.planner.offers.regions import region_matches, standard_region
+from ..module_utils.providers.base import Cloud
+from ..module_utils.providers.ensure_instance import ByName, has_address, too_small
+from ..module_utils.providers.paperspace.cloud import ENTRY
+from ..module_utils.providers.paperspace.types import machine_type, short_region
+from ..module_utils.providers.registry import connect
+from ..module_utils.providers.typos import check_region, no_such_type
+from ..module_utils.units.money import parse_money
 
 SPEC = dict(
     argument_spec=dict(

@@ -183,19 +183,19 @@ ports:
   sample: {"22": "203.0.113.20:10341"}
 """
 
-from ..module_utils.clouds.base import Cloud
-from ..module_utils.clouds.by_name import ByName, too_small
-from ..module_utils.clouds.registry import connect
-from ..module_utils.clouds.runpod_cloud import ENTRY
-from ..module_utils.clouds.runpod_records import Kind, gpu_of
-from ..module_utils.clouds.typos import check_region, no_such_type
-from ..module_utils.errors import InvalidInput, LaunchRefused
-from ..module_utils.fleet import gpus
-from ..module_utils.fleet.diagnosis_boot import pull_error
-from ..module_utils.fleet.model import CloudChoice, Container, Instance, InstanceState, LaunchRequest, Offer, OfferQuery
-from ..module_utils.fleet.money import parse_money
-from ..module_utils.fleet.regions import region_matches, standard_region
-from ..module_utils.task import Task, main
+from ..module_utils.core.errors import InvalidInput, LaunchRefused
+from ..module_utils.core.task import Task, main
+from ..module_utils.diagnosis.boot import pull_error
+from ..module_utils.model import CloudChoice, Container, Instance, InstanceState, LaunchRequest, Offer, OfferQuery
+from ..module_utils.planner.offers import gpu_models
+from ..module_utils.planner.offers.regions import region_matches, standard_region
+from ..module_utils.providers.base import Cloud
+from ..module_utils.providers.ensure_instance import ByName, too_small
+from ..module_utils.providers.registry import connect
+from ..module_utils.providers.runpod.cloud import ENTRY
+from ..module_utils.providers.runpod.records import Kind, gpu_of
+from ..module_utils.providers.typos import check_region, no_such_type
+from ..module_utils.units.money import parse_money
 
 SPEC = dict(
     argument_spec=dict(
@@ -291,7 +291,7 @@ def _choose(task: Task, offers: list[Offer], limit: object) -> list[Offer]:
     of_type = [one for one in offers if _is_gpu(wanted, one)]
     if not of_type:
         names = {one.model for one in offers}
-        near = [one for one in gpus.suggestions(wanted) if one in names]
+        near = [one for one in gpu_models.suggestions(wanted) if one in names]
         raise no_such_type(f"RunPod has no {count} x {wanted!r} for one pod.", wanted, names, near)
     free = [one for one in of_type if one.available != 0]
     fitting = [one for one in free if not region or region_matches(region, one.region, one.cloud_region)]
@@ -313,7 +313,7 @@ def _choose(task: Task, offers: list[Offer], limit: object) -> list[Offer]:
 def _is_gpu(wanted: str, offer: Offer) -> bool:
     kind = Kind.read(offer.instance_type)
     by_id = kind is not None and kind.gpu.lower() == wanted.strip().lower()
-    return by_id or gpus.matches(wanted, offer.model, offer.gpu_memory_mib)
+    return by_id or gpu_models.matches(wanted, offer.model, offer.gpu_memory_mib)
 
 
 def _differs(task: Task, found: Instance) -> str:
@@ -322,7 +322,7 @@ def _differs(task: Task, found: Instance) -> str:
     if kind is None:
         return ""
     model, memory = gpu_of(kind.gpu)
-    if kind.gpu.lower() != params["gpu_type"].strip().lower() and not gpus.matches(params["gpu_type"], model, memory):
+    if kind.gpu.lower() != params["gpu_type"].strip().lower() and not gpu_models.matches(params["gpu_type"], model, memory):
         return f"has {kind.gpu}, not {params['gpu_type']}"
     if kind.number != params["gpu_count"]:
         return f"has {kind.number} GPUs, not {params['gpu_count']}"

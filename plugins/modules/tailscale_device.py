@@ -137,11 +137,11 @@ removed:
   returned: always
 """
 
-from ..module_utils.errors import InvalidInput
+from ..module_utils.core.errors import InvalidInput
+from ..module_utils.core.task import Task, main
 from ..module_utils.mesh.connect import MESH_SPEC, connect
 from ..module_utils.mesh.device_batch import DeviceWish, assure, difference, remove
 from ..module_utils.mesh.results import device_result
-from ..module_utils.task import Task, main
 
 SPEC = dict(
     argument_spec=dict(

@@ -120,11 +120,11 @@ devices:
       returned: always
 """
 
-from ..module_utils.errors import InvalidInput
+from ..module_utils.core.errors import InvalidInput
+from ..module_utils.core.task import Task, main
 from ..module_utils.mesh.connect import MESH_SPEC, connect
 from ..module_utils.mesh.device_batch import select
 from ..module_utils.mesh.results import device_result
-from ..module_utils.task import Task, main
 
 SPEC = dict(
     argument_spec=dict(

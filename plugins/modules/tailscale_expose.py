@@ -69,11 +69,11 @@ cert_sans:
   returned: always
 """
 
-from ..module_utils.cluster.connect import CLUSTER_SPEC, connect
-from ..module_utils.cluster.exposed import expose, for_operator
-from ..module_utils.errors import InvalidInput
+from ..module_utils.core.errors import InvalidInput
+from ..module_utils.core.task import Task, main
+from ..module_utils.kube.auth.connect import CLUSTER_SPEC, connect
+from ..module_utils.kube.tailscale_service import expose, for_operator
 from ..module_utils.mesh.base import check_tags
-from ..module_utils.task import Task, main
 
 SPEC = dict(
     argument_spec=dict(

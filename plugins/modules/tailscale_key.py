@@ -114,11 +114,11 @@ tailscale_keys:
       returned: always
 """
 
-from ..module_utils.errors import InvalidInput
+from ..module_utils.core.errors import InvalidInput
+from ..module_utils.core.task import Task, main
 from ..module_utils.mesh.connect import MESH_SPEC, connect
 from ..module_utils.mesh.key_batch import KeyWish, issue, revoke
 from ..module_utils.mesh.results import key_difference
-from ..module_utils.task import Task, main
 
 SPEC = dict(
     argument_spec=dict(

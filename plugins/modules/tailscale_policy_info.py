@@ -97,11 +97,11 @@ policy_snippet:
 
 import ipaddress
 
-from ..module_utils.errors import InvalidInput
+from ..module_utils.core.errors import InvalidInput
+from ..module_utils.core.task import Task, main
 from ..module_utils.mesh.connect import MESH_SPEC, connect
-from ..module_utils.mesh.policy_report import report
-from ..module_utils.mesh.policy_wish import POD_NETWORKS, PolicyWish
-from ..module_utils.task import Task, main
+from ..module_utils.mesh.tailscale.policy_report import report
+from ..module_utils.mesh.tailscale.policy_requirements import POD_NETWORKS, PolicyWish
 
 SPEC = dict(
     argument_spec=dict(

@@ -181,9 +181,9 @@ commands:
 
 from ansible.module_utils.basic import env_fallback
 
-from ..module_utils.lanes.talos_boot_media import FORMS, prepare
-from ..module_utils.talos.factory import ARCHITECTURES
-from ..module_utils.task import Task, main
+from ..module_utils.bootstrap.talos.boot_media import FORMS, prepare
+from ..module_utils.core.task import Task, main
+from ..module_utils.talos.images.factory import ARCHITECTURES
 
 _NODE = dict(
     name=dict(type="str", required=True),

@@ -351,8 +351,8 @@ configs:
 
 from ansible.module_utils.basic import env_fallback
 
-from ..module_utils.lanes.batch import configure
-from ..module_utils.task import Task, main
+from ..module_utils.bootstrap.batch import configure
+from ..module_utils.core.task import Task, main
 
 _TAINT = dict(
     key=dict(type="str", required=True, no_log=False),

@@ -118,8 +118,8 @@ nodes:
       returned: always
 """
 
-from ..module_utils.lanes.talos_push import look
-from ..module_utils.task import Task, main
+from ..module_utils.bootstrap.talos.push import look
+from ..module_utils.core.task import Task, main
 
 SPEC = dict(
     argument_spec=dict(

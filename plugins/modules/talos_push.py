@@ -177,8 +177,8 @@ nodes:
       returned: always
 """
 
-from ..module_utils.lanes.talos_push import push
-from ..module_utils.task import Task, main
+from ..module_utils.bootstrap.talos.push import push
+from ..module_utils.core.task import Task, main
 
 _NODE = dict(
     name=dict(type="str", required=True),

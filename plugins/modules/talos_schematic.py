@@ -214,9 +214,9 @@ images:
 
 from ansible.module_utils.basic import env_fallback
 
-from ..module_utils.talos.factory import ARCHITECTURES, PLATFORMS
-from ..module_utils.talos.schematics import schematic_of
-from ..module_utils.task import Task, main
+from ..module_utils.core.task import Task, main
+from ..module_utils.talos.images.factory import ARCHITECTURES, PLATFORMS
+from ..module_utils.talos.images.schematics import schematic_of
 
 _META = dict(key=dict(type="int", required=True, no_log=False), value=dict(type="str", required=True))
 _OVERLAY = dict(name=dict(type="str", required=True), image=dict(type="str", required=True), options=dict(type="dict"))

@@ -196,17 +196,17 @@ instances:
 
 import typing as t
 
-from ..module_utils import redact
-from ..module_utils.clouds.by_name import ByName
-from ..module_utils.clouds.registry import connect
-from ..module_utils.clouds.vast_choice import NODE_QUALITY, Wish, port
-from ..module_utils.clouds.vast_cloud import ENTRY, FACTS
-from ..module_utils.errors import InvalidInput
-from ..module_utils.fleet.model import CloudChoice, LaunchRequest, Quality
-from ..module_utils.fleet.money import parse_money
-from ..module_utils.fleet.quality import for_nodes
-from ..module_utils.lanes.carriers import pack
-from ..module_utils.task import Task, main
+from ..module_utils.bootstrap.user_data import pack
+from ..module_utils.core import redact
+from ..module_utils.core.errors import InvalidInput
+from ..module_utils.core.task import Task, main
+from ..module_utils.model import CloudChoice, LaunchRequest, Quality
+from ..module_utils.planner.offers.host_quality import for_nodes
+from ..module_utils.providers.ensure_instance import ByName
+from ..module_utils.providers.registry import connect
+from ..module_utils.providers.vast.choice import NODE_QUALITY, Wish, port
+from ..module_utils.providers.vast.cloud import ENTRY, FACTS
+from ..module_utils.units.money import parse_money
 
 SPEC = dict(
     argument_spec=dict(

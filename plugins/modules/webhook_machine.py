@@ -102,9 +102,9 @@ instances:
   contains: *instance
 """
 
-from ..module_utils.clouds.power import switch
-from ..module_utils.clouds.webhook_cloud import ENTRY
-from ..module_utils.task import Task, main
+from ..module_utils.core.task import Task, main
+from ..module_utils.providers.webhook.cloud import ENTRY
+from ..module_utils.providers.webhook.power import switch
 
 SPEC = dict(
     argument_spec=dict(

@@ -193,10 +193,10 @@ peers:
 
 import re
 
-from ..module_utils.errors import InvalidInput
-from ..module_utils.mesh.wireguard_hub import Order, bring_in_line
-from ..module_utils.mesh.wireguard_peers import wishes
-from ..module_utils.task import Task, main
+from ..module_utils.core.errors import InvalidInput
+from ..module_utils.core.task import Task, main
+from ..module_utils.mesh.wireguard.hub import Order, bring_in_line
+from ..module_utils.mesh.wireguard.peers import wishes
 
 SPEC = dict(
     argument_spec=dict(

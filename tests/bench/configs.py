@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import time
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane
 
 from sandbox.running import ROOT
 from tests.fixtures.talos_nodes import make

@@ -20,10 +20,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds import vast_records
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_api import LIMITS
-from ansible_collections.tgp.gpu.plugins.module_utils.http import Api
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast import records
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.api import LIMITS
 
 from sandbox.running import ROOT, Running
 
@@ -113,7 +113,7 @@ def _parsing() -> list[Row]:
     text = json.dumps([_row(number) for number in range(OFFERS)])
     api, now = Api("vast", "http://vast.test"), datetime.now(timezone.utc)
     best = min(
-        _timed(lambda: [vast_records.to_offer(api, row, "bench", 64, now, bid=False) for row in json.loads(text)]) for _ in range(3)
+        _timed(lambda: [records.to_offer(api, row, "bench", 64, now, bid=False) for row in json.loads(text)]) for _ in range(3)
     )
     api.close()
     return [(f"P9 {OFFERS} Vast offers, JSON ({len(text) // 1_000_000} MB) to records: seconds", f"{best:.2f}")]

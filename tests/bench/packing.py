@@ -11,8 +11,7 @@ import typing as t
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import CAPABILITIES
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     CloudChoice,
     CloudView,
     Expression,
@@ -27,8 +26,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Toleration,
     Wishes,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
 
 NOW = datetime(2026, 8, 20, 12, tzinfo=timezone.utc)
 PODS, OFFERS = 2000, 5000

@@ -10,8 +10,7 @@ import time
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import CAPABILITIES
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Claim,
     CloudChoice,
     CloudView,
@@ -30,8 +29,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Taint,
     Wishes,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
 
 NOW = datetime(2026, 8, 20, 12, tzinfo=timezone.utc)
 MACHINES, PODS, OFFERS = 1000, 10_000, 5_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.modules import node_wait
 
 if __name__ == "__main__":

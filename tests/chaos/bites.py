@@ -9,10 +9,18 @@ import contextlib
 import dataclasses
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.act import planning
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import age, document_gone, drain, idle, idleness, removal, situation
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import cost as costs
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.names import Verdict
+from ansible_collections.tgp.gpu.plugins.module_utils.model.names import Verdict
+from ansible_collections.tgp.gpu.plugins.module_utils.planner import cluster_state
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import cost as costs
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import (
+    candidate_order,
+    drain_rules,
+    emptiness,
+    expiration,
+    idleness,
+)
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import document_gone
+from ansible_collections.tgp.gpu.plugins.module_utils.runs import plan
 
 from . import switches
 from .story import Story, Violated
@@ -31,11 +39,11 @@ class Bite:
     needs: str = ""  # a switch that has to be on
 
 
-def _expired(*_given: t.Any) -> age.Age:
-    return age.Age(None, True, "a wrong decision")
+def _expired(*_given: t.Any) -> expiration.Age:
+    return expiration.Age(None, True, "a wrong decision")
 
 
-def _no_floor(candidates: t.Iterable[t.Any], live: int, _floor: int, most: int | None = None) -> removal.Removal:
+def _no_floor(candidates: t.Iterable[t.Any], live: int, _floor: int, most: int | None = None) -> candidate_order.Removal:
     return _CHOOSE(candidates, live, 0, most)
 
 
@@ -47,32 +55,32 @@ def _no_disk(price: t.Any, disk: t.Any, *given: t.Any, **more: t.Any) -> t.Any:
     return _BILLED(price - disk, disk * 0, *given, **more)
 
 
-_CHOOSE, _RESULT, _BILLED = removal.choose, planning.result_of, costs.billed
+_CHOOSE, _RESULT, _BILLED = candidate_order.choose, plan.result_of, costs.billed
 _IDLE = ("rest 660", "run reap") * 3
 BITES: dict[str, Bite] = {
     "I-17": Bite(
-        "fleet/idle.counts: no pod counts",
-        lambda: [(one, "counts", lambda *_given: False) for one in (idle, drain)],
+        "planner/disruption/emptiness.counts: no pod counts",
+        lambda: [(one, "counts", lambda *_given: False) for one in (emptiness, drain_rules)],
         "lambda",
         ("run provision nodes=1", "pod 0 busy", *_IDLE),
     ),
     "I-18": Bite(
-        "fleet/age.judge: every machine is expired",
-        lambda: [(age, "judge", _expired)],
+        "planner/disruption/expiration.judge: every machine is expired",
+        lambda: [(expiration, "judge", _expired)],
         "lambda",
         ("run provision nodes=1", "rest 70", "run reap"),
     ),
     "I-19": Bite(
-        "fleet/removal.choose: minNodes is ignored",
-        lambda: [(removal, "choose", _no_floor)],
+        "planner/disruption/candidate_order.choose: minNodes is ignored",
+        lambda: [(candidate_order, "choose", _no_floor)],
         "lambda",
         ("min 1", "run provision nodes=1", *_IDLE),
     ),
     "I-20": Bite(
-        "fleet/situation.owner: everything is ours",
+        "planner/cluster_state.owner: everything is ours",
         lambda: [
-            (situation.Situation, "owner", lambda *_given: Verdict.OURS),
-            (situation.Situation, "is_ours", lambda *_given: Verdict.OURS),
+            (cluster_state.Situation, "owner", lambda *_given: Verdict.OURS),
+            (cluster_state.Situation, "is_ours", lambda *_given: Verdict.OURS),
         ],
         "runpod",
         (
@@ -87,26 +95,26 @@ BITES: dict[str, Bite] = {
         ),
     ),
     "I-21": Bite(
-        "fleet/document_gone.judge: no document is ever gone",
+        "planner/garbage_collection/document_gone.judge: no document is ever gone",
         lambda: [(document_gone, "judge", lambda _draft: None)],
         "runpod",
         ("run provision nodes=1", "rest 660", "document vanish training"),
     ),
     "I-22": Bite(
-        "fleet/idle.against: idle at once",
-        lambda: [(idle, "against", lambda *_given: ""), (idleness, "growth", lambda *_given: lambda _claim: "")],
+        "planner/disruption/emptiness.against: idle at once",
+        lambda: [(emptiness, "against", lambda *_given: ""), (idleness, "growth", lambda *_given: lambda _claim: "")],
         "lambda",
         (),
         "I-22",
     ),
     "I-23": Bite(
-        "act/planning.result_of: problems are not told",
-        lambda: [(planning, "result_of", _silent)],
+        "runs/plan.result_of: problems are not told",
+        lambda: [(plan, "result_of", _silent)],
         "lambda",
         ("stock 0 0", "stock 1 0", "run provision nodes=1"),
     ),
     "I-24": Bite(
-        "fleet/cost.cost: disks cost nothing",
+        "planner/cost/cost.cost: disks cost nothing",
         lambda: [(costs, "billed", _no_disk)],
         "vast",
         ("min 1", "run provision nodes=1", "rest 7200"),

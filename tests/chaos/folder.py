@@ -13,9 +13,9 @@ import shutil
 import typing as t
 from pathlib import Path
 
-from ansible_collections.tgp.gpu.plugins.module_utils.claims import directory, store
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import Conflict
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Conflict
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim
+from ansible_collections.tgp.gpu.plugins.module_utils.store import directory, records
 
 from .sight import Call, Json
 
@@ -86,25 +86,27 @@ class WatchedStore(directory.DirectoryStore):
         super().__init__(folder)
         self._stage = stage
 
-    def claim_records(self) -> store.ClaimRecords:
+    def claim_records(self) -> records.ClaimRecords:
         return self._pass("GET", "/claims", "", super().claim_records)
 
     def _swap(self, claim: Claim) -> Claim:
-        body = json.dumps({"data": {"claim.json": store.encode_claim(claim)}})
+        body = json.dumps({"data": {"claim.json": records.encode_claim(claim)}})
         return self._pass("PUT", f"/claims/{claim.name}", body, lambda: super(WatchedStore, self)._swap(claim))
 
     def _drop(self, claim: Claim) -> None:
         return self._pass("DELETE", f"/claims/{claim.name}", "", lambda: super(WatchedStore, self)._drop(claim))
 
     def write_state(self, name: str, state: t.Mapping[str, t.Any]) -> None:
-        return self._pass("PUT", f"/state/{name}", store.encode(state), lambda: super(WatchedStore, self).write_state(name, state))
+        return self._pass(
+            "PUT", f"/state/{name}", records.encode(state), lambda: super(WatchedStore, self).write_state(name, state)
+        )
 
     def ledger(self, line: t.Mapping[str, t.Any]) -> bool:
         return self._pass(
-            "PUT", f"/ledger/{store.ledger_key(line)}", store.encode(line), lambda: super(WatchedStore, self).ledger(line)
+            "PUT", f"/ledger/{records.ledger_key(line)}", records.encode(line), lambda: super(WatchedStore, self).ledger(line)
         )
 
-    def ledger_records(self) -> store.Records:
+    def ledger_records(self) -> records.Records:
         return self._pass("GET", "/ledger", "", super().ledger_records)
 
     def _pass(self, method: str, path: str, body: str, act: t.Callable[[], _T]) -> _T:

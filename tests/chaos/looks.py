@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.act import looping
+from ansible_collections.tgp.gpu.plugins.module_utils.runs import loop
 
 if t.TYPE_CHECKING:
     from .stage import Order, Outcome, Stage
@@ -17,17 +17,17 @@ INTERVAL, FULL_INTERVAL = 30, 300  # seconds
 
 def install(stage: Stage) -> t.Callable[[], None]:
     """From now on a look begins with nothing read; what is returned undoes it."""
-    plain = looping.Loop.look
+    plain = loop.Loop.look
 
-    def look(self: looping.Loop) -> dict[str, t.Any]:
+    def look(self: loop.Loop) -> dict[str, t.Any]:
         run = stage.run_of.get(stage.loom.current.process)
         if run is not None:
             run.good.clear()
             run.bad.clear()
         return plain(self)
 
-    setattr(looping.Loop, "look", look)  # noqa: B010 - a method is replaced
-    return lambda: setattr(looping.Loop, "look", plain)
+    setattr(loop.Loop, "look", look)  # noqa: B010 - a method is replaced
+    return lambda: setattr(loop.Loop, "look", plain)
 
 
 def play(stage: Stage, order: Order, outcome: Outcome) -> None:

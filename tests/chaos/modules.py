@@ -14,8 +14,8 @@ import typing as t
 from datetime import timedelta
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import TgpError
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.modules import lambda_instance, paperspace_machine, runpod_pod, vast_instance
 
 from sandbox.world import Machine

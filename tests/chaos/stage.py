@@ -13,8 +13,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import httpx
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import TgpError
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 
 from sandbox import wsgi
 from sandbox.behaviour import Behaviours

@@ -13,7 +13,7 @@ import typing as t
 from decimal import Decimal
 from pathlib import Path
 
-from ansible_collections.tgp.gpu.plugins.module_utils.redact import begin_generation
+from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import begin_generation
 
 from . import endings, steps
 from .grounds import NAMED

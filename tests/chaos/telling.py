@@ -9,8 +9,8 @@ import importlib
 import json
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ApiError
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 
 from ..contract.act.rig import MODULES
 from .sight import Call, Run

@@ -16,10 +16,12 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act import teardown
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds import by_name
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import endings as fleet_endings
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import gpu_lost, overspent, situation, spending
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import teardown
+from ansible_collections.tgp.gpu.plugins.module_utils.planner import cluster_state
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import budget_enforcement, budgets
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import forced_disruption as fleet_endings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import gpu_health
+from ansible_collections.tgp.gpu.plugins.module_utils.providers import ensure_instance
 
 from sandbox.world import Machine, Offer
 
@@ -325,16 +327,16 @@ def _book_half(patch: pytest.MonkeyPatch) -> None:
 
 
 def _spend_freely(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(spending.Purse, "against", lambda _self, _price: "")
+    patch.setattr(budgets.Purse, "against", lambda _self, _price: "")
 
 
 def _drain_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(overspent, "act", lambda _draft, _purses: None)
+    patch.setattr(budget_enforcement, "act", lambda _draft, _purses: None)
 
 
 def _never_begin_anew(patch: pytest.MonkeyPatch) -> None:
-    plain = spending.period_of
-    patch.setattr(spending, "period_of", lambda _kind, now, zone: plain("month", now, zone))
+    plain = budgets.period_of
+    patch.setattr(budgets, "period_of", lambda _kind, now, zone: plain("month", now, zone))
 
 
 _BREAK: dict[str, t.Callable[[pytest.MonkeyPatch], None]] = {
@@ -384,8 +386,8 @@ def test_I17_to_I24_each_catches_a_wrong_decision(number: str) -> None:
 
 _SECOND: dict[str, t.Callable[[], list[bites.Patch]]] = {
     "empty": lambda: [
-        (situation.Situation, "owner", lambda self, one: self.is_ours(one.name)),
-        (situation.Situation, "in_mesh", lambda *_given: False),
+        (cluster_state.Situation, "owner", lambda self, one: self.is_ours(one.name)),
+        (cluster_state.Situation, "in_mesh", lambda *_given: False),
     ],
     "restored": lambda: [(fleet_endings, "_proven", lambda *_given: True)],
 }
@@ -429,7 +431,7 @@ _MODULES: dict[str, tuple[t.Callable[..., t.Any], str]] = {
 def test_I20_catches_a_module_that_takes_others_for_ours(kind: str, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """``place`` 0: the other machine has the name of ours."""
     wrong, said = _MODULES[kind]
-    monkeypatch.setattr(by_name.ByName, "_split", wrong)
+    monkeypatch.setattr(ensure_instance.ByName, "_split", wrong)
     lines = ("run provision nodes=1", f"foreign machine {place} stamped", "rest 240", "module 0", "module 0 ours")
     with pytest.raises(Violated, match=said):
         Story("lambda", "modules", lines).play()
@@ -440,8 +442,8 @@ def test_I18_catches_a_node_with_some_gpus_that_goes_as_unhealthy() -> None:
     story = Story("pairs", "gpus", ("min 1", "run provision nodes=1", "gpus 0 1", "run reap", "rest 1300", "run reap"))
     story.play()
     wrong = [
-        (gpu_lost, "_key", lambda one, _found: f"GpuLost|{one.claim.name}"),
-        (gpu_lost, "shows_none", lambda *_given: True),
+        (gpu_health, "_key", lambda one, _found: f"GpuLost|{one.claim.name}"),
+        (gpu_health, "shows_none", lambda *_given: True),
     ]
     with (
         bites.broken(wrong),

@@ -13,9 +13,12 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act import looping, teardown, tunnelling
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_cloud import WebhookCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import drain, idle, orphans
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.launch import wireguard_peers
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import teardown
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import drain_rules, emptiness
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import orphans
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.runs import loop
 
 from . import hub, invariants, own, reasons
 from .sight import Call, Run
@@ -82,7 +85,7 @@ def test_I03_sees_a_device_that_goes_in_both_apis() -> None:
 def test_I20_catches_a_hub_that_forgets_a_machine_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ("min 1", "run provision nodes=1", "jump 700", "forget 0", "run reap")
     assert played("wireguard", *lines).changed["WireGuard"] >= 2
-    monkeypatch.setattr(tunnelling, "_lost_its_peer", lambda *_given: False)
+    monkeypatch.setattr(wireguard_peers, "_lost_its_peer", lambda *_given: False)
     with pytest.raises(Violated, match="^I-20: the hub no longer knows .*, which works"):
         played("wireguard", *lines)
 
@@ -116,13 +119,13 @@ def test_I03_counts_what_this_look_read_alone(monkeypatch: pytest.MonkeyPatch) -
     """Each look but the first begins as if nothing had been read."""
     stages: list[Stage] = []
     seen: list[set[str]] = []
-    plain = looping.plan_run
+    plain = loop.plan_run
 
     def watched(task: t.Any) -> dict[str, t.Any]:
         seen.append(set(next(one for one in stages[0].run_of.values() if one.mode == "loop").good))
         return plain(task)
 
-    monkeypatch.setattr(looping, "plan_run", watched)
+    monkeypatch.setattr(loop, "plan_run", watched)
     Story("lambda", "own", ("run loop looks=3",)).play(sabotage=stages.append)
     assert seen == [set(), set(), set()]
 
@@ -164,7 +167,7 @@ def test_I20_catches_the_adoption_of_a_machine_that_its_owner_uses(monkeypatch: 
 
 
 def test_I17_catches_work_that_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (idle, drain):
+    for module in (emptiness, drain_rules):
         monkeypatch.setattr(module, "counts", lambda *_given: False)
     with pytest.raises(Violated, match="I-17: "):
         played("own", "run provision nodes=1", "pod 0 busy", *("rest 660", "run reap") * 3)

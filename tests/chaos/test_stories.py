@@ -11,7 +11,7 @@ import os
 import threading
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import redact
+from ansible_collections.tgp.gpu.plugins.module_utils.core import redact
 
 from .grounds import ALL
 from .story import Story, Sum

@@ -22,7 +22,7 @@ import typing as t
 
 import ansible_collections.tgp.gpu.plugins.module_utils as library
 import ansible_collections.tgp.gpu.plugins.modules as modules
-from ansible_collections.tgp.gpu.plugins.module_utils.runlock import process
+from ansible_collections.tgp.gpu.plugins.module_utils.store import process
 
 import sandbox
 
@@ -33,7 +33,7 @@ from .shuttle import replacements
 _OURS = "ansible_collections.tgp.gpu.plugins."
 _WORLD = ("sandbox.", "tests.contract.act.rig")
 _GLANCES = {  # how often what stands still is looked at: every change is told to those who wait for it, too
-    "ansible_collections.tgp.gpu.plugins.module_utils.act.looping": {"_SLICE": 5.0},
+    "ansible_collections.tgp.gpu.plugins.module_utils.runs.loop": {"_SLICE": 5.0},
     "sandbox.agenda": {"_GLANCE": 10.0},
     "sandbox.kubelets": {"_HEARTBEAT": 600.0},
     "sandbox.kube.watch": {"_GLANCE": 600.0, "_BOOKMARK": 600.0},
@@ -83,8 +83,8 @@ def woven(loom: Loom) -> t.Iterator[None]:
     # the loom's: what a thread of this loom measures would stand still in the next story
     put(sys.modules["sandbox.clock"], "own_time", world["time"].monotonic)
     identity = _identity(loom)
-    for name in ("lock", "lease", "local"):
-        module = importlib.import_module(f"{_OURS}module_utils.runlock.{name}")
+    for name in ("run_lock", "lease", "lock_file"):
+        module = importlib.import_module(f"{_OURS}module_utils.store.{name}")
         for attribute, stand_in in identity.items():
             if hasattr(module, attribute):
                 put(module, attribute, stand_in)

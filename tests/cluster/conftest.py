@@ -11,9 +11,9 @@ import re
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 
 from tests.build import built
 

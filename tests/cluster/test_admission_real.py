@@ -12,10 +12,10 @@ from datetime import datetime, timezone
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr, tokens
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import BOOTSTRAP_TOKEN_LABEL
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ApiError
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_tokens, csr
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import BOOTSTRAP_TOKEN_LABEL
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -74,17 +74,17 @@ def now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-@pytest.mark.parametrize("groups", [tokens.GROUPS, tokens.OWN_GROUP])
+@pytest.mark.parametrize("groups", [bootstrap_tokens.GROUPS, bootstrap_tokens.OWN_GROUP])
 def test_the_run_makes_and_deletes_its_tokens(ours: Kube, groups: str, own: str) -> None:
-    token = tokens.draw(own, now=now())
-    assert tokens.put(ours, token, groups) and tokens.delete(ours, token.id)
+    token = bootstrap_tokens.draw(own, now=now())
+    assert bootstrap_tokens.put(ours, token, groups) and bootstrap_tokens.delete(ours, token.id)
 
 
 def secret(**changes: t.Any) -> dict[str, t.Any]:
     """A token as the run makes it, with changes to its data, labels, name or type."""
     data = {
         "token-id": "abcde0", "token-secret": "0123456789abcdef", "expiration": "2099-01-01T00:00:00Z",
-        "usage-bootstrap-authentication": "true", "auth-extra-groups": tokens.OWN_GROUP, **changes.get("data", {}),
+        "usage-bootstrap-authentication": "true", "auth-extra-groups": bootstrap_tokens.OWN_GROUP, **changes.get("data", {}),
     }  # fmt: skip
     meta = {"name": changes.get("name", "bootstrap-token-abcde0"), "labels": changes.get("labels", {BOOTSTRAP_TOKEN_LABEL: "true"})}
     return {
@@ -99,7 +99,10 @@ def secret(**changes: t.Any) -> dict[str, t.Any]:
         ({"type": "Opaque"}, "bootstrap tokens only"),
         ({"labels": {}}, "with its own label"),
         ({"data": {"auth-extra-groups": "system:bootstrappers:kubeadm:default-node-token"}}, "is for system:bootstrappers:tgp"),
-        ({"data": {"auth-extra-groups": f"{tokens.OWN_GROUP},system:bootstrappers:other"}}, "is for system:bootstrappers:tgp"),
+        (
+            {"data": {"auth-extra-groups": f"{bootstrap_tokens.OWN_GROUP},system:bootstrappers:other"}},
+            "is for system:bootstrappers:tgp",
+        ),
         ({"data": {"auth-extra-groups": None}}, "is for system:bootstrappers:tgp"),
         ({"data": {"expiration": None}}, "has an end"),
         ({"data": {"usage-bootstrap-signing": "true"}}, "signs nothing"),
@@ -139,8 +142,8 @@ def ask(
 
 
 def test_the_run_answers_what_its_own_tokens_ask_for_and_nothing_else(plane: Plane, ours: Kube, own: str) -> None:
-    token = tokens.draw(own, now=now())
-    assert tokens.put(ours, token, tokens.OWN_GROUP)
+    token = bootstrap_tokens.draw(own, now=now())
+    assert bootstrap_tokens.put(ours, token, bootstrap_tokens.OWN_GROUP)
     bearer = {"authorization": f"Bearer {token.text}"}
     plane.until(lambda: plane.http.get("/version", headers=bearer).status_code == 200, what="the token to be known")
     ask(plane, own, own, bearer)
@@ -152,6 +155,6 @@ def test_the_run_answers_what_its_own_tokens_ask_for_and_nothing_else(plane: Pla
     del raw["metadata"]["resourceVersion"]  # the cluster notes something in it now and then
     with pytest.raises(ApiError, match=r"tgp-gpu answers only what a bootstrap token"):
         ours.replace(f"{csr.PATH}/{own}-foreign/approval", raw)
-    assert tokens.delete(ours, token.id)
+    assert bootstrap_tokens.delete(ours, token.id)
     for name in (own, f"{own}-foreign"):
         plane.http.delete(f"{csr.PATH}/{name}").raise_for_status()

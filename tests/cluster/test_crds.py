@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ApiError
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import load
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
 from .plane import Plane
 

@@ -12,9 +12,9 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.drain import Drained, Target, drain, drain_all
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import rules_of
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.drain import Drained, Target, drain, drain_all
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import rules_of
 
 from sandbox.clock import SimClock
 

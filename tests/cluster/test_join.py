@@ -16,14 +16,14 @@ from decimal import Decimal
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.claims.configmap import ConfigMapStore
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr, nodes, pods, rights, tokens
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.follow import Follow
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.wait import Expected, Outcome, wait_for
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import Conflict, Forbidden, InvalidInput, Unauthorized
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Lane, Offer, Phase, Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Conflict, Forbidden, InvalidInput, Unauthorized
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_tokens, csr, nodes, pods, rbac
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.informer import Follow
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait.wait import Expected, Outcome, wait_for
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Lane, Offer, Phase, Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.store.configmap import ConfigMapStore
 from cryptography import x509
 
 from sandbox.kube import pki
@@ -43,7 +43,7 @@ def _now() -> datetime:
 
 def test_a_token_of_ours_lets_its_node_in_and_can_go_afterwards(plane: Plane, kube: Kube, own: str) -> None:
     token = make_token(kube, own, now=_now(), life_seconds=600)
-    [found] = [one for one in tokens.tokens(kube) if one.id == token.id]
+    [found] = [one for one in bootstrap_tokens.tokens(kube) if one.id == token.id]
     assert (found.node, found.secret) == (own, "") and found.expires == token.expires
     hollow = plane.kubemark(own, token.text, taints=["tgp.io/initializing=:NoSchedule"], gpus=4)
     plane.until(lambda: objects.ready(plane, own), what="the node to be Ready")
@@ -52,7 +52,7 @@ def test_a_token_of_ours_lets_its_node_in_and_can_go_afterwards(plane: Plane, ku
     node = nodes.get_node(kube, own)
     assert node and node.ready and node.allocatable["nvidia.com/gpu"] == 4 and node.kubelet_version.startswith("v1.36.")
     assert Taint("tgp.io/initializing", "", "NoSchedule") in node.taints
-    assert tokens.delete(kube, token.id) and not tokens.delete(kube, token.id)
+    assert bootstrap_tokens.delete(kube, token.id) and not bootstrap_tokens.delete(kube, token.id)
     hollow.stop()
     lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{own}"
     before = (plane.find(lease) or {"spec": {"renewTime": ""}})["spec"]["renewTime"]
@@ -93,7 +93,7 @@ def _rules() -> list[dict[str, t.Any]]:
     return next(one["rules"] for one in found if one["kind"] == "ClusterRole")
 
 
-def _wait(client: Kube, name: str, token: tokens.Token) -> Outcome:
+def _wait(client: Kube, name: str, token: bootstrap_tokens.Token) -> Outcome:
     end = _now() + timedelta(seconds=60)
     expected = Expected(name, name, end, lambda node: [] if node.ready else ["Ready"], launched=_now(), token=token.id)
     return wait_for(client, [expected], clock=SystemClock())[name]
@@ -103,8 +103,8 @@ def test_the_wait_lets_in_its_own_machine_with_no_more_than_the_shipped_rights(
     plane: Plane, kube: Kube, open_kube: Open, own: str
 ) -> None:
     client = open_kube(objects.person(plane, own, _rules()))
-    assert tokens.may_ask(client)
-    token = make_token(kube, own, now=_now(), groups=tokens.OWN_GROUP)
+    assert bootstrap_tokens.may_ask(client)
+    token = make_token(kube, own, now=_now(), groups=bootstrap_tokens.OWN_GROUP)
     hollow = plane.kubemark(own, token.text)
     outcome = _wait(client, own, token)
     assert outcome.ready and set(outcome.seen) >= {"csr", "node", "ready", "complete"}
@@ -115,7 +115,7 @@ def test_the_wait_lets_in_its_own_machine_with_no_more_than_the_shipped_rights(
 
 def test_the_wait_denies_another_name_and_ends_with_it(plane: Plane, kube: Kube, open_kube: Open, own: str) -> None:
     client = open_kube(objects.person(plane, own, _rules()))
-    token = make_token(kube, own, now=_now(), groups=tokens.OWN_GROUP)
+    token = make_token(kube, own, now=_now(), groups=bootstrap_tokens.OWN_GROUP)
     stranger = plane.kubemark(f"evil-{own}", token.text)
     outcome = _wait(client, own, token)
     assert not outcome.ready and outcome.step == "csr" and f"system:node:evil-{own}" in outcome.message
@@ -135,7 +135,7 @@ def _two_in_one(machine: Kube, own: str, name: str) -> None:
 
 
 def test_a_request_that_reads_as_two_is_denied(plane: Plane, kube: Kube, open_kube: Open, own: str) -> None:
-    token = make_token(kube, own, now=_now(), groups=tokens.OWN_GROUP)
+    token = make_token(kube, own, now=_now(), groups=bootstrap_tokens.OWN_GROUP)
     machine = open_kube(plane.write_kubeconfig(f"{own}-machine", {"token": token.text}))
     _two_in_one(machine, own, f"one-{own}")
     raw = kube.get(f"{csr.PATH}/one-{own}")
@@ -153,7 +153,7 @@ def test_a_request_that_reads_as_two_is_denied(plane: Plane, kube: Kube, open_ku
 def test_who_may_not_approve_for_the_signer_approves_nothing(plane: Plane, kube: Kube, open_kube: Open, own: str) -> None:
     rules = [one for one in _rules() if "signers" not in one["resources"]]
     client = open_kube(objects.person(plane, own, rules))
-    token = make_token(kube, own, now=_now(), groups=tokens.OWN_GROUP)
+    token = make_token(kube, own, now=_now(), groups=bootstrap_tokens.OWN_GROUP)
     hollow = plane.kubemark(own, token.text)
     [request] = plane.until(lambda: csr.requests(kube, token_id=token.id), what="the request")
     with pytest.raises(Forbidden):
@@ -273,14 +273,14 @@ def test_missing_rights_are_named_before_and_at_the_call(plane: Plane, open_kube
     client = open_kube(objects.person(plane, own, rules))
     assert isinstance(nodes.nodes(client), list)
     wanted = [("list", "nodes"), ("create", "pods/eviction"), ("list", "poddisruptionbudgets", "policy")]
-    told = rights.missing_rights(client, wanted)
+    told = rbac.missing_rights(client, wanted)
     assert len(told) == 2 and "pods/eviction" in told[0] and "poddisruptionbudgets.policy" in told[1]
     plane.create("/api/v1/nodes", {"metadata": {"name": own}})
     with pytest.raises(Forbidden, match=f"not allowed to patch nodes {own}") as refused:
         nodes.cordon(client, own)
     grant = {"apiGroups": [""], "resources": ["nodes"], "verbs": [refused.value.details["verb"]]}
     plane.patch(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{own}", {"rules": [*rules, grant]}, kind="merge")
-    plane.until(lambda: not rights.missing_rights(client, [("patch", "nodes")]), what="the granted right")
+    plane.until(lambda: not rbac.missing_rights(client, [("patch", "nodes")]), what="the granted right")
     assert nodes.cordon(client, own)
 
 

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.claims.configmap import ConfigMapStore
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line
+from ansible_collections.tgp.gpu.plugins.module_utils.store.configmap import ConfigMapStore
 
 from tests.unit.fleet.build import NOON, at, claim
 

@@ -13,9 +13,9 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import Locked
-from ansible_collections.tgp.gpu.plugins.module_utils.runlock.lock import RunLock
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Locked
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.store.run_lock import RunLock
 
 from sandbox.clock import SimClock
 

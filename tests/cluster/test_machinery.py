@@ -10,11 +10,11 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import MeshChoice, Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.model import MeshChoice, Taint
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import Document, parse
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import check
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import check
 
 from tests.fixtures.talos_nodes import make
 from tests.fixtures.tunnels import WIREGUARD, tunnel

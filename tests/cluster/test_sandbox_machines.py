@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Taint
 
 from sandbox import device_plugin
 from sandbox.box import Box

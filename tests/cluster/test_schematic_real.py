@@ -11,9 +11,9 @@ import subprocess
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.factory import computed
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.schematic import canonical
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.factory import computed
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import canonical
 
 from sandbox.image_factory import written
 from tests import build as programs

@@ -10,17 +10,17 @@ from datetime import datetime, timezone
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.services import (
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ApiError
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.services import (
     apply_service,
     change_list,
     path_of,
     remove_service,
     services_of,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import published
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Device, Lane, Offer, Phase, Pool, ServiceSpec
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Device, Lane, Offer, Phase, Pool, ServiceSpec
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import service_endpoints
 
 pytestmark = pytest.mark.cluster
 NAME, CLUSTER = "tgp-a1b2c3d4-llm-00001", "a1b2c3d4"
@@ -34,13 +34,15 @@ DEVICE = Device("nX1", NAME, f"{NAME}.tail1.ts.net", ("100.64.0.7",), online=Tru
 
 
 def put(kube: Kube, line: dict[str, object] | None) -> bool:
-    name = published.list_name("llm")
-    return change_list(kube, "default", name, published.ENDPOINTS, lambda text: published.with_endpoint(text, NAME, line), "[]")
+    name = service_endpoints.list_name("llm")
+    return change_list(
+        kube, "default", name, service_endpoints.ENDPOINTS, lambda text: service_endpoints.with_endpoint(text, NAME, line), "[]"
+    )
 
 
 def test_S3_35_a_service_is_published_and_forgotten(kube: Kube) -> None:
     """Validation and defaults of a real API server leave nothing to change for a second run."""
-    body = published.service_object(CLAIM, POOL, DEVICE, CLUSTER)
+    body = service_endpoints.service_object(CLAIM, POOL, DEVICE, CLUSTER)
     kube.create(path_of("default", "services"), body, dry_run=True)
     assert kube.find(path_of("default", "services", NAME)) is None
     assert apply_service(kube, body) is True
@@ -49,10 +51,10 @@ def test_S3_35_a_service_is_published_and_forgotten(kube: Kube) -> None:
     assert found["metadata"]["annotations"]["tailscale.com/tailnet-fqdn"] == f"{NAME}.tail1.ts.net"
     assert [(one["name"], one["port"]) for one in found["spec"]["ports"]] == [("port-8000", 8000), ("port-9000", 9000)]
     kube.patch(path_of("default", "services", NAME), {"spec": {"externalName": "ts-proxy.tailscale.svc.cluster.local"}})
-    assert apply_service(kube, published.service_object(CLAIM, POOL, DEVICE, CLUSTER)) is False
+    assert apply_service(kube, service_endpoints.service_object(CLAIM, POOL, DEVICE, CLUSTER)) is False
     assert [one.name for one in services_of(kube, "default", CLUSTER)] == [NAME]
-    assert put(kube, published.endpoint(CLAIM, POOL, DEVICE)) is True
-    assert put(kube, published.endpoint(CLAIM, POOL, DEVICE)) is False
+    assert put(kube, service_endpoints.endpoint(CLAIM, POOL, DEVICE)) is True
+    assert put(kube, service_endpoints.endpoint(CLAIM, POOL, DEVICE)) is False
     listed = kube.get(path_of("default", "configmaps", "tgp-endpoints-llm"))
     assert [one["name"] for one in json.loads(listed["data"]["endpoints.json"])] == [NAME]
     assert put(kube, None) is True and kube.find(path_of("default", "configmaps", "tgp-endpoints-llm")) is None
@@ -64,8 +66,8 @@ def test_what_the_server_would_refuse_is_known_before_anything_is_rented(kube: K
     """The real dry run refuses what the object schema does not say: a label's value and a missing namespace."""
     wrong = Pool("default", "llm", "c", labels={"team": "no label value!"}, service=POOL.service)
     with pytest.raises(ApiError, match="label"):
-        kube.create(path_of("default", "services"), published.service_object(CLAIM, wrong, DEVICE, CLUSTER), dry_run=True)
-    nowhere = published.service_object(CLAIM, POOL, DEVICE, CLUSTER)
+        kube.create(path_of("default", "services"), service_endpoints.service_object(CLAIM, wrong, DEVICE, CLUSTER), dry_run=True)
+    nowhere = service_endpoints.service_object(CLAIM, POOL, DEVICE, CLUSTER)
     with pytest.raises(ApiError, match="nowhere"):
         kube.create(
             path_of("nowhere", "services"), {**nowhere, "metadata": {**nowhere["metadata"], "namespace": "nowhere"}}, dry_run=True

@@ -14,11 +14,11 @@ import threading
 import typing as t
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.api.grpc import CertificateWanted, GrpcError
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.api.machine import MachineApi, Trust
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.api.peer import Untrusted
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import to_yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.talos_api.grpc import CertificateWanted, GrpcError
-from ansible_collections.tgp.gpu.plugins.module_utils.talos_api.machine import MachineApi, Trust
-from ansible_collections.tgp.gpu.plugins.module_utils.talos_api.peer import Untrusted
 
 from sandbox.talos_maintenance import Maintenance
 from tests.fixtures.talos_nodes import make

@@ -9,12 +9,13 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import MeshChoice
-from ansible_collections.tgp.gpu.plugins.module_utils.talos import patches, schema
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.model import MeshChoice
+from ansible_collections.tgp.gpu.plugins.module_utils.talos import patches
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import Document, at, machine_document, of_kind, parse, to_yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import check
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation import schema
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import check
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.versions import KUBERNETES
 
 from tests.fixtures.talos_nodes import make

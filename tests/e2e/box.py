@@ -18,7 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.variables import PREFIX, WORDS
+from ansible_collections.tgp.gpu.plugins.module_utils.core.variables import PREFIX, WORDS
 
 from sandbox.running import ROOT, Running
 from tests.answers import told

@@ -18,9 +18,9 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import csr
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane
 
 from sandbox import kubelet
 from tests.fixtures.talos_nodes import NODE_KEY, NODE_TOKEN, make

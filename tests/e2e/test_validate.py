@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import ENTRIES
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import ENTRIES
 
 from tests.fixtures.demo import DEMO
 

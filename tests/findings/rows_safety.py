@@ -82,7 +82,7 @@ def _clear_text(desk: Desk) -> Done:
 PARSED = """
 import sys, yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 try:
     from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
 except ImportError:
@@ -116,9 +116,9 @@ def _stored(desk: Desk) -> Done:
 
 NOTIFY = """
 import json, os, sys
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
-from ansible_collections.tgp.gpu.plugins.module_utils.notify import Message, Sender
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
+from ansible_collections.tgp.gpu.plugins.module_utils.core.notifications import Message, Sender
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 os.environ["LAMBDA_API_KEY"] = "key-0123456789abcdefghij"
 task = Task({"notify_command": [sys.argv[1]]}, clock=SystemClock())
 Sender(task).begin([Message("orphan_found", "key", "subject", "text")]).arrived(print)
@@ -126,8 +126,8 @@ print(open(sys.argv[2]).read())
 """
 EXEC = """
 import os, sys, httpx
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.credentials import access
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kubeconfig import find
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import access
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.kubeconfig import find
 os.environ["LAMBDA_API_KEY"] = "key-0123456789abcdefghij"
 access(find(sys.argv[1])).authorize(httpx.Request("GET", "http://x.test/"))
 print(open(sys.argv[2]).read())
@@ -171,7 +171,7 @@ print(len(render(text, dict.fromkeys(names.split(), "x"))), "characters")
 """
 CSR = """
 import json, sys
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import csr
 request = csr.parse(json.loads(sys.argv[1]))
 print("objections:", "; ".join(csr.wrong(request, token_id=sys.argv[2], node=sys.argv[3])) or "none")
 """
@@ -255,10 +255,10 @@ ITEM_8 = [
 
 LEDGER = """
 import sys
-from ansible_collections.tgp.gpu.plugins.module_utils.claims.configmap import ConfigMapStore
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.store.configmap import ConfigMapStore
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 store = ConfigMapStore(connect(Task({}, clock=SystemClock())))
 for number in range(int(sys.argv[1])):
     store.ledger({"name": f"tgp-a1b2c3d4-training-{number:05d}", "cost": "0.10", "why": "x" * 560})
@@ -320,8 +320,8 @@ def _only_provider_is_away(desk: Desk) -> Done:
 
 TWICE = """
 import os, sys
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import from_environment
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.lambda_cloud import LambdaCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import from_environment
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
 cloud = LambdaCloud(os.environ["LAMBDA_API_KEY"], url=os.environ["LAMBDA_API_URL"], clock=from_environment())
 for _time in range(2):
     cloud.terminate(sys.argv[1])

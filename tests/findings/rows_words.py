@@ -143,8 +143,8 @@ def _validated(**env: str) -> t.Callable[[Desk], Done]:
 
 
 MESH = """
-from ansible_collections.tgp.gpu.plugins.module_utils.act import endpoint_check
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import reach
+from ansible_collections.tgp.gpu.plugins.module_utils.preflight import endpoint_check
+from ansible_collections.tgp.gpu.plugins.module_utils.preflight import endpoint as reach
 host, port = reach.endpoint("https://100.64.0.1:6443")
 found = reach.Reached(reach.API, host, port, "connect", "no answer.")
 endpoint_check.look = lambda *_place, **_how: [found]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.connect import connect
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
 
 from tests.build import built
 

@@ -12,10 +12,10 @@ import typing as t
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis import diagnose
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_facts import Findings
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.mesh_words import meaning
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Findings
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.log_patterns import meaning
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import diagnose
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.find import find_device
 from ansible_collections.tgp.gpu.plugins.modules import (
     tailscale_device,

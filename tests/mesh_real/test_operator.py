@@ -14,7 +14,7 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import (
     TAILSCALE_EXPOSE_ANNOTATION,
     TAILSCALE_HOSTNAME_ANNOTATION,
     TAILSCALE_TAGS_ANNOTATION,

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 
 from tests.e2e.box import Sandbox, by_name
 from tests.fixtures.demo import demo_documents

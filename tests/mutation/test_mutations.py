@@ -73,7 +73,9 @@ def check(mutation: copies.Mutation, verdict: Verdict) -> None:
 def test_a_fault_that_its_named_test_does_not_notice_is_refused() -> None:
     """Although another test notices it: the row of docs/coverage.md would call itself proven by a test that passes."""
     fault = {"rule": "L-10", "what": "no destroy call is sent", "proves": {"A-22": "test_L10_order", "D-01": "test_L10_kept"}}
-    noticed = Verdict("fleet", "fleet/teardown.py", fault["what"], "test_L10_order", proves="A-22, D-01")
+    noticed = Verdict(
+        "fleet", "planner/garbage_collection/termination_steps.py", fault["what"], "test_L10_order", proves="A-22, D-01"
+    )
     check(fault, noticed)
     assert unproven(fault, ["test_L10_order", "test_L10_kept"]) == ""
     problem = unproven(fault, ["test_L10_order"])
@@ -82,7 +84,11 @@ def test_a_fault_that_its_named_test_does_not_notice_is_refused() -> None:
     with pytest.raises(AssertionError, match="does not prove D-01"):
         check(fault, refused)
     rows, good = scores([refused])
-    assert not good and rows[-1] == "does not prove D-01 (test_L10_kept passes): fleet/teardown.py: no destroy call is sent"
+    assert (
+        not good
+        and rows[-1]
+        == "does not prove D-01 (test_L10_kept passes): planner/garbage_collection/termination_steps.py: no destroy call is sent"
+    )
     with pytest.raises(AssertionError, match="NOT NOTICED"):
         check(fault, dataclasses.replace(noticed, test=""))
 
@@ -111,7 +117,7 @@ def test_a_fault_that_proves_a_row_by_no_fast_test_is_refused() -> None:
 @pytest.mark.parametrize("mutation", _CASES)
 def test_a_fault_is_found_by_its_tokens(mutation: copies.Mutation) -> None:
     place = copies.locate(mutation)
-    assert place.path == "fleet/lock.py" and place.package == "fleet"
+    assert place.path == "planner/run_lock.py" and place.package == "planner"
     assert mutation["to"] in copies.changed(mutation)
 
 
@@ -131,13 +137,12 @@ def test_a_fault_that_does_not_fit_is_refused(changes: dict[str, str], problem: 
 
 def test_tests_run_against_the_copy_and_it_is_as_before_after_a_fault(tmp_path: Path) -> None:
     copy = copies.copy_to(tmp_path)
-    file = copy / "ansible_collections/tgp/gpu/plugins/module_utils/fleet/lock.py"
+    file = copy / "ansible_collections/tgp/gpu/plugins/module_utils/planner/run_lock.py"
     before, times = file.read_text(), file.stat().st_mtime_ns
-    where = (
-        "from ansible_collections.tgp.gpu.plugins.module_utils.fleet import lock; print(lock.__file__, lock.decide(None, None, ''))"
-    )
+    rule = "from ansible_collections.tgp.gpu.plugins.module_utils.planner import run_lock as rule"
+    where = f"{rule}; print(rule.__file__, rule.decide(None, None, ''))"
     command = [sys.executable, "-B", "-c", where]
-    fault = {"symbol": "lock.py:decide", "from": 'return "free"', "to": 'return "faulty"'}
+    fault = {"symbol": "run_lock.py:decide", "from": 'return "free"', "to": 'return "faulty"'}
     with copies.mutated(copy, fault):
         there = subprocess.run(command, env=copies.environment(copy), capture_output=True, text=True, timeout=60, check=True)
     assert there.stdout.split() == [str(file), "faulty"]
@@ -145,15 +150,15 @@ def test_tests_run_against_the_copy_and_it_is_as_before_after_a_fault(tmp_path: 
 
 
 def test_the_score_counts_survivors_by_package() -> None:
-    noticed = [Verdict("act", "act/join.py", f"fault {number}", "test_x") for number in range(19)]
-    kept = Verdict("act", "act/join.py", "kept", "", survives="the API server refuses it, too")
+    noticed = [Verdict("act", "operations/join/node.py", f"fault {number}", "test_x") for number in range(19)]
+    kept = Verdict("act", "operations/join/node.py", "kept", "", survives="the API server refuses it, too")
     rows, good = scores([*noticed, kept])
     assert (
         good
         and "act           20      19    95 %" in rows
-        and "survives: act/join.py: kept: the API server refuses it, too" in rows
+        and "survives: operations/join/node.py: kept: the API server refuses it, too" in rows
     )
     rows, good = scores([*noticed[1:], kept])
     assert not good and rows[-1] == "below 95 %: act"
-    assert not scores([*noticed, Verdict("act", "act/join.py", "one", "")])[1]  # nobody says why
-    assert not scores([*noticed, Verdict("act", "act/join.py", "one", "", problem="the tests fail without a fault")])[1]
+    assert not scores([*noticed, Verdict("act", "operations/join/node.py", "one", "")])[1]  # nobody says why
+    assert not scores([*noticed, Verdict("act", "operations/join/node.py", "one", "", problem="the tests fail without a fault")])[1]

@@ -18,17 +18,17 @@ import typing as t
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import CAPABILITIES
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr, nodes, tokens
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.wait import Expected, Outcome, wait_for
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis import Diagnosis, diagnose
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_facts import Findings
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane, Taint
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Findings
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import Diagnosis, diagnose
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_tokens, csr, nodes
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait.wait import Expected, Outcome, wait_for
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane, Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.spec import NodeSpec
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.modules import node_drain
 
 from tests.cluster import objects
@@ -68,7 +68,7 @@ def user_data(stand: Stand, name: str, token: str) -> tuple[NodeSpec, str]:
     return spec, payload(spec, capability=CAPABILITIES["lambda"]).text
 
 
-def joined(stand: Stand, name: str, token: tokens.Token, seconds: float = 60) -> Outcome:
+def joined(stand: Stand, name: str, token: bootstrap_tokens.Token, seconds: float = 60) -> Outcome:
     """The wait of a join, which answers the machine's certificate request."""
     end = _now() + timedelta(seconds=seconds)
     expected = Expected(
@@ -87,7 +87,7 @@ def explained(machine: Machine, name: str, **facts: t.Any) -> Diagnosis:
 class Node(t.NamedTuple):
     machine: Machine
     spec: NodeSpec
-    token: tokens.Token
+    token: bootstrap_tokens.Token
     outcome: Outcome
     seconds: float
 
@@ -96,7 +96,7 @@ class Node(t.NamedTuple):
 def node(stand: Stand, idle: pathlib.Path) -> t.Iterator[Node]:
     """One machine that became a node."""
     name = "tgp-a1b2c3d4-ml-0k3zq"
-    token = make_token(stand.kube, name, now=_now(), groups=tokens.OWN_GROUP)
+    token = make_token(stand.kube, name, now=_now(), groups=bootstrap_tokens.OWN_GROUP)
     spec, text = user_data(stand, name, token.text)
     with stand.machine() as machine:
         machine.install(spec.kubernetes_version)
@@ -203,7 +203,7 @@ def test_pods_reach_the_api_server(stand: Stand, node: Node, name: str, host: bo
 
 
 def test_the_node_lives_on_without_its_token(stand: Stand, node: Node) -> None:
-    assert tokens.delete(stand.kube, node.token.id)
+    assert bootstrap_tokens.delete(stand.kube, node.token.id)
     lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node.spec.name}"
     before = stand.plane.until(lambda: stand.plane.find(lease), what="the kubelet's first lease")["spec"]["renewTime"]
     node.machine.run("systemctl", "daemon-reload")
@@ -252,7 +252,7 @@ def test_a_wrong_token_stops_the_program_with_the_diagnosis_of_it(stand: Stand) 
 def test_a_forbidden_label_stops_the_kubelet_with_the_diagnosis_of_it(stand: Stand) -> None:
     """Our own check refuses such a label before anything is rented, so it is put into the finished files here."""
     name = "tgp-a1b2c3d4-ml-label"
-    token = make_token(stand.kube, name, now=_now(), groups=tokens.OWN_GROUP)
+    token = make_token(stand.kube, name, now=_now(), groups=bootstrap_tokens.OWN_GROUP)
     spec, text = user_data(stand, name, token.text)
     with stand.machine() as machine:
         machine.install(spec.kubernetes_version)
@@ -267,7 +267,7 @@ def test_a_forbidden_label_stops_the_kubelet_with_the_diagnosis_of_it(stand: Sta
 def test_a_machine_that_asks_for_another_name_is_denied_and_never_a_node(stand: Stand) -> None:
     """A host that reads the token out of its user data and wants to be somebody else."""
     name, other = "tgp-a1b2c3d4-ml-thief", "tgp-a1b2c3d4-ml-victim"
-    token = make_token(stand.kube, name, now=_now(), groups=tokens.OWN_GROUP)
+    token = make_token(stand.kube, name, now=_now(), groups=bootstrap_tokens.OWN_GROUP)
     spec, text = user_data(stand, name, token.text)
     with stand.machine() as machine:
         machine.install(spec.kubernetes_version)

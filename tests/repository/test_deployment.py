@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.act.serve_check import rights_in
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.needed_rights import CLAIM_RIGHTS, RIGHTS
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.rights import Right
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.tokens import OWN_BINDING, OWN_GROUP
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.bootstrap_tokens import OWN_BINDING, OWN_GROUP
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.needed_rights import CLAIM_RIGHTS, RIGHTS
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import _KINDS
+from ansible_collections.tgp.gpu.plugins.module_utils.preflight.service_check import rights_in
 
 from .tree import ROOT
 

@@ -15,39 +15,36 @@ from .tree import ROOT, below, files, name, tree
 
 PLUGINS = ROOT / "plugins"
 PACKAGE = "ansible_collections.tgp.gpu.plugins"
-NEIGHBOURS = {
-    ("documents", "clouds"),
-    ("documents", "talos"),
-    ("lanes", "talos"),
-    ("lanes", "talos_api"),
-    ("runlock", "claims"),
-    ("runlock", "cluster"),
-    ("claims", "cluster"),
-}
+NEIGHBOURS = {("documents", "providers"), ("documents", "talos"), ("bootstrap", "talos"), ("store", "kube")}
+PURE = ("planner", "diagnosis", "model", "units")
 SHIPPED = ("plugins", "roles", "playbooks", "sandbox")
 
 
 def _layers() -> list[list[str]]:
-    """The parts of the collection from top to bottom, as docs/architecture.md lists them."""
+    """The parts of the collection from top to bottom, as docs/architecture.md lists them: folders, and the files of core/."""
     table = (
         (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Where things are")[2].partition("\n## ")[0]
     )
     found = []
     for path in re.findall(r"^\| `plugins/([^`]+)`", table, re.MULTILINE):
-        inner = re.search(r"\{(.+)\}", path)
-        found.append(inner[1].split(",") if inner else [path.removeprefix("module_utils/").split("/")[0]])
+        if not path.startswith("module_utils/"):
+            found.append([path.split("/")[0]])
+            continue
+        before, _brace, inner = path.removeprefix("module_utils/").rstrip("/").partition("{")
+        found.append([before + one for one in inner.partition("}")[0].split(",")] if inner else [before])
     return found
 
 
 LAYERS = _layers()
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
-EDGES = next(layer for layer in LAYERS if "http" in layer)
+EDGES = next(layer for layer in LAYERS if "core/http" in layer)
 
 
 def part(path: Path) -> str:
-    """modules, act, clouds, http ...: the part of the collection a file (or a folder) belongs to."""
-    inner = path.relative_to(PLUGINS).parts
-    return Path(inner[1]).stem if inner[0] == "module_utils" and len(inner) > 1 else inner[0]
+    """modules, runs, diagnosis/evidence, core/http ...: the part of the collection a file (or a folder) belongs to."""
+    inner = path.relative_to(PLUGINS).with_suffix("").as_posix().removeprefix("module_utils/")
+    fits = [one for one in RANK if f"{inner}/".startswith(f"{one}/")]
+    return max(fits, key=len, default=inner)
 
 
 class Import(t.NamedTuple):
@@ -99,7 +96,7 @@ def test_imports_point_downwards() -> None:
         if one.target is None:
             continue
         above, under = part(one.source), part(one.target)
-        if above == under or (above, under) in NEIGHBOURS or (above, under) == ("fleet", "errors"):
+        if above == under or (above, under) in NEIGHBOURS:
             continue
         same = RANK[above] == RANK[under]
         if RANK[above] > RANK[under] or (same and not (above in EDGES and EDGES.index(above) < EDGES.index(under))):
@@ -107,18 +104,18 @@ def test_imports_point_downwards() -> None:
     assert wrong == []
 
 
-def test_fleet_is_pure() -> None:
-    """It imports the standard library, errors and itself, and of the former nothing that reads the clock, files or the network."""
+def test_rules_are_pure() -> None:
+    """They import the standard library, errors and each other, and of the former nothing that reads the clock, files or the network."""
     outside = {"os", "pathlib", "socket", "ssl", "subprocess", "threading", "time", "urllib", "http", "tempfile", "shutil", "io"}
     allowed = sys.stdlib_module_names - outside
-    fleet = [one for one in OURS if part(one.source) == "fleet"]
-    assert fleet
-    wrong = [one for one in fleet if one.foreign.split(".")[0] not in allowed and one.target is None]
-    assert [f"{name(one.source)}:{one.line} {one.foreign}" for one in wrong] == []
+    rules = [one for one in OURS if part(one.source) in PURE]
+    assert {part(one.source) for one in rules} == set(PURE)
+    wrong = [one for one in rules if one.foreign.split(".")[0] not in allowed and one.target is None]
+    wrong += [one for one in rules if one.target is not None and part(one.target) not in (*PURE, "core/errors")]
+    assert [f"{name(one.source)}:{one.line} {one.foreign or one.target}" for one in wrong] == []
     clocks = re.compile(r"\b(datetime\.now|utcnow|date\.today|time\.time|open)\(")
-    read = [
-        name(path) for path in below("plugins/module_utils/fleet", suffix=".py") if clocks.search(path.read_text(encoding="utf-8"))
-    ]
+    pure = [path for one in PURE for path in below(f"plugins/module_utils/{one}", suffix=".py") if part(path) in PURE]
+    read = [name(path) for path in pure if clocks.search(path.read_text(encoding="utf-8"))]
     assert read == []
 
 

@@ -11,12 +11,12 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import labels, reasons, resources
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model import labels, reasons, resources
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 
 from .tree import below, name, tree
 
-MODEL = "plugins/module_utils/fleet/model"
+MODEL = "plugins/module_utils/model"
 CODE = [
     *below("plugins/module_utils", suffix=".py"),
     *below("plugins/action", suffix=".py"),
@@ -80,7 +80,7 @@ def test_words_of_reasons_stand_in_one_file() -> None:
 def test_kinds_of_steps_that_only_a_plan_has_stand_in_one_file() -> None:
     """Other words of theirs, such as launch and update, are verbs of many things."""
     words = {str(one) for one in reasons.ActionKind if one.startswith("delete_") or one in ("untaint", "annotate")}
-    mesh = {"plugins/module_utils/observe/told.py"}  # what is told of a call: the same words, of calls to the mesh
+    mesh = {"plugins/module_utils/observe/audit.py"}  # what is told of a call: the same words, of calls to the mesh
     assert found(lambda text: text in words, {f"{MODEL}/reasons.py", *mesh}) == []
 
 
@@ -101,7 +101,7 @@ def test_a_key_is_found_however_it_is_written(code: str, wrong: bool) -> None:
 
 # ---- defaults
 
-SETTINGS = "plugins/module_utils/fleet/settings.py"
+SETTINGS = "plugins/module_utils/model/defaults.py"
 
 
 def _reads(path: Path) -> set[str]:

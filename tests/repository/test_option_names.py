@@ -11,7 +11,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import variables
+from ansible_collections.tgp.gpu.plugins.module_utils.core import variables
 
 from .tree import UTILS, below, name, tree
 
@@ -25,16 +25,16 @@ NAMED = (
 )
 # sentences in which the word is no option of a playbook
 OTHERWISE = {
-    "act/preflight.py": "all {} there",
-    "act/validation.py": "; without documents the taints and labels of pools were not compared",
-    "clouds/power.py": "Give it one, or set wait to false and wait for its node with tgp.gpu.node_wait.",  # of the instance modules
+    "preflight/preflight.py": "all {} there",
+    "runs/validate.py": "; without documents the taints and labels of pools were not compared",
+    "providers/webhook/power.py": "Give it one, or set wait to false and wait for its node with tgp.gpu.node_wait.",  # of the instance modules
     "documents/parse.py": "machine {}: the classes {} and {} both have it.",
     "documents/service.py": "is for lane service only. Set lanes: [service], or remove it.",  # a field
-    "fleet/claim_diff.py": "machine {} ({}: {})",
-    "lanes/talos_push.py": "wait cannot be negative.",  # of talos_apply
-    "talos/rules.py": "machine is missing: a worker needs its machine section.",  # a section of the configuration
-    "talos_api/machine.py": "mode {}",
-    "talos/validate.py": "mode {} must be {} or {}.",  # of talos_validate
+    "planner/claims/diff.py": "machine {} ({}: {})",
+    "bootstrap/talos/push.py": "wait cannot be negative.",  # of talos_apply
+    "talos/validation/rules.py": "machine is missing: a worker needs its machine section.",  # a section of the configuration
+    "talos/api/machine.py": "mode {}",
+    "talos/validation/validate.py": "mode {} must be {} or {}.",  # of talos_validate
 }
 
 

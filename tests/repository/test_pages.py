@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import ENTRIES
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import ENTRIES
 
 from sandbox import behaviour, faults, scenario
 from sandbox.kube import KNOWN_GAPS

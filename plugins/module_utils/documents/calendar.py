@@ -8,9 +8,9 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ..errors import InvalidInput
-from ..fleet.model import Calendar, Window
-from ..fleet.time_zones import REMEDY, zone
+from ..core.errors import InvalidInput
+from ..model import Calendar, Window
+from ..units.time_zones import REMEDY, zone
 from .reading import Reader
 from .schemas import DAYS
 

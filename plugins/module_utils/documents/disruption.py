@@ -8,11 +8,11 @@ from __future__ import annotations
 import typing as t
 from decimal import Decimal
 
-from ..errors import InvalidInput
-from ..fleet.cron import parse_cron
-from ..fleet.disruption_budgets import valid
-from ..fleet.model import DisruptionBudget
-from ..fleet.time_zones import zone
+from ..core.errors import InvalidInput
+from ..model import DisruptionBudget
+from ..planner.disruption.disruption_budgets import valid
+from ..units.cron import parse_cron
+from ..units.time_zones import zone
 from .host_quality import share
 from .reading import Reader
 

@@ -10,7 +10,7 @@ import functools
 import re
 import typing as t
 
-from ..libs import lazy
+from ..core.lazy_import import lazy
 from .refused import REFUSED, REFUSED_VALUES
 from .schemas import KINDS, Schema
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a class says of the hosts it wants and of prices by auction: shares, and the wishes of fleet/quality.py."""
+"""What a class says of the hosts it wants and of prices by auction: shares, and the wishes of planner/offers/host_quality.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import typing as t
 from decimal import Decimal
 
-from ..fleet.model import Quality
+from ..model import Quality
 from .reading import Reader
 
 _SHARE = re.compile(r"(\d{1,3}) ?%?|(\d{1,3}\.\d+) ?%")  # 0.95 without a sign would be read as less than one per cent

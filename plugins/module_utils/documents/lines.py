@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..libs import lazy
+from ..core.lazy_import import lazy
 
 if t.TYPE_CHECKING:
     import yaml

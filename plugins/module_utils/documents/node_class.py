@@ -12,16 +12,16 @@ import typing as t
 from decimal import Decimal
 from urllib.parse import urlsplit
 
-from ..clouds.registry import CAPABILITIES, ENTRIES, canonical_cloud
-from ..clouds.webhook_targets import LINK_LOCAL, is_link_local
-from ..fleet import gpus
-from ..fleet.model import CloudChoice, Machine, MeshChoice, NodeClass
+from ..model import CloudChoice, Machine, MeshChoice, NodeClass
+from ..planner.offers import gpu_models
+from ..providers.registry import CAPABILITIES, ENTRIES, canonical_cloud
+from ..providers.webhook.targets import LINK_LOCAL, is_link_local
 from . import wireguard
+from .budgets import budget
 from .faults import unknown_field, validator
 from .host_quality import of_nodes, quality, share
 from .origins import allowed_namespaces
 from .reading import Reader
-from .spending import budget
 
 OWN_MACHINES = "webhook"
 BID_MARGIN = Decimal("0.1")
@@ -228,14 +228,14 @@ def _machine(one: Spec, path: str, reader: Reader) -> Machine:
         elif field in one and is_link_local(urlsplit(one[field]).hostname or ""):
             reader.fault(f"{path}.{field}", f"leads to {urlsplit(one[field]).hostname}, {LINK_LOCAL}")
     wanted = (reader.model(one["gpuType"], f"{path}.gpuType") or "") if "gpuType" in one else ""
-    card = gpus.parse(wanted) or gpus.Gpu("")
+    card = gpu_models.parse(wanted) or gpu_models.Gpu("")
     return Machine(
         name=one["name"],
         gpu_count=one["gpuCount"],
         scale_up_endpoint=one["scaleUpEndpoint"],
         scale_down_endpoint=one["scaleDownEndpoint"],
         gpu_type=card.model,
-        gpu_memory_mib=one.get("gpuMemoryMib") or card.memory_mib or gpus.memory_mib(card.model),
+        gpu_memory_mib=one.get("gpuMemoryMib") or card.memory_mib or gpu_models.memory_mib(card.model),
         node_name=one.get("nodeName", ""),
         status_endpoint=one.get("statusEndpoint", ""),
         hourly_cost=reader.money(one.get("hourlyCost"), f"{path}.hourlyCost") or Decimal(0),

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..clouds.registry import ENTRIES
-from ..fleet import requirements as words
-from ..fleet.model import CloudChoice, Machine, NodeClass, Pool, Requirement
-from ..fleet.model.labels import (
+from ..model import CloudChoice, Machine, NodeClass, Pool, Requirement
+from ..model.labels import (
     GPU_COUNT_LABEL,
     GPU_MEMORY_LABEL,
     GPU_TYPE_LABEL,
@@ -19,14 +17,16 @@ from ..fleet.model.labels import (
     RELIABILITY_LABEL,
     SPOT_LABEL,
 )
+from ..planner.offers import requirements as words
+from ..providers.registry import ENTRIES
+from .budgets import budget
 from .calendar import calendar
 from .disruption import disruption
-from .marks import check_marks
 from .node_class import OWN_MACHINES, fingerprint, mesh_choice, mirrors, own_regions, template_text
+from .node_labels import check_marks
 from .reading import Reader, taints
 from .scaling import scaling
 from .service import check_clouds, lanes, service
-from .spending import budget
 
 REQUEST_NAMESPACE = "tgp-system"
 REQUEST_CLASS = "request-"

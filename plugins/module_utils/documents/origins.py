@@ -13,7 +13,7 @@ from __future__ import annotations
 import shlex
 import typing as t
 
-from ..fleet.model import NodeClass, Pool
+from ..model import NodeClass, Pool
 from .document import Document, Origin
 from .reading import Reader
 

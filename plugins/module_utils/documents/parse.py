@@ -9,10 +9,10 @@ import dataclasses
 import difflib
 import typing as t
 
-from ..errors import InvalidInput
-from ..fleet.marks import EPHEMERAL
-from ..fleet.model import CloudChoice, DisruptionBudget, Machine, MeshChoice, NodeClass, Pool, Source, Taint, Wishes
-from ..fleet.model.labels import API_VERSION
+from ..core.errors import InvalidInput
+from ..model import CloudChoice, DisruptionBudget, Machine, MeshChoice, NodeClass, Pool, Source, Taint, Wishes
+from ..model.labels import API_VERSION
+from ..planner.provisioning.node_labels import EPHEMERAL
 from .document import Document, Origin
 from .faults import faults
 from .node_class import OWN_MACHINES, node_class

@@ -14,8 +14,8 @@ import typing as t
 from datetime import datetime
 from decimal import Decimal
 
-from ..fleet.model import Claim
-from ..fleet.saved_plan import VERSION, SavedPlan
+from ..model import Claim
+from ..planner.plans.saved_plan import VERSION, SavedPlan
 
 _SCALARS: dict[t.Any, dict[str, t.Any]] = {
     str: {"type": "string"},

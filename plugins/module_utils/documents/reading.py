@@ -10,14 +10,14 @@ import re
 import typing as t
 from decimal import Decimal
 
-from ..clouds.registry import ENTRIES, canonical_cloud, cloud_suggestions
-from ..errors import InvalidInput
-from ..fleet import gpus
-from ..fleet.durations import parse_duration
-from ..fleet.limits import RESOURCE_OF_VENDOR
-from ..fleet.model import SecretRef, Taint
-from ..fleet.money import parse_money
-from ..fleet.regions import misspelt_region
+from ..core.errors import InvalidInput
+from ..model import SecretRef, Taint
+from ..planner.offers import gpu_models
+from ..planner.offers.regions import misspelt_region
+from ..planner.provisioning.limits import RESOURCE_OF_VENDOR
+from ..providers.registry import ENTRIES, canonical_cloud, cloud_suggestions
+from ..units.durations import parse_duration
+from ..units.money import parse_money
 
 _AMOUNT = re.compile(r"([0-9]+)\s*(Ki|Mi|Gi|Ti|MiB|GiB|TiB)?")
 _MIB = {"Mi": 1, "MiB": 1, "Gi": 1024, "GiB": 1024, "Ti": 1024 * 1024, "TiB": 1024 * 1024}
@@ -92,10 +92,10 @@ class Reader:
 
     def model(self, name: str, path: str) -> str | None:
         """A GPU model people ask for: the canonical name, with the memory size if they named one."""
-        wanted = gpus.parse(name)
+        wanted = gpu_models.parse(name)
         if wanted is not None:
             return wanted.model if wanted.memory_mib is None else name
-        near = gpus.suggestions(name)
+        near = gpu_models.suggestions(name)
         self.fault(path, f"{name!r} is no GPU model we know. {f'Did you mean {near[0]}?' if near else 'Example: RTX4090.'}")
         return None
 

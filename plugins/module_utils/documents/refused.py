@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from ..fleet.model.labels import EPHEMERAL_TAINT
+from ..model.labels import EPHEMERAL_TAINT
 
 REFUSED: dict[str, str] = {
     "spec.calendar": "hours are those of a pool; write spec.calendar in each GPUNodePool",

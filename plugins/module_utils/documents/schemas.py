@@ -13,12 +13,12 @@ import json
 import pathlib
 import typing as t
 
-from ..fleet.buying import PACKS
-from ..fleet.model.labels import API_VERSION
-from ..fleet.model.reasons import Reason
-from ..fleet.periods import PERIODS
-from ..fleet.requirements import KEYS, OPERATORS
-from ..fleet.spending import ACTIONS
+from ..model.labels import API_VERSION
+from ..model.reasons import Reason
+from ..planner.cost.budgets import ACTIONS
+from ..planner.offers.requirements import KEYS, OPERATORS
+from ..planner.scheduling.offer_selection import PACKS
+from ..units.periods import PERIODS
 
 Schema = dict[str, t.Any]
 

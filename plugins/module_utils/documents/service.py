@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..clouds.registry import CAPABILITIES
-from ..fleet.model import IdleProbe, Lane, NodeClass, ServiceSpec
-from ..fleet.model.labels import PREFIX, TAILNET_PREFIX
-from ..fleet.offers import DEFAULT_LANES
+from ..model import IdleProbe, Lane, NodeClass, ServiceSpec
+from ..model.labels import PREFIX, TAILNET_PREFIX
+from ..planner.offers.ranking import DEFAULT_LANES
+from ..providers.registry import CAPABILITIES
 from .reading import Reader
 
 Spec = t.Mapping[str, t.Any]

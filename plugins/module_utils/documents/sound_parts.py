@@ -9,7 +9,7 @@ import copy
 import dataclasses
 import typing as t
 
-from ..fleet.model.labels import API_VERSION
+from ..model.labels import API_VERSION
 from .faults import dotted, validator
 from .schemas import KINDS
 

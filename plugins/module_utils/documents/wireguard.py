@@ -8,8 +8,8 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from ..fleet import tunnel_rules, tunnels
-from ..fleet.model import Hub
+from ..model import Hub
+from ..planner.provisioning import wireguard_addresses, wireguard_rules
 from .reading import Reader
 
 _HERE = "spec.wireguardConfig"
@@ -56,8 +56,8 @@ def hub(spec: Spec, reader: Reader) -> Hub | None:
         mtu=wish.get("mtu", 1420),
         keepalive=reader.duration(wish.get("persistentKeepalive"), f"{_HERE}.persistentKeepalive", 25),
     )
-    some_node = tunnels.end_of(found, f"{network[-2]}/{network.prefixlen}", "")
-    for field, what in tunnel_rules.hub_faults(some_node):
+    some_node = wireguard_addresses.end_of(found, f"{network[-2]}/{network.prefixlen}", "")
+    for field, what in wireguard_rules.hub_faults(some_node):
         reader.fault(f"{_HERE}.{_FIELDS[field]}", what)
     return found
 

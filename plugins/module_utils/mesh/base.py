@@ -12,8 +12,8 @@ import typing as t
 from datetime import datetime
 from urllib.parse import quote
 
-from .. import errors
-from ..fleet.model import Device, MeshKey
+from ..core import errors
+from ..model import Device, MeshKey
 
 _LONGEST = 50  # characters of a key's description
 _LONGEST_KEY = 7776000  # seconds; the services' own limit

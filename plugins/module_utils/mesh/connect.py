@@ -11,16 +11,16 @@ import typing as t
 
 from ansible.module_utils.basic import env_fallback
 
-from ..errors import InvalidInput
-from ..http import Api, Retry
-from ..redact import register
-from ..task import Task
+from ..core.errors import InvalidInput
+from ..core.http import Api, Retry
+from ..core.redact import register
+from ..core.task import Task
 from .base import DeviceMesh
-from .credential import ApiToken, Credential, OAuthClient, refuse_mixed_up
-from .explain import words
-from .headscale import Headscale
-from .spoken import V1, Undecided, spoken
-from .tailscale import Tailscale
+from .headscale.api_version import V1, Undecided, spoken
+from .headscale.client import Headscale
+from .tailscale.client import Tailscale
+from .tailscale.credential import ApiToken, Credential, OAuthClient, refuse_mixed_up
+from .tailscale.refusals import words
 
 PUBLIC = "https://api.tailscale.com"
 

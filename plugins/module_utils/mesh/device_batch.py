@@ -9,8 +9,8 @@ import dataclasses
 import typing as t
 from datetime import datetime, timedelta
 
-from ..errors import InvalidInput, TgpError
-from ..fleet.model import Device
+from ..core.errors import InvalidInput, TgpError
+from ..model import Device
 from .base import DeviceMesh
 from .find import find_device
 from .key_batch import side_by_side

@@ -10,7 +10,7 @@ import re
 import typing as t
 from datetime import datetime, timedelta, timezone
 
-from ..fleet.model import Device
+from ..model import Device
 
 _SKEW = timedelta(seconds=120)  # the service's clock and the one that dated the key may differ by that much
 _NEVER = datetime.min.replace(tzinfo=timezone.utc)

@@ -10,9 +10,9 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
-from ..errors import InvalidInput, TgpError
-from ..fleet.model import MeshKey
-from ..redact import redact
+from ..core.errors import InvalidInput, TgpError
+from ..core.redact import redact
+from ..model import MeshKey
 from .base import DeviceMesh, Mesh, description_of
 from .results import key_result
 

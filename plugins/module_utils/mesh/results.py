@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime
 
-from ..clock import to_text
-from ..fleet.model import Device, MeshKey
+from ..core.clock import to_text
+from ..model import Device, MeshKey
 from .base import NewKey
 from .find import is_suffixed
 

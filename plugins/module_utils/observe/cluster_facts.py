@@ -9,8 +9,8 @@ import base64
 import dataclasses
 import re
 
-from ..cluster.namespace import NAMESPACE
-from ..errors import Forbidden, InvalidInput, NotFound
+from ..core.errors import Forbidden, InvalidInput, NotFound
+from ..kube.namespace import NAMESPACE
 from ..talos.secrets import ClusterSecrets, read
 from ..talos.versions import DEFAULT_TALOS
 from .context import Context

@@ -14,27 +14,28 @@ import typing as t
 import uuid
 from datetime import datetime, timedelta
 
-from ..claims.store import ClaimStore
-from ..clock import from_text, others_ahead, to_text
-from ..clouds.base import Cloud
-from ..clouds.registry import CAPABILITIES
-from ..clouds.registry import connect as connect_cloud
-from ..cluster.kube import Kube
-from ..errors import BadShape, InvalidInput, TgpError
-from ..fleet import blocks, clocks
-from ..fleet.ledger import read_ledger
-from ..fleet.model import Claim, CloudChoice, Instance, Ledger, Node, NodeClass, Phase, Pool, Wishes
-from ..fleet.names import Verdict
-from ..fleet.ownership import Owner, Store, claimed, generations_of, owner_of, remembered
-from ..fleet.settings import Settings
-from ..fleet.terms import remembered as remembered_pool
+from ..core.clock import from_text, others_ahead, to_text
+from ..core.errors import BadShape, InvalidInput, TgpError
+from ..core.progress import Progress
+from ..core.task import Task
+from ..kube.client import Kube
 from ..mesh.base import Mesh
 from ..mesh.connect import connect as connect_mesh
-from ..progress import Progress
-from ..task import Task
+from ..model import Claim, CloudChoice, Instance, Ledger, Node, NodeClass, Phase, Pool, Wishes
+from ..model.defaults import Settings
+from ..model.names import Verdict
+from ..planner import clock_skew
+from ..planner.claims.terms import remembered as remembered_pool
+from ..planner.cost.ledger import read_ledger
+from ..planner.garbage_collection.ownership import Owner, Store, claimed, generations_of, owner_of, remembered
+from ..planner.offers import launch_backoff
+from ..providers.base import Cloud
+from ..providers.registry import CAPABILITIES
+from ..providers.registry import connect as connect_cloud
+from ..store.records import ClaimStore
+from .audit import told_cloud, told_mesh
 from .credentials import cloud_credential, mesh_credentials
-from .feed import Feed
-from .told import told_cloud, told_mesh
+from .shared_list import Feed
 
 _T = t.TypeVar("_T")
 
@@ -98,12 +99,12 @@ class Context:
     def wrong_clock(self) -> str:
         """What is to be said of our clock when it is wrong (L-27); empty when it is right, or not known to be wrong."""
         source, offset = self.clock_offset() or ("", 0.0)
-        return clocks.told(offset, source) if clocks.is_wrong(offset) else ""
+        return clock_skew.told(offset, source) if clock_skew.is_wrong(offset) else ""
 
     def billed_now(self) -> datetime:
         """The moment by the clock of those who write the bills, where ours is known to be wrong."""
         _source, offset = self.clock_offset() or ("", 0.0)
-        return self.clock.now() + timedelta(seconds=offset if clocks.is_wrong(offset) else 0.0)
+        return self.clock.now() + timedelta(seconds=offset if clock_skew.is_wrong(offset) else 0.0)
 
     # ---- records
 
@@ -179,12 +180,12 @@ class Context:
     def block(self, key: str, reason: str) -> None:
         """Remember that an offer failed, so that it is not tried again at once."""
         with self.money:
-            self.store.write_state("blocklist", blocks.after_failure(self.blocks(), key, reason, self.clock.now()))
+            self.store.write_state("blocklist", launch_backoff.after_failure(self.blocks(), key, reason, self.clock.now()))
 
     def failed_join(self, pool: str) -> None:
         """Count a machine that never joined; too many pause the pool (L-11)."""
         with self.money:
-            self.store.write_state("blocklist", blocks.after_failed_join(self.blocks(), pool, self.clock.now()))
+            self.store.write_state("blocklist", launch_backoff.after_failed_join(self.blocks(), pool, self.clock.now()))
 
     def ledger(self) -> Ledger:
         """The books, read now. ApiError when their place cannot be read; torn lines are named in it."""
@@ -278,7 +279,7 @@ class Context:
         return CloudChoice(cloud, credentials=credentials) if credentials is not None else None
 
     def _node_ready(self, node: str) -> bool | None:
-        from ..cluster.nodes import get_node
+        from ..kube.nodes import get_node
 
         found: Node | None = get_node(self.kube, node)
         return None if found is None else bool(found.ready)

@@ -8,13 +8,13 @@ Values are registered for redaction the moment they are read and are never writt
 
 from __future__ import annotations
 
-from ..clouds.registry import ENTRIES
-from ..cluster.kube import Kube
-from ..cluster.secrets import read_secret
-from ..errors import NotFound, TgpError
-from ..fleet.model import CloudChoice, Wishes
-from ..redact import register
-from ..task import Task
+from ..core.errors import NotFound, TgpError
+from ..core.redact import register
+from ..core.task import Task
+from ..kube.client import Kube
+from ..kube.secrets import read_secret
+from ..model import CloudChoice, Wishes
+from ..providers.registry import ENTRIES
 
 NAMESPACE = "tgp-system"
 

@@ -10,17 +10,17 @@ import glob
 import os
 import typing as t
 
-from ..clock import from_text
-from ..clouds.webhook_machines import groups_from_environment, usable_groups
-from ..cluster.kube import Kube
+from ..core.clock import from_text
+from ..core.errors import ApiError, InvalidInput, NotFound
+from ..core.lazy_import import lazy
+from ..core.task import Task
 from ..documents.document import Document, Origin
 from ..documents.lines import line_of
 from ..documents.parse import refuse, understand
-from ..errors import ApiError, InvalidInput, NotFound
-from ..fleet.model import Machine, Source, Wishes
-from ..fleet.model.labels import API_PATH, API_VERSION
-from ..libs import lazy
-from ..task import Task
+from ..kube.client import Kube
+from ..model import Machine, Source, Wishes
+from ..model.labels import API_PATH, API_VERSION
+from ..providers.webhook.machines import groups_from_environment, usable_groups
 
 if t.TYPE_CHECKING:
     import yaml

@@ -13,23 +13,23 @@ import dataclasses
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
-from ..clouds.registry import CAPABILITIES
-from ..cluster.device_plugins import device_plugins
-from ..cluster.nodes import nodes as read_nodes
-from ..cluster.pods import pods as read_pods
-from ..errors import ApiError, TgpError
-from ..fleet import blocks
-from ..fleet.consolidation import POLICY as CONSOLIDATES
-from ..fleet.model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation
-from ..fleet.phases import LIVE
-from ..fleet.query import query_of
-from ..fleet.settings import LAUNCHING, REAPING
-from ..fleet.spending import budgets
+from ..core.errors import ApiError, TgpError
+from ..kube.device_plugins import device_plugins
+from ..kube.nodes import nodes as read_nodes
+from ..kube.pods import pods as read_pods
+from ..model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation
+from ..model.defaults import LAUNCHING, REAPING
 from ..offers.market import Market, Quote, open_cache
+from ..planner.claims.phases import LIVE
+from ..planner.cost.budgets import budgets
+from ..planner.disruption.consolidation import POLICY as CONSOLIDATES
+from ..planner.offers import launch_backoff
+from ..planner.offers.query import query_of
+from ..providers.registry import CAPABILITIES
 from .context import Context
 from .credentials import unused
-from .made_tokens import made_tokens
 from .services import look_at_services, published
+from .token_registry import made_tokens
 
 _T = t.TypeVar("_T")
 _MEANWHILE = {
@@ -80,7 +80,7 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
         pods=all_pods,
         claims=claims,
         findings=_state("findings", lambda: context.read_times("findings"), state_problems),
-        blocks=blocks.active(_state("blocklist", context.blocks, state_problems), context.clock.now()),
+        blocks=launch_backoff.active(_state("blocklist", context.blocks, state_problems), context.clock.now()),
         probes=probes,
         services=services,
         generations=context.generations() or (NOT_DRAWN,),

@@ -9,12 +9,12 @@ import typing as t
 
 from ansible.module_utils.basic import env_fallback
 
-from ..claims.store import CLAIMS_SPEC
-from ..clouds.registry import CLOUDS_SPEC
-from ..cluster.connect import CLUSTER_SPEC
-from ..fleet.periods import PERIODS
-from ..fleet.spending import ACTIONS
+from ..kube.auth.connect import CLUSTER_SPEC
 from ..mesh.connect import MESH_SPEC
+from ..planner.cost.budgets import ACTIONS
+from ..providers.registry import CLOUDS_SPEC
+from ..store.records import CLAIMS_SPEC
+from ..units.periods import PERIODS
 
 DOCUMENTS_SPEC: dict[str, t.Any] = dict(
     documents=dict(type="list", elements="raw", default=[]),

@@ -8,14 +8,14 @@ from __future__ import annotations
 import subprocess
 import typing as t
 
+from ..core.errors import ApiError, InvalidInput, Unreachable
+from ..core.http import Answer, Api, Retry
+from ..core.lazy_import import lazy
+from ..core.programs import environment
+from ..core.task import Task
 from ..documents.origins import is_allowed
-from ..errors import ApiError, InvalidInput, Unreachable
-from ..fleet.model import Device, Pool, Probe, ServiceSpec
-from ..fleet.published import address_of
-from ..http import Answer, Api, Retry
-from ..libs import lazy
-from ..programs import environment
-from ..task import Task
+from ..model import Device, Pool, Probe, ServiceSpec
+from ..planner.provisioning.service_endpoints import address_of
 
 if t.TYPE_CHECKING:
     import httpx

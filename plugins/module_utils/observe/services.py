@@ -9,14 +9,14 @@ import dataclasses
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
-from ..cluster.services import services_of
-from ..errors import TgpError
-from ..fleet.model import Claim, CloudView, Device, Phase, Pool, Probe, Published
-from ..fleet.names import Verdict, verdict
-from ..fleet.phases import LIVE
-from ..fleet.service import described_pool, is_service
-from ..fleet.teardown import waits
+from ..core.errors import TgpError
+from ..kube.services import services_of
 from ..mesh.find import find_device
+from ..model import Claim, CloudView, Device, Phase, Pool, Probe, Published
+from ..model.names import Verdict, verdict
+from ..planner.claims.phases import LIVE
+from ..planner.garbage_collection.termination_steps import waits
+from ..planner.provisioning.service import described_pool, is_service
 from .context import Context
 from .probe import Prober
 

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from ..cluster.secrets import read_secret
-from ..fleet.model import NodeClass
+from ..kube.secrets import read_secret
+from ..model import NodeClass
 from .context import Context
 
 

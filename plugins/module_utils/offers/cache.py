@@ -15,11 +15,11 @@ import os
 import threading
 import typing as t
 
-from ..cluster.kube import Json, Kube
-from ..cluster.namespace import NAMESPACE, ensure_namespace
-from ..errors import ApiError, BadShape, Conflict, NotFound, TgpError
-from ..fleet.model.labels import MANAGED_BY_LABEL
-from .files import replace
+from ..core.errors import ApiError, BadShape, Conflict, NotFound, TgpError
+from ..core.files import replace
+from ..kube.client import Json, Kube
+from ..kube.namespace import NAMESPACE, ensure_namespace
+from ..model.labels import MANAGED_BY_LABEL
 from .record import Reading, pack, unpack
 
 CONFIGMAP = "tgp-offer-cache"

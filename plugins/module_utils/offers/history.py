@@ -20,13 +20,13 @@ import typing as t
 import zlib
 from datetime import datetime, timedelta
 
-from ..clock import from_text, to_text
-from ..cluster.kube import Json, Kube
-from ..cluster.namespace import NAMESPACE, ensure_namespace
-from ..errors import BadShape, InvalidInput, NotFound
-from ..fleet.model import Offer
-from ..fleet.model.labels import MANAGED_BY_LABEL, PRICES_LABEL
-from ..fleet.prices import FIELDS, Line, lowest
+from ..core.clock import from_text, to_text
+from ..core.errors import BadShape, InvalidInput, NotFound
+from ..kube.client import Json, Kube
+from ..kube.namespace import NAMESPACE, ensure_namespace
+from ..model import Offer
+from ..model.labels import MANAGED_BY_LABEL, PRICES_LABEL
+from ..planner.cost.price_history import FIELDS, Line, lowest
 
 _PART_SIZE = 600_000  # bytes of one ConfigMap
 _PARTS = 8  # ConfigMaps kept; the oldest goes

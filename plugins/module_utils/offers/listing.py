@@ -12,13 +12,13 @@ import typing as t
 from datetime import datetime
 from decimal import Decimal
 
-from ..clock import to_text
-from ..clouds.results import exact, offer_result
-from ..fleet.model import Offer
-from ..fleet.money import print_money
-from ..fleet.prices import FIELDS, SPANS, Line, Trend, change
-from ..fleet.traffic import Assumption, of_offer
-from ..table import render
+from ..core.clock import to_text
+from ..core.table import render
+from ..model import Offer
+from ..planner.cost.price_history import FIELDS, SPANS, Line, Trend, change
+from ..planner.cost.traffic import Assumption, of_offer
+from ..providers.results import exact, offer_result
+from ..units.money import print_money
 
 FORMATS = ("table", "json", "csv")
 COLUMNS = (

@@ -11,13 +11,13 @@ import os
 import typing as t
 from datetime import datetime
 
-from ..claims.store import state_dir
-from ..clouds.registry import ENTRIES
-from ..cluster.kube import Kube
-from ..errors import InvalidInput
-from ..fleet.model import CloudChoice, Offer, OfferQuery
-from ..fleet.settings import Settings
-from ..task import Task
+from ..core.errors import InvalidInput
+from ..core.task import Task
+from ..kube.client import Kube
+from ..model import CloudChoice, Offer, OfferQuery
+from ..model.defaults import Settings
+from ..providers.registry import ENTRIES
+from ..store.records import state_dir
 from .cache import Cache, ConfigMapCache, FolderCache, guarded
 from .record import Reading, key_of
 

@@ -17,9 +17,9 @@ import zlib
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
-from ..clock import from_text, to_text
-from ..errors import BadShape
-from ..fleet.model import Lane, Offer, OfferQuery
+from ..core.clock import from_text, to_text
+from ..core.errors import BadShape
+from ..model import Lane, Offer, OfferQuery
 
 VERSION = 1
 _MONEY = frozenset({"price_hour", "storage_price_hour", "reliability", "min_bid", "traffic_price_gb_down", "traffic_price_gb_up"})

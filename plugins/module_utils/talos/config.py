@@ -8,21 +8,21 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..errors import InvalidInput
-from ..fleet import tunnel_rules
-from ..fleet.gpus import canonical
-from ..fleet.model import Lane
-from ..fleet.model.labels import INSTANCE_TYPE_LABEL, NODEPOOL_LABEL, PROVISIONED_LABEL
-from ..fleet.names import label_value
+from ..core.errors import InvalidInput
+from ..model import Lane
+from ..model.labels import INSTANCE_TYPE_LABEL, NODEPOOL_LABEL, PROVISIONED_LABEL
+from ..model.names import label_value
+from ..planner.offers.gpu_models import canonical
+from ..planner.provisioning import wireguard_rules
 from . import patches, wireguard
 from .builtin import WORKER
 from .documents import Document, at, items_at, machine_document, of_kind, parse
-from .labels import may_set
+from .images.nvidia import Generation, generation, kernel_modules, mismatches
 from .mirrors import mirrors
-from .nvidia import Generation, generation, kernel_modules, mismatches
-from .ours import changed, held
+from .protected_fields import changed, held
 from .spec import NodeSpec
 from .template import render
+from .validation.labels import may_set
 from .versions import minor, plain
 
 TAILNET = "100.64.0.0/10"
@@ -87,7 +87,7 @@ def _complete(spec: NodeSpec) -> None:
     if spec.mesh.backend == "wireguard" and spec.tunnel is None:
         problems.append("The mesh is wireguard and there is no tunnel for this node: key, address, and the hub's key and endpoint.")
     if spec.tunnel is not None:
-        problems += tunnel_rules.problems(spec.tunnel)
+        problems += wireguard_rules.problems(spec.tunnel)
     if spec.mesh.backend != "wireguard" and spec.tunnel is not None:
         problems.append(f"There is a WireGuard tunnel for this node, and its mesh is {spec.mesh.backend}.")
     if spec.login_server and not spec.login_server.startswith(("https://", "http://")):

@@ -13,8 +13,8 @@ import functools
 import re
 import typing as t
 
-from ..errors import InvalidInput
-from ..libs import lazy
+from ..core.errors import InvalidInput
+from ..core.lazy_import import lazy
 
 if t.TYPE_CHECKING:
     import yaml

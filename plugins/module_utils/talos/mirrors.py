@@ -9,7 +9,7 @@ import re
 import typing as t
 from urllib.parse import urlsplit
 
-from ..errors import InvalidInput
+from ..core.errors import InvalidInput
 from .documents import Document, at, of_kind
 from .spec import NodeSpec
 from .versions import minor

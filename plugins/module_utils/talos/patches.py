@@ -14,7 +14,7 @@ import copy
 import re
 import typing as t
 
-from ..errors import InvalidInput
+from ..core.errors import InvalidInput
 from .documents import Document, parse
 
 DELETE = "$patch"

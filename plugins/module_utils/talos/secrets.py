@@ -12,8 +12,8 @@ import os
 import re
 import typing as t
 
-from ..errors import InvalidInput
-from ..redact import register
+from ..core.errors import InvalidInput
+from ..core.redact import register
 from .documents import at, machine_document, parse
 
 _TOKEN = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}")

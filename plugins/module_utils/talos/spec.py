@@ -8,11 +8,11 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..fleet import gpus
-from ..fleet.marks import EPHEMERAL, INITIALIZING
-from ..fleet.model import Labels, Lane, MeshChoice, Taint
-from ..fleet.model.tunnel import Tunnel
-from ..redact import register
+from ..core.redact import register
+from ..model import Labels, Lane, MeshChoice, Taint
+from ..model.wireguard import Tunnel
+from ..planner.offers import gpu_models
+from ..planner.provisioning.node_labels import EPHEMERAL, INITIALIZING
 from .secrets import ClusterSecrets
 from .versions import DEFAULT_KUBERNETES, DEFAULT_TALOS, plain
 
@@ -74,7 +74,7 @@ class NodeSpec:
     @property
     def nvidia(self) -> bool:
         """True when it has NVIDIA GPUs; a model that nobody knows is taken for one of theirs."""
-        return bool(self.gpu_count) and gpus.vendor(gpus.canonical(self.model) or "") != "amd"
+        return bool(self.gpu_count) and gpu_models.vendor(gpu_models.canonical(self.model) or "") != "amd"
 
     @property
     def every_taint(self) -> tuple[Taint, ...]:

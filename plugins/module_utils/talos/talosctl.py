@@ -10,9 +10,9 @@ import shutil
 import subprocess
 import typing as t
 
-from ..errors import InvalidInput, TimedOut
-from ..programs import environment
-from ..redact import redact
+from ..core.errors import InvalidInput, TimedOut
+from ..core.programs import environment
+from ..core.redact import redact
 from .documents import Document, to_yaml
 from .versions import minor
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ..errors import InvalidInput
-from ..fleet.model.tunnel import Tunnel
+from ..core.errors import InvalidInput
+from ..model.wireguard import Tunnel
 from .documents import Document, at, items_at, of_kind
 from .spec import NodeSpec
+from .validation.wireguard_rules import overlaps
 from .versions import minor
-from .wireguard_rules import overlaps
 
 KIND = "WireguardConfig"
 _KEPT = (

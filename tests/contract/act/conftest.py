@@ -14,17 +14,16 @@ import pytest
 from .rig import Rig
 
 try:
-    from ansible_collections.tgp.gpu.plugins.module_utils.act import endpoint_check
-    from ansible_collections.tgp.gpu.plugins.module_utils.cluster import reach
+    from ansible_collections.tgp.gpu.plugins.module_utils.preflight import endpoint, endpoint_check
 except ImportError:  # the old plugins against which tests/red.py plays have neither
-    endpoint_check = reach = None  # type: ignore[assignment]
+    endpoint_check = endpoint = None  # type: ignore[assignment]
 
 _FOREIGN = ("TGP_", "LAMBDA_", "TS_", "TAILSCALE_", "WEBHOOK_", "K8S_AUTH", "KUBE")
 
 
 def answers(url: str, _control_planes: t.Sequence[str], **_how: t.Any) -> list[t.Any]:
     """A control plane that can be reached."""
-    return [reach.Reached(reach.API, *reach.endpoint(url))]
+    return [endpoint.Reached(endpoint.API, *endpoint.endpoint(url))]
 
 
 @pytest.fixture

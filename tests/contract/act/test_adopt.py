@@ -9,7 +9,7 @@ import re
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape, InvalidInput, Locked
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import BadShape, InvalidInput, Locked
 
 from sandbox import strangers
 

@@ -10,9 +10,9 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act.archiving import read_archive
-from ansible_collections.tgp.gpu.plugins.module_utils.claims import configmap
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.ledger_archive import read_archive
+from ansible_collections.tgp.gpu.plugins.module_utils.store import configmap
 
 from .rig import Rig
 

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 
 from tests.unit.floor.told import ROOT
 

@@ -14,10 +14,11 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds import runpod_records, vast_records
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import cost
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ledger import add_up
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.traffic import HOUR_GB, ONCE_GB
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import cost
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import add_up
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.traffic import HOUR_GB, ONCE_GB
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.runpod import records as runpod_records
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast import records as vast_records
 
 from sandbox.picture import picture
 from sandbox.world import Machine

@@ -19,7 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes import kubelet
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet import cloud_config
 
 from ...chaos.grounds import GROUNDS
 from .rig import Rig
@@ -330,8 +330,8 @@ def test_13_disk_too_small(build: Build) -> None:
 def test_what_the_payload_does_not_print_is_not_diagnosed(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same machine as in 13, whose program keeps its failure to itself: the diagnosis knows less, and is not certain."""
     spoken = '  say "fail $STEP: '
-    assert spoken in kubelet.BOOTSTRAP
-    monkeypatch.setattr(kubelet, "BOOTSTRAP", kubelet.BOOTSTRAP.replace(spoken, '  : "fail $STEP: '))
+    assert spoken in cloud_config.BOOTSTRAP
+    monkeypatch.setattr(cloud_config, "BOOTSTRAP", cloud_config.BOOTSTRAP.replace(spoken, '  : "fail $STEP: '))
     rig = rented(build, "vast")
     rig.behave("disk_too_small", gib=9)
     rig.rent()

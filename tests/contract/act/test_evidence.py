@@ -15,13 +15,13 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
-from ansible_collections.tgp.gpu.plugins.module_utils.act.evidence import console_lines
-from ansible_collections.tgp.gpu.plugins.module_utils.act.evidence_file import BIGGEST, folder_of, prune, save
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis import diagnose
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_facts import Findings
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Lane, Node, Offer, Phase
-from ansible_collections.tgp.gpu.plugins.module_utils.redact import register
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import register
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.evidence.collect import console_lines
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.evidence.files import BIGGEST, folder_of, prune, save
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Findings
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import diagnose
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Lane, Node, Offer, Phase
 
 from .rig import Rig
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import LockLost
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import LockLost
 
 from sandbox.vast_life import interrupt
 

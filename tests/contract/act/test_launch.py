@@ -12,9 +12,9 @@ from datetime import timedelta
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.lambda_cloud import LambdaCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import LaunchRefused, LockLost
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import LaunchRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import LaunchRefused, LockLost
+from ansible_collections.tgp.gpu.plugins.module_utils.model import LaunchRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
 
 from sandbox.market import set_price
 from sandbox.world import Machine

@@ -12,9 +12,10 @@ from datetime import datetime, timezone
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act import duplicates, launch, teardown
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import LockLost, TgpError
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Attempt, Instance, InstanceState
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import LockLost, TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Attempt, Instance, InstanceState
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.launch import launch
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import duplicate_instances, teardown
 
 from sandbox.world import Machine
 
@@ -90,7 +91,7 @@ def test_L08_a_second_machine_is_given_back_only_under_the_lock() -> None:
     cloud = types.SimpleNamespace(terminate=ended.append)
     context = types.SimpleNamespace(lock=types.SimpleNamespace(confirm=lost), cloud=lambda _name: cloud)
     with pytest.raises(LockLost):
-        duplicates.give_back(context, None, Instance("lambda", "i-2", "tgp-x", InstanceState.RUNNING))  # type: ignore[arg-type]
+        duplicate_instances.give_back(context, None, Instance("lambda", "i-2", "tgp-x", InstanceState.RUNNING))  # type: ignore[arg-type]
     assert ended == []
 
 
@@ -117,7 +118,7 @@ def test_L14_what_a_refused_call_left_behind_is_gone_when_its_cloud_says_so() ->
     attempt = Attempt(datetime(2026, 1, 1, tzinfo=timezone.utc), "vast/1", "refused", "bid", "", "1")
     claim = types.SimpleNamespace(name="tgp-x")
     with pytest.raises(TgpError, match="does not yet say that 1"):
-        duplicates._give_back_rejected(stand_in(alive), claim, attempt)  # type: ignore[arg-type]
+        duplicate_instances._give_back_rejected(stand_in(alive), claim, attempt)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("look", "gone"), [(None, True), (InstanceState.TERMINATED, True), (InstanceState.RUNNING, False)])

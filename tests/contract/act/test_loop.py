@@ -14,8 +14,8 @@ import tracemalloc
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import redact
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core import redact
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 
 from .rig import Rig
 from .test_autoscale import IDLE, ask, runs

@@ -11,7 +11,7 @@ import typing as t
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, Locked, LockLost, TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput, Locked, LockLost, TgpError
 
 from sandbox.world import Machine
 

@@ -11,8 +11,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import Forbidden, InvalidInput, Locked, TimedOut
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Forbidden, InvalidInput, Locked, TimedOut
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import csr
 
 from sandbox import kubelet, payload
 from sandbox.box import IN_PROCESS

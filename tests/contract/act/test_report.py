@@ -19,9 +19,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act import report_charts, report_page, report_svg
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ledger import add_up
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import add_up
+from ansible_collections.tgp.gpu.plugins.module_utils.reports import charts as report_charts
+from ansible_collections.tgp.gpu.plugins.module_utils.reports import page as report_page
+from ansible_collections.tgp.gpu.plugins.module_utils.reports import svg
 
 from .rig import Rig
 from .test_money import budget, spend, tear
@@ -281,12 +283,12 @@ def test_A07_without_matplotlib_the_page_has_the_same_charts(rig: Rig, tmp_path:
 
 def test_A07_charts_without_matplotlib_are_in_proportion() -> None:
     heights = [Decimal(3), Decimal(0), Decimal("1.5")]
-    text = report_svg.stacked("days", ["11-01", "11-02", "11-03"], [("useful", 0, heights)])
+    text = svg.stacked("days", ["11-01", "11-02", "11-03"], [("useful", 0, heights)])
     first, second = (float(one) for one in re.findall(r'<rect [^>]*?height="([0-9.]+)"', text))
     assert abs(first - 2 * second) < 0.2, "no bar for nothing, the others as long as their amounts"
-    assert "<b>" not in report_svg.bars("pools", {"<b>": Decimal(1)})
-    assert ET.fromstring(report_svg.course("month", [(1.0, Decimal(0))], (2.5, Decimal(4)), (31.0, Decimal(80)))) is not None
-    assert ET.fromstring(report_svg.bars("none", {"nothing": Decimal(0)})) is not None
+    assert "<b>" not in svg.bars("pools", {"<b>": Decimal(1)})
+    assert ET.fromstring(svg.course("month", [(1.0, Decimal(0))], (2.5, Decimal(4)), (31.0, Decimal(80)))) is not None
+    assert ET.fromstring(svg.bars("none", {"nothing": Decimal(0)})) is not None
 
 
 def test_A07_a_month_is_level_until_its_first_cost() -> None:
@@ -297,7 +299,7 @@ def test_A07_a_month_is_level_until_its_first_cost() -> None:
 
 def test_A07_many_words_and_many_days_are_summed_up() -> None:
     many = {f"pool-{number:02d}": Decimal(100 - number) for number in range(20)}
-    for draw in (report_charts, report_svg):
+    for draw in (report_charts, svg):
         text = draw.bars("pools", many)
         assert "13 others" in text and "pool-06" in text and "pool-07" not in text
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, Locked
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput, Locked
 
 from sandbox.market import set_price
 

@@ -11,8 +11,8 @@ import typing as t
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes import container
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap import container
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 
 from sandbox.mesh_proxy import set_busy
 

@@ -9,11 +9,11 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.observe.open import settings_of
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.open_context import settings_of
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.options import RUN_SPEC
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
 from sandbox import strangers
 
@@ -125,7 +125,7 @@ def test_L3_pods_of_a_namespace_are_no_work_where_the_option_says_so(rig: Rig, i
 
 
 def test_L23_the_loop_that_is_woken_by_pods_counts_the_same_gpus(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ansible_collections.tgp.gpu.plugins.module_utils.act import waking
+    from ansible_collections.tgp.gpu.plugins.module_utils.operations import watch_trigger
 
     seen: list[tuple[str, ...]] = []
 
@@ -137,6 +137,6 @@ def test_L23_the_loop_that_is_woken_by_pods_counts_the_same_gpus(rig: Rig, monke
 
         def stop(self) -> None: ...
 
-    monkeypatch.setattr(waking, "Attention", Attention)
-    waking.Waker(Task({"gpu_resources": [INTEL], "kubeconfig": str(rig.kubeconfig)}, transport=rig._transport)).close()
+    monkeypatch.setattr(watch_trigger, "Attention", Attention)
+    watch_trigger.Waker(Task({"gpu_resources": [INTEL], "kubeconfig": str(rig.kubeconfig)}, transport=rig._transport)).close()
     assert seen == [(*Settings().gpu_resources, INTEL)]

@@ -9,8 +9,8 @@ import base64
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import csr
 
 from sandbox import kubelet
 

@@ -12,8 +12,8 @@ import typing as t
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act import teardown
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import LockLost
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import LockLost
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import teardown
 
 from sandbox.world import Machine
 

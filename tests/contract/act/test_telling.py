@@ -13,9 +13,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import notify
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.task import execute
+from ansible_collections.tgp.gpu.plugins.module_utils.core import notifications
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import execute
 
 from tests.unit.floor.told import checked_events, schema
 
@@ -255,7 +255,7 @@ def test_a_refusal_is_not_repeated(told: Rig, people: Receiver) -> None:
 def test_a_receiver_that_sleeps_holds_the_run_up_for_its_deadline_at_most(
     told: Rig, people: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notify, "DEADLINE", 0.5)
+    monkeypatch.setattr(notifications, "DEADLINE", 0.5)
     orphan(told)
     people.gate.clear()
     reap(told, **WANTED)

@@ -7,7 +7,7 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import ENTRIES
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import ENTRIES
 
 from .stands import LambdaStand, Stand, WebhookStand
 from .stands_paperspace import PaperspaceStand

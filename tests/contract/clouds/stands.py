@@ -13,11 +13,11 @@ import typing as t
 from decimal import Decimal
 
 import httpx
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.base import Cloud
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.lambda_cloud import LambdaCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_cloud import WebhookCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_machines import groups_from_values
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, LaunchRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState, LaunchRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.base import Cloud
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.machines import groups_from_values
 
 from sandbox import lambda_cloud, webhook
 from sandbox.catalogue import LAMBDA_TYPES
@@ -174,7 +174,7 @@ class WebhookStand(Stand):
         machines = groups_from_values({"nodeGroups": self.groups(status=changes.pop("status", True))})
         clock = changes.pop("clock", self.world.clock)
         # here, as the old plugins against which tests/red.py plays have no such file
-        from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_targets import origin
+        from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.targets import origin
 
         hosts = changes.pop("key_hosts", {origin(self.base)})
         return WebhookCloud(machines, auth_value=key, key_hosts=hosts, transport=self.transport, clock=clock, **changes)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.paperspace_cloud import PaperspaceCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import LaunchRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.model import LaunchRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.cloud import PaperspaceCloud
 
 from sandbox import paperspace_cloud
 from sandbox.paperspace_account import Account

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.runpod_cloud import RunpodCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Container, LaunchRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Container, LaunchRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.runpod.cloud import RunpodCloud
 
 from sandbox import runpod_cloud
 from sandbox.runpod_account import Account

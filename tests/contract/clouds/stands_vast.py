@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_cloud import VastCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Instance, LaunchRequest, Offer, OfferQuery
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Instance, LaunchRequest, Offer, OfferQuery
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.cloud import VastCloud
 
 from sandbox import vast_cloud
 from sandbox.vast_account import Account

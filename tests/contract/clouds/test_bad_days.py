@@ -30,9 +30,9 @@ from decimal import Decimal
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.base import Cloud
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, LaunchRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState, LaunchRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.base import Cloud
 from ansible_collections.tgp.gpu.plugins.modules import lambda_instance, paperspace_machine, runpod_pod, vast_instance
 
 from sandbox import lambda_account, paperspace_account, runpod_account

@@ -32,7 +32,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, t.Any]:
 
 
 def test_S1_14_one_file_and_one_module_are_all(seen: dict[str, t.Any]) -> None:
-    assert [path.name for path in (DUMMY / "clouds").glob("*.py")] == ["dummy_cloud.py"]
+    assert sorted(path.name for path in (DUMMY / "providers").rglob("*.py")) == ["__init__.py", "cloud.py"]
     assert [path.name for path in (DUMMY / "modules").glob("*.py")] == ["dummy_instance.py"]
     assert "dummy" in seen["clouds"]
     product = [path for part in ("plugins", "playbooks", "roles", "meta") for path in (ROOT / part).rglob("*") if path.is_file()]

@@ -1,15 +1,15 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The contract of clouds/base.py, held by every client against its emulator."""
+"""The contract of providers/base.py, held by every client against its emulator."""
 
 from __future__ import annotations
 
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState
+from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState
 
 from sandbox.lagging import set_list_after
 

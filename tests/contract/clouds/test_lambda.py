@@ -16,8 +16,8 @@ from decimal import Decimal
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import errors, redact
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, LaunchRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.core import errors, redact
+from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState, LaunchRequest
 
 from sandbox.clock import SimClock
 from sandbox.lambda_account import Account
@@ -365,9 +365,9 @@ def test_the_clients_keep_the_limits_of_the_account_together(lambda_stand: Lambd
 
 _PROCESS = """
 import sys
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import from_environment
-from ansible_collections.tgp.gpu.plugins.module_utils.pace import Pace
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.lambda_cloud import LIMITS
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import from_environment
+from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import Pace
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LIMITS
 pace, clock = Pace("account", LIMITS), from_environment()
 for _turn in range(3):
     pace.wait("launch", clock)

@@ -9,7 +9,7 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState
+from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState
 
 from .instance_modules import NAME, living, run
 from .stands import LambdaStand, Stand

@@ -12,7 +12,7 @@ from decimal import Decimal
 import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.modules import instance_info, lambda_instance, offer_info, webhook_machine
 
 from .stands import KEY, LambdaStand, WebhookStand

@@ -12,8 +12,8 @@ import typing as t
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Offer
+from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Offer
 
 from sandbox import vast_cloud
 

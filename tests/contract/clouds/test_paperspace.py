@@ -13,8 +13,8 @@ from decimal import Decimal
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Container, Extra, InstanceState, Lane, OfferQuery
+from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Container, Extra, InstanceState, Lane, OfferQuery
 from ansible_collections.tgp.gpu.plugins.modules import paperspace_machine
 
 from sandbox.paperspace_account import StaticIP

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Container, LaunchRequest
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Container, LaunchRequest
 
 from .stands import Stand
 from .stands_paperspace import PaperspaceStand

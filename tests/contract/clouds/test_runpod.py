@@ -15,10 +15,10 @@ from decimal import Decimal
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.runpod_calls import Calls
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.disks import gigabytes
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Container, InstanceState, Lane, OfferQuery
+from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Container, InstanceState, Lane, OfferQuery
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.disks import gigabytes
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.runpod.api import Calls
 from ansible_collections.tgp.gpu.plugins.modules import runpod_pod
 
 from .stands import KEY

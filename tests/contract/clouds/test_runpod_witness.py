@@ -13,7 +13,7 @@ import typing as t
 
 import jsonschema
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Container
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Container
 
 from sandbox import runpod_bodies
 

@@ -10,11 +10,11 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_cloud import FACTS
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.bids import priced
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Container, InstanceState, Lane, Offer
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Container, InstanceState, Lane, Offer
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.bids import priced
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.cloud import FACTS
 
 from tests.fixtures.talos_nodes import make
 

@@ -9,9 +9,9 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_search import Market
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, Lane, Offer, OfferQuery
+from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState, Lane, Offer, OfferQuery
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.search import Market
 
 from sandbox import vast_cloud
 

@@ -11,11 +11,11 @@ import socket
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_cloud import WebhookCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_targets import origin
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState, LaunchRequest, Machine, Offer
-from ansible_collections.tgp.gpu.plugins.module_utils.task import failure
+from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import failure
+from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState, LaunchRequest, Machine, Offer
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.targets import origin
 
 from sandbox.clock import SimClock
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube, explain
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Lane, Offer, Phase
-from ansible_collections.tgp.gpu.plugins.module_utils.http import Api, Retry
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api, Retry
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube, explain
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Lane, Offer, Phase
 
 from sandbox.clock import SimClock
 from sandbox.faults import Faults, FaultyApp

@@ -15,8 +15,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import Forbidden
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Forbidden
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import csr
 
 from sandbox.kube import pki
 

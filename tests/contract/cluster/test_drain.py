@@ -12,15 +12,15 @@ import typing as t
 from datetime import timedelta
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import ShiftedClock, compare, from_text, to_text
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import emptying
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.drain import Drained, Target, drain, drain_all
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.eviction import Answer
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.nodes import get_node
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import rules_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Pod
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import ShiftedClock, compare, from_text, to_text
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain import node_drain
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.drain import Drained, Target, drain, drain_all
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.eviction import Answer
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import get_node
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Pod
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import rules_of
 
 from .conftest import Cluster
 
@@ -404,7 +404,7 @@ def test_an_eviction_that_is_answered_after_its_pod_has_gone_is_told(
     """Without an answer the drain ends at its deadline all the same."""
     cluster.node("n")
     cluster.pod("p", "n")
-    known = emptying.evict
+    known = node_drain.evict
     ended = threading.Event()
 
     def late(kube: Kube, pod: Pod) -> Answer:
@@ -414,7 +414,7 @@ def test_an_eviction_that_is_answered_after_its_pod_has_gone_is_told(
         ended.wait(0.5 if answers else 10)
         return answer
 
-    monkeypatch.setattr(emptying, "evict", late)
+    monkeypatch.setattr(node_drain, "evict", late)
     done = empty(cluster, kube, progress=lambda text: ended.set() if text.startswith("drained") else None)
     assert done.drained and done.evicted == (("default/p",) if answers else ()) and len(evictions(cluster)) == 1
 
@@ -458,7 +458,7 @@ def test_L09_a_pod_whose_name_another_has_by_now_counts_as_gone(cluster: Cluster
 
 def test_L09_a_drain_ends_although_its_pods_cannot_be_listed(cluster: Cluster, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list before the cordon worked, all later ones fail: the deadline holds all the same, and the node is usable again."""
-    monkeypatch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.cluster.emptying._PATIENCE", 0.5)
+    monkeypatch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.node_drain._PATIENCE", 0.5)
     cluster.node("n")
     cluster.pod("web", "n")
     cluster.faults.add({"kind": "status", "status": 503, "method": "GET", "path": "/pods", "after_calls": 1, "times": None})

@@ -9,10 +9,10 @@ import typing as t
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.node_events import KEPT, PODS, events_of
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import Forbidden
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis import diagnose
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_facts import EventSeen, Findings, PodSeen
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Forbidden
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.evidence.events import KEPT, PODS, events_of
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import EventSeen, Findings, PodSeen
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import diagnose
 
 from .conftest import Cluster
 

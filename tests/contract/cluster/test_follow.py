@@ -8,10 +8,10 @@ from __future__ import annotations
 import queue
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.follow import Follow
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.nodes import PATH
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import csr
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.informer import Follow
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import PATH
 
 from .conftest import Cluster
 

@@ -13,14 +13,14 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.claims import directory
-from ansible_collections.tgp.gpu.plugins.module_utils.claims.books import BookedStore
-from ansible_collections.tgp.gpu.plugins.module_utils.claims.configmap import ConfigMapStore
-from ansible_collections.tgp.gpu.plugins.module_utils.claims.directory import DirectoryStore
-from ansible_collections.tgp.gpu.plugins.module_utils.claims.store import ClaimStore, encode, encode_claim, open_store
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError, BadShape, InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ApiError, BadShape, InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.store import directory
+from ansible_collections.tgp.gpu.plugins.module_utils.store.configmap import ConfigMapStore
+from ansible_collections.tgp.gpu.plugins.module_utils.store.directory import DirectoryStore
+from ansible_collections.tgp.gpu.plugins.module_utils.store.records import ClaimStore, encode, encode_claim, open_store
+from ansible_collections.tgp.gpu.plugins.module_utils.store.split import BookedStore
 
 from .conftest import UID, Cluster, make_claim, make_task
 

@@ -17,15 +17,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import from_text
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import ApiError, InvalidInput, Locked, LockLost
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import OWNER_PROCESS_ANNOTATION
-from ansible_collections.tgp.gpu.plugins.module_utils.runlock import process
-from ansible_collections.tgp.gpu.plugins.module_utils.runlock.keeper import Keeper
-from ansible_collections.tgp.gpu.plugins.module_utils.runlock.lease import PATH
-from ansible_collections.tgp.gpu.plugins.module_utils.runlock.lock import RunLock, release, resume, take
-from ansible_collections.tgp.gpu.plugins.module_utils.runlock.process import alive, describe, from_record, owner_pid
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import from_text
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ApiError, InvalidInput, Locked, LockLost
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import OWNER_PROCESS_ANNOTATION
+from ansible_collections.tgp.gpu.plugins.module_utils.store import process
+from ansible_collections.tgp.gpu.plugins.module_utils.store.lease import PATH
+from ansible_collections.tgp.gpu.plugins.module_utils.store.lock_keeper import Keeper
+from ansible_collections.tgp.gpu.plugins.module_utils.store.process import alive, describe, from_record, owner_pid
+from ansible_collections.tgp.gpu.plugins.module_utils.store.run_lock import RunLock, release, resume, take
 
 from .conftest import START, Cluster, make_task
 
@@ -344,7 +344,7 @@ def test_the_owner_is_the_playbook_not_its_worker(tmp_path: Path) -> None:
     script = tmp_path / "ansible-playbook"
     ask = (
         f"import sys; sys.path.insert(0, {str(here)!r}); "
-        "from ansible_collections.tgp.gpu.plugins.module_utils.runlock.process import owner_pid; print(owner_pid())"
+        "from ansible_collections.tgp.gpu.plugins.module_utils.store.process import owner_pid; print(owner_pid())"
     )
     script.write_text(
         "import os, subprocess, sys\n"

@@ -11,13 +11,24 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr, tokens
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.eviction import evict
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.identity import cluster_id
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.namespace import ensure_namespace
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.nodes import (
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import (
+    BadShape,
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    RateLimited,
+    Unauthorized,
+)
+from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import redact
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_tokens, csr
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.eviction import evict
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.identity import cluster_id
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.namespace import ensure_namespace
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import (
     advertise,
     annotate,
     change,
@@ -28,22 +39,11 @@ from ansible_collections.tgp.gpu.plugins.module_utils.cluster.nodes import (
     nodes,
     uncordon,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.pods import pods
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.rights import Right, missing_rights, of_call
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.secrets import read_secret
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.volumes import attached_volumes
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import (
-    BadShape,
-    Conflict,
-    Forbidden,
-    InvalidInput,
-    NotFound,
-    RateLimited,
-    Unauthorized,
-)
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Taint
-from ansible_collections.tgp.gpu.plugins.module_utils.redact import redact
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import pods
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right, missing_rights, of_call
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.secrets import read_secret
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.volumes import attached_volumes
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Taint
 
 from sandbox.kube import pki
 from tests.fixtures.bootstrap_tokens import make_token
@@ -153,14 +153,14 @@ def test_attached_volumes(cluster: Cluster, kube: Kube) -> None:
 def test_a_token_is_one_nodes_credential_until_it_is_deleted(cluster: Cluster, kube: Kube) -> None:
     token = make_token(kube, "tgp-a1b2c3d4-p-00000", now=cluster.clock.now(), life_seconds=1800)
     assert token.secret not in repr(token) and token.secret not in redact(token.text)
-    assert tokens.put(kube, token) is False, "somebody has the id"
-    (found,) = tokens.tokens(kube)
+    assert bootstrap_tokens.put(kube, token) is False, "somebody has the id"
+    (found,) = bootstrap_tokens.tokens(kube)
     assert (found.id, found.node, found.secret) == (token.id, "tgp-a1b2c3d4-p-00000", "") and found.expires == token.expires
     joining = cluster.client(token.text)
     secret = cluster.read(f"/api/v1/namespaces/kube-system/secrets/bootstrap-token-{token.id}")
     assert secret is not None and base64.b64decode(secret["data"]["auth-extra-groups"]) == b"system:bootstrappers:nodes"
     assert b"tgp-a1b2c3d4-p-00000" in base64.b64decode(secret["data"]["description"])
-    assert tokens.delete(kube, token.id) is True and tokens.delete(kube, token.id) is False
+    assert bootstrap_tokens.delete(kube, token.id) is True and bootstrap_tokens.delete(kube, token.id) is False
     with pytest.raises(Unauthorized):
         joining.list("/api/v1/nodes")
 
@@ -179,10 +179,10 @@ def test_tokens_do_not_live_long(cluster: Cluster, kube: Kube, life: int) -> Non
     with pytest.raises(InvalidInput):
         make_token(kube, "n", now=cluster.clock.now(), groups="system:masters")
     with pytest.raises(InvalidInput):
-        tokens.delete(kube, "../x")
+        bootstrap_tokens.delete(kube, "../x")
 
 
-def ask(cluster: Cluster, token: tokens.Token, node: str, name: str, groups: t.Sequence[str] = ("system:nodes",)) -> None:
+def ask(cluster: Cluster, token: bootstrap_tokens.Token, node: str, name: str, groups: t.Sequence[str] = ("system:nodes",)) -> None:
     _key, request = pki.new_request(f"system:node:{node}", list(groups))
     body = {
         "metadata": {"name": name},
@@ -346,7 +346,7 @@ def test_a_watch_tells_changes_and_can_be_cancelled(cluster: Cluster, served: Pa
 
 
 def _quiet(watch: t.Any) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
-    from ansible_collections.tgp.gpu.plugins.module_utils.errors import LostAnswer
+    from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import LostAnswer
 
     try:
         yield from watch

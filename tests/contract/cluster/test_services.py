@@ -11,11 +11,11 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.services import apply_service, change_list, remove_service
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import Conflict, NotFound
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import published
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Device, Lane, Offer, Phase, Pool, ServiceSpec
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Conflict, NotFound
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.services import apply_service, change_list, remove_service
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Device, Lane, Offer, Phase, Pool, ServiceSpec
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import service_endpoints
 
 from .conftest import START, Cluster
 
@@ -30,7 +30,7 @@ LIST = "/api/v1/namespaces/default/configmaps/tgp-endpoints-llm"
 
 
 def body(pool: Pool = POOL, device: Device = DEVICE) -> dict[str, t.Any]:
-    return published.service_object(CLAIM, pool, device, "a1b2c3d4")
+    return service_endpoints.service_object(CLAIM, pool, device, "a1b2c3d4")
 
 
 def test_S3_35_a_service_leads_the_operator_to_the_machine(kube: Kube) -> None:
@@ -53,7 +53,7 @@ def test_S3_35_a_service_leads_the_operator_to_the_machine(kube: Kube) -> None:
 def test_without_a_full_name_the_address_stands_there(kube: Kube) -> None:
     short = Device("1", NAME, NAME, ("100.64.0.7",), online=True)
     assert body(device=short)["metadata"]["annotations"]["tailscale.com/tailnet-ip"] == "100.64.0.7"
-    assert published.endpoint(CLAIM, POOL, short)["fqdn"] == ""
+    assert service_endpoints.endpoint(CLAIM, POOL, short)["fqdn"] == ""
 
 
 def test_I9_what_is_right_is_not_written_again(cluster: Cluster, kube: Kube) -> None:
@@ -94,12 +94,17 @@ def test_a_missing_namespace_is_said(kube: Kube) -> None:
 
 def put(kube: Kube, name: str, line: dict[str, t.Any] | None) -> bool:
     return change_list(
-        kube, "default", "tgp-endpoints-llm", published.ENDPOINTS, lambda text: published.with_endpoint(text, name, line), "[]"
+        kube,
+        "default",
+        "tgp-endpoints-llm",
+        service_endpoints.ENDPOINTS,
+        lambda text: service_endpoints.with_endpoint(text, name, line),
+        "[]",
     )
 
 
 def test_the_list_of_endpoints_is_written_only_when_it_changes(cluster: Cluster, kube: Kube) -> None:
-    line = published.endpoint(CLAIM, POOL, DEVICE)
+    line = service_endpoints.endpoint(CLAIM, POOL, DEVICE)
     assert put(kube, NAME, line)
     assert json.loads(kube.get(LIST)["data"]["endpoints.json"]) == [
         {

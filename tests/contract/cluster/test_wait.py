@@ -15,14 +15,14 @@ import typing as t
 from datetime import timedelta
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import csr
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.wait import Evidence, Expected, Outcome, wait_for
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.waiting import missing
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import Forbidden, ServerError
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Node
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Forbidden, ServerError
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import csr
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait.wait import Evidence, Expected, Outcome, wait_for
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Node
+from ansible_collections.tgp.gpu.plugins.module_utils.runs.node_wait import missing
 
 from sandbox.kube import pki
 

@@ -10,12 +10,12 @@ import typing as t
 from datetime import timedelta
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.node_evidence import token_exists
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.node_port import refused
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.tokens import delete
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.wait import Expected, wait_for
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Node
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.evidence.node import token_exists
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.evidence.port import refused
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.bootstrap_tokens import delete
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait.wait import Expected, wait_for
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Node
 from ansible_collections.tgp.gpu.plugins.modules import node_wait
 
 from tests.fixtures.bootstrap_tokens import make_token

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.tokens import OWN_BINDING
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.bootstrap_tokens import OWN_BINDING
 
 from sandbox import scenario
 from sandbox.server import Served

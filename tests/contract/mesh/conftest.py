@@ -10,9 +10,9 @@ import typing as t
 
 import httpx
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.connect import connect
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.tailscale import Tailscale
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.tailscale.client import Tailscale
 
 from sandbox.clock import SimClock
 from sandbox.faults import Faults, FaultyApp

@@ -10,7 +10,7 @@ import socket
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.modules import control_plane_info, tailscale_expose
 
 from sandbox.clock import SimClock

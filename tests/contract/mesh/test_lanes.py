@@ -11,10 +11,10 @@ from datetime import datetime, timezone
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import CAPABILITIES
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Lane, MeshChoice, Offer, Phase, ServiceSpec
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.container import container_for
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.container import container_for
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Lane, MeshChoice, Offer, Phase, ServiceSpec
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
 
 from sandbox import container_command
 from sandbox.payload import TALOS, UBUNTU, Mesh, read

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils import redact
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh import wireguard_file
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.core import redact
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard import file
 from ansible_collections.tgp.gpu.plugins.modules import wireguard_peer
 
 from sandbox.clock import SimClock
@@ -205,7 +205,7 @@ def test_a_run_that_broke_off_between_file_and_interface_is_brought_to_its_end(
         hub.programs.fail("syncconf", "")
     else:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard_running.Running.sync", _killed)
+            patch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.running.Running.sync", _killed)
             hub.run(peer(1))
     assert KEYS[1] in hub.text and set(hub.programs.running()) == {LAPTOP, KEYS[0]}
     result = hub.run(peer(1))
@@ -286,7 +286,7 @@ def test_a_file_that_is_not_there_leaves_nothing_behind(hub: HubMachine) -> None
 
 
 def test_programs_that_are_not_installed(hub: HubMachine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard_running._PLACES", ())
+    monkeypatch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.running._PLACES", ())
     monkeypatch.setenv("PATH", str(hub.programs.folder))
     (hub.programs.folder / "wg").unlink()
     result = hub.run(peer(0))
@@ -321,13 +321,13 @@ def test_only_one_writes_at_a_time(hub: HubMachine) -> None:
         started = hub.clock.now()
         result = hub.run(peer(0))
         assert result["error"]["kind"] == "lock_busy" and hub.text == HUB_FILE
-        assert (hub.clock.now() - started).total_seconds() >= wireguard_file.WAIT - 1
+        assert (hub.clock.now() - started).total_seconds() >= file.WAIT - 1
         assert hub.run(peer(0), check=True)["changed"] is True  # it only looks
     assert hub.run(peer(0))["changed"] is True
 
 
 def test_an_editor_s_save_meanwhile_is_not_overwritten(hub: HubMachine, monkeypatch: pytest.MonkeyPatch) -> None:
-    stamp = wireguard_file._stamp
+    stamp = file._stamp
     seen: list[object] = []
 
     def edited(handle: int) -> tuple[int, int, int]:
@@ -336,7 +336,7 @@ def test_an_editor_s_save_meanwhile_is_not_overwritten(hub: HubMachine, monkeypa
             hub.file.write_text(HUB_FILE + "# saved\n")
         return stamp(handle)
 
-    monkeypatch.setattr(wireguard_file, "_stamp", edited)
+    monkeypatch.setattr(file, "_stamp", edited)
     result = hub.run(peer(0))
     assert result["failed"] and "edited by somebody else meanwhile" in result["msg"]
     assert hub.text == HUB_FILE + "# saved\n" and not list(hub.file.parent.glob("*.tgp-new"))

@@ -13,14 +13,14 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube, explain
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, NotFound
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudChoice, SecretRef
-from ansible_collections.tgp.gpu.plugins.module_utils.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput, NotFound
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import redact
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube, explain
+from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudChoice, SecretRef
 from ansible_collections.tgp.gpu.plugins.module_utils.observe import credentials
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.documents import load
-from ansible_collections.tgp.gpu.plugins.module_utils.redact import redact
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
 from sandbox.clock import SimClock
 from sandbox.kube import KubeApi

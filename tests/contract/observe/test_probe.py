@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Device, IdleProbe, Pool, ServiceSpec
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Device, IdleProbe, Pool, ServiceSpec
 from ansible_collections.tgp.gpu.plugins.module_utils.observe import probe
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.probe import Prober
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
 HERE = Device("n1", "tgp-a1b2c3d4-llm-00001", addresses=("127.0.0.1", "::1"), online=True)
 FAR = Device("n2", "tgp-a1b2c3d4-llm-00002", addresses=("100.64.0.9",), online=True)

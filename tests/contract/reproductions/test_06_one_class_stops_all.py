@@ -9,7 +9,7 @@ import copy
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import TgpError
 
 from ..act.rig import Rig
 from ..act.test_autoscale import ask, scale

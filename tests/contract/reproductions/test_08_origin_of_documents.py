@@ -13,8 +13,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.documents import crds
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 
 from tests.contract.act.rig import Rig
 from tests.contract.act.test_service import documents

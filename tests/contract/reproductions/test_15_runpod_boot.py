@@ -10,7 +10,7 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 
 from ..act.rig import MODULES, URLS, Rig
 

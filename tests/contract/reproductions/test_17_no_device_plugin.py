@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import TgpError
 
 from sandbox import device_plugin
 

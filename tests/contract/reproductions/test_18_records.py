@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import TgpError
 
 from ..act.rig import Rig
 

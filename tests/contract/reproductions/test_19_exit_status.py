@@ -10,7 +10,7 @@ import typing as t
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import Locked
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Locked
 
 from ..act.rig import Rig
 

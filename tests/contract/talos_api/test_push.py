@@ -13,10 +13,10 @@ import typing as t
 
 import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.api import machine as machine_api
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import to_yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.talos_api import machine as machine_api
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.modules import talos_machine_info, talos_push
 from hyperframe.frame import GoAwayFrame, PingFrame
 

@@ -16,9 +16,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds import paperspace_types, vast_names
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.runpod_records import gpu_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import gpus
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import gpu_models
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace import types
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.runpod.records import gpu_of
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast import gpu_names
 
 from sandbox import paperspace_types as paperspace_sandbox
 from sandbox import runpod_types as runpod_sandbox
@@ -54,7 +55,7 @@ def test_the_tables_are_whole() -> None:
 
 @pytest.mark.parametrize("row", CARDS, ids=lambda row: f"{row['model']} {row['gib']}")
 def test_a_card_is_known_with_its_maker_and_its_memory(row: Row) -> None:
-    assert gpus.vendor(row["model"]) == row["vendor"] and int(row["gib"]) * 1024 in gpus.memory_sizes_mib(row["model"])
+    assert gpu_models.vendor(row["model"]) == row["vendor"] and int(row["gib"]) * 1024 in gpu_models.memory_sizes_mib(row["model"])
 
 
 def test_no_card_has_memory_that_nobody_sells() -> None:
@@ -62,7 +63,9 @@ def test_no_card_has_memory_that_nobody_sells() -> None:
     for row in CARDS:
         sold.setdefault(row["model"], set()).add(int(row["gib"]) * 1024)
     wrong = {
-        model: gpus.memory_sizes_mib(model) for model, all_sizes in sold.items() if set(gpus.memory_sizes_mib(model)) != all_sizes
+        model: gpu_models.memory_sizes_mib(model)
+        for model, all_sizes in sold.items()
+        if set(gpu_models.memory_sizes_mib(model)) != all_sizes
     }
     assert not wrong
 
@@ -74,20 +77,20 @@ def test_no_card_has_memory_that_nobody_sells() -> None:
 def test_a_name_of_vast_is_its_card_and_back(row: Row) -> None:
     size = int(row["gib"]) * 1024
     for name in names(row, "vast"):
-        assert vast_names.model_of(name) == row["model"]
-        assert name in vast_names.spellings([row["model"]])
+        assert gpu_names.model_of(name) == row["model"]
+        assert name in gpu_names.spellings([row["model"]])
     for reported in (size, size * 0.96):  # drivers keep a little for themselves
-        assert vast_names.memory_mib(row["model"], reported) == size
+        assert gpu_names.memory_mib(row["model"], reported) == size
 
 
 def test_vast_is_asked_for_no_other_name() -> None:
-    assert set(vast_names.spellings(gpus.known())) == set(sizes("vast"))
+    assert set(gpu_names.spellings(gpu_models.known())) == set(sizes("vast"))
 
 
 @pytest.mark.parametrize("name", vast_sandbox.GPUS)
 def test_the_sandbox_sells_the_cards_of_vast(name: str) -> None:
     model, reported, _capability, _price = vast_sandbox.GPUS[name]
-    assert (model, vast_names.memory_mib(model, reported) // 1024) in sizes("vast")[name]
+    assert (model, gpu_names.memory_mib(model, reported) // 1024) in sizes("vast")[name]
 
 
 # ---- RunPod
@@ -117,11 +120,8 @@ def _type(row: Row) -> tuple[t.Any, ...]:
 
 
 def test_the_types_of_paperspace_are_those_of_its_pages() -> None:
-    ours = {
-        label: (kind.model, kind.number, (kind.memory_mib or 0) // 1024, kind.price)
-        for label, kind in paperspace_types.TYPES.items()
-    }
-    assert ours == {row["type"]: _type(row) for row in MACHINES if row["type"] not in paperspace_types.NOT_OFFERED}
+    ours = {label: (kind.model, kind.number, (kind.memory_mib or 0) // 1024, kind.price) for label, kind in types.TYPES.items()}
+    assert ours == {row["type"]: _type(row) for row in MACHINES if row["type"] not in types.NOT_OFFERED}
 
 
 def test_the_sandbox_sells_the_types_of_paperspace() -> None:

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.launch_record import Launch, LaunchRecord
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, TimedOut
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput, TimedOut
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.launch_record import Launch, LaunchRecord
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 HOLD = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"

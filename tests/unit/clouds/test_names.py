@@ -8,9 +8,9 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import ENTRIES, canonical_cloud, cloud_suggestions
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import gpus
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.regions import misspelt_region, region_matches, standard_region
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import gpu_models
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.regions import misspelt_region, region_matches, standard_region
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import ENTRIES, canonical_cloud, cloud_suggestions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,15 +20,15 @@ CLOUD_NAMES = [(name, line.partition(": ")[0]) for line in _LINES for name in li
 
 def test_every_name_that_a_cloud_uses_is_understood() -> None:
     assert len(CLOUD_NAMES) > 150
-    wrong = {name: gpus.canonical(name) for name, model in CLOUD_NAMES if gpus.canonical(name) != model}
+    wrong = {name: gpu_models.canonical(name) for name, model in CLOUD_NAMES if gpu_models.canonical(name) != model}
     assert not wrong
 
 
-@pytest.mark.parametrize("model", gpus.known())
+@pytest.mark.parametrize("model", gpu_models.known())
 def test_canonical_names_are_their_own_canonical_names(model: str) -> None:
-    assert gpus.canonical(model) == gpus.canonical(model.lower()) == gpus.canonical(f"NVIDIA {model}") == model
-    assert gpus.vendor(model) in ("nvidia", "amd")
-    assert gpus.memory_sizes_mib(model)
+    assert gpu_models.canonical(model) == gpu_models.canonical(model.lower()) == gpu_models.canonical(f"NVIDIA {model}") == model
+    assert gpu_models.vendor(model) in ("nvidia", "amd")
+    assert gpu_models.memory_sizes_mib(model)
 
 
 @pytest.mark.parametrize(
@@ -56,31 +56,31 @@ def test_canonical_names_are_their_own_canonical_names(model: str) -> None:
     ],
 )
 def test_texts_that_name_a_model(text: str, model: str, memory: int | None) -> None:
-    assert gpus.parse(text) == gpus.Gpu(model, memory)
+    assert gpu_models.parse(text) == gpu_models.Gpu(model, memory)
 
 
 @pytest.mark.parametrize("text", ["", "N/A", "cpu_4x_general", "4090", "RTX4909", "nonsense", "nvidia", "GB", "8x"])
 def test_texts_that_name_none(text: str) -> None:
-    assert gpus.canonical(text) is None
+    assert gpu_models.canonical(text) is None
 
 
 @pytest.mark.parametrize(
     ("text", "first"), [("RTX4909", "RTX4090"), ("4090", "RTX4090"), ("H10O", "H100"), ("gtx1080 tii", "GTX1080Ti")]
 )
 def test_suggestions(text: str, first: str) -> None:
-    assert gpus.suggestions(text)[0] == first
-    assert len(gpus.suggestions(text)) <= 3
+    assert gpu_models.suggestions(text)[0] == first
+    assert len(gpu_models.suggestions(text)) <= 3
 
 
 def test_suggestions_are_empty_for_what_resembles_nothing() -> None:
-    assert gpus.suggestions("banana") == ()
+    assert gpu_models.suggestions("banana") == ()
 
 
 @pytest.mark.parametrize(
     ("model", "memory"), [("RTX4090", 24576), ("A10", 24576), ("B200", 184320), ("A100-SXM", None), ("R500", None)]
 )
 def test_memory_is_unknown_where_two_sizes_are_sold(model: str, memory: int | None) -> None:
-    assert gpus.memory_mib(model) == memory
+    assert gpu_models.memory_mib(model) == memory
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,14 @@ def test_memory_is_unknown_where_two_sizes_are_sold(model: str, memory: int | No
     ],
 )
 def test_S0_30_wishes(wish: str, model: str, memory: int | None, expected: bool) -> None:
-    assert gpus.matches(wish, model, memory) is expected
+    assert gpu_models.matches(wish, model, memory) is expected
 
 
 @given(st.text(max_size=60))
 def test_any_text_can_be_asked(text: str) -> None:
-    found = gpus.parse(text)
-    assert found is None or found.model in gpus.known()
-    gpus.suggestions(text)
+    found = gpu_models.parse(text)
+    assert found is None or found.model in gpu_models.known()
+    gpu_models.suggestions(text)
     canonical_cloud(text)
     standard_region(text)
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.paperspace_calls import explain
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.paperspace_launch import choose_template, network_name, script_name
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.paperspace_records import Event, Template, judge, machine_of
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.paperspace_types import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import gpu_models
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.api import explain
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.launch import choose_template, network_name, script_name
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.records import Event, Template, judge, machine_of
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.types import (
     TYPES,
     disk_step,
     machine_type,
     regions_of,
     short_region,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import gpus
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 NODE = "tgp-a1b2c3d4-train-0k3zq"
@@ -29,7 +29,7 @@ def test_every_type_names_a_model_that_is_known() -> None:
     for label, kind in TYPES.items():
         assert bool(kind.model) == bool(kind.number) == bool(kind.memory_mib), label
         if kind.model:
-            assert kind.model in gpus.known() and kind.memory_mib in gpus.memory_sizes_mib(kind.model), label
+            assert kind.model in gpu_models.known() and kind.memory_mib in gpu_models.memory_sizes_mib(kind.model), label
 
 
 @pytest.mark.parametrize(

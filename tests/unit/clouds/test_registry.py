@@ -12,18 +12,18 @@ import sys
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import errors, redact
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds import registry
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.entry import Wanted
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.lambda_cloud import LambdaCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_cloud import WebhookCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudChoice, InstanceState, Lane, Machine
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.core import errors, redact
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudChoice, InstanceState, Lane, Machine
+from ansible_collections.tgp.gpu.plugins.module_utils.providers import registry
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.provider import Wanted
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
 
 DUMMY = """
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.base import NothingBeside
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.entry import Entry, text_option
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Capability, Lane
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.base import NothingBeside
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.provider import Entry, text_option
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Lane
 
 
 class Dummy(NothingBeside):
@@ -65,8 +65,8 @@ def test_every_known_cloud_has_a_record() -> None:
 
 def test_a_module_process_is_packed_with_every_cloud() -> None:
     folder = pathlib.Path(str(registry.__file__)).parent
-    packed = {one.__name__.rpartition(".")[2] for one in registry._PACKED}
-    assert packed == {path.stem for path in folder.glob("*_cloud.py")}
+    packed = {one.__name__.split(".")[-2] for one in registry._PACKED}
+    assert packed == {path.parent.name for path in folder.glob("*/cloud.py")}
 
 
 @pytest.mark.parametrize("name", sorted(registry.ENTRIES))
@@ -166,12 +166,14 @@ def test_webhook_machines_come_from_class_option_or_environment(monkeypatch: pyt
 
 def test_S1_14_a_new_cloud_is_found_by_its_file(tmp_path: pathlib.Path) -> None:
     """A process of its own, because what is found is found when the registry is first loaded."""
-    package = "ansible_collections.tgp.gpu.plugins.module_utils.clouds"
-    (tmp_path / "dummy_cloud.py").write_text(DUMMY, encoding="utf-8")
+    package = "ansible_collections.tgp.gpu.plugins.module_utils.providers"
+    (tmp_path / "dummy").mkdir()
+    (tmp_path / "dummy" / "__init__.py").touch()
+    (tmp_path / "dummy" / "cloud.py").write_text(DUMMY, encoding="utf-8")
     code = (
-        f"import {package} as clouds; clouds.__path__.append({str(tmp_path)!r}); "
-        f"from {package} import registry; from {package}.survey import survey; "
-        "from ansible_collections.tgp.gpu.plugins.module_utils.task import Task; "
+        f"import {package} as providers; providers.__path__.append({str(tmp_path)!r}); "
+        f"from {package} import registry; from {package}.query_all import survey; "
+        "from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task; "
         "print(survey(Task({}), ['dum-my'], lambda cloud: cloud.instances()).found, sorted(registry.CLOUDS_SPEC)[:1])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,13 +10,13 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.runpod_calls import Windows, explain
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.runpod_cloud import ENTRY, FACTS
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.runpod_records import Kind, gpu_of, marks_of, stamp, to_instance
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.bill import noted
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import claim_cost
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.regions import standard_region
-from ansible_collections.tgp.gpu.plugins.module_utils.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.billing_facts import noted
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import claim_cost
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.regions import standard_region
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.runpod.api import Windows, explain
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.runpod.cloud import ENTRY, FACTS
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.runpod.records import Kind, gpu_of, marks_of, stamp, to_instance
 
 from tests.unit.fleet.build import NOON, claim
 

@@ -12,20 +12,20 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds import vast_names
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import connect
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_api import explain
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_choice import port
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_cloud import ENTRY, FACTS, VastCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_places import PLACES
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_records import money, storage_price, to_instance, to_offer
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_search import Market, filters, fits
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import gpus
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudChoice, InstanceState, Lane, OfferQuery
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.regions import standard_region
-from ansible_collections.tgp.gpu.plugins.module_utils.http import Api
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import BadShape
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudChoice, InstanceState, Lane, OfferQuery
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import gpu_models
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.regions import standard_region
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import connect
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast import gpu_names
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.api import explain
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.choice import port
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.cloud import ENTRY, FACTS, VastCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.records import money, storage_price, to_instance, to_offer
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.regions import PLACES
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.search import Market, filters, fits
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -182,15 +182,15 @@ def test_L16_traffic_is_read_and_in_no_price(told: t.Any, price: str | None) -> 
 # ---- names, places
 
 
-@pytest.mark.parametrize("model", gpus.known())
+@pytest.mark.parametrize("model", gpu_models.known())
 def test_every_spelling_is_read_as_the_model_it_is_asked_for(model: str) -> None:
-    assert [vast_names.model_of(name) for name in vast_names.spellings([model])] == [model] * len(vast_names.spellings([model]))
+    assert [gpu_names.model_of(name) for name in gpu_names.spellings([model])] == [model] * len(gpu_names.spellings([model]))
 
 
 def test_many_models_can_be_asked_for() -> None:
-    assert sum(1 for model in gpus.known() if vast_names.spellings([model])) > 130
-    assert vast_names.spellings(["RTX4070TiSUPER", "A100-SXM"]) == ["RTX 4070S Ti", "A100 SXM4", "A100 SXM"]
-    assert vast_names.spellings(["GB200"]) == []
+    assert sum(1 for model in gpu_models.known() if gpu_names.spellings([model])) > 130
+    assert gpu_names.spellings(["RTX4070TiSUPER", "A100-SXM"]) == ["RTX 4070S Ti", "A100 SXM4", "A100 SXM"]
+    assert gpu_names.spellings(["GB200"]) == []
 
 
 @pytest.mark.parametrize(
@@ -209,11 +209,11 @@ def test_many_models_can_be_asked_for() -> None:
     ],
 )
 def test_memory_as_it_is_sold(model: str, reported: float, gib: int) -> None:
-    assert vast_names.memory_mib(model, reported) == gib * 1024
+    assert gpu_names.memory_mib(model, reported) == gib * 1024
 
 
 def test_a_small_card_keeps_its_own_size() -> None:
-    assert vast_names.memory_mib("of another world", 512.0) == 512
+    assert gpu_names.memory_mib("of another world", 512.0) == 512
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_machines import (
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.machines import (
     groups_from_environment,
     groups_from_values,
     usable_groups,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
 
 ENVIRONMENT = {
     "GPU_NODE_1_NAME": "gpu-worker-1",

@@ -9,10 +9,16 @@ import ipaddress
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds import registry
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_cloud import WebhookCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_machines import groups_from_values
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_targets import (
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Origin as Writer
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import understand
+from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudChoice, Machine, SecretRef
+from ansible_collections.tgp.gpu.plugins.module_utils.providers import registry
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.machines import groups_from_values
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.targets import (
     Origin,
     faults,
     is_link_local,
@@ -20,12 +26,6 @@ from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_targets imp
     listed,
     origin,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Origin as Writer
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import understand
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudChoice, Machine, SecretRef
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 from hypothesis import given
 from hypothesis import strategies as st
 

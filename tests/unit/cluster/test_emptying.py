@@ -12,15 +12,15 @@ import typing as t
 from datetime import datetime, timezone
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import emptying
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.drain import _Loop
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.emptying import Emptying
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.eviction import evict
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import NotFound
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import Rules
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Node, Pod
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import NotFound
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain import node_drain
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.drain import _Loop
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.eviction import evict
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.node_drain import Emptying
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Node, Pod
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import Rules
 
 from ..fleet.build import pod as make_pod
 
@@ -42,9 +42,9 @@ def empty(monkeypatch: pytest.MonkeyPatch, calls: Calls) -> t.Callable[..., Empt
         def delete(path: str, **options: t.Any) -> None:
             calls.append((path, options))
 
-        monkeypatch.setattr(emptying, "get_node", lambda _kube, _name: node)
-        monkeypatch.setattr(emptying, "pods", lambda _kube, **_options: list(pods))
-        monkeypatch.setattr(emptying, "change", lambda _kube, name, **options: calls.append((name, options)) or True)
+        monkeypatch.setattr(node_drain, "get_node", lambda _kube, _name: node)
+        monkeypatch.setattr(node_drain, "pods", lambda _kube, **_options: list(pods))
+        monkeypatch.setattr(node_drain, "change", lambda _kube, name, **options: calls.append((name, options)) or True)
         return Emptying(
             types.SimpleNamespace(delete=delete), SystemClock(), "n", NODE.uid, reason,  # type: ignore[arg-type]
             timeout=60, parallel=1, check=False, force=False, rules=Rules(), settings=Settings(), idle_mode="workload",

@@ -20,14 +20,14 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster import credentials
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.certificate import validity
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.credentials import access
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kubeconfig import find, in_cluster
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, MissingLibrary, Unauthorized
-from ansible_collections.tgp.gpu.plugins.module_utils.redact import redact
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput, MissingLibrary, Unauthorized
+from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import redact
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth import credentials
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.certificate import validity
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import access
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.kubeconfig import find, in_cluster
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -235,8 +235,8 @@ def test_an_authority_below_another_is_trusted_as_kubectl_trusts_it(tmp_path: Pa
 
 _LOOK = """
 import sys
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.credentials import access
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kubeconfig import find
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import access
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.kubeconfig import find
 access(find(sys.argv[1], env={}))
 """
 

@@ -9,11 +9,11 @@ import typing as t
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.placement import placement_of
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.pods import reducer
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Expression, NodeTerm, Others, Placement, Toleration
-from ansible_collections.tgp.gpu.plugins.module_utils.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.placement import placement_of
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import reducer
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Expression, NodeTerm, Others, Placement, Toleration
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 HOST = "kubernetes.io/hostname"

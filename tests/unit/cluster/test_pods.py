@@ -11,14 +11,14 @@ import typing as t
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.nodes import merged_taints
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.nodes import parse as parse_node
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.pods import effective_requests, pods, reducer
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.quantity import is_gpu, whole
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Taint
-from ansible_collections.tgp.gpu.plugins.module_utils.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import BadShape
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import merged_taints
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import parse as parse_node
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import effective_requests, pods, reducer
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.quantity import is_gpu, whole
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Taint
 
 GPU = "nvidia.com/gpu"
 

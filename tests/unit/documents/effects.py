@@ -15,17 +15,10 @@ from decimal import Decimal
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act import enrol, payload, tunnelling
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.lambda_cloud import LambdaCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import CAPABILITIES
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.webhook_cloud import WebhookCloud
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.tokens import Token
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import marks, tunnels
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.generation import generation
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ledger import read_ledger
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.bootstrap_tokens import Token
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Claim,
     CloudChoice,
     CloudView,
@@ -47,13 +40,20 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Toleration,
     Wishes,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.observe import credentials, templates
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.cluster_facts import ClusterFacts
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.context import Context
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.probe import Prober
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.launch import enrollment, payload, wireguard_peers
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import read_ledger
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import node_labels, wireguard_addresses
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.cloud import WebhookCloud
 
 from tests.fixtures.talos_nodes import make
 from tests.fixtures.tunnels import PRIVATE, PUBLIC
@@ -314,9 +314,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, sent: list[t.Any]) -> t.Any:
     monkeypatch.setattr(payload, "cluster_facts", lambda _context: facts)
     for module in (payload, templates, credentials):
         monkeypatch.setattr(module, "read_secret", lambda _kube, *place: f"machine: {{from: {'/'.join(place)}}}")
-    monkeypatch.setattr(enrol, "make_token", lambda *_given, **_more: Token("abcdef", "", None, "0123456789abcdef"))
-    monkeypatch.setattr(enrol, "take_back_all", recorder([]))
-    monkeypatch.setattr(tunnelling, "generate", lambda: (PRIVATE, PUBLIC))
+    monkeypatch.setattr(enrollment, "make_token", lambda *_given, **_more: Token("abcdef", "", None, "0123456789abcdef"))
+    monkeypatch.setattr(enrollment, "take_back_all", recorder([]))
+    monkeypatch.setattr(wireguard_peers, "generate", lambda: (PRIVATE, PUBLIC))
     key = types.SimpleNamespace(id="k", secret="tskey-auth-k-s", created=THURSDAY)
     return types.SimpleNamespace(
         cluster_id=CLUSTER,
@@ -346,15 +346,19 @@ def rendered(wishes: Wishes, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.An
         one = claim(f"tgp-{CLUSTER}-base-00001", Phase.PENDING, **facts)
         notes: Json = {}
         try:
-            enrolment = enrol.enrol(context, one, bootable, notes.update)
+            enrolment = enrollment.enrol(context, one, bootable, notes.update)
             given = payload.payload_for(context, one, rented, dataclasses.replace(pool, lanes=()), bootable, enrolment)
             yield lane, notes, given.text, given.environment, given.container
         except InvalidInput as error:
             yield lane, notes, str(error)
-        yield marks.node_labels(one, pool, CLUSTER), marks.node_annotations(one, pool), Context.drain_timeout(context, pool)
+        yield (
+            node_labels.node_labels(one, pool, CLUSTER),
+            node_labels.node_annotations(one, pool),
+            Context.drain_timeout(context, pool),
+        )
     yield sent
     if node_class.mesh.hub is not None:
-        yield [tunnels.draw(node_class.mesh.hub, (), f"node-{number}") for number in range(4)]
+        yield [wireguard_addresses.draw(node_class.mesh.hub, (), f"node-{number}") for number in range(4)]
     for choice in node_class.clouds:
         yield from _of_cloud(context, node_class, choice)
     if pool.idle_probe is not None and pool.service is not None:

@@ -9,9 +9,9 @@ import typing as t
 from decimal import Decimal
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import DisruptionBudget, Pool
+from ansible_collections.tgp.gpu.plugins.module_utils.model import DisruptionBudget, Pool
 
 from .test_meaning import SERVICE_POOL, changed, document
 

@@ -12,11 +12,11 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document, Origin
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Wishes
 
 from .effects import Json, plans, rendered
 from .test_meaning import BASE, MACHINE, OF_SERVICES, OF_TUNNELS, OTHER, SERVICE_POOL, changed, document, with_hub

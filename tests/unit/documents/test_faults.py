@@ -12,12 +12,12 @@ from decimal import Decimal
 
 import pytest
 import yaml
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.marks import taints
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Machine, Placement, Requirement
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.suits import against_taints
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Machine, Placement, Requirement
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.node_labels import taints
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.node_affinity import against_taints
 
 Json = dict[str, t.Any]
 SEEDS = pathlib.Path(__file__).parents[2] / "fixtures" / "seeds"

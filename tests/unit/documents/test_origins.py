@@ -10,13 +10,13 @@ import shlex
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import ENTRIES
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.documents import origins
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document, Origin
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import SecretRef, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model import SecretRef, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import ENTRIES
 from hypothesis import given
 from hypothesis import strategies as st
 

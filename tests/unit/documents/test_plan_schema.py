@@ -12,9 +12,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.documents import plan_schema
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.saved_plan_record import from_record, to_record
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.record import from_record, to_record
 
 from ..fleet.test_L22_saved_plan import saved
 

@@ -11,7 +11,7 @@ import typing as t
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Action,
     Capability,
     Claim,
@@ -33,9 +33,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Pool,
     Wishes,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.terms import follow
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.terms import follow
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 
 CLUSTER = "a1b2c3d4"
 DAY = datetime(2026, 8, 20, tzinfo=timezone.utc)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Pod
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.packing import Bin
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Pod
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpacking import Bin
 
 from .build import at, pod
 

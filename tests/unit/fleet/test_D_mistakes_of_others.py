@@ -13,12 +13,10 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.pods import effective_requests
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import capacity, drain, packing
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.demand import demand
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import effective_requests
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Claim,
     CloudChoice,
     CloudView,
@@ -29,11 +27,14 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Taint,
     Toleration,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import parse_money, print_money
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.packing import is_gpu
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.phases import advance
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.teardown import Facts, Step, next_step
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.phases import advance
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import drain_rules
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.termination_steps import Facts, Step, next_step
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import binpacking, capacity
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpacking import is_gpu
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.pending_pods import demand
+from ansible_collections.tgp.gpu.plugins.module_utils.units.money import parse_money, print_money
 
 from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, one, pod, pool, seen, wishes
 from .pods import GPU, waiting
@@ -106,7 +107,7 @@ def test_D17_a_selector_for_the_architecture_matches() -> None:
     place = capacity.of_offer(offer(), pool(), node_class(), "a1b2c3d4", True, Settings())
     tolerant = (Toleration(operator="Exists"),)
     for arch, why in (("amd64", ""), ("arm64", "selector kubernetes.io/arch=arm64")):
-        assert packing.against(waiting(placement=Placement((("kubernetes.io/arch", arch),), tolerations=tolerant)), place) == why
+        assert binpacking.against(waiting(placement=Placement((("kubernetes.io/arch", arch),), tolerations=tolerant)), place) == why
 
 
 def test_D17_gated_pods_ask_for_nothing() -> None:
@@ -130,7 +131,7 @@ def test_K02_idle_for_a_while_then_emptied_then_off(moment: str, goes: bool) -> 
     assert bool(of(found, "destroy")) is goes
     if goes:
         going = one(found, "destroy").claim
-        assert going is not None and drain.mode_of("Empty") is drain.Mode.VOLUNTARY
+        assert going is not None and drain_rules.mode_of("Empty") is drain_rules.Mode.VOLUNTARY
         assert next_step(going, Facts(at(moment), node=True, instance="present")) is Step.DRAIN
         drained = advance(going, Phase.TERMINATING, at(moment), "Empty")
         assert next_step(drained, Facts(at(moment), node=True, instance="present")) is Step.DESTROY
@@ -161,7 +162,7 @@ def test_K04_a_booting_machine_counts_once() -> None:
     ],
 )
 def test_K06_selectors_taints_and_other_resources_are_looked_at(facts: dict[str, t.Any], why: str) -> None:
-    tainted = packing.Bin("a", {GPU: 1}, {}, (Taint("gpu", "", "NoSchedule"),))
-    assert packing.fit([waiting(**facts)], [tainted]).placed == {}
+    tainted = binpacking.Bin("a", {GPU: 1}, {}, (Taint("gpu", "", "NoSchedule"),))
+    assert binpacking.fit([waiting(**facts)], [tainted]).placed == {}
     if "requests" not in facts:
-        assert packing.against(waiting(**facts), tainted) == why
+        assert binpacking.against(waiting(**facts), tainted) == why

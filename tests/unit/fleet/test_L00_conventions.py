@@ -9,14 +9,9 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.durations import (
-    parse_duration,
-    parse_time,
-    print_duration,
-    print_time,
-)
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import parse_money, print_money
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.units.durations import parse_duration, parse_time, print_duration, print_time
+from ansible_collections.tgp.gpu.plugins.module_utils.units.money import parse_money, print_money
 from hypothesis import given
 from hypothesis import strategies as st
 

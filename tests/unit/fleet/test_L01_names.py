@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.names import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model.names import (
     PATTERN,
     Verdict,
     cluster_id_from_uid,

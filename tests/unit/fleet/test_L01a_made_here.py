@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Capability, Instance, InstanceState, Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ownership import made_here
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Instance, InstanceState, Lane
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import made_here
 
 
 @pytest.mark.parametrize(

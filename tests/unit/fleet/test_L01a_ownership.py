@@ -10,11 +10,12 @@ import typing as t
 from datetime import timedelta
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import CAPABILITIES
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView, Deletion, Instance, Observation, Phase, Plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.names import Verdict
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ownership import (
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudView, Deletion, Instance, Observation, Phase, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import MODES, Destroy, Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.names import Verdict
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cluster_state import Situation
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import (
     Proof,
     Store,
     claimed,
@@ -22,9 +23,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ownership import (
     owner_of,
     remembered,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import MODES, Destroy, Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.situation import Situation
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
 from hypothesis import given
 from hypothesis import strategies as st
 

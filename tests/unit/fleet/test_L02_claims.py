@@ -12,9 +12,8 @@ from datetime import datetime, timezone
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.claim_record import from_record, to_record
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Attempt,
     Claim,
     CloudView,
@@ -25,9 +24,10 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Offer,
     Phase,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.phases import IllegalTransition, advance, counts, legal
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.recovery import Instances, recovery
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.phases import IllegalTransition, advance, counts, legal
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import from_record, to_record
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.recovery import Instances, recovery
 from hypothesis import given
 from hypothesis import strategies as st
 

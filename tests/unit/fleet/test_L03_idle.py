@@ -11,16 +11,16 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import holds, idle
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost, ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, CloudView, Node, Plan, Pod
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, CloudView, Node, Plan, Pod
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import (
     HOLD_UNTIL_ANNOTATION,
     IDLE_SINCE_ANNOTATION,
     SCALE_DOWN_DISABLED_ANNOTATION,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import cost, ledger_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import do_not_disrupt, emptiness
+from ansible_collections.tgp.gpu.plugins.module_utils.units.money import print_money
 
 from .build import NOON, at, claim, decide, instance, node, of, one, pod, pool, seen, wishes
 
@@ -29,7 +29,7 @@ GPU = {"nvidia.com/gpu": 1}
 
 
 def busy(made: Pod, mode: str = "workload", now: datetime = NOON) -> bool:
-    return idle.counts(made, mode, S, now)
+    return emptiness.counts(made, mode, S, now)
 
 
 COREDNS = pod("coredns", namespace="kube-system", owner_kind="ReplicaSet", owner_api="apps/v1")
@@ -47,7 +47,7 @@ SYSTEM_GPU = pod("probe", namespace="kube-system", requests=GPU)
     ],
 )
 def test_L03_modes(made: Pod, workload: bool, gpu: bool, everything: bool) -> None:
-    assert [busy(made, mode) for mode in idle.MODES] == [workload, gpu, everything]
+    assert [busy(made, mode) for mode in emptiness.MODES] == [workload, gpu, everything]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_L03_modes(made: Pod, workload: bool, gpu: bool, everything: bool) -> No
         pod(requests=GPU, annotations={"cluster.x-k8s.io/drain": "skip"}),
     ],
 )
-@pytest.mark.parametrize("mode", idle.MODES)
+@pytest.mark.parametrize("mode", emptiness.MODES)
 def test_L03_pods_that_never_count(made: Pod, mode: str) -> None:
     assert not busy(made, mode)
 
@@ -254,7 +254,7 @@ def test_L07_hold_until_keeps_until_its_moment() -> None:
     assert of(machine.run("23:00"), "destroy")
 
 
-@pytest.mark.parametrize("key", [*holds.DO_NOT_DISRUPT, SCALE_DOWN_DISABLED_ANNOTATION])
+@pytest.mark.parametrize("key", [*do_not_disrupt.DO_NOT_DISRUPT, SCALE_DOWN_DISABLED_ANNOTATION])
 def test_L07_node_marks_stop_empty(key: str) -> None:
     machine = Machine()
     machine.run("12:15")
@@ -265,9 +265,9 @@ def test_L07_node_marks_stop_empty(key: str) -> None:
 
 def test_L07_pod_duration_counts_from_its_start() -> None:
     held = pod(annotations={"karpenter.sh/do-not-disrupt": "2h"}, started=at("10:00"))
-    assert holds.pod_hold(held, at("11:59:59")).why and not holds.pod_hold(held, at("12:00")).why
-    assert holds.pod_hold(dataclasses.replace(held, started=None), at("23:00")).why
-    odd = holds.pod_hold(pod(annotations={"karpenter.sh/do-not-disrupt": "yes"}), NOON)
+    assert do_not_disrupt.pod_hold(held, at("11:59:59")).why and not do_not_disrupt.pod_hold(held, at("12:00")).why
+    assert do_not_disrupt.pod_hold(dataclasses.replace(held, started=None), at("23:00")).why
+    odd = do_not_disrupt.pod_hold(pod(annotations={"karpenter.sh/do-not-disrupt": "yes"}), NOON)
     assert not odd.why and odd.warnings
 
 

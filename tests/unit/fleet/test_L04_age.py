@@ -10,13 +10,13 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import age, drain, holds
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import cost
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Phase
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import TERMINATE_ANNOTATION
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.teardown import Facts, Step, next_step
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import TERMINATE_ANNOTATION
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import cost
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import do_not_disrupt, drain_rules, expiration
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.termination_steps import Facts, Step, next_step
+from ansible_collections.tgp.gpu.plugins.module_utils.units.money import print_money
 
 from .build import at, claim, decide, instance, node, of, one, pod, pool, seen, wishes
 
@@ -38,36 +38,40 @@ def test_L04_due_at_the_second() -> None:
 
 def test_L04_edits_take_effect_at_once() -> None:
     made = claim(launch_started=at("08:00"))
-    assert age.due(made, pool(expire_after=2 * HOUR)) == at("10:00")
+    assert expiration.due(made, pool(expire_after=2 * HOUR)) == at("10:00")
     assert expired("11:00", 2)
-    assert age.due(made, pool(expire_after=8 * HOUR)) == at("16:00")
+    assert expiration.due(made, pool(expire_after=8 * HOUR)) == at("16:00")
     assert not expired("12:00", 8)
 
 
 def test_L04_jitter_is_a_part_of_a_share_of_the_time() -> None:
-    assert age.earlier(24 * HOUR, Decimal("0.1"), Decimal("0.25")) == 36 * 60
-    assert age.earlier(24 * HOUR, Decimal(0), Decimal("0.25")) == 0
+    assert expiration.earlier(24 * HOUR, Decimal("0.1"), Decimal("0.25")) == 36 * 60
+    assert expiration.earlier(24 * HOUR, Decimal(0), Decimal("0.25")) == 0
     wanted = pool(expire_after=24 * HOUR, expire_jitter=Decimal("0.1"))
     made = claim("tgp-a1b2c3d4-p-00001", launch_started=at("08:00"))
-    assert age.fraction(made) == Decimal(int(hashlib.sha256(b"tgp-a1b2c3d4-p-00001").hexdigest()[:8], 16)) / 2**32
-    due = age.due(made, wanted)
-    assert due == age.due(made, wanted) == at("08:00") + timedelta(seconds=24 * HOUR - int(24 * HOUR * age.fraction(made) / 10))
-    assert age.due(made, pool(expire_after=24 * HOUR)) == at("08:00") + timedelta(hours=24)
+    assert expiration.fraction(made) == Decimal(int(hashlib.sha256(b"tgp-a1b2c3d4-p-00001").hexdigest()[:8], 16)) / 2**32
+    due = expiration.due(made, wanted)
+    assert (
+        due
+        == expiration.due(made, wanted)
+        == at("08:00") + timedelta(seconds=24 * HOUR - int(24 * HOUR * expiration.fraction(made) / 10))
+    )
+    assert expiration.due(made, pool(expire_after=24 * HOUR)) == at("08:00") + timedelta(hours=24)
 
 
 def test_L04_jitter_spreads_a_batch_over_its_share_and_no_further() -> None:
     wanted = pool(expire_after=24 * HOUR, expire_jitter=Decimal("0.1"))
-    dues = {age.due(claim(f"tgp-a1b2c3d4-p-{place:05}", launch_started=at("08:00")), wanted) for place in range(50)}
+    dues = {expiration.due(claim(f"tgp-a1b2c3d4-p-{place:05}", launch_started=at("08:00")), wanted) for place in range(50)}
     first, last = at("08:00") + timedelta(seconds=24 * HOUR * 0.9), at("08:00") + timedelta(hours=24)
     assert len(dues) > 45 and all(due is not None and first < due <= last for due in dues)
 
 
 def test_L04_never_by_default() -> None:
-    assert age.due(claim(), pool()) is None
+    assert expiration.due(claim(), pool()) is None
 
 
 def test_L04_a_hold_delays_by_the_grace_period_only() -> None:
-    hold = {"annotations": {holds.DO_NOT_DISRUPT[0]: "true"}}
+    hold = {"annotations": {do_not_disrupt.DO_NOT_DISRUPT[0]: "true"}}
     assert not expired("12:09:59", 4, **hold)
     assert expired("12:10", 4, **hold)
 
@@ -96,7 +100,7 @@ def test_L04_cost_of_a_day(seconds: int, dollars: str) -> None:
 
 
 def test_L07_manual_request_beats_holds_and_floor() -> None:
-    asked = node(annotations={TERMINATE_ANNOTATION: "now", holds.DO_NOT_DISRUPT[0]: "true"})
+    asked = node(annotations={TERMINATE_ANNOTATION: "now", do_not_disrupt.DO_NOT_DISRUPT[0]: "true"})
     observed = seen(claims=(claim(),), nodes=(asked,), pods=(pod(),), instances=(instance(),))
     action = one(decide(observed, wishes(pool(min_nodes=5))), "destroy")
     assert action.reason == "Manual" and "held by" in action.detail
@@ -107,17 +111,17 @@ def test_L07_manual_request_beats_holds_and_floor() -> None:
 def test_L04_a_pod_of_two_minutes_grace_is_deleted_two_minutes_before_the_deadline() -> None:
     """Due at 12:00:00, so the drain ends at 12:10:00; a pod that a budget keeps is deleted at 12:08:00."""
     made = claim(launch_started=at("08:00"))
-    due = age.due(made, pool(expire_after=4 * HOUR))
+    due = expiration.due(made, pool(expire_after=4 * HOUR))
     assert due == at("12:00")
-    end = drain.deadline(due, Settings().drain_timeout)
-    assert end == at("12:10") and drain.mode_of("Expired") is drain.Mode.FORCEFUL
+    end = drain_rules.deadline(due, Settings().drain_timeout)
+    assert end == at("12:10") and drain_rules.mode_of("Expired") is drain_rules.Mode.FORCEFUL
     kept = pod(grace_seconds=120)
-    assert drain.direct_delete(kept, at("12:07:59"), end) is None
-    assert drain.direct_delete(kept, at("12:08:00"), end) == 120
+    assert drain_rules.direct_delete(kept, at("12:07:59"), end) is None
+    assert drain_rules.direct_delete(kept, at("12:08:00"), end) == 120
 
 
 def test_L04_a_joining_machine_without_work_is_not_drained() -> None:
     joining = claim(phase=Phase.JOINING, deletion=Deletion("Expired", at("12:00")))
     assert next_step(joining, Facts(at("12:00"), instance="present", node=False)) is Step.TERMINATE
     plugin = pod("plugin", owner_kind="DaemonSet", owner_api="apps/v1")
-    assert [one.do for one in drain.classify([plugin], drain.mode_of("Expired"), at("12:00"))] == [drain.Do.SKIP]
+    assert [one.do for one in drain_rules.classify([plugin], drain_rules.mode_of("Expired"), at("12:00"))] == [drain_rules.Do.SKIP]

@@ -9,8 +9,7 @@ import dataclasses
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.generation import RECIPE, drifted, generation
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Claim,
     Deletion,
     DisruptionBudget,
@@ -26,7 +25,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     ServiceSpec,
     Taint,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.reasons import Reason
+from ansible_collections.tgp.gpu.plugins.module_utils.model.reasons import Reason
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import RECIPE, drifted, generation
 
 from .build import at, claim, decide, device, instance, node, node_class, of, offer, pod, pool, seen, wishes
 
@@ -321,6 +321,6 @@ def test_L05_a_service_is_replaced_only_while_it_is_idle(idle: bool | None, goes
 
 
 def _view(one: t.Any) -> t.Any:
-    from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView
+    from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudView
 
     return CloudView((one,), ())

@@ -9,12 +9,12 @@ import typing as t
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import cron, time_zones
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.disruption_budgets import Count, Room, allowed, room, valid
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Phase, Plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import DisruptionBudget as Budget
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import IDLE_SINCE_ANNOTATION
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Phase, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.model import DisruptionBudget as Budget
+from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.disruption_budgets import Count, Room, allowed, room, valid
+from ansible_collections.tgp.gpu.plugins.module_utils.units import cron, time_zones
 from cronsim import CronSim, CronSimError
 from hypothesis import given
 from hypothesis import strategies as st

@@ -8,10 +8,10 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import age
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import Do, classify, mode_of, rules_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.holds import node_hold, pod_hold
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Pod
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Pod
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import expiration
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.do_not_disrupt import node_hold, pod_hold
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import Do, classify, mode_of, rules_of
 
 from .build import NOON, at, claim, decide, instance, node, of, pod, pool, seen, wishes
 
@@ -96,13 +96,13 @@ def test_L07_only_true_and_durations_hold_and_anything_else_is_warned_about(valu
 
 def test_L07_an_expired_nodes_pods_are_held_for_the_grace_period_at_most() -> None:
     made, wanted = claim(launch_started=at("08:00")), pool(expire_after=4 * 3600, termination_grace=120)
-    end = age.holds_end(made, wanted, NOON)
+    end = expiration.holds_end(made, wanted, NOON)
     assert end == at("12:02")
     rules = rules_of("Expired", end)
     for moment, expected in (("12:00", Do.WAIT), ("12:01:59", Do.WAIT), ("12:02", Do.EVICT)):
         (verdict,) = classify([pod(annotations=HELD)], mode_of("Expired"), at(moment), rules)
         assert verdict.do is expected
-    assert age.holds_end(made, pool(), NOON) is None
+    assert expiration.holds_end(made, pool(), NOON) is None
 
 
 @pytest.mark.parametrize("mark", ["tgp.io/do-not-disrupt", "cluster-autoscaler.kubernetes.io/scale-down-disabled"])

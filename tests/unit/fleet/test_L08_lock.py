@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.lock import Reading, confirmation_due, decide, renewal_due
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.run_lock import Reading, confirmation_due, decide, renewal_due
 
 from .build import at
 

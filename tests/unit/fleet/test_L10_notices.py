@@ -10,8 +10,8 @@ import typing as t
 from datetime import datetime, timedelta
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView, Deletion, InstanceState, Notice, Phase, Plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.notices import due, remembered
+from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudView, Deletion, InstanceState, Notice, Phase, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.notices import due, remembered
 
 from .build import NOON, at, claim, decide, instance, node, seen
 

@@ -10,11 +10,16 @@ import typing as t
 from datetime import datetime
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import MODES, Mode, mode_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView, Deletion, InstanceState, Phase, Plan, Pool
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Destroy
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.teardown import Facts, Step, alarm, next_step
+from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudView, Deletion, InstanceState, Phase, Plan, Pool
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import MODES, Mode, mode_of
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.termination_steps import (
+    Facts,
+    Step,
+    alarm,
+    next_step,
+)
 
 from .build import NOON, at, claim, decide, instance, node, of, pod, pool, seen, wishes
 

@@ -9,9 +9,7 @@ import dataclasses
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import blocks
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     CloudChoice,
     CloudView,
     Deletion,
@@ -20,8 +18,10 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Phase,
     Taint,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.registration import not_initialized
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.registration import not_initialized
+from ansible_collections.tgp.gpu.plugins.module_utils.units.money import print_money
 
 from .build import at, claim, decide, instance, node, node_class, of, offer, one, pool, seen, wishes
 
@@ -140,7 +140,7 @@ def test_L11_machine_that_never_appeared_is_given_up_after_the_window_and_two_ru
 
 
 def test_L11_no_decision_while_the_cloud_cannot_be_listed() -> None:
-    from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView
+    from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudView
 
     found = decide(seen(at("14:00"), claims=(JOINING,), clouds={"lambda": CloudView(problem="lambda: 503")}))
     assert not of(found, "destroy") and "503" in found.failures[0]
@@ -163,18 +163,18 @@ def test_L11_cost_of_a_failed_join(price: str, dollars: str) -> None:
 
 
 def test_L11_three_failed_joins_in_an_hour_pause_the_pool() -> None:
-    state: blocks.State = {}
+    state: launch_backoff.State = {}
     for moment in ("12:00", "12:20", "12:59:59"):
-        assert not blocks.active(state, at(moment))
-        state = blocks.after_failed_join(state, "default/p", at(moment))
-    active = blocks.active(state, at("13:00"))
+        assert not launch_backoff.active(state, at(moment))
+        state = launch_backoff.after_failed_join(state, "default/p", at(moment))
+    active = launch_backoff.active(state, at("13:00"))
     assert active == {"pool:default/p": at("13:59:59")}
     found = decide(seen(at("13:00"), offers=(offer(),), blocks=active), wishes(p=1), "provision")
     assert not of(found, "launch") and found.shortfall[0].reason == "paused after failed joins"
-    slow: blocks.State = {}
+    slow: launch_backoff.State = {}
     for moment in ("12:00", "12:40", "13:20", "14:00"):
-        slow = blocks.after_failed_join(slow, "default/p", at(moment))
-    assert not blocks.active(slow, at("14:00"))
+        slow = launch_backoff.after_failed_join(slow, "default/p", at(moment))
+    assert not launch_backoff.active(slow, at("14:00"))
 
 
 def test_L11_provision_reports_an_overdue_machine_and_plans_its_replacement() -> None:

@@ -9,7 +9,7 @@ import typing as t
 from datetime import datetime
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Phase, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Phase, Plan
 
 from .build import at, claim, decide, deletions, device, instance, node, of, offer, one, seen, wishes
 

@@ -10,7 +10,7 @@ import typing as t
 from datetime import timedelta
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import MadeToken, Phase, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.model import MadeToken, Phase, Plan
 
 from .build import at, claim, decide, node, of, one, seen
 

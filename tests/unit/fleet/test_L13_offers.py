@@ -12,10 +12,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds import registry
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import blocks, quality
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.bids import bid, priced
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     CloudChoice,
     CloudView,
     Lane,
@@ -27,10 +24,13 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Quality,
     Requirement,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.offers import REASONS, Selection, price_verdict, select
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.requirements import met
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import host_quality, launch_backoff
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.bids import bid, priced
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking import REASONS, Selection, price_verdict, select
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.requirements import met
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
+from ansible_collections.tgp.gpu.plugins.module_utils.providers import registry
 
 from .build import CAPABILITIES, NOON, decide, instance, node, node_class, of, offer, one, pool, seen, wishes
 from .build import claim as a_claim
@@ -259,7 +259,7 @@ def test_L13_counts_and_nearest_reason() -> None:
 
 
 def test_L13_blocked_offers_come_back_for_manual_runs() -> None:
-    key = {blocks.key_of(offer()): NOON + timedelta(minutes=5)}
+    key = {launch_backoff.key_of(offer()): NOON + timedelta(minutes=5)}
     assert not of(decide(seen(offers=(offer(),), blocks=key), wishes(p=1), "provision"), "launch")
     assert of(decide(seen(offers=(offer(),), blocks=key), wishes(p=1), "provision", ignore_blocklist=True), "launch")
 
@@ -292,10 +292,10 @@ def test_L13_quality_of_the_host(wish: str, known: t.Any, enough: t.Any, too_lit
         return offer(traits=rest, reliability=facts.get("reliability"))
 
     wanted = Quality(**known)
-    assert quality.unmet(host(enough), wanted) == ""
-    assert quality.unmet(host(too_little), wanted) == wish
-    assert quality.unmet(host({}), wanted) == wish
-    assert quality.unmet(host({next(iter(enough)): "often"} if wish != "minReliability" else {}), wanted) == wish
+    assert host_quality.unmet(host(enough), wanted) == ""
+    assert host_quality.unmet(host(too_little), wanted) == wish
+    assert host_quality.unmet(host({}), wanted) == wish
+    assert host_quality.unmet(host({next(iter(enough)): "often"} if wish != "minReliability" else {}), wanted) == wish
     assert choose(host({}), made=node_class(quality=wanted)).rejected == {"lambda/g-0.42": "quality"}
 
 
@@ -328,7 +328,7 @@ def test_L13_hosts_of_nodes_at_vast_are_good_ones_unless_something_else_is_said(
         return select([host], pool(lanes=lanes), made, registry.CAPABILITIES, Settings(), NOON)
 
     assert (bool(chosen().candidates), list(chosen().rejected.values())) == (taken, [] if taken else ["quality"])
-    assert bool(chosen(Lane.SERVICE).candidates) == quality.good_enough(host, wanted)
+    assert bool(chosen(Lane.SERVICE).candidates) == host_quality.good_enough(host, wanted)
     assert registry.CAPABILITIES["vast"].node_quality == Quality(min_reliability=Decimal("0.95"), min_bandwidth=200)
 
 
@@ -342,7 +342,7 @@ def test_L13_a_host_that_leaves_before_the_pool_would_let_go_is_not_taken(told: 
 
 
 def test_L13_without_wishes_nothing_is_asked_of_a_host() -> None:
-    assert choose(offer()).candidates and quality.unmet(offer(traits=HOST), Quality()) == ""
+    assert choose(offer()).candidates and host_quality.unmet(offer(traits=HOST), Quality()) == ""
 
 
 @pytest.mark.parametrize(
@@ -489,7 +489,7 @@ def test_L13_a_cloud_that_is_blocked_as_a_whole_is_told_so() -> None:
     other = offer(cloud="vast", id="v", model="L4", lanes=(Lane.KUBELET,))
     clouds = {"lambda": CloudView((), (offer(),)), "vast": CloudView((), (other,))}
     until = NOON + timedelta(minutes=30)
-    reason, _rejected = why(clouds, made, pool(), {blocks.key_of_cloud("lambda"): until})
+    reason, _rejected = why(clouds, made, pool(), {launch_backoff.key_of_cloud("lambda"): until})
     assert reason == "lambda: blocked until 2026-08-20T12:30:00Z after it refused a launch for quota or balance"
 
 

@@ -10,10 +10,7 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import blocks
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.bill import noted
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import claim_cost, ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Claim,
     CloudView,
     Deletion,
@@ -23,6 +20,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Offer,
     Phase,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.billing_facts import noted
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import claim_cost, ledger_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
 
 from .build import CAPABILITIES, at, claim, decide, deletions, instance, node, node_class, of, offer, one, pod, pool, seen, wishes
 
@@ -74,12 +74,12 @@ def test_L15_what_is_being_lost_counts_until_it_is_gone() -> None:
 
 def test_L15_the_host_is_left_alone_for_an_hour() -> None:
     """Seen at 12:05: until 13:05."""
-    state: blocks.State = {}
-    for key in blocks.keys_after(SPOT, "spotlost"):
-        state = blocks.after_failure(state, key, "spotlost", at("12:05"))
+    state: launch_backoff.State = {}
+    for key in launch_backoff.keys_after(SPOT, "spotlost"):
+        state = launch_backoff.after_failure(state, key, "spotlost", at("12:05"))
     sibling = offer("0.30", cloud="vast", id="bid-2", instance_type="gpu_2x", host_id="h-1")
-    assert blocks.blocked(sibling, blocks.active(state, at("13:04:59")), at("13:04:59")) == at("13:05")
-    assert blocks.blocked(sibling, blocks.active(state, at("13:05")), at("13:05")) is None
+    assert launch_backoff.blocked(sibling, launch_backoff.active(state, at("13:04:59")), at("13:04:59")) == at("13:05")
+    assert launch_backoff.blocked(sibling, launch_backoff.active(state, at("13:05")), at("13:05")) is None
 
 
 def test_L15_a_decided_loss_goes_on_when_the_machine_is_not_listed_any_more() -> None:

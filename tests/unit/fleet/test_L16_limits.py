@@ -9,10 +9,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import claim_cost, cost
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ledger import read_ledger
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.limits import may_switch, reserved, room
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     CloudChoice,
     CloudView,
     Deletion,
@@ -26,8 +23,11 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     SpendingBudget,
     Toleration,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.money import print_money
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import claim_cost, cost
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import read_ledger
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.limits import may_switch, reserved, room
+from ansible_collections.tgp.gpu.plugins.module_utils.units.money import print_money
 
 from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pool, seen, wishes
 from .pods import waiting

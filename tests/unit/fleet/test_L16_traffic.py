@@ -11,14 +11,14 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.act.report_text import data, table
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.claim_record import from_record, to_record
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.cost import ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ledger import read_ledger, read_line
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, LedgerLine
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.report import report
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.traffic import Assumption, Estimate, of_lines, of_offer
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, LedgerLine
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import from_record, to_record
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import read_ledger, read_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.spend_report import report
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.traffic import Assumption, Estimate, of_lines, of_offer
+from ansible_collections.tgp.gpu.plugins.module_utils.reports.text import data, table
 
 from .build import NOON, at, claim, offer
 

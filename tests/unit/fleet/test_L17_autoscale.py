@@ -10,8 +10,7 @@ import random
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.generation import generation
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Claim,
     CloudChoice,
     CloudView,
@@ -29,7 +28,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Toleration,
     Wishes,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import IDLE_SINCE_ANNOTATION
+from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
 
 from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
 from .pods import GPU, waiting

@@ -11,10 +11,10 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import buying, packing
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Expression, Offer, Others, Placement, Pod, Taint
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.offers import per_gpu
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.packing import Bin, Queue, Room
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Expression, Offer, Others, Placement, Pod, Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking import per_gpu
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import binpacking, offer_selection
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpacking import Bin, Queue, Room
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +26,7 @@ ONE, FOUR = offer("0.40", id="one"), offer("1.50", id="four", gpu_count=4)
 
 def shop(
     *offers: Offer, pool: str = "default/p", stock: dict[str, int] | None = None, room: int | None = None, **facts: t.Any
-) -> buying.Shop:
+) -> offer_selection.Shop:
     """A pool's market; ``stock``: how many of an offer there are, ``room``: for how many machines there is room."""
     left = dict(stock or {})
     bought: list[str] = []
@@ -51,19 +51,19 @@ def shop(
         "rented": lambda one: one.cloud != "webhook",
     }
     more = {key: value for key, value in facts.items() if key != "taints"}
-    return buying.Shop(pool, ordered, room=place, against=against, taken=taken, **{**usual, **more})
+    return offer_selection.Shop(pool, ordered, room=place, against=against, taken=taken, **{**usual, **more})
 
 
 def sizes(*wanted: int) -> list[Pod]:
     return [waiting(f"w{number}", size) for number, size in enumerate(wanted)]
 
 
-def bought(pods: t.Iterable[Pod], *shops: buying.Shop) -> list[str]:
-    return [one.offer.id for one in buying.buy(Queue(pods), shops).purchases]
+def bought(pods: t.Iterable[Pod], *shops: offer_selection.Shop) -> list[str]:
+    return [one.offer.id for one in offer_selection.buy(Queue(pods), shops).purchases]
 
 
-def reasons(pods: t.Iterable[Pod], *shops: buying.Shop) -> dict[str, str]:
-    return {pod.name: reason.text for pod, reason in buying.buy(Queue(pods), shops).left}
+def reasons(pods: t.Iterable[Pod], *shops: offer_selection.Shop) -> dict[str, str]:
+    return {pod.name: reason.text for pod, reason in offer_selection.buy(Queue(pods), shops).left}
 
 
 def test_L17_four_small_pods_share_the_machine_that_costs_less_for_each() -> None:
@@ -79,13 +79,13 @@ def test_L17_a_large_pod_fits_the_large_machine_only() -> None:
 
 
 def test_L17_room_for_one_machine_and_three_pods() -> None:
-    found = buying.buy(Queue(sizes(1, 1, 1)), [shop(ONE, FOUR, room=1)])
+    found = offer_selection.buy(Queue(sizes(1, 1, 1)), [shop(ONE, FOUR, room=1)])
     assert [one.offer.id for one in found.purchases] == ["one"]
     assert [reason.text for _pod, reason in found.left] == ["limit:maxNodes", "limit:maxNodes"]
 
 
 def test_L17_pack_fewest_takes_the_one_that_serves_all() -> None:
-    found = buying.buy(Queue(sizes(1, 1, 1)), [shop(ONE, FOUR, room=1, fewest=True)])
+    found = offer_selection.buy(Queue(sizes(1, 1, 1)), [shop(ONE, FOUR, room=1, fewest=True)])
     assert [one.offer.id for one in found.purchases] == ["four"] and not found.left
 
 
@@ -98,7 +98,7 @@ def test_L17_time_slices() -> None:
     four_slices = {"size": lambda one: one.gpu_count * 4, "room": lambda one: Bin(one.id, {GPU: one.gpu_count * 4})}
 
     def machines(*wanted: int) -> int:
-        return len(buying.buy(Queue(sizes(*wanted)), [dataclasses.replace(shop(ONE), **four_slices)]).purchases)
+        return len(offer_selection.buy(Queue(sizes(*wanted)), [dataclasses.replace(shop(ONE), **four_slices)]).purchases)
 
     assert machines(1, 1, 1, 1, 1) == 2 and machines(1, 1, 1, 1) == 1 and machines(4) == 1
 
@@ -106,12 +106,12 @@ def test_L17_time_slices() -> None:
 def test_L17_pools_in_their_order_the_first_that_can() -> None:
     tainted = shop(ONE, pool="default/a", taints=(Taint("a", "", "NoSchedule"),))
     free = shop(ONE, pool="default/b")
-    assert [one.pool for one in buying.buy(Queue(sizes(1)), [tainted, free]).purchases] == ["default/b"]
+    assert [one.pool for one in offer_selection.buy(Queue(sizes(1)), [tainted, free]).purchases] == ["default/b"]
     assert reasons(sizes(1), shop(ONE, taints=(Taint("a", "", "NoSchedule"),))) == {"w0": "taint a:NoSchedule not tolerated"}
 
 
 def test_L17_at_most_so_many_per_run_and_pool() -> None:
-    found = buying.buy(Queue(sizes(1, 1, 1)), [shop(ONE, pool="a", most=1), shop(ONE, pool="b", most=1)])
+    found = offer_selection.buy(Queue(sizes(1, 1, 1)), [shop(ONE, pool="a", most=1), shop(ONE, pool="b", most=1)])
     assert [one.pool for one in found.purchases] == ["a", "b"]
     assert [reason.text for _pod, reason in found.left] == ["max_launch_per_run"]
 
@@ -134,8 +134,8 @@ def test_L17_the_first_reason_of_a_pod_that_gets_nothing(pod: Pod, market: dict[
 def test_L17_of_several_pools_the_reason_of_the_one_that_came_furthest() -> None:
     tainted = shop(ONE, pool="default/a", taints=(Taint("a", "", "NoSchedule"),))
     full = shop(ONE, pool="default/b", room=0)
-    ((_pod, reason),) = buying.buy(Queue(sizes(1)), [tainted, full]).left
-    assert reason == buying.Reason(buying.FULL, "default/b", "limit:maxNodes")
+    ((_pod, reason),) = offer_selection.buy(Queue(sizes(1)), [tainted, full]).left
+    assert reason == offer_selection.Reason(offer_selection.FULL, "default/b", "limit:maxNodes")
     assert reasons(sizes(1)) == {"w0": "there is no pool"}
 
 
@@ -153,7 +153,7 @@ def test_L17_pods_that_keep_apart_get_a_machine_each() -> None:
 # ---- own machines (L-21)
 
 
-def own(*gpu_counts: int) -> buying.Shop:
+def own(*gpu_counts: int) -> offer_selection.Shop:
     machines = [offer("0", id=f"m{count}", cloud="webhook", gpu_count=count) for count in gpu_counts]
     return shop(*machines, stock={one.id: 1 for one in machines})
 
@@ -197,17 +197,17 @@ def world(offers: t.Any, pods: t.Any) -> tuple[list[Offer], list[Pod]]:
 def plainly(offers: list[Offer], pods: list[Pod], fewest: bool) -> list[str]:
     """The rule in its plainest words: every offer is tried for the first pod, by first fit over all that wait."""
     market = shop(*offers)
-    waiting_pods = sorted(pods, key=packing.rank)
+    waiting_pods = sorted(pods, key=binpacking.rank)
     result: list[str] = []
     while waiting_pods:
         tried: list[tuple[t.Any, int, list[Pod]]] = []
         for number, one in enumerate(market.offers):
             room = Room(market.room(one))
             for pod in waiting_pods:
-                if not packing.against(pod, room.place) and room.takes(pod):
+                if not binpacking.against(pod, room.place) and room.takes(pod):
                     room.add(pod)
             if waiting_pods[0] in room.placed:
-                used = sum(packing.gpus(pod) for pod in room.placed)
+                used = sum(binpacking.gpus(pod) for pod in room.placed)
                 price = t.cast(Decimal, one.price_hour) / used
                 value = (-used, price) if fewest else (price,)
                 tried.append(((*value, one.gpu_count - used, number), number, room.placed))
@@ -231,30 +231,32 @@ def test_L17_the_same_machines_in_any_order_of_pods(offers: t.Any, pods: t.Any, 
     made, wanted = world(offers, pods)
     shuffled = wanted[:]
     chance.shuffle(shuffled)
-    assert buying.buy(Queue(wanted), [shop(*made)]) == buying.buy(Queue(shuffled), [shop(*made)])
+    assert offer_selection.buy(Queue(wanted), [shop(*made)]) == offer_selection.buy(Queue(shuffled), [shop(*made)])
 
 
 @given(OFFERS, PODS)
 def test_L17_every_pod_that_any_offer_fits_is_served_once(offers: t.Any, pods: t.Any) -> None:
     made, wanted = world(offers, pods)
-    found = buying.buy(Queue(wanted), [shop(*made)])
+    found = offer_selection.buy(Queue(wanted), [shop(*made)])
     served = [pod.uid for one in found.purchases for pod in one.pods]
     assert len(served) == len(set(served)) and len(served) + len(found.left) == len(wanted)
     market = shop(*made)
     for pod, _reason in found.left:
-        assert not any(not packing.against(pod, market.room(one)) and one.gpu_count >= packing.gpus(pod) for one in made)
+        assert not any(not binpacking.against(pod, market.room(one)) and one.gpu_count >= binpacking.gpus(pod) for one in made)
     for one in found.purchases:
-        assert sum(packing.gpus(pod) for pod in one.pods) <= one.offer.gpu_count
+        assert sum(binpacking.gpus(pod) for pod in one.pods) <= one.offer.gpu_count
 
 
 @given(OFFERS, PODS)
 def test_L17_a_machine_never_costs_more_per_used_gpu_than_the_cheapest_for_its_first_pod(offers: t.Any, pods: t.Any) -> None:
     made, wanted = world(offers, pods)
     market = shop(*made)
-    for one in buying.buy(Queue(wanted), [shop(*made)]).purchases:
-        head, used = one.pods[0], sum(packing.gpus(pod) for pod in one.pods)
-        fitting = [each for each in made if not packing.against(head, market.room(each)) and each.gpu_count >= packing.gpus(head)]
-        alone = min(t.cast(Decimal, each.price_hour) / packing.gpus(head) for each in fitting)
+    for one in offer_selection.buy(Queue(wanted), [shop(*made)]).purchases:
+        head, used = one.pods[0], sum(binpacking.gpus(pod) for pod in one.pods)
+        fitting = [
+            each for each in made if not binpacking.against(head, market.room(each)) and each.gpu_count >= binpacking.gpus(head)
+        ]
+        alone = min(t.cast(Decimal, each.price_hour) / binpacking.gpus(head) for each in fitting)
         assert t.cast(Decimal, one.offer.price_hour) / used <= alone
 
 
@@ -276,7 +278,7 @@ def optimum(offers: list[Offer], sizes_wanted: tuple[int, ...]) -> Decimal:
 def test_L17_no_dearer_than_a_machine_of_the_cheapest_kind_for_each_gpu(wanted: list[int], more: list[tuple[str, int]]) -> None:
     """Between the optimum, and the optimum with every pod alone counted by the dearest price per GPU that a first pod had to accept."""
     offers = [FOUR, *(offer(price, id=f"o{number}", gpu_count=count) for number, (price, count) in enumerate(more))]
-    found = buying.buy(Queue(sizes(*wanted)), [shop(*offers)])
+    found = offer_selection.buy(Queue(sizes(*wanted)), [shop(*offers)])
     cost = sum((t.cast(Decimal, one.offer.price_hour) for one in found.purchases), Decimal(0))
     assert not found.left
     assert cost >= optimum(offers, tuple(wanted))

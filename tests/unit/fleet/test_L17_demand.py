@@ -8,9 +8,9 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.demand import demand
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Placement, Pod, Pool, Toleration
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Placement, Pod, Pool, Toleration
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.pending_pods import demand
 
 from .build import NOON, at, decide, offer, pool, seen, wishes
 from .pods import waiting

@@ -9,14 +9,14 @@ import dataclasses
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.capacity import advertised, of_claim, of_node, of_offer
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.consolidation import use
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drift import drift
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Node, Phase, Plan, Pod
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.resources import NEUTRAL_GPU
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.packing import shown, spare
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.registration import allocatable_gpus, not_initialized
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Node, Phase, Plan, Pod
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import NEUTRAL_GPU
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.consolidation import use
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.label_sync import drift
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.registration import allocatable_gpus, not_initialized
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpacking import shown, spare
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.capacity import advertised, of_claim, of_node, of_offer
 
 from .build import CLUSTER, claim, node, node_class, of, offer, pod, pool, wishes
 from .pods import GPU

@@ -10,18 +10,10 @@ import random
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import capacity, packing
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
-    Expression,
-    NodeTerm,
-    Others,
-    Placement,
-    Pod,
-    Taint,
-    Toleration,
-)
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.packing import Bin, fit
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Expression, NodeTerm, Others, Placement, Pod, Taint, Toleration
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import binpacking, capacity
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpacking import Bin, fit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,7 +32,7 @@ def placed(pods: t.Iterable[Pod], *bins: Bin, **more: t.Any) -> dict[str, str]:
 
 
 def why(facts: t.Any, **of_place: t.Any) -> str:
-    return packing.against(waiting(**facts), place(**of_place))
+    return binpacking.against(waiting(**facts), place(**of_place))
 
 
 def test_K05_two_and_two_gpus_are_not_four() -> None:
@@ -52,7 +44,7 @@ def test_L17_order_of_packing() -> None:
     important = waiting("important", 1, placement=Placement(priority=5))
     large, old, young = waiting("large", 2), waiting("old", created=at("11:00")), waiting("young", created=at("11:30"))
     same = waiting("aaa", created=at("11:30"))
-    order = [one.name for one in sorted([young, same, old, large, important], key=packing.rank)]
+    order = [one.name for one in sorted([young, same, old, large, important], key=binpacking.rank)]
     assert order == ["important", "large", "old", "aaa", "young"]
 
 
@@ -192,7 +184,7 @@ def test_L17_barred_pods_pass_over_a_pool() -> None:
 
 
 def test_L17_a_vendors_and_the_neutral_name_are_the_same_gpus() -> None:
-    assert packing.gpus(waiting(requests={GPU: 2, "tgp.io/gpu": 2, "cpu": 9000})) == 2
+    assert binpacking.gpus(waiting(requests={GPU: 2, "tgp.io/gpu": 2, "cpu": 9000})) == 2
 
 
 # ---- what a machine has room for
@@ -259,9 +251,9 @@ def test_L17_no_place_is_overfilled_and_nobody_is_left_who_would_fit(pods: list[
     free = {f"b{number}": size for number, size in enumerate(bins)}
     found = fit(wanted.values(), [place(name, size) for name, size in free.items()])
     for uid, name in found.placed.items():
-        free[name] -= packing.gpus(wanted[uid])
+        free[name] -= binpacking.gpus(wanted[uid])
     assert min(free.values(), default=0) >= 0
-    assert all(packing.gpus(one) > max(free.values(), default=0) for one in found.left)
+    assert all(binpacking.gpus(one) > max(free.values(), default=0) for one in found.left)
     assert len(found.placed) + len(found.left) == len(wanted)
 
 
@@ -271,7 +263,7 @@ def test_L17_sizes_that_divide_each_other_are_packed_as_well_as_possible(pods: l
     wanted = [waiting(f"w{number}", size) for number, size in enumerate(pods)]
     places = [place(f"b{number}", size) for number, size in enumerate(bins)]
     found = fit(wanted, places)
-    ours = sorted((packing.gpus(one) for one in wanted if one.uid in found.placed), reverse=True)
+    ours = sorted((binpacking.gpus(one) for one in wanted if one.uid in found.placed), reverse=True)
     best: list[int] = []
     for choice in itertools.product(range(-1, len(bins)), repeat=len(pods)):
         left = bins[:]

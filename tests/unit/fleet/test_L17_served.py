@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Plan, Wishes
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import IDLE_SINCE_ANNOTATION
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Plan, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
 
 from .build import at, claim, decide, instance, node, of, offer, pool, seen, wishes
 

@@ -10,10 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import backoff_after_block
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.generation import generation
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.ledger import read_ledger
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Claim,
     Deletion,
     DisruptionBudget,
@@ -22,6 +19,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     SpendingBudget,
     Toleration,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import read_ledger
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import backoff_after_block
 
 from .build import NOON, at, claim, decide, instance, node, node_class, of, pod, pool, seen, wishes
 

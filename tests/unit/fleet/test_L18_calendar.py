@@ -11,8 +11,8 @@ from datetime import datetime, time, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Calendar, Plan, Pool, Window
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.office_hours import hours
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Calendar, Plan, Pool, Window
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.schedule import hours
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 from decimal import Decimal
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     CloudChoice,
     CloudView,
     InstanceState,
@@ -19,8 +19,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Phase,
     Plan,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import IDLE_SINCE_ANNOTATION
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.removal import Candidate, choose
+from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.candidate_order import Candidate, choose
 
 from .build import at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.gpu_lost import GPU_LOST
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan_view import summary
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.view import summary
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.gpu_health import GPU_LOST
 
 from .build import at, claim, decide, instance, node, of, one, pod, pool, seen, wishes
 

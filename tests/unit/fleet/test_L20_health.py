@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import InstanceState
+from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState
 
 from .build import at, claim, decide, instance, node, of, one, seen
 

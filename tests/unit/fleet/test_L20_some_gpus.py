@@ -9,8 +9,8 @@ import typing as t
 from datetime import datetime
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.gpu_lost import GPU_LOST
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Placement, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Placement, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.gpu_health import GPU_LOST
 
 from .build import at, claim, decide, instance, node, of, offer, pod, pool, seen, wishes
 

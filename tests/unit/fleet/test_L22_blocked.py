@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Plan, Pool, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Plan, Pool, Wishes
 from hypothesis import given
 from hypothesis import strategies as st
 

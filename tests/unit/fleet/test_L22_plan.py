@@ -12,11 +12,11 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import plan_view
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudView, Deletion, InstanceState, MeshChoice, Phase
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Destroy, Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudView, Deletion, InstanceState, MeshChoice, Phase
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans import view as plan_view
 
 from .build import CAPABILITIES, at, claim, decide, instance, node, node_class, of, offer, one, pod, pool, seen, wishes
 

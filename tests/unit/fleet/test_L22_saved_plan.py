@@ -13,14 +13,20 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.blocks import key_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Observation, Phase, Plan, Wishes
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.preconditions import Judged, Verdict, judge, settings_of, wishes_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.saved_plan import SavedPlan, bound, make
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.saved_plan_record import from_record, refuse_other, to_record
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Destroy, Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Observation, Phase, Plan, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.launch_backoff import key_of
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.preconditions import (
+    Judged,
+    Verdict,
+    judge,
+    settings_of,
+    wishes_of,
+)
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.record import from_record, refuse_other, to_record
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.saved_plan import SavedPlan, bound, make
 
 from .build import CAPABILITIES, CLUSTER, NOON, at, claim, device, instance, node, node_class, offer, one, pod, pool, seen, wishes
 

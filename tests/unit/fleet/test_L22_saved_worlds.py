@@ -9,13 +9,13 @@ import dataclasses
 import json
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Action, Claim, Observation, Plan, Wishes
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.phases import counts
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.preconditions import Judged, judge, settings_of, wishes_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.saved_plan import SavedPlan, is_step, make
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.saved_plan_record import from_record, to_record
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Destroy, Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Action, Claim, Observation, Plan, Wishes
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.phases import counts
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.preconditions import Judged, judge, settings_of, wishes_of
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.record import from_record, to_record
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.saved_plan import SavedPlan, is_step, make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

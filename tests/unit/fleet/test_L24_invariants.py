@@ -11,7 +11,7 @@ import typing as t
 from datetime import timedelta
 from decimal import Decimal
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Claim,
     CloudView,
     Device,
@@ -24,8 +24,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Plan,
     Wishes,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.names import Verdict, verdict
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.phases import counts
+from ansible_collections.tgp.gpu.plugins.module_utils.model.names import Verdict, verdict
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.phases import counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -11,11 +11,7 @@ import typing as t
 from datetime import timedelta
 from decimal import Decimal
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.disruption_budgets import DEFAULTS, allowed
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import Do, Mode, classify, rules_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.generation import generation
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.holds import node_hold
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Action,
     CloudView,
     DisruptionBudget,
@@ -26,8 +22,12 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Pool,
     Wishes,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.packing import gpus
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.voluntary import Count
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.disruption_budgets import DEFAULTS, allowed
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.do_not_disrupt import node_hold
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import Do, Mode, classify, rules_of
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.voluntary import Count
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpacking import gpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -10,9 +10,7 @@ import typing as t
 from datetime import datetime, time, timedelta
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.claim_record import from_record, to_record
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import Mode, mode_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Calendar,
     Claim,
     CloudChoice,
@@ -25,7 +23,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Window,
     Wishes,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.terms import follow, remembered
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import from_record, to_record
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.terms import follow, remembered
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import Mode, mode_of
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,14 +11,14 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.draft import Draft
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.drain import MODES, Mode, mode_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.facts import settle
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Action, Claim, Deletion, Phase, Pool
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.reasons import Reason
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.reasons import ORDER, decided, rank
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Destroy, Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.situation import Situation
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Action, Claim, Deletion, Phase, Pool
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.reasons import Reason
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claim_sync import settle
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cluster_state import Situation
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import MODES, Mode, mode_of
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan_builder import Draft
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.precedence import ORDER, decided, rank
 from hypothesis import given
 from hypothesis import strategies as st
 

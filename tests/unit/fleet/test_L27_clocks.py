@@ -10,11 +10,11 @@ import typing as t
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import clock as clocks
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import idle
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Deletion, Observation, Phase, Plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model.labels import IDLE_SINCE_ANNOTATION
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Destroy, Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.core import clock as clocks
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Observation, Phase, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import emptiness
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -94,9 +94,9 @@ def test_L27_no_world_loses_or_gains_anything_by_a_wrong_clock(world: Observatio
 # ---- idle-since that lies in the future
 
 
-def judged(since: str, *pods: t.Any) -> idle.Idle:
+def judged(since: str, *pods: t.Any) -> emptiness.Idle:
     marked = node(annotations={IDLE_SINCE_ANNOTATION: since})
-    return idle.judge(claim(), marked, pods, pool(), Settings(), NOON)
+    return emptiness.judge(claim(), marked, pods, pool(), Settings(), NOON)
 
 
 def test_L27_idle_since_a_little_ahead_counts_as_now() -> None:

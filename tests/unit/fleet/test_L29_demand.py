@@ -11,7 +11,7 @@ from datetime import time, timedelta
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Calendar,
     Claim,
     Node,

@@ -19,8 +19,7 @@ import dataclasses
 import itertools
 import random
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.marks import EPHEMERAL
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     CloudChoice,
     CloudView,
     Machine,
@@ -30,6 +29,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Pod,
     Toleration,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.node_labels import EPHEMERAL
 
 from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pool, seen, wishes
 from .pods import GPU, waiting

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.attention import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Node, Pod, Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.node_labels import INITIALIZING
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.triggers import (
     NODES_ASKING,
     NODES_IDLE,
     NODES_LOST,
@@ -17,8 +19,6 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.attention import (
     Sighting,
     Watcher,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.marks import INITIALIZING
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Node, Pod, Taint
 
 from .build import at, node, pod
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.device_plugins import NONE, UNKNOWN, YES, answer
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     DevicePlugin,
     DevicePlugins,
     Expression,
@@ -18,6 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     Placement,
     Toleration,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.device_plugins import NONE, UNKNOWN, YES, answer
 
 from .build import CloudChoice, decide, node, node_class, of, offer, pool, seen, wishes
 

@@ -13,23 +13,15 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis import rules
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Condition, Findings, PodSeen, Request
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.join import MADE_FOR
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.node import wrong_image, wrong_version
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import Diagnosis, diagnose
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.view import screen, steps_of
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import _places
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import diagnosis
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis import Diagnosis, diagnose
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_facts import Condition, Findings, PodSeen, Request
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_join import MADE_FOR
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_node import wrong_image, wrong_version
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_view import screen, steps_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
-    Device,
-    Instance,
-    InstanceState,
-    Lane,
-    MeshKey,
-    Node,
-    Taint,
-)
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Device, Instance, InstanceState, Lane, MeshKey, Node, Taint
 
 NAME = "tgp-a1b2c3d4-training-x1y2z"
 START = datetime(2026, 8, 21, 12, 0, tzinfo=timezone.utc)
@@ -324,7 +316,7 @@ def test_one_screen_shows_steps_with_their_times() -> None:
 
 def test_every_cause_is_documented() -> None:
     """docs/diagnosis.md has a row for each code that a rule can give, and for no other; each is a case above."""
-    folder = Path(diagnosis.__file__).resolve().parent
+    folder = Path(rules.__file__).resolve().parent
     page = next(parent for parent in folder.parents if (parent / "docs").is_dir()) / "docs" / "diagnosis.md"
     told = {code for _name, code, _findings in CASES} | {"unknown"}
     assert set(re.findall(r"^\| `([a-z_0-9]+)` \|", page.read_text(), re.M)) == told
@@ -344,7 +336,7 @@ def test_fields_that_are_named_to_people_exist() -> None:
     kubernetes = {"nodeLabels", "tagOwners", "emptyDir"}  # of Talos, of the mesh's policy, of pods
     fields = {path.rpartition(".")[2] for kind in KINDS.values() for path in _places(kind)}
     told = []
-    for file in sorted(Path(diagnosis.__file__).parent.glob("*.py")):
+    for file in sorted(Path(rules.__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
                 words = set(re.findall(r"\b[a-z]+(?:[A-Z][a-z]+)+\b", node.value))

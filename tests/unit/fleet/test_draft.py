@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.draft import Draft
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.facts import settle
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.situation import Situation
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claim_sync import settle
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cluster_state import Situation
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan_builder import Draft
 
 from .build import CAPABILITIES, claim, of, seen, wishes
 

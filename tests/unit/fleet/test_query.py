@@ -8,11 +8,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet import gpus
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import CloudChoice, Lane, OfferQuery, Pool, Requirement
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.offers import select
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.query import query_of
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudChoice, Lane, OfferQuery, Pool, Requirement
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import gpu_models
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.query import query_of
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking import select
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,7 +127,7 @@ def _pools(draw: st.DrawFn) -> Pool:
     st.lists(_pools(), min_size=1, max_size=3, unique_by=lambda one: one.name),
     st.none() | st.lists(_models, min_size=1, max_size=2),
     st.booleans(),
-    st.sampled_from(gpus.known()),
+    st.sampled_from(gpu_models.known()),
     st.sampled_from([24576, 40960, 81920]),
     st.integers(1, 8),
     _prices,

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
+from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Claim,
     CloudView,
     Device,
@@ -28,7 +28,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import (
     ServiceSpec,
     Wishes,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.service import described_pool
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.service import described_pool
 
 from .build import NOON, at, claim, decide, deletions, device, instance, node_class, of, offer, one, pool, seen, wishes
 

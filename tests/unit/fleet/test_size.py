@@ -9,9 +9,9 @@ import sys
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Observation, Plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.settings import Destroy, Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Observation, Plan
+from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 
 from .build import CAPABILITIES, claim, device, instance, node, of, offer, pod, pool, seen, wishes
 

@@ -10,8 +10,8 @@ import typing as t
 from datetime import datetime
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.claim_record import from_record, to_record
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Claim, Lane, Phase, Pod
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Lane, Phase, Pod
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import from_record, to_record
 
 from .build import NOON, at, claim, decide, instance, node, of, offer, one, pod, pool, seen, wishes
 

@@ -10,9 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ansible_collections.tgp.gpu.plugins.module_utils.bytecode import KeptFinder
+from ansible_collections.tgp.gpu.plugins.module_utils.core.bytecode import KeptFinder
 
-PLAN = "ansible_collections.tgp.gpu.plugins.module_utils.fleet.plan"
+PLAN = "ansible_collections.tgp.gpu.plugins.module_utils.planner.plan"
 BEGIN = f"""
 from ansible.plugins.loader import init_plugin_loader
 init_plugin_loader([])

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
-from ansible_collections.tgp.gpu.plugins.module_utils.http import Api, Retry
-from ansible_collections.tgp.gpu.plugins.module_utils.pace import Bucket, Pace
-from ansible_collections.tgp.gpu.plugins.module_utils.redact import MASK, register
+from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api, Retry
+from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import Bucket, Pace
+from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import MASK, register
 
 SECRET = "sk-live-0123456789abcdefghij"
 

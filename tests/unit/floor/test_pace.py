@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.pace import Bucket, Pace
+from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import Bucket, Pace
 
 
 class HandClock:

@@ -15,14 +15,14 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import SystemClock
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.credentials import access
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kubeconfig import find
-from ansible_collections.tgp.gpu.plugins.module_utils.notify import Message, Sender
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
+from ansible_collections.tgp.gpu.plugins.module_utils.core.notifications import Message, Sender
+from ansible_collections.tgp.gpu.plugins.module_utils.core.programs import ALWAYS, NETWORK, PLATFORMS, environment
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import access
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.kubeconfig import find
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.options import FLEET_SPEC
-from ansible_collections.tgp.gpu.plugins.module_utils.programs import ALWAYS, NETWORK, PLATFORMS, environment
 from ansible_collections.tgp.gpu.plugins.module_utils.talos import talosctl
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
 
 ROOT = Path(__file__).resolve().parents[3]
 KEYS = sorted(

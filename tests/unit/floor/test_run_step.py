@@ -14,11 +14,11 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.error_details import note_detail
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, Locked, LockLost, TgpError
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.run_report import OUTCOMES, outcome_of, worst
-from ansible_collections.tgp.gpu.plugins.module_utils.run_step import KEPT, _prune
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.core.error_details import note_detail
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput, Locked, LockLost, TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.core.run_report import OUTCOMES, outcome_of, worst
+from ansible_collections.tgp.gpu.plugins.module_utils.core.run_step import KEPT, _prune
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 
 from tests.unit.floor.told import ROOT, checked_events
 

@@ -9,8 +9,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput, LaunchRefused, TgpError
-from ansible_collections.tgp.gpu.plugins.module_utils.redact import (
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput, LaunchRefused, TgpError
+from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import (
     MASK,
     begin_generation,
     redact,
@@ -18,7 +18,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.redact import (
     redact_foreign,
     register,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute, secret_values
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute, secret_values
 
 SPEC: dict[str, t.Any] = {
     "argument_spec": {

@@ -12,12 +12,12 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import FileClock, from_environment, from_text, to_text
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import ServerError
-from ansible_collections.tgp.gpu.plugins.module_utils.events import Events
-from ansible_collections.tgp.gpu.plugins.module_utils.observe.feed import Feed
-from ansible_collections.tgp.gpu.plugins.module_utils.progress import Progress
-from ansible_collections.tgp.gpu.plugins.module_utils.table import render
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import FileClock, from_environment, from_text, to_text
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ServerError
+from ansible_collections.tgp.gpu.plugins.module_utils.core.events import Events
+from ansible_collections.tgp.gpu.plugins.module_utils.core.progress import Progress
+from ansible_collections.tgp.gpu.plugins.module_utils.core.table import render
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.shared_list import Feed
 
 from sandbox.clock import SimClock
 

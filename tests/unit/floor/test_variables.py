@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.variables import ROLES, WORDS, Check, called, check, source
+from ansible_collections.tgp.gpu.plugins.module_utils.core.variables import ROLES, WORDS, Check, called, check, source
 
 ROOT = Path(__file__).parents[3]
 PROVISION = ["documents", "options", "pool", "nodes"]

@@ -44,7 +44,7 @@ from ansible.plugins.loader import init_plugin_loader, inventory_loader
 init_plugin_loader([])
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
-from ansible_collections.tgp.gpu.plugins.module_utils.act.overview import Seen
+from ansible_collections.tgp.gpu.plugins.module_utils.reports.status import Seen
 plugin = inventory_loader.get("tgp.gpu.nodes")
 machines, unknown = json.loads(sys.argv[2])
 def look(task):

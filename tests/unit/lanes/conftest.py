@@ -12,8 +12,8 @@ import typing as t
 import httpx
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.schematic import canonical, schematic_id
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import canonical, schematic_id
 from ansible_collections.tgp.gpu.plugins.modules import talos_boot_media
 
 from sandbox import image_factory

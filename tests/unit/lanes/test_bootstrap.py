@@ -19,12 +19,12 @@ import tarfile
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Capability, Carrier, Lane, MeshChoice
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.carriers import pack
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.kubelet import boot
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import Payload, documents_for, payload
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.script import BOOTSTRAP
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.start_script import start_script
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.cloud_config import boot
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.script import BOOTSTRAP
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import Payload, documents_for, payload
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.start_script import start_script
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.user_data import pack
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Carrier, Lane, MeshChoice
 
 from tests.fixtures.talos_nodes import NODE_KEY, NODE_TOKEN, make
 from tests.fixtures.tunnels import HUB, WIREGUARD, make_tunnelled

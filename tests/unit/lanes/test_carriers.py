@@ -14,14 +14,14 @@ import string
 import subprocess
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.paperspace_cloud import FACTS as PAPERSPACE
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.vast_cloud import FACTS as VAST
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Capability, Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.carriers import pack
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.kubelet import Boot, boot
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import documents_for, payload
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.start_script import start_script
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.cloud_config import Boot, boot
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import documents_for, payload
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.start_script import start_script
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.user_data import pack
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Lane
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.cloud import FACTS as PAPERSPACE
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.cloud import FACTS as VAST
 
 from sandbox.payload import UBUNTU, read
 from tests.fixtures.talos_nodes import NODE_KEY, make

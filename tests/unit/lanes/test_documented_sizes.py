@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import CAPABILITIES
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.carriers import pack
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.user_data import pack
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
 
 from tests.fixtures.talos_nodes import make
 

@@ -12,10 +12,10 @@ import shlex
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Capability, Lane, MeshChoice
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.script import BOOTSTRAP
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.script import BOOTSTRAP
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Lane, MeshChoice
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
 

@@ -17,10 +17,10 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis import diagnose
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_facts import Findings
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Instance, InstanceState, Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes import repository_keys
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet import repository_keys
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Findings
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import diagnose
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Instance, InstanceState, Lane
 
 from tests.unit.lanes.test_bootstrap import Machine
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import to_yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.schematic import canonical, schematic_id
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import canonical, schematic_id
 
 from sandbox.payload import Refused
 from sandbox.talos_boot import OwnMachine

@@ -12,8 +12,8 @@ import stat
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils import redact
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.core import redact
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
 from ansible_collections.tgp.gpu.plugins.modules import talos_config
 
 from tests.fixtures.talos_nodes import BUNDLE, CONFIG, NODE_KEY, NODE_TOKEN

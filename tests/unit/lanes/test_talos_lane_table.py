@@ -11,12 +11,12 @@ import types
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.registry import ENTRIES
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.offers import no_lane
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking import no_lane
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import ENTRIES
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "lanes.md").read_text(encoding="utf-8")
@@ -92,7 +92,7 @@ def test_every_test_that_is_named_exists(text: str) -> None:
 
 
 def test_the_sentence_that_refuses_a_peer_is_told() -> None:
-    from ansible_collections.tgp.gpu.plugins.module_utils.talos_api import peer
+    from ansible_collections.tgp.gpu.plugins.module_utils.talos.api import peer
 
     address = peer.ipaddress.ip_address("203.0.113.7")
     said = peer.refusal("lab-1", address, peer.ipaddress.ip_address("192.0.2.4")).message

@@ -8,9 +8,9 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape
-from ansible_collections.tgp.gpu.plugins.module_utils.talos_api import wire
-from ansible_collections.tgp.gpu.plugins.module_utils.talos_api.peer import networks, refusal, vouched
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import BadShape
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.api import wire
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.api.peer import networks, refusal, vouched
 from hypothesis import given
 from hypothesis import strategies as some
 

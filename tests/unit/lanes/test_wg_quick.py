@@ -10,10 +10,10 @@ import stat
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Carrier, Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import documents_for, payload
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.wg_quick import conf
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.wg_quick import conf
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import documents_for, payload
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Carrier, Lane
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import machine_document
 from test_bootstrap import CARRIED, STEPS, Machine
 from test_kubelet import files_of, settings

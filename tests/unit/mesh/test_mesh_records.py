@@ -9,9 +9,9 @@ import re
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.http import Api
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh import hujson, records
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.base import description_of
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.tailscale import hujson, records
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis import diagnose
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.diagnosis_facts import Findings
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.mesh_words import causes, meaning
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes import container
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.script import BOOTSTRAP
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap import container
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.script import BOOTSTRAP
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Findings
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.log_patterns import causes, meaning
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import diagnose
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=timezone.utc)
 CODES = {

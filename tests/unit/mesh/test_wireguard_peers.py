@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh import wireguard_conf as conf
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard_peers import Change, decide
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard import conf as conf
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.peers import Change, decide
 
 from tests.fixtures.wireguard_programs import HUB_FILE
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube, explain
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape, Forbidden, InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane, Offer, OfferQuery
-from ansible_collections.tgp.gpu.plugins.module_utils.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import BadShape, Forbidden, InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube, explain
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane, Offer, OfferQuery
 from ansible_collections.tgp.gpu.plugins.module_utils.offers import cache as caches
 from ansible_collections.tgp.gpu.plugins.module_utils.offers.cache import Cache, ConfigMapCache, FolderCache
 from ansible_collections.tgp.gpu.plugins.module_utils.offers.record import Reading, key_of, pack, unpack

@@ -12,13 +12,19 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.cluster.kube import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import BadShape, InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.prices import Line, break_even_hours, change, lowest, trends
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import BadShape, InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane
 from ansible_collections.tgp.gpu.plugins.module_utils.offers import history as histories
 from ansible_collections.tgp.gpu.plugins.module_utils.offers.history import ConfigMapHistory, FolderHistory, History, decode, encode
 from ansible_collections.tgp.gpu.plugins.module_utils.offers.listing import history_csv
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.price_history import (
+    Line,
+    break_even_hours,
+    change,
+    lowest,
+    trends,
+)
 
 from ..fleet.build import NOON, offer
 from .test_cache import kube  # noqa: F401 - a fixture

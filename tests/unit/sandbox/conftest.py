@@ -10,8 +10,8 @@ import typing as t
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane, MeshChoice, Taint
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane, MeshChoice, Taint
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.spec import NodeSpec
 

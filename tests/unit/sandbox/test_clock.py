@@ -12,7 +12,7 @@ import time
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clock import FileClock
+from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import FileClock
 
 from sandbox.box import Box
 from sandbox.clock import ClockClosed, HostClock, SimClock

@@ -8,10 +8,10 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import MeshChoice, ServiceSpec
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes import kubelet
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.container import start_script
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.script import BOOTSTRAP
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.container import start_script
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet import cloud_config
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.script import BOOTSTRAP
+from ansible_collections.tgp.gpu.plugins.module_utils.model import MeshChoice, ServiceSpec
 
 from sandbox.behaviour import Behaviour
 from sandbox.bootstrap_words import BootstrapWords
@@ -63,7 +63,7 @@ def test_a_foreign_image_shows_none_of_our_lines(make: t.Any) -> None:
 
 def test_a_program_without_the_line_joins_and_shows_none(make: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert TOLD in BOOTSTRAP
-    monkeypatch.setattr(kubelet, "BOOTSTRAP", BOOTSTRAP.replace(TOLD, ""))
+    monkeypatch.setattr(cloud_config, "BOOTSTRAP", BOOTSTRAP.replace(TOLD, ""))
     hand = make()
     machine = hand.rent("tgp-a-1", hand.payload("tgp-a-1"))
     hand.story(machine, "done")

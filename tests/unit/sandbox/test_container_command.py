@@ -11,8 +11,8 @@ import math
 import shlex
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import ServiceSpec
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.container import start_script
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.container import start_script
+from ansible_collections.tgp.gpu.plugins.module_utils.model import ServiceSpec
 
 from sandbox.container_command import plan
 

@@ -12,8 +12,8 @@ import typing as t
 import flask
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.http import Api, Retry
+from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api, Retry
 from cheroot import wsgi
 
 from sandbox.clock import SimClock

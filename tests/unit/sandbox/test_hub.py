@@ -11,8 +11,8 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane
 
 from sandbox.hub import Hub, Tunnel, parse, public_key, tunnel_of
 from sandbox.payload import TALOS, UBUNTU, Refused, read

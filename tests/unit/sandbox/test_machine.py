@@ -9,7 +9,7 @@ import threading
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import MeshChoice
+from ansible_collections.tgp.gpu.plugins.module_utils.model import MeshChoice
 
 from sandbox.picture import picture
 

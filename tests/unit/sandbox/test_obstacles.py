@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import MeshChoice
+from ansible_collections.tgp.gpu.plugins.module_utils.model import MeshChoice
 
 from sandbox.behaviour import Behaviour
 

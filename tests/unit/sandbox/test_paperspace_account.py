@@ -10,7 +10,7 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds.paperspace_cloud import FACTS
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.cloud import FACTS
 
 from .conftest import Hand
 from .paperspace_team import Team

@@ -10,8 +10,8 @@ import gzip
 import textwrap
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Capability, Carrier, Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.carriers import pack
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.user_data import pack
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Carrier, Lane
 
 from sandbox.payload import UBUNTU, Refused, read
 

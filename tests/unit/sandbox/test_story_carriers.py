@@ -10,8 +10,8 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Capability, Carrier, Lane, MeshChoice
-from ansible_collections.tgp.gpu.plugins.module_utils.lanes.payload import Payload, payload
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import Payload, payload
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Carrier, Lane, MeshChoice
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.spec import NodeSpec
 

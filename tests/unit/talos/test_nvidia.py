@@ -6,15 +6,21 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.gpus import known, vendor
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import Lane, MeshChoice
-from ansible_collections.tgp.gpu.plugins.module_utils.talos import nvidia
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane, MeshChoice
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.gpu_models import known, vendor
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import at
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.extensions import disagreements
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.nvidia import OPEN, PROPRIETARY, Generation, driver_for, mismatches
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import check
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images import nvidia
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.extensions import disagreements
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.nvidia import (
+    OPEN,
+    PROPRIETARY,
+    Generation,
+    driver_for,
+    mismatches,
+)
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import check
 
 from tests.fixtures.talos_nodes import make
 

@@ -14,8 +14,8 @@ import random
 
 import jsonschema
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.talos import schema, schema_data
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation import schema, schema_data
 
 from tests.fixtures.talos_nodes import make
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.factory import computed
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.image_choice import ordered_schematic
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.schematic import gpu_schematic, schematic_id
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.factory import computed
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.image_choice import ordered_schematic
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.schematic import gpu_schematic, schematic_id
 
 from sandbox.image_factory import app
 from sandbox.world import World

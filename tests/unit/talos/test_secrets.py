@@ -9,8 +9,8 @@ import copy
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.redact import redact
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import redact
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
 
 from tests.fixtures.talos_nodes import BUNDLE, CONFIG, pem

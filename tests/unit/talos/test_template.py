@@ -9,7 +9,7 @@ import json
 import tracemalloc
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.talos import config
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.spec import VARIABLES
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.template import render, snake

@@ -8,14 +8,14 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.model import MeshChoice
-from ansible_collections.tgp.gpu.plugins.module_utils.fleet.tunnel_rules import endpoint_of, is_key, problems
-from ansible_collections.tgp.gpu.plugins.module_utils.redact import MASK, redact
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import MASK, redact
+from ansible_collections.tgp.gpu.plugins.module_utils.model import MeshChoice
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.wireguard_rules import endpoint_of, is_key, problems
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import Document, at, of_kind, to_yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.reachable import endpoint_problem
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.validate import check, template_problems
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.endpoint_dns import endpoint_problem
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import check, template_problems
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.wireguard import link
 
 from tests.fixtures.tunnels import ENDPOINT, HUB, PRIVATE, PUBLIC, WIREGUARD, make_tunnelled, tunnel

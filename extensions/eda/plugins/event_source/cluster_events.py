@@ -85,10 +85,10 @@ async def main(queue: asyncio.Queue, args: dict[str, Any]) -> None:
 def _attention(queue: asyncio.Queue, args: dict[str, Any], loop: asyncio.AbstractEventLoop) -> tuple[Any, Any]:
     """What watches, and what closes its connections."""
     _find_collection()
-    from ansible_collections.tgp.gpu.plugins.module_utils.cluster.connect import connect
-    from ansible_collections.tgp.gpu.plugins.module_utils.fleet.attention import Patience, Watcher
-    from ansible_collections.tgp.gpu.plugins.module_utils.observe.attention import Attention
-    from ansible_collections.tgp.gpu.plugins.module_utils.task import Task
+    from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
+    from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
+    from ansible_collections.tgp.gpu.plugins.module_utils.observe.cluster_watch import Attention
+    from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.triggers import Patience, Watcher
 
     numbers = {name: _number(name, args.get(name, default)) for name, default in _NUMBERS.items()}
     mode = args.get("idle_mode") or _MODES[0]

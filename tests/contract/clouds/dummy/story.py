@@ -21,12 +21,12 @@ PLUGINS = "ansible_collections.tgp.gpu.plugins"
 KEY = "dummy-key-0123456789abcdefghijklmnop"
 WRONG = "dummy-key-wrong-zzzzzzzzzzzzzzzzzzzz"
 
-for _package, _folder in (("module_utils.clouds", "clouds"), ("modules", "modules")):
+for _package, _folder in (("module_utils.providers", "providers"), ("modules", "modules")):
     importlib.import_module(f"{PLUGINS}.{_package}").__path__.append(str(HERE / _folder))
 
-from ansible_collections.tgp.gpu.plugins.module_utils.clouds import registry  # noqa: E402
-from ansible_collections.tgp.gpu.plugins.module_utils.errors import TgpError  # noqa: E402
-from ansible_collections.tgp.gpu.plugins.module_utils.task import Task  # noqa: E402
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import TgpError  # noqa: E402
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task  # noqa: E402
+from ansible_collections.tgp.gpu.plugins.module_utils.providers import registry  # noqa: E402
 
 from ...act import rig as rigs  # noqa: E402
 from . import market  # noqa: E402

@@ -29,12 +29,12 @@ RETURN = r"""
 instance: {description: The machine., returned: always, type: dict}
 """
 
-from ..module_utils.clouds.by_name import ByName
-from ..module_utils.clouds.dummy_cloud import ENTRY
-from ..module_utils.clouds.registry import connect
-from ..module_utils.errors import InvalidInput
-from ..module_utils.fleet.model import LaunchRequest, Offer
-from ..module_utils.task import Task, main
+from ..module_utils.core.errors import InvalidInput
+from ..module_utils.core.task import Task, main
+from ..module_utils.model import LaunchRequest, Offer
+from ..module_utils.providers.dummy.cloud import ENTRY
+from ..module_utils.providers.ensure_instance import ByName
+from ..module_utils.providers.registry import connect
 
 SPEC = dict(
     argument_spec=dict(

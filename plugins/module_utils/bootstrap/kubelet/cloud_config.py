@@ -1,0 +1,266 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lane ``kubelet``: a stock Ubuntu machine is told by cloud-init, or by a script, to become a worker of the Talos cluster.
+
+Everything is taken from the same worker configuration that a Talos machine would get, so both lanes give the same node.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import gzip
+import ipaddress
+import json
+import re
+import shlex
+import typing as t
+from urllib.parse import urlsplit
+
+from ...core.errors import InvalidInput
+from ...talos.documents import Document, at, machine_document, of_kind, to_yaml
+from ...talos.spec import NodeSpec
+from ...talos.versions import plain, tag_of
+from ...talos.wireguard import link
+from . import repository_keys, wg_quick
+from .kubelet_config import api_port, kubelet_config, sysctls
+from .script import BOOTSTRAP
+
+FORWARDER = "https://127.0.0.1:7445"
+PROGRAM = "/usr/local/sbin/tgp-bootstrap"
+UNIT = "/etc/systemd/system/tgp-bootstrap.service"
+AUTH_KEY = "/etc/tgp/authkey"
+_TAILNET_MTU = 1280
+_WITHOUT_DRIVER = ("K20c", "K80")  # Kepler: its last driver, 470, is in no Ubuntu that is taken here
+_LOCAL_PODS = ("172.31.219.0/24", "192.168.219.0/24", "10.219.219.0/24")
+_SAFE = re.compile(r"[A-Za-z0-9_./:,=@+-]*")
+_MODULE = re.compile(r"[A-Za-z0-9_-]+")
+_UNIT = """\
+[Unit]
+Description=Make this machine a worker of the cluster
+Wants=network-online.target
+After=network-online.target
+ConditionPathExists=!/var/lib/tgp/done
+StartLimitIntervalSec=4h
+StartLimitBurst=3
+[Service]
+Type=oneshot
+ExecStart=/usr/local/sbin/tgp-bootstrap
+TimeoutStartSec=3600
+Restart=on-failure
+RestartSec=60
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Boot:
+    """What is done to the machine at its first boot, whoever does it: ``files`` as cloud-init's write_files says them (some are secrets),
+    then ``commands``."""
+
+    hostname: str
+    files: tuple[Document, ...] = dataclasses.field(repr=False)
+    commands: tuple[tuple[str, ...], ...]
+
+
+def boot(spec: NodeSpec, documents: t.Sequence[Document]) -> Boot:
+    """What makes one machine a worker, from its worker configuration. Raises InvalidInput for what Ubuntu cannot be told."""
+    config = machine_document(documents)
+    if config is None:
+        raise InvalidInput("There is no machine configuration to derive the bootstrap from.")
+    files = [
+        _file("/etc/tgp/node.env", _environment(spec, config, documents)),
+        _file("/etc/tgp/ca.crt", _ca(config), "0644"),
+        _file("/etc/tgp/bootstrap-kubeconfig", _kubeconfig(at(config, "cluster.token"))),
+        _file("/etc/tgp/kubelet-config.yaml", to_yaml([kubelet_config(config)]), "0644"),
+        _file("/etc/sysctl.d/90-tgp.conf", "".join(f"{key} = {value}\n" for key, value in sysctls(config).items()), "0644"),
+    ]
+    key = mesh_environment(documents).get("TS_AUTHKEY")
+    if key:
+        files.append(_file(AUTH_KEY, key))
+    if spec.tunnel is not None:
+        files.append(_file(wg_quick.path_of(spec.tunnel), wg_quick.conf(documents, config, spec.tunnel)))
+    if spec.cni == "local":
+        files.append(_file("/etc/tgp/cni.conflist", _conflist(config, _mesh_mtu(spec, documents, config), _beside(spec)), "0644"))
+    files += [_packed(file) for file in at(config, "machine.files") or ()]
+    files.append(_file(PROGRAM, BOOTSTRAP, "0700"))
+    files.append(_file(UNIT, _UNIT, "0644"))
+    folders = [("mkdir", "-p", "-m", "0700", str(mount["source"])) for mount in at(config, "machine.kubelet.extraMounts") or ()]
+    start = (("systemctl", "daemon-reload"), ("systemctl", "enable", "--now", "--no-block", "tgp-bootstrap.service"))
+    return Boot(spec.name, tuple(files), (*folders, *start))
+
+
+def cloud_init(made: Boot) -> str:
+    """The ``#cloud-config`` that does it."""
+    packed = base64.b64encode(gzip.compress(BOOTSTRAP.encode(), 9, mtime=0)).decode()
+    program = {"path": PROGRAM, "permissions": "0700", "encoding": "gz+b64", "content": packed}
+    document = {
+        "hostname": made.hostname,
+        "preserve_hostname": False,
+        "write_files": [program if file["path"] == PROGRAM else file for file in made.files],
+        "runcmd": [list(command) for command in made.commands],
+    }
+    return "#cloud-config\n" + to_yaml([document])
+
+
+def mesh_environment(documents: t.Sequence[Document]) -> dict[str, str]:
+    """The variables of the tailscale service, {} when the configuration has none."""
+    service = of_kind(documents, "ExtensionServiceConfig", "tailscale") or {}
+    pairs = (str(entry).partition("=") for entry in service.get("environment") or ())
+    return {name: value for name, _equals, value in pairs}
+
+
+def _environment(spec: NodeSpec, config: Document, documents: t.Sequence[Document]) -> str:
+    """node.env: what the bootstrap program reads, as NAME=value for a shell. No secret is in it."""
+    mesh = mesh_environment(documents)
+    flags = _up_flags(mesh.get("TS_EXTRA_ARGS", ""))
+    login = [flag.partition("=")[2] for flag in flags if flag.startswith("--login-server=")]
+    flags = [flag for flag in flags if not flag.startswith(("--login-server=", "--authkey", "--auth-key", "--hostname"))]
+    if mesh.get("TS_ROUTES"):
+        flags.append(f"--advertise-routes={mesh['TS_ROUTES']}")
+    labels = at(config, "machine.nodeLabels") or {}
+    if spec.nvidia and spec.model in _WITHOUT_DRIVER:
+        raise InvalidInput(
+            f"Node {spec.name}: no NVIDIA driver that Ubuntu 22.04 or newer has knows the {spec.model}.",
+            remedy="Ask for Maxwell or newer in the pool's requirements.",
+        )
+    values = {
+        "NODE_NAME": spec.name,
+        "NODE_LABELS": ",".join(f"{key}={value}" for key, value in labels.items()),
+        "API_SERVER": _host_and_port(at(config, "cluster.controlPlane.endpoint")),
+        "KUBELET_VERSION": _kubelet_version(spec, config),
+        "KUBELET_EXTRA_ARGS": " ".join(_flags(at(config, "machine.kubelet.extraArgs") or {})),
+        "MESH_BACKEND": "wireguard" if spec.tunnel else "tailscale" if mesh else "none",
+        "MESH_HOSTNAME": mesh.get("TS_HOSTNAME", spec.name),
+        "MESH_LOGIN_SERVER": login[-1] if login else "",
+        "MESH_EXTRA_ARGS": " ".join(flags),
+        "GPU_COUNT": str(spec.gpu_count or 0),
+        "NVIDIA": "1" if spec.nvidia else "0",
+        "DRIVER_BRANCH": spec.driver_branch,
+        "KERNEL_MODULES": " ".join([*_modules(config), *(["wireguard"] if spec.tunnel else [])]),
+        "CNI": spec.cni,
+        **repository_keys.settings(),
+    }
+    if spec.tunnel is not None:
+        values |= wg_quick.settings(spec.tunnel)
+    if spec.cni == "flannel":
+        values |= _flannel(spec)
+    elif spec.cni != "local":
+        raise InvalidInput(f"cni {spec.cni!r} must be local or flannel.")
+    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def _up_flags(text: str) -> list[str]:
+    """Flags of ``tailscale up``, each a word of its own (``--name=value``), in whichever form they were written."""
+    found: list[str] = []
+    for word in text.split():
+        if word.startswith("-"):
+            found.append(f"--{word.lstrip('-')}")
+        elif found and "=" not in found[-1]:
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
+
+
+def _flannel(spec: NodeSpec) -> dict[str, str]:
+    if not spec.flannel_cni_url.startswith("https://") or not re.fullmatch(r"[0-9a-f]{64}", spec.flannel_cni_sha256):
+        raise InvalidInput(
+            "cni flannel needs flannel_cni_url (https://…tgz of flannel-io/cni-plugin) and flannel_cni_sha256 (64 hex digits): "
+            "Talos's flannel brings no plugin binary along, because on Talos it is part of the system."
+        )
+    return {"FLANNEL_CNI_URL": spec.flannel_cni_url, "FLANNEL_CNI_SHA256": spec.flannel_cni_sha256}
+
+
+def _host_and_port(endpoint: str) -> str:
+    parts = urlsplit(endpoint)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    return f"{host}:{api_port(endpoint)}"
+
+
+def _kubelet_version(spec: NodeSpec, config: Document) -> str:
+    version = plain(tag_of(at(config, "machine.kubelet.image") or "") or spec.kubernetes_version)
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise InvalidInput(f"The kubelet version {version!r} must be like 1.36.3: lane kubelet installs a package of that version.")
+    return version
+
+
+def _flags(arguments: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    for name, value in arguments.items():
+        for item in value if isinstance(value, list) else [value]:
+            flag = f"--{name}={item}"
+            if not _SAFE.fullmatch(flag):
+                raise InvalidInput(f"machine.kubelet.extraArgs.{name} has characters that a system unit would take apart.")
+            yield flag
+
+
+def _modules(config: Document) -> list[str]:
+    """Kernel modules beyond those of the NVIDIA driver, which Ubuntu loads itself."""
+    names = [str(module.get("name", "")) for module in at(config, "machine.kernel.modules") or ()]
+    for name in names:
+        if not _MODULE.fullmatch(name):
+            raise InvalidInput(f"machine.kernel.modules: {name!r} is no name of a kernel module.")
+    return [name for name in names if not name.startswith("nvidia")]
+
+
+def _file(path: str, content: str, permissions: str = "0600") -> Document:
+    return {"path": path, "permissions": permissions, "content": content}
+
+
+def _packed(file: t.Mapping[str, t.Any]) -> Document:
+    """A file of the Talos configuration as cloud-init writes it."""
+    made = _file(str(file["path"]), str(file.get("content", "")), f"{int(file.get('permissions') or 0o600):04o}")
+    return {**made, "append": True} if file.get("op") == "append" else made
+
+
+def _ca(config: Document) -> str:
+    return base64.b64decode(at(config, "cluster.ca.crt")).decode()
+
+
+def _kubeconfig(token: str) -> str:
+    return to_yaml([{
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "cluster", "cluster": {"server": FORWARDER, "certificate-authority": "/etc/kubernetes/pki/ca.crt"}}],
+        "users": [{"name": "bootstrap", "user": {"token": token}}],
+        "contexts": [{"name": "bootstrap", "context": {"cluster": "cluster", "user": "bootstrap"}}],
+        "current-context": "bootstrap",
+    }])  # fmt: skip
+
+
+def _mesh_mtu(spec: NodeSpec, documents: t.Sequence[Document], config: Document) -> int | None:
+    """The longest packet that the mesh carries whole; None without one."""
+    if spec.tunnel is not None:
+        return int(link(documents, config, spec.tunnel.interface)["mtu"])
+    return _TAILNET_MTU if mesh_environment(documents).get("TS_AUTHKEY") else None
+
+
+def _beside(spec: NodeSpec) -> tuple[str, ...]:
+    """Networks beside the cluster's own that the machine has to reach."""
+    return (spec.tunnel.network, *spec.tunnel.allowed) if spec.tunnel is not None else ()
+
+
+def _conflist(config: Document, mtu: int | None, beside: t.Sequence[str] = ()) -> str:
+    """A bridge of this machine's own: pods reach the internet and the API, not the pods of other nodes. ``mtu`` is that of the mesh where
+    there is one: what a pod sends there, and what it is sent from behind a subnet router, then fits without asking."""
+    taken = [
+        ipaddress.ip_network(subnet, strict=False)
+        for path in ("cluster.network.podSubnets", "cluster.network.serviceSubnets")
+        for subnet in at(config, path) or ()
+    ]
+    taken += [ipaddress.ip_network(subnet) for subnet in beside]
+    free = next((p for p in _LOCAL_PODS if not any(ipaddress.ip_network(p).overlaps(n) for n in taken if n.version == 4)), None)
+    if free is None:
+        raise InvalidInput(
+            "No subnet is free for the node's own bridge; the cluster's pod and service subnets, and what lies behind the mesh, take all."
+        )
+    ipam = {"type": "host-local", "ranges": [[{"subnet": free}]], "routes": [{"dst": "0.0.0.0/0"}]}
+    bridge: Document = {
+        "type": "bridge", "bridge": "cni-tgp", "isGateway": True, "ipMasq": True, "hairpinMode": True, "ipam": ipam
+    }  # fmt: skip
+    if mtu:
+        bridge["mtu"] = mtu
+    portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
+    return json.dumps({"cniVersion": "1.0.0", "name": "tgp", "plugins": [bridge, portmap]})

@@ -1,0 +1,217 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What own machines boot from and find their configuration by: what the module ``talos_boot_media`` does."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import re
+import typing as t
+
+from ...core.errors import InvalidInput
+from ...core.redact import register
+from ...core.task import Task
+from ...talos.images.factory import PUBLIC, Images, images
+from ...talos.versions import DEFAULT_TALOS, OLDEST, minor, plain
+from .config_volume import NETWORK_FILE, Seed, command, image, metal_iso, nocloud, same_image
+from .configurations import GivenConfig, given_config
+from .files import Private, write
+from .ipxe import chained, own_script, published_script, refuse_secure_boot
+from .kernel_arguments import METAL_ISO, arguments, config_argument, plain_http
+
+FORMS = ("ipxe", "nocloud", "metal_iso")
+_PLATFORM = {"ipxe": "metal", "nocloud": "nocloud", "metal_iso": "metal"}
+_GENERAL = "talos"  # name of what is the same for all machines
+
+Params = t.Mapping[str, t.Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Medium:
+    """One file to write, and whose it is ("" = everybody's)."""
+
+    form: str
+    node: str
+    file: Private
+
+
+def prepare(task: Task) -> dict[str, t.Any]:
+    """One call of the module. Everything is checked before the first file is written; InvalidInput lists all faults."""
+    params = task.params
+    version = plain(params["talos_version"] or DEFAULT_TALOS)
+    forms = list(dict.fromkeys(params["forms"]))
+    references, common = _checked(params, version, forms)
+    configs = _configs(params, version, forms)
+    media: list[_Medium] = []
+    commands: list[str] = []
+    gone: list[Private] = []
+    if "ipxe" in forms:
+        media += _scripts(task, references, common)
+    for form in ("nocloud", "metal_iso"):
+        if form in forms:
+            made, to_run, old = _seeds(params, form, configs)
+            media += made
+            commands += to_run
+            gone += old
+    urls = [params["config_url"], *(node["config_url"] for node in params["nodes"])]
+    for url in dict.fromkeys(url for url in urls if url and plain_http(url)):
+        task.warn(
+            f"The configuration, and with it the cluster's secrets, crosses the network unprotected: {url.partition('?')[0]}."
+        )
+    return _result(task, media, gone, references, common, commands)
+
+
+def _checked(params: Params, version: str, forms: t.Sequence[str]) -> tuple[Images, list[str]]:
+    """References to the image, and the kernel arguments that are the same for all machines."""
+    problems: list[str] = []
+    known = minor(version)
+    if known is None or known < OLDEST or not re.fullmatch(r"\d+\.\d+\.\d+(-[a-z]+\.\d+)?", version):
+        problems.append(f"talos_version {version!r} must be a release like 1.13.9, {OLDEST[0]}.{OLDEST[1]} or newer.")
+    if not re.fullmatch(r"[0-9a-f]{64}", params["schematic_id"]):
+        problems.append("schematic_id must be 64 hex digits; tgp.gpu.talos_schematic tells it.")
+    if forms and not params["dest"]:
+        problems.append("dest is missing: a folder for the files.")
+    if params["platform"] != "metal" and params["config_url"]:
+        problems.append(
+            f"config_url is read on platform metal only, and platform is {params['platform']}: give the machine a seed."
+        )
+    wrong = [form for form in forms if _PLATFORM[form] != params["platform"]]
+    problems += [f"Form {form} is for platform {_PLATFORM[form]}, and platform is {params['platform']}." for form in wrong]
+    common: list[str] = []
+    for part in (
+        lambda: config_argument(params["config_url"], ipxe="ipxe" in forms) if params["config_url"] else None,
+        lambda: arguments(params["consoles"], params["kernel_args"]),
+    ):
+        try:
+            found = part()
+            common += [found] if isinstance(found, str) else found or []
+        except InvalidInput as error:
+            problems += error.problems
+    if "metal_iso" in forms and (params["config_url"] or any(node["config_url"] for node in params["nodes"])):
+        problems.append("config_url and form metal_iso exclude each other: both say where the configuration is.")
+    for node in params["nodes"]:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,61}[a-z0-9]|[a-z0-9]", node["name"]) or node["name"] == _GENERAL:
+            problems.append(f"nodes: {node['name']!r} cannot be used as a name for files: small letters, digits, dots and dashes.")
+        try:
+            if node["config_url"]:
+                config_argument(node["config_url"], ipxe=True)
+        except InvalidInput as error:
+            problems += [f"{node['name']}: {one}" for one in error.problems]
+        if node["config_url"] and "ipxe" not in forms:
+            problems.append(f"{node['name']}: config_url of one node needs form ipxe, as an image is the same for all.")
+        if node["network_config"] is not None and "nocloud" not in forms:
+            problems.append(f"{node['name']}: network_config needs form nocloud.")
+    names = [node["name"] for node in params["nodes"]]
+    problems += [f"{name} is listed twice." for name in sorted({name for name in names if names.count(name) > 1})]
+    if problems:
+        raise InvalidInput("Nothing was written.", problems=problems)
+    if "metal_iso" in forms:
+        common.insert(0, f"talos.config={METAL_ISO}")
+    url = params["image_factory_url"] or PUBLIC
+    chosen = {"platform": params["platform"], "arch": params["arch"], "secureboot": params["secureboot"]}
+    return images(params["schematic_id"], version, url=url, **chosen), common
+
+
+def _configs(params: Params, version: str, forms: t.Sequence[str]) -> dict[str, GivenConfig]:
+    """The configurations by node, where a form carries them."""
+    carries = [form for form in forms if form != "ipxe"]
+    problems: list[str] = []
+    found: dict[str, GivenConfig] = {}
+    if carries and not params["nodes"]:
+        problems.append(f"Form {carries[0]} holds a configuration, and nodes lists none.")
+    for node in params["nodes"]:
+        name = node["name"]
+        if not carries:
+            if node["config"] or node["config_file"]:
+                problems.append(
+                    f"{name}: a script for network boot carries no configuration; its address in config_url must answer with it."
+                )
+            continue
+        try:
+            found[name] = given_config(node, name, version)
+            mode = "metal" if params["platform"] == "metal" else "cloud"
+            problems += [f"{name}: {one}" for one in found[name].checked(mode, version)]
+        except InvalidInput as error:
+            problems += [f"{name}: {one}" for one in error.problems or (str(error),)]
+    if problems:
+        raise InvalidInput("Nothing was written.", problems=problems)
+    return found
+
+
+def _scripts(task: Task, references: Images, common: t.Sequence[str]) -> t.Iterator[_Medium]:
+    """One script for everybody, unless each machine has an address of its own, and one for each that has."""
+    params = task.params
+    published = functools.cache(lambda: published_script(task, references))
+    own = {node["name"]: node["config_url"] for node in params["nodes"] if node["config_url"]}
+    if params["config_url"] or len(own) < len(params["nodes"]) or not own:
+        text = _script(params, references, published, common)
+        yield _Medium("ipxe", "", Private(_path(params, f"{_GENERAL}.ipxe"), text.encode(), secret=False))
+    for name, url in own.items():
+        register(url)  # the ticket in it is good until it was used
+        others = [one for one in common if not one.startswith("talos.config=")]
+        text = _script(params, references, published, [config_argument(url, ipxe=True), *others])
+        yield _Medium("ipxe", name, Private(_path(params, f"{name}.ipxe"), text.encode()))
+
+
+def _script(params: Params, references: Images, published: t.Callable[[], str], more: t.Sequence[str]) -> str:
+    if params["secureboot"]:
+        refuse_secure_boot(more)
+    return own_script(published(), more) if more else chained(references)
+
+
+def _seeds(params: Params, form: str, configs: t.Mapping[str, GivenConfig]) -> tuple[list[_Medium], list[str], list[Private]]:
+    """Files to write, commands that make volumes of them, and files that must not be there any more."""
+    media: list[_Medium] = []
+    commands: list[str] = []
+    gone: list[Private] = []
+    for node in params["nodes"]:
+        name = node["name"]
+        seed = nocloud(name, configs[name], node["network_config"]) if form == "nocloud" else metal_iso(configs[name])
+        target = _path(params, f"{name}.{seed.label}.iso")
+        if params["image"]:
+            file = Private(target, image(seed), same=functools.partial(_same, seed))
+            media.append(_Medium(form, name, file))
+            continue
+        folder = _path(params, os.path.join(name, form))
+        media += [_Medium(form, name, Private(os.path.join(folder, file), content)) for file, content in seed.files.items()]
+        if form == "nocloud" and NETWORK_FILE not in seed.files:
+            gone.append(Private(os.path.join(folder, NETWORK_FILE), None))  # of an earlier call: it would be read
+        commands.append(command(seed, folder, target))
+    return media, commands, gone
+
+
+def _same(seed: Seed, present: bytes) -> bool:
+    return same_image(present, seed)
+
+
+def _path(params: Params, name: str) -> str:
+    return os.path.join(os.path.abspath(os.path.expanduser(params["dest"])), name)
+
+
+def _result(
+    task: Task,
+    media: t.Sequence[_Medium],
+    gone: t.Sequence[Private],
+    references: Images,
+    common: t.Sequence[str],
+    commands: t.Sequence[str],
+) -> dict[str, t.Any]:
+    written = write([one.file for one in media], task.check_mode)
+    removed = write(gone, task.check_mode)
+    files = [
+        {"form": one.form, "node": one.node, "path": done.path, "bytes": done.bytes, "sha256": done.sha256, "changed": done.changed}
+        for one, done in zip(media, written, strict=True)
+    ]
+    result: dict[str, t.Any] = {
+        "changed": any(one.changed for one in (*written, *removed)),
+        "files": files,
+        "images": dataclasses.asdict(references),
+        "kernel_args": list(common),
+        "commands": list(commands),
+    }
+    if task.diff_mode:
+        result["diff"] = [dict(one.diff) for one in (*written, *removed) if one.diff]
+    return result

@@ -1,0 +1,116 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The variables of the playbooks. Each is ``tgp_`` and a word; version 0.1 had the words alone, which still count with ``-e``."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import typing as t
+from pathlib import Path
+
+from .lazy_import import lazy
+
+if t.TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy("yaml", "pyyaml")
+
+PREFIX = "tgp_"
+OLD_NAMES_END = "0.3.0"
+# every word that a playbook takes; each playbook names its own in the play's variable tgp_variables
+WORDS = frozenset(
+    {
+        "accept_problems", "accept_refused", "address", "allow_experimental", "archive", "cache", "clouds",
+        "documents", "everything", "force", "format", "full_interval", "generation", "gpu_count", "gpu_type",
+        "history", "history_path", "interval", "lanes", "loop", "machine", "max_price", "min_gpu_memory", "mode",
+        "nodes", "older_than_days", "options", "path", "plan", "pool", "power_price", "power_watts", "purchase_price",
+        "refresh", "region", "since", "spot", "ssh_become", "ssh_connection", "ssh_port", "ssh_timeout", "ssh_user",
+        "time_zone", "until", "wait",
+    }
+)  # fmt: skip
+# variables of roles begin so, and belong to whoever runs the role
+ROLES = frozenset(
+    {
+        "apply", "check", "hub", "join", "join_kubelet", "launch", "loop", "plan", "prereqs", "prices", "report", "scale", "status",
+        "takeover", "teardown",
+    }
+)  # fmt: skip
+_LIKE = 0.8  # pol is like pool, tool is not
+_LIKE_A_ROLES = 0.88  # of whole names, which share their beginning
+_WORD_OF = {"name": "machine", "names": "machine", "pools": "pool", "all": "everything", "save_to": "plan", "file": "plan"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """What is wrong with the extra variables of a run, and which of them have an old name."""
+
+    problems: tuple[str, ...] = ()
+    old: tuple[str, ...] = ()
+
+
+def source(word: str, variables: t.Container[str], extra: t.Container[str], *, extra_only: bool = False) -> str:
+    """The variable that gives the word its value: ``tgp_<word>`` from anywhere, or the old name with ``-e``; empty for none."""
+    name = f"{PREFIX}{word}"
+    if name in (extra if extra_only else variables):
+        return name
+    return word if word in extra else ""
+
+
+def check(extra: t.Collection[str], words: t.Collection[str]) -> Check:
+    """Extra variables of a playbook that takes ``words``. Names that are neither ours nor like ours are somebody else's business."""
+    problems, old = [], []
+    names = [f"{PREFIX}{word}" for word in words]
+    for one in sorted(extra):
+        if one in names:
+            continue
+        if one in words:
+            old.append(one)
+        elif one.removeprefix(PREFIX) in WORDS:
+            problems.append(f"{one} means nothing to this playbook, which takes {', '.join(names)}.")
+        elif _of_a_role(one):
+            known = role_variables()
+            like_a_roles = [] if one in known else difflib.get_close_matches(one, known, 1, _LIKE_A_ROLES)
+            if like_a_roles:
+                problems.append(f"{one} is no variable of a role. Did you mean {like_a_roles[0]}?")
+        else:
+            like = _like(one, words)
+            if like:
+                problems.append(f"{one} is no variable of this playbook. Did you mean {like}?")
+            elif one.startswith(PREFIX):
+                problems.append(f"{one} is no variable of this playbook, which takes {', '.join(names)}.")
+    return Check(tuple(problems), tuple(old))
+
+
+def renamed(name: str) -> str:
+    """What the user is told of an old name."""
+    return f"The variable {name} is called {PREFIX}{name} now, and works under that name from the inventory, too."
+
+
+def called(options: t.Iterable[str], words: t.Collection[str]) -> dict[str, str]:
+    """Module options to the variables under which a user of the playbook gives them."""
+    found = {option: _WORD_OF.get(option, option) for option in options}
+    return {option: f"{PREFIX}{word}" for option, word in found.items() if word in words}
+
+
+@functools.cache
+def role_variables() -> frozenset[str]:
+    """The variables that the collection's roles document; none where the roles are not beside the plugins."""
+    specs = Path(__file__).resolve().parents[3].glob("roles/*/meta/argument_specs.yml")
+    read = (yaml.safe_load(path.read_text(encoding="utf-8")) for path in specs)
+    return frozenset(name for spec in read for entry in spec["argument_specs"].values() for name in entry.get("options", {}))
+
+
+def _of_a_role(name: str) -> bool:
+    return any(name.startswith(f"{role}_") for role in ROLES)
+
+
+def _like(name: str, words: t.Collection[str]) -> str:
+    """The variable that was probably meant, by its whole name or by its word."""
+    names = {**{word: f"{PREFIX}{word}" for word in words}, **{f"{PREFIX}{word}": f"{PREFIX}{word}" for word in words}}
+    found = difflib.get_close_matches(name, names, 1, _LIKE) or difflib.get_close_matches(
+        name.removeprefix(PREFIX), words, 1, _LIKE
+    )
+    return names[found[0]] if found else ""

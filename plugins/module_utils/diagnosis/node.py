@@ -1,0 +1,206 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules for a machine whose Node exists and is not complete, or is another machine's."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from .facts import Findings
+from .verdict import Verdict, quoted
+
+_OLDEST = 3  # minor versions a kubelet may be behind its API server
+_NO_NETWORK = r"(?i)cni plugin not initialized|NetworkPluginNotReady|NetworkReady=false|cni config uninitialized|no networks found"
+_NO_TRUSTD = r"(?i):50001\b.*(timeout|refused|unreachable|no route)|failed to sign API server CSR"
+_NETWORK_PODS = r"flannel|cilium|calico|kube-proxy|weave|antrea|cni"
+_DEVICE_PODS = r"nvidia|gpu|device-plugin"
+
+
+def _stale(findings: Findings) -> Verdict | None:
+    if not findings.stale or findings.node is None:
+        return None
+    came = findings.device is not None or bool(findings.requests)
+    return Verdict(
+        "stale_node",
+        f"A Node named {findings.name} was there before this machine, so the machine's own registration cannot be told from the old one.",
+        f"Make sure that no machine of that name lives, then `kubectl delete node {findings.name}` and rent again.",
+        (
+            f"Node {findings.name} uid {findings.node.uid} made {findings.node.created:%Y-%m-%d %H:%M:%SZ}",
+            f"the machine was ordered at {findings.launched:%Y-%m-%d %H:%M:%SZ}" if findings.launched else "",
+            "the machine itself came as far as asking for a certificate" if came and findings.requests else "",
+        ),
+    )
+
+
+def wrong_version(kubelet: str, server: str) -> str:
+    """Why a kubelet of this version does not fit the API server; empty when it does, or when a version cannot be read."""
+    ours, theirs = _minor(kubelet), _minor(server)
+    if ours is None or theirs is None:
+        return ""
+    if ours > theirs:
+        return f"the kubelet {kubelet} is newer than the API server {server}"
+    if ours[0] == theirs[0] and theirs[1] - ours[1] > _OLDEST:
+        return f"the kubelet {kubelet} is more than {_OLDEST} minor versions older than the API server {server}"
+    return ""
+
+
+def wrong_image(annotations: dict[str, str], schematic: str) -> str:
+    """Why the Node runs another Talos image than ordered; empty when it does not, or does not say."""
+    found = annotations.get("extensions.talos.dev/schematic", "")
+    return (
+        f"its image is of schematic {found[:12]}…, ordered was {schematic[:12]}…"
+        if found and schematic and found != schematic
+        else ""
+    )
+
+
+def _minor(version: str) -> tuple[int, int] | None:
+    found = re.match(r"v?(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _version(findings: Findings) -> Verdict | None:
+    node = findings.node
+    why = wrong_version(node.kubelet_version, findings.server_version) if node is not None else ""
+    if not why or node is None:
+        return None
+    return Verdict(
+        "wrong_kubelet_version",
+        f"The machine came with a kubelet that does not fit the cluster: {why}.",
+        "Set kubernetes_version (lane kubelet) or the class's Talos image to one whose kubelet is not newer than the API server.",
+        (f"Node: kubelet {node.kubelet_version}, {node.os_image or 'system unknown'}", f"API server: {findings.server_version}"),
+    )
+
+
+def _image(findings: Findings) -> Verdict | None:
+    why = wrong_image(dict(findings.node.annotations), findings.schematic) if findings.node is not None else ""
+    if not why:
+        return None
+    return Verdict(
+        "wrong_image",
+        f"The machine runs another Talos image than was ordered: {why}.",
+        "Boot the machine from the image of the class, or correct talosConfig.image.",
+        (why,),
+    )
+
+
+def _network(findings: Findings) -> Verdict | None:
+    node = findings.node
+    if node is None or node.ready:
+        return None
+    found = re.search(_NO_NETWORK, node.ready_message)
+    if not found and not findings.says(_NO_NETWORK):
+        return None
+    pods = [f"{one.name}: {one.state or one.phase}" for one in findings.pods if re.search(_NETWORK_PODS, one.name)]
+    none = "no pod of a network plugin is in trouble on it" if findings.pods_read and not pods else ""
+    return Verdict(
+        "cni_not_ready",
+        "The Node registered and its pod network never came up.",
+        "See why the network plugin's pod does not run here: its tolerations must cover the pool's taints, its image must be reachable, and in "
+        "lane kubelet with cni: flannel the plugin's binary has to be in /opt/cni/bin.",
+        (f"Node: {node.ready_message[:300]}", *pods[:2], *findings.warned(), none),
+    )
+
+
+def _not_ready(findings: Findings) -> Verdict | None:
+    """Of a Talos machine that is not managed either that is the cause: its boot never ends, and Talos begins it anew after 70 minutes."""
+    node = findings.node
+    if node is None or node.ready:
+        return None
+    if (unmanaged := _trustd(findings)) is not None:
+        return dataclasses.replace(
+            unmanaged, evidence=(*unmanaged.evidence, f"Node: {node.ready_message[:300]}", *findings.warned())
+        )
+    silent = node.ready is None
+    others = (f"{one.type}: {one.message}" for one in findings.conditions if one.type != "Ready" and one.status == "True")
+    return Verdict(
+        "node_silent" if silent else "node_not_ready",
+        "The Node registered and its kubelet fell silent." if silent else f"The Node registered and is not Ready: {node.ready_message[:200]}.",
+        "Rent again; if it repeats, the machine's network or memory fails." if silent else
+        "Read the message of the condition Ready; the kubelet's log on the machine says more.",
+        (f"Node: {node.ready_message[:300]}", *others, *findings.warned()),
+    )  # fmt: skip
+
+
+def _gpus(findings: Findings) -> Verdict | None:
+    node, resource = findings.node, findings.gpu_resource
+    if node is None or not resource or not findings.gpus_expected:
+        return None
+    found = sum(amount for name, amount in node.allocatable.items() if name == resource or name.startswith(f"{resource}."))
+    if found >= findings.gpus_expected:
+        return None
+    pods = [f"{one.name}: {one.state or one.phase}" for one in findings.pods if re.search(_DEVICE_PODS, one.name)]
+    return Verdict(
+        "gpu_missing",
+        f"The Node is Ready and only {found} of {findings.gpus_expected} {resource} became allocatable.",
+        "See that the device plugin runs on it (its tolerations must cover the pool's taints), then that the driver sees the GPUs.",
+        (
+            f"allocatable {resource}: {found}",
+            *pods[:2],
+            *findings.warned(),
+            "no device plugin pod is in trouble on it" if findings.pods_read and not pods else "",
+            quoted(findings.says(r"(?i)NVRM|nvidia")),
+        ),
+    )
+
+
+def _trustd(findings: Findings) -> Verdict | None:
+    """Its Talos side: who cannot be managed reboots, because Talos's boot waits for all services."""
+    if findings.node is None:
+        return None
+    line = findings.says(_NO_TRUSTD)
+    if not line and not findings.talos_api:
+        return None
+    if re.search(r"(?i)invalid token|Unauthenticated", line):
+        code, cause = (
+            "wrong_token",
+            "The control plane does not accept the machine's Talos token (machine.token), so its Talos API has no certificate.",
+        )
+    elif re.search(r"(?i)x509|authority", line):
+        code, cause = (
+            "wrong_ca",
+            "The machine's Talos CA (machine.ca) is not the control plane's, so its Talos API has no certificate.",
+        )
+    else:
+        code, cause = (
+            "blocked_50001",
+            "The machine cannot reach trustd (port 50001 of the control plane), so its Talos API never starts.",
+        )
+    return Verdict(
+        code,
+        cause,
+        "Open tcp:50001 to every control plane address beside 6443 (mesh policy, firewall); a Talos node without it reboots after 70 minutes."
+        if code == "blocked_50001" else "Give talos_secrets of this very cluster.",
+        (quoted(line), findings.talos_api, "the Node itself is Ready" if findings.node.ready else ""),
+        certain=bool(line),
+    )  # fmt: skip
+
+
+def _taints(findings: Findings) -> Verdict | None:
+    named = re.findall(r"taint (\S+?)(?:;|$)", findings.message)
+    left = [str(one) for one in findings.node.taints if one.key in named] if findings.node is not None else []
+    if not left:
+        return None
+    return Verdict(
+        "startup_taint",
+        f"The Node is Ready and keeps the taint {', '.join(left)}, which somebody else has to take away.",
+        "See why the controller that owns this taint does not remove it, or take it out of the pool's startupTaints.",
+        tuple(f"taint {one}" for one in left),
+    )
+
+
+def _labels(findings: Findings) -> Verdict | None:
+    if findings.node is None or not findings.missing_labels or "label" not in findings.message:
+        return None
+    return Verdict(
+        "labels_missing",
+        f"The Node is Ready and its labels could not be set: {findings.message[:200]}.",
+        "Grant patch on nodes (files/rbac.yml), and see whether an admission policy refuses these labels.",
+        tuple(f"label {key} is missing" for key in findings.missing_labels[:5]),
+    )
+
+
+WRONG_NODE = (_stale, _version, _image)
+RULES = (_network, _not_ready, _gpus, _trustd, _taints, _labels)

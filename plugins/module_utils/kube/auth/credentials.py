@@ -1,0 +1,268 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Turns a kubeconfig's user and cluster into what a connection needs: an authorisation header and a TLS context."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import os
+import ssl
+import tempfile
+import threading
+import time
+import typing as t
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+
+from ...core.clock import to_text
+from ...core.errors import InvalidInput
+from ...core.http import check_headers
+from ...core.redact import register
+from .certificate import validity
+from .exec_plugin import ExecPlugin
+from .kubeconfig import Entry
+
+if t.TYPE_CHECKING:
+    import httpx
+
+_SKEW = timedelta(minutes=5)  # which authorities allow for when they sign
+_TOKEN_FILE_LIFE = 60.0  # mounted tokens rotate; the file is read again after this many seconds
+_UNUSABLE = {
+    "auth-provider": "an auth-provider, which Kubernetes itself dropped in 1.26; use an exec plugin instead",
+    "as-user-extra": "as-user-extra, which is not supported here",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """How to reach and convince a cluster. ``authorize`` puts the credential on a request; ``renewed`` says whether there is another one
+    than a request had that was answered 401. ``tls`` is None for plain http."""
+
+    server: str
+    source: str
+    namespace: str
+    authorize: t.Callable[[httpx.Request], httpx.Request]
+    renewed: t.Callable[[httpx.Request], bool]
+    tls: ssl.SSLContext | None
+    server_name: str
+    proxy: str
+
+
+def access(entry: Entry) -> Access:
+    """Everything but the connection itself. InvalidInput names file and context."""
+    for key, what in _UNUSABLE.items():
+        if entry.user.get(key):
+            raise InvalidInput(f"{entry.source}: its user relies on {what}.")
+    plugin = ExecPlugin(entry) if entry.user.get("exec") else None
+    bearer = _bearer(entry, plugin)
+    return Access(
+        entry.server,
+        entry.source,
+        entry.namespace,
+        _authorizer(entry, bearer),
+        _renewer(bearer),
+        _tls(entry, plugin) if entry.server.startswith("https://") else None,
+        str(entry.cluster.get("tls-server-name") or ""),
+        _proxy(entry),
+    )
+
+
+def _proxy(entry: Entry) -> str:
+    proxy = str(entry.cluster.get("proxy-url") or "")
+    if proxy and not proxy.startswith(("http://", "https://", "socks5://")):
+        raise InvalidInput(f"{entry.source}: proxy-url {proxy!r} must begin with http://, https:// or socks5://.")
+    return proxy
+
+
+# ---- who we are
+
+
+class _Bearer(t.Protocol):
+    def token(self) -> str: ...
+
+    def another(self, refused: str) -> bool:
+        """Look for a token at once; whether it is another one than the cluster has refused."""
+        ...
+
+
+def _authorizer(entry: Entry, bearer: _Bearer | None) -> t.Callable[[httpx.Request], httpx.Request]:
+    fixed = _impersonation(entry)
+    user = entry.user
+    if bearer is None and user.get("username"):
+        pair = f"{user['username']}:{user.get('password') or ''}"
+        basic = base64.b64encode(pair.encode()).decode()
+        register(str(user.get("password") or ""), basic)
+        fixed["authorization"] = f"Basic {basic}"
+    check_headers(entry.source, fixed)
+
+    def authorize(request: httpx.Request) -> httpx.Request:
+        request.headers.update(fixed)
+        if bearer is not None and (token := bearer.token()):
+            value = f"Bearer {token}"
+            check_headers(entry.source, {"authorization": value})
+            request.headers["authorization"] = value
+        return request
+
+    return authorize
+
+
+def _renewer(bearer: _Bearer | None) -> t.Callable[[httpx.Request], bool]:
+    def renewed(request: httpx.Request) -> bool:
+        refused = request.headers.get("authorization", "").removeprefix("Bearer ")
+        return bearer is not None and bearer.another(refused)
+
+    return renewed
+
+
+def _impersonation(entry: Entry) -> dict[str, str]:
+    user = entry.user
+    groups = user.get("as-groups") or []
+    if len(groups) > 1:
+        raise InvalidInput(f"{entry.source}: as-groups with more than one group is not supported here.")
+    pairs = (
+        ("impersonate-user", user.get("as")),
+        ("impersonate-uid", user.get("as-uid")),
+        ("impersonate-group", groups[0] if groups else None),
+    )
+    return {header: str(value) for header, value in pairs if value}
+
+
+def _bearer(entry: Entry, plugin: ExecPlugin | None) -> _Bearer | None:
+    """Precedence as in kubectl: a token file before a token, both before an exec plugin."""
+    if path := entry.user.get("tokenFile"):
+        return _TokenFile(str(path), entry.source)
+    if token := entry.user.get("token"):
+        return _Token(str(token).strip())
+    return plugin
+
+
+class _Token:
+    def __init__(self, text: str) -> None:
+        register(text)
+        self._text = text
+
+    def token(self) -> str:
+        return self._text
+
+    def another(self, refused: str) -> bool:
+        return False
+
+
+class _TokenFile:
+    def __init__(self, path: str, source: str) -> None:
+        self._path, self._source = path, source
+        self._lock = threading.Lock()
+        self._text = ""
+        self._read = 0.0
+
+    def token(self) -> str:
+        with self._lock:
+            if not self._text or time.monotonic() - self._read > _TOKEN_FILE_LIFE:
+                try:
+                    with open(self._path, encoding="utf-8") as file:
+                        self._text = file.read().strip()
+                except (OSError, UnicodeDecodeError) as error:
+                    raise InvalidInput(f"{self._source}: its token file {self._path} cannot be read: {error}.") from error
+                if not self._text:
+                    raise InvalidInput(f"{self._source}: its token file {self._path} is empty.")
+                register(self._text)
+                self._read = time.monotonic()
+            return self._text
+
+    def another(self, refused: str) -> bool:
+        """What a 401 means where tokens rotate faster than we look."""
+        with self._lock:
+            if self._text == refused:
+                self._text = ""
+        return self.token() != refused
+
+
+# ---- whom we trust, and our certificate
+
+
+def _tls(entry: Entry, plugin: ExecPlugin | None) -> ssl.SSLContext:
+    cluster, source = entry.cluster, entry.source
+    authority = _decoded(cluster, "certificate-authority", source)
+    try:
+        # with its own authority the system's are not trusted, as kubectl does
+        context = ssl.create_default_context(cadata=authority) if authority else ssl.create_default_context()
+    except (ssl.SSLError, ValueError) as error:
+        raise InvalidInput(f"{source}: its certificate-authority is not a PEM certificate.") from error
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # many cluster authorities predate that rule; Go clients do not ask for it
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # an authority below another will do, as for them
+    if cluster.get("insecure-skip-tls-verify"):
+        if authority:
+            raise InvalidInput(f"{source}: insecure-skip-tls-verify and a certificate-authority exclude each other.")
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    certificate = _decoded(entry.user, "client-certificate", source)
+    key = _decoded(entry.user, "client-key", source)
+    if not certificate and plugin is not None and not (entry.user.get("token") or entry.user.get("tokenFile")):
+        certificate, key = plugin.certificate()
+    if bool(certificate) != bool(key):
+        raise InvalidInput(f"{source}: a client certificate needs both the certificate and its key.")
+    if certificate:
+        register(key)
+        _check_validity(certificate, source)
+        try:
+            with _file(f"{certificate}\n{key}") as path:
+                context.load_cert_chain(path, password="")  # without one OpenSSL asks the terminal, and waits
+        except (ssl.SSLError, ValueError, OSError) as error:
+            raise InvalidInput(
+                f"{source}: its client certificate and key do not fit together, are not PEM, or the key has a passphrase."
+            ) from error
+    return context
+
+
+def _check_validity(certificate: str, source: str) -> None:
+    """What a server says of an expired certificate is different everywhere, and seldom that."""
+    span, now = validity(certificate), datetime.now(timezone.utc)
+    if span is not None and span[1] < now:
+        raise InvalidInput(
+            f"{source}: its client certificate expired on {to_text(span[1])}.",
+            remedy="Fetch a new kubeconfig (talosctl kubeconfig, or where this one came from).",
+        )
+    if span is not None and span[0] > now + _SKEW:
+        raise InvalidInput(
+            f"{source}: its client certificate is valid from {to_text(span[0])} only.", remedy="Correct the clock of this machine."
+        )
+
+
+def _decoded(section: t.Mapping[str, t.Any], key: str, source: str) -> str:
+    """The text of ``<key>-data`` (base64), else of the file ``<key>``, else ""."""
+    if data := section.get(f"{key}-data"):
+        try:
+            return base64.b64decode(str(data), validate=True).decode("ascii")
+        except (binascii.Error, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{source}: {key}-data is not base64 of PEM text.") from error
+    if path := section.get(key):
+        try:
+            with open(str(path), encoding="ascii") as file:
+                return file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{source}: {key} {path} cannot be read: {error}.") from error
+    return ""
+
+
+@contextmanager
+def _file(text: str) -> t.Iterator[str]:
+    """A path with ``text`` behind it, for the TLS library, which takes a private key only by path: memory where the system can
+    do that, else a private file that lives for this moment only."""
+    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        descriptor = os.memfd_create("tgp", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, text.encode())
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    descriptor, path = tempfile.mkstemp(prefix="tgp-")
+    try:
+        os.write(descriptor, text.encode())
+        yield path
+    finally:
+        os.close(descriptor)
+        os.unlink(path)

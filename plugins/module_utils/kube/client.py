@@ -1,0 +1,293 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Kubernetes API as raw JSON: eight verbs over paths, strict about shapes, with errors that name the missing right.
+
+No client library: 10,000 pods as typed objects cost seconds and half a gigabyte, as raw pages that are reduced one by one next to
+nothing.
+"""
+
+from __future__ import annotations
+
+import builtins
+import email.utils
+import random
+import typing as t
+from datetime import datetime, timezone
+
+from ..core.errors import Forbidden, InvalidInput, NotFound, RateLimited
+from ..core.http import Answer, Api, code_and_message
+from ..core.redact import redact_all
+from . import rbac
+from .informer import Follows
+from .watch import Expired, Watch
+
+T = t.TypeVar("T")
+Json = dict[str, t.Any]
+Teller = t.Callable[[str, str, t.Callable[[], t.Any]], t.Any]
+
+_PATCH = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+}
+_TRIES = 4  # of a write that an API server under load turns away
+_RESTARTS = 5  # listings begun anew because the server forgot the snapshot
+
+
+def explain(body: t.Any, text: str) -> tuple[str | None, str]:
+    """Reason and message of a ``Status`` object."""
+    if isinstance(body, dict) and body.get("kind") == "Status":
+        return body.get("reason"), str(body.get("message") or "").rstrip(".")
+    return code_and_message(body, text)
+
+
+def by_server(error: NotFound) -> bool:
+    """True for a "not found" of the API server itself; a page of a proxy or load balancer in between proves nothing."""
+    return isinstance(error.body, dict) and error.body.get("kind") == "Status"
+
+
+def _denied(body: t.Any) -> bool:
+    """True for a refusal by admission: the right is there, a policy of the cluster denies this change."""
+    message = str(body.get("message") or "") if isinstance(body, dict) else ""
+    return message.startswith("admission webhook ") or "ValidatingAdmissionPolicy" in message
+
+
+class Kube:
+    """One cluster. Paths are those of the API (``/api/v1/nodes/x``), answers plain dicts.
+
+    ``source`` says which context of which file this is. ``teller`` is called with method, path and a function that sends the call, for
+    each that may delete something: it sends it and tells of it. Reads are retried by ``http.Api``; writes are sent once unless the caller
+    says ``idempotent``, or the server has turned them away (429). Safe to use from several threads.
+    """
+
+    def __init__(self, api: Api, source: str = "") -> None:
+        self.api = api
+        self.source = source or api.base_url
+        self.clock = api.clock
+        self.follows = Follows()
+        self._identity: str | None = None
+        self.teller: Teller | None = None
+        self.needs: tuple[
+            rbac.Right, ...
+        ] = ()  # all that the caller is going to do: the first refusal names all of it that is missing
+
+    def close(self) -> None:
+        self.api.close()
+
+    # ---- one object
+
+    def get(self, path: str, params: t.Mapping[str, t.Any] | None = None) -> Json:
+        """One object. NotFound when it does not exist."""
+        return self._object("GET", path, params=params)
+
+    def find(self, path: str, params: t.Mapping[str, t.Any] | None = None) -> Json | None:
+        """One object, or None when the API server says that it does not exist."""
+        try:
+            return self.get(path, params)
+        except NotFound as error:
+            self._refuse_foreign(error, f"GET {path}")
+            return None
+
+    def create(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
+        """POST to a collection. Conflict when the name exists."""
+        return self._object("POST", path, params=_dry(dry_run), json=body)
+
+    def patch(self, path: str, body: t.Any, *, kind: str = "merge", dry_run: bool = False, idempotent: bool | None = None) -> Json:
+        """PATCH; ``kind`` is merge, strategic or json. A merge patch gives the same end however often it is sent, so it is retried
+        unless it carries a resourceVersion (then a repetition would meet its own effect)."""
+        if idempotent is None:
+            guarded = isinstance(body, dict) and "resourceVersion" in (body.get("metadata") or {})
+            idempotent = kind == "merge" and not guarded
+        headers = {"content-type": _PATCH[kind]}
+        return self._object("PATCH", path, params=_dry(dry_run), json=body, headers=headers, idempotent=idempotent)
+
+    def replace(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
+        """PUT; with ``metadata.resourceVersion`` a Conflict tells that somebody else was faster."""
+        return self._object("PUT", path, params=_dry(dry_run), json=body)
+
+    def delete(
+        self,
+        path: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace: int | None = None,
+        dry_run: bool = False,
+    ) -> bool:
+        """DELETE. False when it did not exist (any more); Conflict when it is not the object with that uid or version."""
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+        if preconditions:
+            options["preconditions"] = preconditions
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        try:
+            self.call("DELETE", path, params=_dry(dry_run), json=options, idempotent=bool(uid))
+        except NotFound as error:
+            self._refuse_foreign(error, f"DELETE {path}")
+            return False
+        return True
+
+    def _refuse_foreign(self, error: NotFound, what: str) -> None:
+        if not by_server(error):
+            raise self.api.bad_shape(what, f"it was answered {error.status}, not by the API server") from error
+
+    def _object(self, method: str, path: str, **options: t.Any) -> Json:
+        answer = self.call(method, path, **options)
+        return t.cast(Json, self.api.expect(answer.json, dict, f"{method} {path}"))
+
+    def call(self, method: str, path: str, *, watch: bool = False, **options: t.Any) -> Answer:
+        """Any request; Forbidden names the right that is missing."""
+        if self.teller is not None and method in ("DELETE", "POST") and "dryRun" not in (options.get("params") or {}):
+            return t.cast(Answer, self.teller(method, path, lambda: self._call(method, path, watch, options)))
+        return self._call(method, path, watch, options)
+
+    def _call(self, method: str, path: str, watch: bool, options: Json) -> Answer:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self.api.call(method, path, **options)
+            except Forbidden as error:
+                raise self.forbidden(error, method, path, watch=watch) from error
+            except RateLimited as error:
+                # turned away unseen, so also a write may come again; reads have, and of an eviction it is the answer
+                if method == "GET" or options.get("idempotent") or path.endswith("/eviction") or attempt == _TRIES:
+                    raise
+                self.clock.sleep(min(max(error.retry_after or 1.0, 0.1), 30.0) * random.uniform(1.0, 1.5))
+
+    def forbidden(self, error: Forbidden, method: str, path: str, *, watch: bool = False) -> Forbidden:
+        """The same refusal with the right in words. A refusal that is no matter of rights is left as it is."""
+        needed = rbac.of_call(method, path, watch=watch)
+        causes = ((error.body or {}).get("details") or {}).get("causes") if isinstance(error.body, dict) else None
+        if needed is None or causes or _denied(error.body):
+            return error
+        said = f"The server said: {explain(error.body, '')[1] or 'nothing'}."
+        wanted, self.needs = self.needs, ()
+        others = rbac.also_missing(self, wanted, needed) if wanted else []
+        more = f" Missing as well: {', '.join(others)}." if others else ""
+        return Forbidden(
+            f"kubernetes: {self.source} is not allowed to {needed}.{more}",
+            remedy=f"{rbac.how_to_grant()} {said}" if wanted else f"Grant it by a {needed.rule}. {said}",
+            service="kubernetes",
+            status=403,
+            code=error.code,
+            body=redact_all(error.body),
+            verb=needed.verb,
+            resource=needed.resource,
+            namespace=needed.namespace or None,
+        )
+
+    # ---- many objects
+
+    def collect(
+        self,
+        path: str,
+        reduce: t.Callable[[Json], T | None],
+        params: t.Mapping[str, t.Any] | None = None,
+        *,
+        limit: int = 500,
+    ) -> tuple[builtins.list[T], str]:
+        """Read a whole collection page by page; ``reduce`` turns each raw item into what is kept (None = dropped).
+
+        Returns the kept items and the collection's resourceVersion. Begins anew when the server forgot the snapshot between pages,
+        so the result is always one consistent view.
+        """
+        for _attempt in range(_RESTARTS):
+            kept: builtins.list[T] = []
+            version = ""
+            try:
+                for items, at in self._pages(path, params, limit):
+                    version = at
+                    for item in items:
+                        value = reduce(item)
+                        if value is not None:
+                            kept.append(value)
+                return kept, version
+            except Expired as error:
+                last = error
+        raise last
+
+    def list(self, path: str, params: t.Mapping[str, t.Any] | None = None, *, limit: int = 500) -> builtins.list[Json]:
+        """All raw items of a collection."""
+        return self.collect(path, lambda item: item, params, limit=limit)[0]
+
+    def pages(self, path: str, params: t.Mapping[str, t.Any] | None = None, limit: int = 500) -> t.Iterator[Json]:
+        """All raw items, one at a time, a page in memory at once. When the server forgets the snapshot in between, the listing
+        begins anew and items that were handed out already are left out; use :meth:`collect` where one moment in time matters."""
+        given: set[str] = set()
+        for attempt in range(_RESTARTS):
+            try:
+                for items, _version in self._pages(path, params, limit):
+                    for item in items:
+                        uid = str(item["metadata"].get("uid") or item["metadata"].get("name"))
+                        if uid not in given:
+                            given.add(uid)
+                            yield item
+                return
+            except Expired:
+                if attempt == _RESTARTS - 1:
+                    raise
+
+    def _pages(self, path: str, params: t.Mapping[str, t.Any] | None, limit: int) -> t.Iterator[tuple[builtins.list[Json], str]]:
+        query: Json = {**(params or {}), "limit": limit}
+        what = f"GET {path}"
+        expect = self.api.expect
+        while True:
+            try:
+                body = self.get(path, query)
+            except NotFound as error:
+                if error.status == 410:
+                    raise Expired(error.message, service="kubernetes", status=410, code=error.code) from error
+                raise
+            if not str(body.get("kind") or "").endswith("List"):
+                raise self.api.bad_shape(what, f"its kind is {body.get('kind')!r}, not a list")
+            items = expect(body.get("items"), builtins.list, what, "items")
+            metadata = expect(body.get("metadata"), dict, what, "metadata")
+            for item in items:
+                expect(expect(item, dict, what, "an item").get("metadata"), dict, what, "an item's metadata")
+            yield items, str(metadata.get("resourceVersion") or "")
+            token = metadata.get("continue")
+            if not token:
+                return
+            query["continue"] = expect(token, str, what, "metadata.continue")
+
+    def watch(self, path: str, params: t.Mapping[str, t.Any] | None = None, *, silence: float = 60.0) -> Watch:
+        """Open a watch; iterate it for (type, object). ``silence`` is the longest pause between two lines, in real seconds."""
+        return Watch(self, path, params, silence)
+
+    # ---- time
+
+    def server_time(self) -> datetime:
+        """The API server's clock, by the Date header of an answer (whole seconds)."""
+        answer = self.call("GET", "/version")
+        try:
+            moment = email.utils.parsedate_to_datetime(answer.headers.get("date", ""))
+        except (TypeError, ValueError):
+            raise self.api.bad_shape("GET /version", "it has no Date header") from None
+        return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+
+    def skew(self) -> float:
+        """Seconds by which the API server's clock is ahead of ours."""
+        return (self.server_time() - self.clock.now()).total_seconds()
+
+    # ---- identity
+
+    def cluster_id(self) -> str:
+        """The first 8 hex digits of the UID of the namespace kube-system (L-1); read once."""
+        if self._identity is None:
+            path = "/api/v1/namespaces/kube-system"
+            uid = str((self.get(path).get("metadata") or {}).get("uid") or "")
+            digits = uid.replace("-", "")[:8].lower()
+            if len(digits) != 8 or any(letter not in "0123456789abcdef" for letter in digits):
+                raise InvalidInput(
+                    f"The UID {uid!r} of namespace kube-system gives no cluster id.",
+                    remedy="Set the option cluster_id to 8 lower-case hex digits.",
+                )
+            self._identity = digits
+        return self._identity
+
+
+def _dry(dry_run: bool) -> dict[str, str] | None:
+    return {"dryRun": "All"} if dry_run else None

@@ -1,0 +1,235 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes: read as our records, changed only in the keys that are ours, deleted only when they are the very object that was meant."""
+
+from __future__ import annotations
+
+import random
+import re
+import typing as t
+from datetime import datetime
+
+from ..core.clock import from_text
+from ..core.errors import Conflict, InvalidInput, TgpError
+from ..model import Node, Taint
+from ..model.labels import EXCLUDE_FROM_LOAD_BALANCERS_LABEL, INSTANCE_TYPE_LABEL, TOPOLOGY_REGION_LABEL, TOPOLOGY_ZONE_LABEL
+from ..model.resources import NVIDIA_GPU
+from .client import Json, Kube
+from .quantity import whole
+
+PATH = "/api/v1/nodes"
+#: domains whose labels, annotations and taints we may change, and the single foreign keys that the rules name
+OWN_DOMAINS = ("tgp.io",)
+OWN_KEYS = frozenset(
+    {
+        INSTANCE_TYPE_LABEL,
+        TOPOLOGY_REGION_LABEL,
+        TOPOLOGY_ZONE_LABEL,
+        EXCLUDE_FROM_LOAD_BALANCERS_LABEL,
+        NVIDIA_GPU,
+    }
+)
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")  # "." and ".." would be the collection, and what is above it
+_TRIES = 6  # of a read-change-write that somebody else got in between of
+
+
+def nodes(kube: Kube, *, selector: str = "") -> list[Node]:
+    """All Nodes, or those of a label selector."""
+    return kube.collect(PATH, lambda item: parse(kube, item), {"labelSelector": selector} if selector else None)[0]
+
+
+def get_node(kube: Kube, name: str) -> Node | None:
+    """One Node, None when it does not exist."""
+    raw = kube.find(path_of(name))
+    return parse(kube, raw) if raw is not None else None
+
+
+def path_of(name: str) -> str:
+    """The API path of a Node. A name that is no Kubernetes name is refused, so that it cannot lead to another path."""
+    if len(name) > 253 or not _NAME.fullmatch(name):
+        raise InvalidInput(f"{name!r} is not a name of a Node.")
+    return f"{PATH}/{name}"
+
+
+def parse(kube: Kube, raw: Json) -> Node:
+    """A raw Node as our record. BadShape when a field that every Node has is missing."""
+    meta = raw.get("metadata") or {}
+    spec, status = raw.get("spec") or {}, raw.get("status") or {}
+    try:
+        condition: Json = next((one for one in status.get("conditions") or [] if one["type"] == "Ready"), {})
+        since = condition.get("lastTransitionTime")
+        info = status.get("nodeInfo") or {}
+        return Node(
+            name=meta["name"],
+            uid=meta["uid"],
+            created=from_text(meta["creationTimestamp"]),
+            ready={"True": True, "False": False}.get(condition.get("status", "")),
+            ready_since=from_text(since) if since else None,
+            ready_message=str(condition.get("message") or condition.get("reason") or ""),
+            unschedulable=bool(spec.get("unschedulable")),
+            labels=meta.get("labels") or {},
+            annotations=meta.get("annotations") or {},
+            taints=tuple(taint(one) for one in spec.get("taints") or []),
+            allocatable={name: whole(str(text), name) for name, text in (status.get("allocatable") or {}).items()},
+            addresses=tuple(one["address"] for one in status.get("addresses") or []),
+            os_image=info.get("osImage") or "",
+            kubelet_version=info.get("kubeletVersion") or "",
+            resource_version=meta.get("resourceVersion") or "",
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise kube.api.bad_shape(f"GET {PATH}", f"the Node {meta.get('name', '?')} has an odd field: {error!r}") from error
+
+
+def taint(raw: Json) -> Taint:
+    """A raw taint as our record."""
+    return Taint(raw["key"], raw.get("value") or "", raw["effect"])
+
+
+# ---- changes
+
+
+def annotate(kube: Kube, name: str, values: t.Mapping[str, str | None], *, uid: str = "") -> bool:
+    """Set or (None) remove annotations of ours. Returns whether anything had to be written. NotFound / Conflict like :func:`change`."""
+    return change(kube, name, uid=uid, annotations=values)
+
+
+def label(kube: Kube, name: str, values: t.Mapping[str, str | None], *, uid: str = "") -> bool:
+    """The same for labels."""
+    return change(kube, name, uid=uid, labels=values)
+
+
+def cordon(kube: Kube, name: str, *, uid: str = "") -> bool:
+    """Keep new pods off. False when it was so already."""
+    return change(kube, name, uid=uid, unschedulable=True)
+
+
+def uncordon(kube: Kube, name: str, *, uid: str = "") -> bool:
+    """Let pods come again. False when it was so already."""
+    return change(kube, name, uid=uid, unschedulable=False)
+
+
+def change(
+    kube: Kube,
+    name: str,
+    *,
+    uid: str = "",
+    labels: t.Mapping[str, str | None] | None = None,
+    annotations: t.Mapping[str, str | None] | None = None,
+    add_taints: t.Iterable[Taint] = (),
+    remove_taints: t.Iterable[str] = (),
+    unschedulable: bool | None = None,
+    allow: t.Container[str] = (),
+    dry_run: bool = False,
+    base: Json | None = None,
+) -> bool:
+    """One read and at most one write that makes all of these so; nothing is written when they are so already.
+
+    None as a value removes a label or annotation; ``remove_taints`` are keys. ``allow`` are further keys (a pool's own labels and
+    taints) that may be changed besides ours. ``base`` is the raw Node as just read, to save the read. NotFound when there is no such
+    Node; Conflict when ``uid`` is given and another Node has taken the name. A write that somebody else got in before is redone from
+    a fresh read.
+    """
+    added, removed = tuple(add_taints), tuple(remove_taints)
+    keys = [*(labels or {}), *(annotations or {}), *(one.key for one in added), *removed]
+    if foreign := sorted({key for key in keys if not is_ours(key) and key not in allow}):
+        raise InvalidInput(f"{name}: refused to change keys that are not ours: {', '.join(foreign)}.")
+    for attempt in range(_TRIES):
+        raw = base if attempt == 0 and base is not None else kube.get(path_of(name))
+        if uid and raw["metadata"].get("uid") != uid:
+            raise Conflict(
+                f"{name}: another Node has taken this name (uid {raw['metadata'].get('uid')}, expected {uid}).", status=409
+            )
+        body = _difference(raw, labels or {}, annotations or {}, added, removed, unschedulable)
+        if body is None:
+            return False
+        try:
+            kube.patch(path_of(name), body, dry_run=dry_run)
+            return True
+        except Conflict as error:
+            last: TgpError = error
+            kube.clock.sleep(random.uniform(0.05, 0.2) * (attempt + 1) * kube.clock.speed)
+    raise last
+
+
+def advertise(kube: Kube, name: str, resource: str, amount: int, *, uid: str = "") -> bool:
+    """Let the Node offer ``amount`` of an extended resource of ours. One read, and a write when it does not do so already.
+
+    Capacity is what counts: the kubelet keeps what it does not know of there, and works out what is allocatable of it. That is written,
+    too, so that the scheduler need not wait for the kubelet. Errors like :func:`change`; a resource of others is refused.
+    """
+    if resource.partition("/")[0] not in OWN_DOMAINS:
+        raise InvalidInput(f"{name}: refused to offer {resource}, which is not ours.")
+    raw = kube.get(path_of(name))
+    if uid and raw["metadata"].get("uid") != uid:
+        raise Conflict(f"{name}: another Node has taken this name (uid {raw['metadata'].get('uid')}, expected {uid}).", status=409)
+    status = raw.get("status") or {}
+    if all((status.get(kind) or {}).get(resource, "0") == str(amount) for kind in ("capacity", "allocatable")):
+        return False
+    offered = {resource: str(amount)}
+    kube.patch(f"{path_of(name)}/status", {"status": {"capacity": offered, "allocatable": offered}})
+    return True
+
+
+def _difference(
+    raw: Json,
+    labels: t.Mapping[str, str | None],
+    annotations: t.Mapping[str, str | None],
+    added: tuple[Taint, ...],
+    removed: tuple[str, ...],
+    unschedulable: bool | None,
+) -> Json | None:
+    """The merge patch that is missing, None when nothing is. A change of the taint list (a list is replaced as a whole) carries the
+    resourceVersion, so that a taint which somebody adds at the same moment is not lost."""
+    meta, spec = raw["metadata"], raw.get("spec") or {}
+    new_meta: Json = {}
+    for kind, wanted in (("labels", labels), ("annotations", annotations)):
+        have = meta.get(kind) or {}
+        changes = {key: value for key, value in wanted.items() if have.get(key) != value}
+        if changes:
+            new_meta[kind] = changes
+    new_spec: Json = {}
+    if unschedulable is not None and bool(spec.get("unschedulable")) != unschedulable:
+        new_spec["unschedulable"] = unschedulable or None
+    have_taints = spec.get("taints") or []
+    want_taints = merged_taints(have_taints, added, removed)
+    if want_taints != have_taints:
+        new_spec["taints"] = want_taints or None
+        new_meta["resourceVersion"] = meta.get("resourceVersion")
+    body = {key: value for key, value in (("metadata", new_meta), ("spec", new_spec)) if value}
+    return body or None
+
+
+def merged_taints(have: list[Json], added: t.Iterable[Taint], removed: t.Iterable[str]) -> list[Json]:
+    """The raw taint list with ``removed`` keys gone and ``added`` present; a taint is identified by key and effect. The order and
+    all foreign taints stay."""
+    gone, new = set(removed), {(one.key, one.effect): one for one in added}
+    result = []
+    for raw in have:
+        ours = new.pop((raw["key"], raw["effect"]), None)
+        if ours is not None:
+            result.append(raw if (raw.get("value") or "") == ours.value else _raw(ours))
+        elif raw["key"] not in gone:
+            result.append(raw)
+    return result + [_raw(one) for one in new.values()]
+
+
+def _raw(one: Taint) -> Json:
+    return {"key": one.key, "effect": one.effect, **({"value": one.value} if one.value else {})}
+
+
+def is_ours(key: str) -> bool:
+    """True for a label, annotation or taint key that we may change by ourselves."""
+    return key in OWN_KEYS or key.partition("/")[0] in OWN_DOMAINS
+
+
+def delete_node(kube: Kube, name: str, *, uid: str) -> bool:
+    """Delete this very Node. False when it is gone already, Conflict when another Node has taken the name."""
+    if not uid:
+        raise InvalidInput(f"{name}: a Node is deleted only by name and UID.")
+    return kube.delete(path_of(name), uid=uid)
+
+
+def older_than(node: Node, moment: datetime | None) -> bool:
+    """True for a Node that existed before ``moment`` (a stale Node of an earlier machine). The API counts whole seconds."""
+    return moment is not None and node.created < moment.replace(microsecond=0)

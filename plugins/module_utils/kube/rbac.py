@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a call needs to be allowed, in words; and whether we are allowed, before anything is rented."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+
+from ..core.errors import TgpError
+from ..core.paths import rbac_file
+
+if t.TYPE_CHECKING:
+    from .client import Kube
+
+_PATH = re.compile(
+    r"^/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
+    r"/(?P<resource>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<sub>[^/]+))?)?$"
+)
+_VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Right:
+    """A verb on a resource. ``resource`` may hold a sub-resource ("pods/eviction"); ``namespace`` "" = the whole cluster."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        kind = f"{self.resource}.{self.group}" if self.group else self.resource
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {kind}{f' {self.name}' if self.name else ''}{where}"
+
+    @property
+    def rule(self) -> str:
+        """The RBAC rule that grants it."""
+        role = f"Role in {self.namespace}" if self.namespace else "ClusterRole"
+        return f'{role}: {{apiGroups: ["{self.group}"], resources: ["{self.resource}"], verbs: ["{self.verb}"]}}'
+
+
+def how_to_grant() -> str:
+    """What an administrator does to give all rights at once."""
+    return f"kubectl apply -f {rbac_file()} grants them to an account of their own; bind its roles to the user of a kubeconfig."
+
+
+def of_call(method: str, path: str, *, watch: bool = False) -> Right | None:
+    """The right a request needs; None for a path that is not an object's (``/version``)."""
+    found = _PATH.match(path)
+    if found is None:
+        return None
+    name, sub = found["name"] or "", found["sub"]
+    verb = _VERBS.get(method) or ("watch" if watch else "get" if name else "list")
+    resource = f"{found['resource']}/{sub}" if sub else found["resource"]
+    return Right(verb, resource, found["group"] or "", found["namespace"] or "", name)
+
+
+def missing_rights(kube: Kube, needed: t.Iterable[Right | tuple[str, ...]]) -> list[str]:
+    """One sentence per right we do not have, by asking the API server itself (SelfSubjectAccessReview). Empty = all is well.
+
+    ``needed`` are Right records or tuples (verb, resource[, group[, namespace]]).
+    """
+    rights = [one if isinstance(one, Right) else Right(*one) for one in needed]
+    if not rights:
+        return []
+    with ThreadPoolExecutor(max_workers=min(8, len(rights))) as pool:
+        return [sentence for sentence in pool.map(lambda right: _ask(kube, right), rights) if sentence]
+
+
+def also_missing(kube: Kube, needed: t.Iterable[Right], known: Right) -> list[str]:
+    """The other rights of ``needed`` that we do not have, where the server says so; it was asked because ``known`` is missing."""
+    rights = list(needed)
+    try:
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            answers = list(pool.map(lambda right: _ask(kube, right), rights))
+    except TgpError:  # who may not even ask that learns of the one right at least
+        return []
+    return [str(right) for right, sentence in zip(rights, answers, strict=True) if sentence and right != known]
+
+
+def _ask(kube: Kube, right: Right) -> str:
+    resource, _slash, sub = right.resource.partition("/")
+    attributes = {"verb": right.verb, "resource": resource, "group": right.group}
+    for key, value in (("subresource", sub), ("namespace", right.namespace), ("name", right.name)):
+        if value:
+            attributes[key] = value
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    answer = kube.create(path, body)
+    status = answer.get("status")
+    if not isinstance(status, dict) or not isinstance(status.get("allowed"), bool):
+        raise kube.api.bad_shape(f"POST {path}", "status.allowed is missing")
+    return "" if status["allowed"] else f"{kube.source}: not allowed to {right}. Grant it: {right.rule}."

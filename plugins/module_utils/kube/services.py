@@ -1,0 +1,125 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Services of machines, and the lists of endpoints: written when they differ, and only ours are touched."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..core.errors import Conflict, LostAnswer, NotFound, ServerError
+from ..model import Published
+from ..model.labels import CLAIM_LABEL, CLUSTER_LABEL, MANAGED_BY_LABEL
+from .client import Json, Kube
+
+MANAGED = {MANAGED_BY_LABEL: "tgp.gpu"}
+_TRIES = 6  # of a read-change-write that somebody else got in between of
+
+
+def path_of(namespace: str, kind: str, name: str = "") -> str:
+    """The API path of ``services`` or ``configmaps`` of a namespace, or of one of them."""
+    return f"/api/v1/namespaces/{namespace}/{kind}{f'/{name}' if name else ''}"
+
+
+def apply_service(kube: Kube, body: Json) -> bool:
+    """Make the Service as ``body`` says; what others added to it stays. True when something was written.
+
+    Conflict when a Service of that name exists that is not ours.
+    """
+    meta = body["metadata"]
+    path = path_of(meta["namespace"], "services", meta["name"])
+    found = kube.find(path)
+    if found is None:
+        try:
+            kube.create(path_of(meta["namespace"], "services"), body)
+        except (Conflict, LostAnswer, ServerError):
+            if kube.find(path) is None:
+                raise
+            return apply_service(kube, body)  # it came to be: the answer was lost, or somebody was faster
+        return True
+    if _claim_of(found) != meta["labels"][CLAIM_LABEL]:
+        raise Conflict(
+            f"A Service {meta['namespace']}/{meta['name']} exists and is not ours.",
+            remedy="Remove or rename it.",
+            service="kubernetes",
+        )
+    patch = _difference(found, body)
+    if patch:
+        kube.patch(path, patch)
+    return bool(patch)
+
+
+def _claim_of(raw: Json) -> str:
+    return str(((raw.get("metadata") or {}).get("labels") or {}).get(CLAIM_LABEL) or "")
+
+
+def _difference(found: Json, body: Json) -> Json:
+    """A merge patch of our own fields that differ. ``externalName`` is not among them: the operator writes it."""
+    patch: Json = {}
+    for key in ("labels", "annotations"):
+        there = found["metadata"].get(key) or {}
+        changed = {name: value for name, value in body["metadata"][key].items() if there.get(name) != value}
+        if changed:
+            patch.setdefault("metadata", {})[key] = changed
+    spec, wanted = found.get("spec") or {}, body["spec"]
+    if spec.get("type") != wanted["type"]:
+        patch["spec"] = {"type": wanted["type"]}
+    ports = [{name: one.get(name) for name in ("name", "port", "protocol")} for one in spec.get("ports") or []]
+    if ports != wanted["ports"]:
+        patch["spec"] = {**patch.get("spec", {}), "ports": wanted["ports"]}
+    return patch
+
+
+def services_of(kube: Kube, namespace: str, cluster_id: str) -> list[Published]:
+    """All Services of ours in a namespace."""
+    found, _version = kube.collect(
+        path_of(namespace, "services"), _published, {"labelSelector": f"{CLAIM_LABEL},{CLUSTER_LABEL}={cluster_id}"}
+    )
+    return found
+
+
+def _published(raw: Json) -> Published:
+    meta = raw["metadata"]
+    return Published(str(meta.get("namespace") or ""), str(meta.get("name") or ""), str(meta.get("uid") or ""))
+
+
+def remove_service(kube: Kube, namespace: str, name: str) -> bool:
+    """Remove the Service of the machine ``name``; False when there is none of ours (any more)."""
+    path = path_of(namespace, "services", name)
+    found = kube.find(path)
+    if found is None or _claim_of(found) != name:
+        return False
+    try:
+        return kube.delete(path, uid=found["metadata"]["uid"])
+    except Conflict:
+        return False  # another object has taken the name
+
+
+def change_list(kube: Kube, namespace: str, name: str, key: str, change: t.Callable[[str | None], str], empty: str) -> bool:
+    """Change one key of a ConfigMap of ours: ``change`` gets its text (None: nothing there) and gives the new one. Written only when it
+    differs; removed when the new text is ``empty``. True when something was written."""
+    path = path_of(namespace, "configmaps", name)
+    for _attempt in range(_TRIES):
+        found = kube.find(path)
+        before = None if found is None else (found.get("data") or {}).get(key)
+        after = change(before)
+        if after == before or (found is None and after == empty):
+            return False
+        try:
+            if found is None:
+                meta = {"name": name, "namespace": namespace, "labels": MANAGED}
+                kube.create(
+                    path_of(namespace, "configmaps"),
+                    {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: after}},
+                )
+            elif after == empty:
+                kube.delete(path, uid=found["metadata"]["uid"], resource_version=found["metadata"]["resourceVersion"])
+            else:
+                version = found["metadata"]["resourceVersion"]
+                kube.patch(path, {"metadata": {"resourceVersion": version}, "data": {key: after}})
+            return True
+        except (Conflict, NotFound, LostAnswer, ServerError) as error:
+            if isinstance(error, NotFound) and found is None:
+                raise  # the namespace itself is missing
+            last = error  # look again: it was changed meanwhile, or the write had its effect
+    raise last

@@ -1,0 +1,386 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waits for many nodes at once: one list and one watch for all of them, and a word for each on how far it came and why it hangs."""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+from ...core.clock import Clock
+from ...core.errors import ApiError, TgpError
+from ...model import Node
+from .. import csr
+from ..client import Kube
+from ..informer import Follow
+from ..nodes import PATH, parse
+from .types import STEPS, Evidence, Expected, Outcome
+
+__all__ = ["STEPS", "Evidence", "Expected", "Outcome", "wait_for"]
+
+_LOOK_EVERY = 5.0  # seconds between two looks at clouds, mesh and certificate requests
+_WORKERS = 17  # nodes finished at a time, and one look
+_OLDER = timedelta(seconds=60)  # clocks differ; a Node that much older than the launch is another machine's
+
+
+_Look = tuple[dict[str, Evidence], list[csr.Request]]
+
+
+def _no_evidence(_claim: str) -> Evidence:
+    return Evidence()
+
+
+def _no_step(_claim: str, _step: str, _detail: str) -> None:
+    """Nobody listens."""
+
+
+def _no_ready(_claim: str, _node: Node) -> None:
+    """Nothing is to be done."""
+
+
+def wait_for(
+    kube: Kube,
+    expected: t.Sequence[Expected],
+    *,
+    clock: Clock,
+    evidence: t.Callable[[str], Evidence] = _no_evidence,
+    on_step: t.Callable[[str, str, str], None] = _no_step,
+    on_ready: t.Callable[[str, Node], None] = _no_ready,
+) -> dict[str, Outcome]:
+    """Wait until every node is complete or its time is over; returns an outcome per ``claim``.
+
+    ``on_ready`` runs at once for each node that is complete, beside the waiting for the others; after a TgpError it is called again
+    until the node's deadline. ``evidence`` is asked in a thread of its own, for one claim after the other; ``on_step`` is called by the
+    caller's thread. Missing rights, and an API server that cannot be reached when a time is over, end the whole wait with their error.
+    """
+    return _Wait(kube, expected, clock, evidence, on_step, on_ready).run()
+
+
+def is_older(node: Node, launched: datetime) -> bool:
+    """True for a Node that is too old to be that of a machine launched then."""
+    return node.created < launched - _OLDER
+
+
+def _is_waiting(node: Node | None) -> bool:
+    return node is not None and not node.ready
+
+
+class _Wait:
+    def __init__(
+        self,
+        kube: Kube,
+        expected: t.Sequence[Expected],
+        clock: Clock,
+        evidence: t.Callable[[str], Evidence],
+        on_step: t.Callable[[str, str, str], None],
+        on_ready: t.Callable[[str, Node], None],
+    ) -> None:
+        self._kube, self._clock = kube, clock
+        self._evidence, self._on_step, self._on_ready = evidence, on_step, on_ready
+        self._expected = {one.claim: one for one in expected}
+        self._by_node = {one.name: one for one in expected}
+        self._outcomes = {one.claim: Outcome() for one in expected}
+        self._open = set(self._expected)
+        self._changed = threading.Condition()
+        self._nodes: dict[str, Node] = {}
+        self._fresh: set[str] = set()
+        self._failure: TgpError | None = None
+        self._trouble = ""
+        self._stale: dict[str, str] = {}
+        self._gone: set[str] = set()
+        self._finishing: dict[str, Future[None]] = {}
+        self._again: set[str] = set()
+        self._looking: Future[_Look] | None = None
+        self._by_token = {one.token: one for one in expected if one.token}
+        self._asked: dict[str, csr.Request] = {}
+        self._answering: dict[str, Future[str]] = {}
+        self._asked_again: set[str] = set()
+        self._begun = clock.now()
+
+    def run(self) -> dict[str, Outcome]:
+        if not self._open:
+            return self._outcomes
+        follow: Follow[Node] = Follow(self._kube, PATH, self._reduce)
+        follow.add(self._told)
+        asked: Follow[csr.Request] = Follow(self._kube, csr.PATH, self._reduce_request, csr.OF_KUBELETS)
+        if self._by_token:
+            asked.add(self._told_request)
+        next_look = self._clock.now()
+        try:
+            with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="ready") as pool:
+                while self._open:
+                    self._judge(pool)
+                    self._expire(pool)
+                    if self._clock.now() >= next_look:
+                        self._look(pool)
+                        next_look = self._clock.now() + timedelta(seconds=_LOOK_EVERY)
+                    self._pause(next_look)
+        finally:
+            follow.remove(self._told)
+            if self._by_token:
+                asked.remove(self._told_request)
+        return self._outcomes
+
+    def _reduce_request(self, raw: dict[str, t.Any]) -> csr.Request | None:
+        request = csr.parse(raw)
+        return request if request.token_id in self._by_token else None
+
+    def _told_request(self, kind: str, key: str, item: t.Any) -> None:
+        """From the thread that watches certificate requests."""
+        with self._changed:
+            if kind == "all":
+                self._trouble = ""
+            if kind in ("all", "set"):
+                self._asked |= {one.name: one for one in (item.values() if kind == "all" else (item,))}
+            elif kind in ("failed", "trouble"):  # the looks go on asking
+                self._trouble = str(item or key)
+            self._changed.notify_all()
+
+    def _reduce(self, raw: dict[str, t.Any]) -> Node | None:
+        return parse(self._kube, raw) if raw["metadata"]["name"] in self._by_node else None
+
+    def _told(self, kind: str, _key: str, item: t.Any) -> None:
+        """From the watching thread: note what changed and wake the waiting one."""
+        with self._changed:
+            if kind == "all":
+                before, self._nodes = self._nodes, {node.name: node for node in item.values()}
+                self._gone |= set(before) - set(self._nodes)
+                self._fresh.update(self._nodes)
+            elif kind == "set":
+                self._nodes[item.name] = item
+                self._fresh.add(item.name)
+            elif kind == "gone":
+                self._nodes.pop(item.name, None)
+                self._gone.add(item.name)
+            elif kind == "failed":
+                self._failure = item
+            self._changed.notify_all()
+
+    def _wake(self, _future: Future[t.Any]) -> None:
+        """Something that ran beside the waiting has ended."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _pause(self, until: datetime) -> None:
+        with self._changed:
+            beside: list[Future[t.Any]] = [*self._finishing.values(), *([self._looking] if self._looking else [])]
+            beside += self._answering.values()
+            if self._fresh or self._asked or self._failure is not None or not self._open or any(future.done() for future in beside):
+                return
+            seconds = (until - self._clock.now()).total_seconds() / self._clock.speed
+            self._changed.wait(max(0.005, min(seconds, 1.0)))
+
+    # ---- nodes
+
+    def _judge(self, pool: ThreadPoolExecutor) -> None:
+        with self._changed:
+            if self._failure is not None:
+                raise self._failure
+            fresh = [self._nodes[name] for name in self._fresh if name in self._nodes]
+            gone = self._gone - set(self._nodes)
+            self._fresh.clear()
+            self._gone.clear()
+            asked, self._asked = list(self._asked.values()), {}
+        for request in asked:
+            self._take_request(request, pool)
+        for name in gone:
+            self._lose(self._outcomes[self._by_node[name].claim])
+        for node in fresh:
+            one = self._by_node[node.name]
+            if one.claim in self._open and one.claim not in self._finishing:
+                self._see(one, node, pool)
+        for claim, future in list(self._finishing.items()):
+            if future.done():
+                self._finish(claim, future)
+        for name, answer in list(self._answering.items()):
+            if answer.done():
+                del self._answering[name]
+                self._answered(answer)
+        if self._looking is not None and self._looking.done():
+            self._seen(self._looking.result())
+
+    # ---- certificate requests that the wait answers
+
+    def _take_request(self, request: csr.Request, pool: ThreadPoolExecutor) -> None:
+        """Answer it if nobody has; a denied one ends the wait for its node, for somebody used its token for something else."""
+        one = self._by_token[request.token_id]
+        if one.claim not in self._open or one.claim in self._finishing:
+            return
+        self._ask_noted(one, request)
+        if request.state == "pending" and request.name not in self._answering and one.claim in self._open:
+            self._answering[request.name] = pool.submit(csr.answer, self._kube, request, token_id=one.token, node=one.name)
+            self._answering[request.name].add_done_callback(self._wake)
+
+    def _answered(self, answer: Future[str]) -> None:
+        """What became of it is told by the watch; what could not be answered is tried again with the next look."""
+        error = answer.exception()
+        if isinstance(error, ApiError):
+            self._trouble = str(error)
+        elif error is not None:
+            raise error
+
+    def _lose(self, outcome: Outcome) -> None:
+        if outcome.node is not None:
+            outcome.node, outcome.message = None, "its Node was deleted"
+
+    def _see(self, one: Expected, node: Node, pool: ThreadPoolExecutor) -> None:
+        if self._is_stale(one, node):
+            self._stale[one.claim] = (
+                f"a Node of this name from {node.created:%Y-%m-%d %H:%M:%S}Z exists, older than the machine; it is not taken for it"
+            )
+            return
+        if one.returns and not node.ready and "node" not in self._outcomes[one.claim].seen:
+            return  # the Node of a machine that was off; it counts once the kubelet reports again
+        self._reach(one, "node", f"uid {node.uid}")
+        if node.ready:
+            self._reach(one, "ready", f"kubelet {node.kubelet_version}".strip())
+        outcome = self._outcomes[one.claim]
+        outcome.node = node
+        if wrong := one.wrong(node):
+            outcome.message = outcome.hopeless = wrong
+            self._close(one.claim)
+            return
+        missing = one.missing(node)
+        if missing:
+            outcome.message = "; ".join(missing)
+            return
+        self._finishing[one.claim] = pool.submit(self._on_ready, one.claim, node)
+        self._finishing[one.claim].add_done_callback(self._wake)
+
+    def _finish(self, claim: str, future: Future[None]) -> None:
+        del self._finishing[claim]
+        outcome = self._outcomes[claim]
+        error = future.exception()
+        if error is not None and not isinstance(error, TgpError):
+            raise error
+        if error is not None:  # a passing fault must not cost a machine that is there: try again until its time is over
+            outcome.message = str(error)
+            self._again.add(self._expected[claim].name)
+            return
+        self._reach(self._expected[claim], "complete", "")
+        outcome.ready, outcome.message = True, ""
+        self._close(claim)
+
+    def _is_stale(self, one: Expected, node: Node) -> bool:
+        return not one.returns and one.launched is not None and is_older(node, one.launched)
+
+    # ---- everything that is not a node yet
+
+    def _look(self, pool: ThreadPoolExecutor) -> None:
+        """Ask clouds and mesh beside the waiting: a slow answer of theirs must not hide a node that is Ready."""
+        waiting = {self._expected[claim].name for claim in self._open if _is_waiting(self._outcomes[claim].node)}
+        with self._changed:
+            self._fresh |= self._again | waiting  # whether a Node will never do may be a matter of time
+        self._again.clear()
+        claims = [claim for claim in self._expected if self._is_in_doubt(claim)]
+        if claims and self._looking is None:
+            self._looking = pool.submit(self._gather, claims)
+            self._looking.add_done_callback(self._wake)
+
+    def _gather(self, claims: list[str]) -> _Look:
+        found = {claim: self._evidence(claim) for claim in claims}
+        asked = any(evidence.running and evidence.token_id for evidence in found.values())
+        return found, self._requests() if asked else []
+
+    def _seen(self, look: _Look) -> None:
+        self._looking = None
+        found, requests = look
+        for claim, evidence in found.items():
+            if self._is_in_doubt(claim):
+                self._weigh(self._expected[claim], evidence, requests)
+
+    def _is_in_doubt(self, claim: str) -> bool:
+        """True for what is waited for and has no Ready Node: such a Node says more than any cloud."""
+        node = self._outcomes[claim].node
+        return claim in self._open and claim not in self._finishing and not (node is not None and node.ready)
+
+    def _requests(self) -> list[csr.Request]:
+        try:
+            return csr.requests(self._kube)
+        except ApiError as error:
+            self._trouble = str(error)
+            return []
+
+    def _weigh(self, one: Expected, evidence: Evidence, requests: list[csr.Request]) -> None:
+        outcome = self._outcomes[one.claim]
+        if evidence.hopeless:
+            outcome.message = outcome.hopeless = evidence.hopeless
+            self._close(one.claim)
+            return
+        if "node" in outcome.seen:
+            return  # its own words count now
+        if evidence.instance:
+            self._reach(one, "instance", evidence.instance)
+            outcome.message = "the machine boots" if not evidence.running else "the machine runs and is not in the mesh yet"
+        if evidence.device:
+            online = "online" if evidence.device_online else "not online"
+            self._reach(one, "device", f"{evidence.device} {online}")
+            outcome.message = f"its mesh device is {online}, no certificate request came"
+        elif evidence.running and not evidence.uses_mesh:
+            outcome.message = "the machine runs, no certificate request came"
+        mine = [request for request in requests if request.token_id == evidence.token_id and evidence.token_id]
+        for request in mine:
+            if request.state == "pending" and request.token_id in self._by_token:
+                with self._changed:  # its answer may have failed
+                    self._asked.setdefault(request.name, request)
+            if one.claim in self._open:
+                self._ask_noted(one, request)
+
+    def _ask_noted(self, one: Expected, request: csr.Request) -> None:
+        outcome = self._outcomes[one.claim]
+        self._reach(one, "csr", f"{request.name} {request.state}")
+        if "node" not in outcome.seen:
+            outcome.message = f"its certificate request {request.name} is {request.state}, no Node came"
+        if request.state in ("denied", "failed"):
+            outcome.message = (
+                f"its certificate request {request.name} is {request.state}: {request.message or 'no reason is given'}"
+            )
+            self._close(one.claim)
+
+    def _reach(self, one: Expected, step: str, detail: str) -> None:
+        outcome = self._outcomes[one.claim]
+        if step in outcome.seen:
+            return
+        outcome.seen[step] = self._clock.now()
+        if STEPS.index(step) > STEPS.index(outcome.step):
+            outcome.step = step
+        self._on_step(one.claim, step, detail)
+
+    # ---- the end
+
+    def _expire(self, pool: ThreadPoolExecutor) -> None:
+        """Facts beat the clock: what is being completed is waited for, and before a node is given up the API server is asked once more,
+        for a watch may be behind. If it cannot say, nothing is given up: its error ends the wait."""
+        late = self._late()
+        if not late or self._looking is not None:
+            return
+        if not late <= self._asked_again:
+            self._ask_again(late)
+            self._judge(pool)
+        for claim in self._late() & self._asked_again:
+            outcome = self._outcomes[claim]
+            words = (self._stale.get(claim, ""), outcome.message)
+            outcome.message = f"{'; '.join(filter(None, words))}{f' ({self._trouble})' if self._trouble else ''}"
+            self._close(claim)
+
+    def _late(self) -> set[str]:
+        now = self._clock.now()
+        return {claim for claim in self._open if now >= self._expected[claim].deadline and claim not in self._finishing}
+
+    def _ask_again(self, late: set[str]) -> None:
+        listed, _version = self._kube.collect(PATH, self._reduce)
+        self._asked_again |= late
+        with self._changed:
+            for node in listed:
+                if self._by_node[node.name].claim in late:
+                    self._nodes[node.name] = node
+                    self._fresh.add(node.name)
+
+    def _close(self, claim: str) -> None:
+        outcome, one = self._outcomes[claim], self._expected[claim]
+        start = one.launched or self._begun
+        outcome.seconds = (self._clock.now() - start).total_seconds()
+        self._open.discard(claim)

@@ -1,0 +1,284 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tailscale's API, version 2, which headscale (0.30 and later) serves too.
+
+What is read is strict in shape (a list that is no list is an error, never "nothing there"); what is made is made once: a key whose
+answer was lost is looked up by its description, deleted, and only then made again.
+"""
+
+from __future__ import annotations
+
+import random
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+from ...core import errors
+from ...core.http import Answer, Api
+from ...core.redact import register
+from ...model import Device, MeshKey
+from ..base import NewKey, check_expiry, check_tags, description_of, segment
+from . import policy, records
+from .credential import Credential
+from .session import Session, said_by_service
+
+_TRIES = 4  # of a create call that was answered 429, which certainly made nothing
+_READ_KEYS, _KEYS, _READ_DEVICES, _DEVICES = "auth_keys:read", "auth_keys", "devices:core:read", "devices:core"
+
+
+class Tailscale:
+    """One tailnet with one credential. ``api`` has the base URL up to ``/api/v2``; ``tailnet`` "-" is the credential's own.
+
+    Safe for use by several threads.
+    """
+
+    backend = "tailscale"
+    own_server = False
+    describes_keys = True
+
+    def __init__(self, api: Api, credential: Credential, tailnet: str = "-") -> None:
+        self._api = api
+        self._credential = credential
+        self._session = Session(api, credential)
+        self._tailnet = f"/tailnet/{segment(tailnet, 'tailscale_tailnet')}"
+
+    def close(self) -> None:
+        self._api.close()
+
+    # ---- the credential
+
+    def check(self, tags: t.Sequence[str]) -> str:
+        """See Mesh. Raises Forbidden (details: cause scope or tag) when a scope is missing or a tag is certainly not to be had."""
+        check_tags(tags)
+        self._session.bearer()
+        self._check_scopes()
+        devices, keys = self.devices(), self.keys()
+        seen = f"tailscale: {self._credential.name} works, {len(devices)} devices and {len(keys)} keys are visible"
+        return f"{seen}; {policy.verdict(self, tags)}." if tags else f"{seen}."
+
+    def _check_scopes(self) -> None:
+        granted = self._credential.scopes
+        if granted is None or "all" in granted:
+            return
+        missing = [scope for scope in (_KEYS, _DEVICES) if scope not in granted]
+        if missing:
+            error = errors.Forbidden(
+                f"tailscale: {self._credential.name} has the scopes {', '.join(sorted(granted))} and lacks {', '.join(missing)}.",
+                service=self._api.service,
+                cause="scope",
+            )
+            error.remedy = (
+                "Scopes are fixed when an OAuth client is made: create a new one with auth_keys and devices:core and a tag."
+            )
+            raise error
+
+    @property
+    def client_id(self) -> str:
+        """The OAuth client's id, empty with an API token."""
+        return self._credential.client_id
+
+    def caller(self) -> str:
+        """The credential, for messages."""
+        return self._credential.name
+
+    def read(self, path: str, *, scope: str, accept: str = "application/json") -> Answer:
+        """A read below the tailnet's path, for the policy check."""
+        return self._session.call("GET", self._tailnet + path, scope=scope, headers={"accept": accept})
+
+    def policy(self) -> str | None:
+        """The policy text (HuJSON); None when the credential may not read it."""
+        return policy.text(self)
+
+    def carried_tags(self) -> set[str] | None:
+        """The tags of the OAuth client itself; None with an API token, or when the credential may not see them."""
+        return policy.own_tags(self) if self.client_id else None
+
+    def settings(self) -> dict[str, t.Any] | None:
+        """The tailnet's settings; None when the credential may not see them."""
+        try:
+            answer = self.read("/settings", scope="feature_settings:read")
+        except (errors.Forbidden, errors.NotFound):
+            return None
+        return answer.json if isinstance(answer.json, dict) else None
+
+    def failed_policy_tests(self, tests: t.Sequence[t.Mapping[str, t.Any]]) -> list[str] | None:
+        """What the service says to ``tests`` ({src, accept}) of the policy in force; [] = all pass, None = it cannot be asked."""
+        path = f"{self._tailnet}/acl/validate"
+        try:
+            answer = self._session.call("POST", path, scope="policy_file:read", json=list(tests), idempotent=True)
+        except (errors.Forbidden, errors.NotFound):
+            return None
+        if not isinstance(answer.json, dict) and answer.text.strip() not in ("", "null"):
+            return None  # some page in between
+        body = answer.json or {}
+        message = str(body.get("message") or "")  # 200 also when tests fail
+        if not message or message.startswith("warning"):
+            return []
+        said = [
+            f"{one.get('user')}: {text}"
+            for one in body.get("data") or ()
+            if isinstance(one, dict)
+            for text in one.get("errors") or ()
+        ]
+        return said or [message]
+
+    # ---- keys
+
+    def create_key(self, node: str, *, tags: t.Sequence[str], ephemeral: bool = True, expiry_seconds: int = 3600) -> NewKey:
+        """See Mesh. Raises InvalidInput for impossible arguments, Forbidden or ApiError (details: cause) with what to do, and
+        LostAnswer when two attempts were lost; a key of that description may then exist and ends by itself."""
+        check_tags(tags)
+        if self._credential.client_id and not tags:
+            raise errors.InvalidInput(f"{node}: no tags for its mesh key.", remedy="Keys made by an OAuth client must carry tags.")
+        check_expiry(node, expiry_seconds)
+        description = description_of(node)
+        try:
+            return self._post_key(description, tags, ephemeral, expiry_seconds)
+        except errors.ApiError as error:
+            if not _outcome_unknown(error):
+                raise
+            self._revoke_orphans(description, error)
+        try:
+            return self._post_key(description, tags, ephemeral, expiry_seconds)
+        except errors.ApiError as error:
+            if _outcome_unknown(error):
+                self._revoke_orphans(description, error)
+            raise
+
+    def _post_key(self, description: str, tags: t.Sequence[str], ephemeral: bool, seconds: int) -> NewKey:
+        what = f"POST {self._tailnet}/keys"
+        create = {"reusable": False, "ephemeral": ephemeral, "preauthorized": True, "tags": list(tags)}
+        body = {
+            "keyType": "auth",
+            "capabilities": {"devices": {"create": create}},
+            "expirySeconds": seconds,
+            "description": description,
+        }
+        asked = self._api.clock.now()
+        made = self._api.expect(self._post_paced(body, tags).json, dict, what)
+        secret = made.get("key")
+        if isinstance(secret, str):
+            register(secret)
+        if not isinstance(secret, str) or not secret or not isinstance(made.get("id"), str):
+            raise self._api.bad_shape(what, "the key or its id is missing")
+        return NewKey(
+            id=made["id"],
+            secret=secret,
+            description=description,
+            created=records.moment(made.get("created")) or asked,
+            expires=records.moment(made.get("expires")) or asked + timedelta(seconds=seconds),
+        )
+
+    def _post_paced(self, body: dict[str, t.Any], tags: t.Sequence[str]) -> Answer:
+        """The create call; a 429 made nothing and may be tried again after a pause."""
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self._session.call("POST", f"{self._tailnet}/keys", scope=_KEYS, tags=tags, json=body)
+            except errors.RateLimited as error:
+                if attempt == _TRIES:
+                    raise
+                pause = error.retry_after if error.retry_after is not None else 2.0 ** (attempt - 1) * random.uniform(0.5, 1.5)
+                self._api.clock.sleep(min(max(pause, 0.1), 30.0))
+
+    def _revoke_orphans(self, description: str, lost: errors.ApiError) -> None:
+        """Delete what a create call without answer may have left. ``lost`` is raised when that cannot be done."""
+        try:
+            for key in self.keys():
+                if key.description == description and key.invalid is not True:
+                    self.delete_key(key.id)
+        except errors.ApiError as error:
+            lost.remedy = (
+                f"A key described {description!r} may exist; it could not be looked up ({error.message}) and ends by itself."
+            )
+            raise lost from error
+
+    def keys(self) -> list[MeshKey]:
+        """See Mesh. An API token sees all keys of the tailnet, an OAuth client those of the tailnet."""
+        path = f"{self._tailnet}/keys"
+        answer = self._session.call("GET", path, scope=_READ_KEYS, params={"all": "true"})
+        items = records.listed(self._api, answer.json, "keys", f"GET {path}")
+        for item in items:
+            if not isinstance(item.get("id"), str):
+                raise self._api.bad_shape(f"GET {path}", "a key has no id")
+        short = [item["id"] for item in items if "created" not in item]
+        if short:  # the older form of the list says nothing but the ids
+            with ThreadPoolExecutor(min(8, len(short))) as pool:
+                whole = dict(zip(short, pool.map(self._key, short), strict=True))
+            items = [full for item in items if (full := whole.get(item["id"], item)) is not None]
+        return [records.key(item) for item in items if item.get("keyType", "auth") == "auth"]
+
+    def _key(self, key_id: str) -> dict[str, t.Any] | None:
+        path = self._key_path(key_id)
+        try:
+            return t.cast(
+                "dict[str, t.Any]", self._api.expect(self._session.call("GET", path, scope=_READ_KEYS).json, dict, f"GET {path}")
+            )
+        except errors.NotFound as error:
+            if said_by_service(error):
+                return None
+            raise
+
+    def _key_path(self, key_id: str) -> str:
+        return f"{self._tailnet}/keys/{segment(key_id, 'key id')}"
+
+    def delete_key(self, key_id: str) -> bool:
+        """See Mesh."""
+
+        def there() -> bool:
+            item = self._key(key_id)
+            return item is not None and records.key({"id": key_id, **item}).invalid is not True
+
+        return self._session.delete(self._key_path(key_id), scope=_KEYS, there=there)
+
+    # ---- devices
+
+    def devices(self) -> list[Device]:
+        """See Mesh. Only the default fields: asking for all of them can fail the list when devices are shared in."""
+        path = f"{self._tailnet}/devices"
+        answer = self._session.call("GET", path, scope=_READ_DEVICES, params={"fields": "default"})
+        return [
+            records.device(self._api, item, f"GET {path}")
+            for item in records.listed(self._api, answer.json, "devices", f"GET {path}")
+        ]
+
+    def device(self, device_id: str) -> Device | None:
+        """See Mesh."""
+        path = self._device_path(device_id)
+        try:
+            answer = self._session.call("GET", path, scope=_READ_DEVICES, params={"fields": "default"})
+        except errors.NotFound as error:
+            if said_by_service(error):
+                return None
+            raise
+        return records.device(self._api, self._api.expect(answer.json, dict, f"GET {path}"), f"GET {path}")
+
+    def delete_device(self, device_id: str) -> bool:
+        """See Mesh. Raises ApiError (details: cause external) for a device shared in from elsewhere."""
+        return self._session.delete(self._device_path(device_id), scope=_DEVICES, there=lambda: self.device(device_id) is not None)
+
+    def set_tags(self, device_id: str, tags: t.Sequence[str]) -> None:
+        """Replace a device's tags."""
+        check_tags(tags)
+        self._change(device_id, "tags", {"tags": list(tags)}, tags)
+
+    def set_authorized(self, device_id: str, authorized: bool) -> None:
+        """Approve a device, or take the approval back (headscale cannot)."""
+        self._change(device_id, "authorized", {"authorized": authorized})
+
+    def set_key_expiry(self, device_id: str, enabled: bool) -> None:
+        """Let the device's own key expire, or not."""
+        self._change(device_id, "key", {"keyExpiryDisabled": not enabled})
+
+    def _change(self, device_id: str, what: str, body: dict[str, t.Any], tags: t.Sequence[str] = ()) -> None:
+        self._session.call("POST", f"{self._device_path(device_id)}/{what}", scope=_DEVICES, tags=tags, json=body, idempotent=True)
+
+    def _device_path(self, device_id: str) -> str:
+        return f"/device/{segment(device_id, 'device id')}"
+
+
+def _outcome_unknown(error: errors.ApiError) -> bool:
+    """True when the create call may have made a key: no answer, an answer nobody can read, or a server error."""
+    return isinstance(error, (errors.LostAnswer, errors.ServerError, errors.BadShape))

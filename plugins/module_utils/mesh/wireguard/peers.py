@@ -1,0 +1,230 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which peers of one cluster a hub shall have, and what that makes of its file. Nothing is read or written here."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import math
+import typing as t
+
+from ...core.clock import from_text
+from ...core.errors import InvalidInput, TgpError
+from ...model.defaults import Settings
+from ...model.names import CLUSTER_ID, Verdict, verdict
+from ...planner.garbage_collection import mass_deletion_guard
+from ...planner.provisioning.wireguard_rules import is_key
+from . import conf as conf
+from .conf import Network, Section
+
+
+class GuardRefused(TgpError):
+    """More peers would go at once than a right reading makes likely (L-12)."""
+
+    kind = "guard_refused"
+
+
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """One machine's peer. With state absent key and networks may be missing."""
+
+    name: str
+    public_key: str
+    allowed: tuple[Network, ...]
+
+    def met_by(self, section: Section) -> bool:
+        return self.public_key == section.public_key and sorted(map(str, self.allowed)) == sorted(map(str, section.allowed))
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """``text`` is the new file. ``added`` are names that are new or have another key or networks than before, ``gone`` the keys that
+    the file had before and does not have any more."""
+
+    text: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+def wishes(cluster_id: str, peers: t.Sequence[t.Mapping[str, t.Any]], state: str) -> list[Wish]:
+    """The given peers, checked. Raises InvalidInput with every fault in them."""
+    problems = [] if CLUSTER_ID.fullmatch(cluster_id) else [f'cluster_id "{cluster_id}": eight characters of 0-9 and a-f are one.']
+    found = []
+    for peer in peers:
+        name, key, texts = str(peer["name"]), peer.get("public_key"), peer.get("allowed_ips")
+        if verdict(name, cluster_id) is not Verdict.OURS:
+            problems.append(f'"{name}" is no machine name of cluster {cluster_id} (tgp-{cluster_id}-<pool>-<five characters>).')
+        if (key or state != "absent") and not is_key(str(key or "")):
+            problems.append(f"{name}: public_key is no key of WireGuard (base64 of 32 bytes).")
+        if not texts and state != "absent":
+            problems.append(f"{name}: allowed_ips is missing, for instance [10.77.0.11/32].")
+        found.append(Wish(name, str(key or ""), tuple(_networks(name, texts or (), problems))))
+    problems += _twice(found)
+    if problems:
+        raise InvalidInput("The peers cannot be set like this; nothing was changed.", problems=problems)
+    return found
+
+
+def _networks(name: str, texts: t.Sequence[str], problems: list[str]) -> t.Iterator[Network]:
+    for text in texts:
+        try:
+            if "/" not in text:
+                problems.append(f"{name}: {text} has no prefix length; one address is {text}/32, or /128 for IPv6.")
+            else:
+                yield ipaddress.ip_network(text)
+        except ValueError as error:
+            problems.append(f"{name}: {error}.")
+
+
+def _twice(found: t.Sequence[Wish]) -> t.Iterator[str]:
+    for number, one in enumerate(found):
+        for other in found[:number]:
+            if one.name == other.name:
+                yield f"{one.name} is given twice."
+            if one.public_key and one.public_key == other.public_key:
+                yield f"{one.name} and {other.name} have the same public_key."
+            if net := _shared(one.allowed, other.allowed):
+                yield f"{one.name} and {other.name} have both {net}."
+
+
+def _shared(one: t.Iterable[Network], other: t.Collection[Network]) -> Network | None:
+    """A network of ``one`` that overlaps one of ``other``."""
+    return next((net for net in one for its in other if net.version == its.version and net.overlaps(its)), None)  # type: ignore[arg-type]
+
+
+def ours(sections: t.Iterable[Section], cluster_id: str) -> list[Section]:
+    """The peers whose comment carries a machine name of this cluster."""
+    return [one for one in sections if one.kind == "peer" and verdict(one.owner, cluster_id) is Verdict.OURS]
+
+
+def decide(
+    text: str,
+    cluster_id: str,
+    wanted: t.Sequence[Wish],
+    state: str,
+    created: str,
+    *,
+    gone: t.Collection[str] = (),
+    unknown: t.Collection[str] = (),
+    keep_younger_than: int = 0,
+    allow_mass_delete: bool = False,
+) -> Change:
+    """What the file becomes. ``created`` (RFC 3339) is now, for the comments of new peers. ``gone``: machines that are known to be gone, of
+    which any number may leave at once. ``unknown``: machines whose record cannot be read; their peers stay as they are, and so do peers
+    that are younger than ``keep_younger_than`` seconds, unless their machines are known to be gone.
+
+    Raises InvalidInput when the file is none that may be edited or a wish collides with what stays in it, GuardRefused when state
+    exact would remove too many at once.
+    """
+    sections = _checked(text)
+    mine = ours(sections, cluster_id)
+    names = {wish.name for wish in wanted}
+    if state == "absent":
+        leaving = [one for one in mine if one.owner in names]
+        _as_given(leaving, wanted)
+        new: list[Wish] = []
+        met: list[Wish] = []
+    else:
+        met = [wish for wish in wanted if [wish.met_by(one) for one in mine if one.owner == wish.name] == [True]]
+        new = [wish for wish in wanted if wish not in met]
+        renewed = {wish.name for wish in new}
+        stay = (
+            names | set(unknown) | {one.owner for one in mine if one.owner not in gone and _age(one, created) < keep_younger_than}
+        )
+        leaving = [one for one in mine if one.owner in renewed or (state == "exact" and one.owner not in stay)]
+    removed = sorted({one.owner for one in leaving} - {wish.name for wish in new})
+    if state == "exact":
+        _guarded(len(set(removed) - set(gone)), len({one.owner for one in mine} - set(gone)), allow_mass_delete)
+    staying = [one for one in sections if one not in leaving]
+    _refuse_collisions(new, staying)
+    changed = _edited(text, leaving, new, created)
+    keys = {one.public_key for one in conf.sections(changed)}
+    return Change(
+        changed,
+        tuple(wish.name for wish in new),
+        tuple(removed),
+        tuple(sorted({one.owner for one in mine} - {one.owner for one in leaving})),
+        tuple(sorted({one.public_key for one in leaving} - keys)),
+    )
+
+
+def _age(section: Section, now: str) -> float:
+    """Seconds since the peer was added, by the hub's own clock; infinite where its comment does not say, or names the future."""
+    try:
+        age = (from_text(now) - from_text(section.created)).total_seconds()
+    except ValueError:
+        return math.inf
+    return age if age >= 0 else math.inf
+
+
+def _checked(text: str) -> list[Section]:
+    """The sections of a file that may be edited."""
+    try:
+        found = conf.sections(text)
+        for one in found:
+            _ = one.allowed
+    except conf.Unreadable as error:
+        raise InvalidInput(f"The hub's file is not edited: {error}", remedy="Correct it; wg-quick strip tells more.") from None
+    interfaces = [one for one in found if one.kind == "interface"]
+    if not interfaces:
+        raise InvalidInput(
+            "The hub's file has no [Interface] section; nothing was changed.",
+            remedy="Set the hub up first: its PrivateKey, ListenPort and Address stand there.",
+        )
+    if any(value.lower() == "true" for one in interfaces for value in one.values("saveconfig")):
+        raise InvalidInput(
+            "The hub's file has SaveConfig = true: wg-quick would write over every edit, and drop the comments that say whose a peer is.",
+            remedy="Remove that line, then run again.",
+        )
+    return found
+
+
+def _as_given(leaving: t.Iterable[Section], wanted: t.Iterable[Wish]) -> None:
+    """Whoever gives more than names to remove shall mean the peers that are there."""
+    given = {wish.name: wish for wish in wanted}
+    problems = []
+    for one in leaving:
+        wish = given[one.owner]
+        if wish.public_key not in ("", one.public_key) or (wish.allowed and set(wish.allowed) != set(one.allowed)):
+            problems.append(f"{one.owner} is in line {one.line} with another key or other networks.")
+    if problems:
+        raise InvalidInput("The hub has other peers than those that shall be removed; nothing was changed.", problems=problems)
+
+
+def _guarded(planned: int, known: int, allow_mass_delete: bool) -> None:
+    if not mass_deletion_guard.allowed(planned, known, Settings(allow_mass_delete=allow_mass_delete)):
+        raise GuardRefused(mass_deletion_guard.refusal("wireguard peers", planned, known))
+
+
+def _refuse_collisions(new: t.Sequence[Wish], staying: t.Sequence[Section]) -> None:
+    problems = []
+    own = conf.addresses(staying)
+    for wish in new:
+        if net := _shared(wish.allowed, own):
+            problems.append(f"{wish.name}: {net} has the hub's own address in it.")
+        for one in staying:
+            whose = f"the peer in line {one.line}" + (f", {conf.printable(one.owner)}" if one.owner else "")
+            if one.kind == "peer" and one.public_key == wish.public_key:
+                problems.append(f"{wish.name}: its public_key belongs to {whose}.")
+            elif net := _shared(wish.allowed, one.allowed):
+                problems.append(f"{wish.name}: {net} is, or overlaps, an address of {whose}.")
+    if problems:
+        raise InvalidInput("The peers collide with others on the hub; nothing was changed.", problems=problems)
+
+
+def _edited(text: str, leaving: t.Sequence[Section], new: t.Sequence[Wish], created: str) -> str:
+    """From the end to the beginning, so that offsets hold. A renewed peer keeps its place, a new one goes to the end."""
+    blocks = {wish.name: conf.peer_text(wish.name, created, wish.public_key, wish.allowed) for wish in new}
+    places = {one.owner: one for one in reversed(leaving)}  # of several sections of one machine the first is its place
+    for one in reversed(leaving):
+        if one.owner in blocks and places[one.owner] is one:
+            text = conf.replaced(text, one, blocks.pop(one.owner))
+        else:
+            text = conf.without(text, one)
+    for block in blocks.values():
+        text = conf.appended(text, block)
+    return text

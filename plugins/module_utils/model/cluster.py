@@ -1,0 +1,107 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Kubernetes knows: nodes, their taints, and pods."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime
+
+from .placement import Placement
+from .types import Labels
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node. ``value`` may be empty."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """A Kubernetes Node. ``ready`` None = condition Unknown or absent; ``ready_since`` = its last transition."""
+
+    name: str
+    uid: str
+    created: datetime
+    ready: bool | None
+    ready_since: datetime | None = None
+    ready_message: str = ""
+    unschedulable: bool = False
+    labels: Labels = dataclasses.field(default_factory=dict)
+    annotations: Labels = dataclasses.field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    allocatable: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    addresses: tuple[str, ...] = ()
+    os_image: str = ""
+    kubelet_version: str = ""
+    resource_version: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MadeToken:
+    """A bootstrap token that we made, or were about to make: its id, which is no secret, the machine it is for, and its end."""
+
+    id: str
+    machine: str
+    expires: datetime
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod, reduced to what decisions need. ``requests`` are effective requests (L-17), only GPU resources by default;
+    of a pod that waits for a node every resource.
+
+    ``owner_kind`` and ``owner_api`` are those of the controlling owner, empty without one. ``finished`` is the latest end of a
+    container once the phase is Succeeded or Failed. ``deletion`` includes the grace period, as the API server writes it. ``waiting`` is
+    the scheduler's reason or a container's, ``waiting_why`` the scheduler's sentence about it.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    node: str = ""
+    owner_kind: str = ""
+    owner_api: str = ""
+    mirror: bool = False
+    deletion: datetime | None = None
+    created: datetime | None = None
+    started: datetime | None = None
+    finished: datetime | None = None
+    requests: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    labels: Labels = dataclasses.field(default_factory=dict)
+    annotations: Labels = dataclasses.field(default_factory=dict)
+    grace_seconds: int = 30
+    priority_class: str = ""
+    empty_dir: bool = False
+    nominated_node: str = ""
+    waiting: str = ""
+    waiting_why: str = ""
+    placement: Placement = Placement()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DevicePlugin:
+    """A DaemonSet that advertises GPUs; ``dra``: as devices of a DRA driver."""
+
+    namespace: str
+    name: str
+    placement: Placement = Placement()
+    dra: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DevicePlugins:
+    """Those of the cluster. ``problem``: why they could not be read."""
+
+    found: tuple[DevicePlugin, ...] = ()
+    problem: str = ""

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One look at the world."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime
+
+from .budgets import Ledger
+from .claims import Claim, DamagedClaim
+from .cluster import DevicePlugins, MadeToken, Node, Pod
+from .mesh import Device, MeshKey
+from .offers import Extra, Instance, Offer
+
+
+class OffersNotRead(Exception):
+    """A decision depends on what can be rented, and its observation was made without a look at that. Read the offers, decide anew."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CloudView:
+    """What one cloud answered in this run. ``instances``, ``offers`` or ``extras`` None = that read failed or was not made, ``problem``
+    says how. ``expected`` False: only a claim names the cloud; no document of this run does, and nothing of it is configured here."""
+
+    instances: tuple[Instance, ...] | None = None
+    offers: tuple[Offer, ...] | None = None
+    problem: str = ""
+    extras: tuple[Extra, ...] | None = None
+    expected: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Published:
+    """A Service of ours in the cluster; ``name`` is that of its machine."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Probe:
+    """What a service (lane service) answered when it was asked. ``healthy`` and ``idle`` None = it could not be asked, or its answer
+    said neither; the details are for people."""
+
+    healthy: bool | None = None
+    detail: str = ""
+    idle: bool | None = None
+    idle_detail: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything observed in one run (L-12 order: clouds, mesh, nodes, pods, claims). None = could not be read.
+
+    ``clock_offset``: seconds by which the clock of ``clock_source`` (the API server, a cloud) is ahead of ours, at least."""
+
+    now: datetime
+    cluster_id: str
+    clouds: t.Mapping[str, CloudView]
+    devices: tuple[Device, ...] | None = None
+    keys: tuple[MeshKey, ...] | None = None
+    tokens: tuple[MadeToken, ...] | None = None
+    nodes: tuple[Node, ...] | None = None
+    pods: tuple[Pod, ...] | None = None
+    claims: tuple[Claim, ...] | None = None
+    findings: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
+    blocks: t.Mapping[str, datetime] = dataclasses.field(default_factory=dict)
+    probes: t.Mapping[str, Probe] = dataclasses.field(default_factory=dict)  # of services, by machine name
+    services: tuple[Published, ...] | None = ()
+    ledger: Ledger | None = None  # read only where a budget or a report asks for it
+    clock_offset: float | None = None
+    clock_source: str = ""
+    damaged: tuple[DamagedClaim, ...] = ()  # beside ``claims``, those that cannot be read
+    mesh_problem: str = ""  # why the mesh could not be read
+    state_problems: t.Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # findings or blocklist, and why it could not be read
+    device_plugins: DevicePlugins | None = None  # None = not looked at
+    generations: tuple[str, ...] = ()  # of our record store, the current one first (planner/garbage_collection/ownership.py)
+    offers_read: bool = True  # False = no cloud was asked for its offers

@@ -1,0 +1,281 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the user wants."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from decimal import Decimal
+
+from .budgets import SpendingBudget
+from .cluster import Taint
+from .offers import Lane, Quality
+from .schedule import Calendar
+from .types import Labels
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Requirement:
+    """One requirement on offer labels (L-13): operator In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SecretRef:
+    """A key of a Kubernetes Secret."""
+
+    name: str
+    key: str
+    namespace: str = "tgp-system"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machine:
+    """One own machine behind power webhooks (L-21)."""
+
+    name: str
+    gpu_count: int
+    scale_up_endpoint: str
+    scale_down_endpoint: str
+    gpu_type: str = ""
+    gpu_memory_mib: int | None = None
+    node_name: str = ""
+    status_endpoint: str = ""
+    hourly_cost: Decimal = Decimal(0)
+    region: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CloudChoice:
+    """One entry of a class's ``providers``. ``settings`` are the cloud's own options (image, ssh key ...). ``implicit``: nobody named the
+    cloud, so that it is passed over in silence when there is no credential for it. ``bid_margin``: by which share a bid is above the
+    lowest that would win. ``spot_discount_min``: see :class:`NodeClass`; None = as there. ``quality``: what its settings say of hosts of
+    nodes; it goes before what the cloud's own record says. ``key_for_machines``: the operator wrote ``credentials`` and ``machines`` side by
+    side, so that the key may go to the machines' hosts."""
+
+    cloud: str
+    priority: int = 0
+    enabled: bool = True
+    credentials: SecretRef | None = None
+    machines: tuple[Machine, ...] = ()
+    settings: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    implicit: bool = False
+    bid_margin: Decimal = Decimal("0.1")
+    spot_discount_min: Decimal | None = None
+    quality: Quality = Quality()
+    key_for_machines: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hub:
+    """The user's own WireGuard machine that the nodes of a class reach the cluster through.
+
+    ``endpoint`` is its IP:port, ``address`` its own in ``network``; nodes get theirs from ``addresses``, a part of the network.
+    ``allowed``: networks that a node sends through the tunnel. ``host``: its name in the inventory; empty = its peers are kept by hand.
+    ``keepalive`` is seconds.
+    """
+
+    endpoint: str
+    public_key: str
+    network: str
+    address: str
+    addresses: str
+    allowed: tuple[str, ...]
+    host: str = ""
+    interface: str = "wg-tgp"
+    mtu: int = 1420
+    keepalive: int = 25
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MeshChoice:
+    """The class's mesh: ``backend`` tailscale (also headscale), wireguard (with its ``hub``) or none."""
+
+    backend: str = "tailscale"
+    tags: tuple[str, ...] = ()
+    ephemeral: bool = True
+    accept_routes: bool = False
+    advertise_routes: tuple[str, ...] = ()
+    hub: Hub | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeClass:
+    """GPUNodeClass: infrastructure, credentials, limits. ``spot_discount_min``: the share by which spot has to be cheaper than the best
+    firm offer; None = the run's setting. ``talos_patches``: texts of strategic merge patches. ``registry_mirrors``: registry → URLs.
+    ``talos_schematic``: what is in the Talos image, as the Image Factory takes it; None = unknown. ``allowed_namespaces``: whose pools,
+    where they are objects of the cluster, may use it; None = all."""
+
+    name: str
+    clouds: tuple[CloudChoice, ...]
+    template: str | None = None
+    template_ref: SecretRef | None = None
+    talos_image: str = ""
+    talos_schematic: t.Mapping[str, t.Any] | None = None
+    talos_patches: tuple[str, ...] = ()
+    registry_mirrors: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    mesh: MeshChoice = MeshChoice()
+    gpu_types: tuple[str, ...] = ()
+    gpu_memory_mib: int | None = None
+    gpu_count: int | None = None
+    min_vcpus: int | None = None
+    min_memory_mib: int | None = None
+    min_disk_gib: int | None = None
+    regions: tuple[str, ...] = ()
+    spot_allowed: bool = False
+    quality: Quality = Quality()
+    spot_discount_min: Decimal | None = None
+    max_nodes: int | None = None
+    max_hourly_cost: Decimal | None = None
+    resources: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    strategy: str = "weighted"
+    generation: str = ""
+    budget: SpendingBudget | None = None
+    allowed_namespaces: tuple[str, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServiceSpec:
+    """What a pool of lane service runs, and how one sees that it works. ``environment_from``: variables whose values stand in Secrets.
+
+    ``health_path`` is asked on ``health_port`` inside the mesh; 2xx = healthy. ``mesh_client``: "inject" (our start script brings it) or
+    "image" (the image enters the mesh itself, by the environment). Without ``command`` the image's own start is used.
+    """
+
+    image: str
+    ports: tuple[int, ...]
+    health_path: str
+    health_port: int
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    environment: Labels = dataclasses.field(default_factory=dict)
+    environment_from: t.Mapping[str, SecretRef] = dataclasses.field(default_factory=dict)
+    mesh_client: str = "inject"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IdleProbe:
+    """How a service is asked whether it is idle: a path on its health port, or a command on the controller. One of the two."""
+
+    url: str = ""
+    command: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DisruptionBudget:
+    """How many nodes of a pool may go at once (L-6). ``nodes``: a number or a share like "10%". ``reasons``: Empty, Drifted,
+    Underutilized; none = all. ``schedule``: cron of five fields in ``time_zone``; in force from each due time for ``duration``
+    seconds. Without it always."""
+
+    nodes: str
+    reasons: tuple[str, ...] = ()
+    schedule: str = ""
+    duration: int | None = None
+    time_zone: str = "UTC"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pool:
+    """GPUNodePool, or a GPURequest as a pool of one node (``request`` True). ``replicas``: the exact number of its machines, whatever pods
+    wait; None = ``min_nodes`` is the floor.
+
+    ``pack``: which offer is taken for waiting pods, "price" (the cheapest per GPU they use) or "fewest" (the one that holds most of
+    them). ``schedulers``: whose pods count beside the default scheduler's. ``scale_up_delay``: seconds a pod has to wait first.
+    ``slices``: how many pods share each GPU by time slicing, offered as nvidia.com/gpu.shared if ``slices_renamed``.
+    ``orphaned_policy``: what becomes of its machines when its document is gone, Drain or Keep (L-25). ``source``: what its document was
+    read from, as :class:`Document` has it; ``source_uid``: the uid of an object."""
+
+    namespace: str
+    name: str
+    node_class: str
+    requirements: tuple[Requirement, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    labels: Labels = dataclasses.field(default_factory=dict)
+    annotations: Labels = dataclasses.field(default_factory=dict)
+    lanes: tuple[Lane, ...] = ()
+    max_hourly_price: Decimal | None = None
+    max_nodes: int | None = None
+    resources: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    min_nodes: int = 0
+    weight: int = 0
+    consolidate_after: int | None = 600
+    consolidation_policy: str = "WhenIdle"
+    expire_after: int | None = None
+    expire_jitter: Decimal = Decimal(0)
+    drift_policy: str = "Report"
+    gpu_loss_policy: str = "Keep"
+    utilization_threshold: Decimal = Decimal("0.5")
+    replace_cheaper: Decimal = Decimal(0)
+    termination_grace: int = 600
+    drain_timeout: int = 600
+    min_age: int = 600
+    registration_timeout: int | None = None
+    unhealthy_timeout: int | None = None
+    calendar: Calendar | None = None
+    idle_mode: str = "workload"
+    gpu_wait: str = "all"
+    request: bool = False
+    cloud: str = ""
+    generation: str = ""
+    service: ServiceSpec | None = None
+    idle_probe: IdleProbe | None = None
+    disruption_budgets: tuple[DisruptionBudget, ...] = ()
+    budget: SpendingBudget | None = None
+    pack: str = "price"
+    schedulers: tuple[str, ...] = ()
+    scale_up_delay: int = 0
+    slices: int = 1
+    slices_renamed: bool = False
+    replicas: int | None = None
+    orphaned_policy: str = "Drain"
+    source: str = ""
+    source_uid: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """One thing that documents were read from: a file, a folder, or one list of the cluster's API. ``pools``: keys of the pools and
+    requests in it, faulty ones included. ``problem``: why what is not in it may be there all the same; empty = it was read in whole.
+    ``quiet``: told only where a claim's document was read there, since it may well be as it should (a kind whose CRD is not installed) or
+    is told otherwise."""
+
+    pools: tuple[str, ...] = ()
+    problem: str = ""
+    quiet: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wishes:
+    """All documents of one run, checked. ``nodes`` maps a pool key to the number of machines wanted in this run; pools that are not in
+    it want none if any is, else what their documents say. ``blocked`` maps the name of a class, or the key of a pool, to why a machine of it
+    could not join: nothing is launched there (the preflight found it).
+
+    ``pools`` may launch. ``paused`` are the keys of pools that may not, with the reason: their document or class is faulty, or is being
+    deleted; ``held`` are those of them whose own document is valid. ``deleted`` are keys whose object has a deletionTimestamp.
+    ``faults``: sentences by the place of the document. ``sources``: what was read, by its id.
+    """
+
+    classes: t.Mapping[str, NodeClass]
+    pools: tuple[Pool, ...]
+    nodes: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    blocked: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    held: tuple[Pool, ...] = ()
+    paused: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    deleted: frozenset[str] = frozenset()
+    faults: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    sources: t.Mapping[str, Source] = dataclasses.field(default_factory=dict)
+
+    @property
+    def described(self) -> tuple[Pool, ...]:
+        """Every pool with a valid document."""
+        return (*self.pools, *self.held)

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Asserts our marks again on nodes that are in use (L-19): what somebody took away or changed comes back with the next run."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+
+from ...core.errors import TgpError
+from ...kube.nodes import advertise, change, nodes
+from ...model import Claim, Node, Phase, Pool
+from ...model.resources import NEUTRAL_GPU
+from ...observe.context import Context
+from ...planner.provisioning import node_labels
+from ...planner.provisioning.label_sync import drift, lacks_neutral_gpus, startup_taint_is_left
+from ...planner.provisioning.service import is_service
+from ...planner.scheduling.capacity import advertised
+
+_WORKERS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Drifted:
+    """A node whose marks differ from what they should be: ``what`` in words."""
+
+    claim: Claim
+    node: Node
+    pool: Pool
+    what: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Repaired:
+    """``problem`` is why it could not be done, empty when it is."""
+
+    claim: Claim
+    message: str
+    problem: str = ""
+
+
+def drifted_nodes(context: Context, names: t.Collection[str] = ()) -> list[Drifted]:
+    """Nodes in use that lost marks; none, with a warning, when the Nodes cannot be read. Where no document describes the pool any
+    more, it is not known what its nodes should carry."""
+    used = [
+        (claim, pool)
+        for claim in context.known_claims()
+        if claim.phase is Phase.READY and claim.deletion is None and not is_service(claim) and (not names or claim.name in names)
+        if (pool := context.pool_of(claim)) is not None
+    ]
+    if not used:
+        return []
+    try:
+        by_name = {node.name: node for node in nodes(context.kube)}
+    except TgpError as error:
+        context.warn(f"Whether nodes still carry their marks could not be seen: {error}")
+        return []
+    found = []
+    for claim, pool in used:
+        node = by_name.get(claim.node_name or claim.name)
+        if node is not None and (what := drift(claim, node, pool, context.cluster_id)):
+            found.append(Drifted(claim, node, pool, what))
+    return found
+
+
+def repair_all(context: Context, found: t.Sequence[Drifted]) -> list[Repaired]:
+    """Bring the marks back, side by side, with one write each (two where the neutral GPUs differ). Keys that are not ours are never
+    touched; who changes a Node at the same moment is not overwritten."""
+    if not found:
+        return []
+    with ThreadPoolExecutor(min(_WORKERS, len(found)), thread_name_prefix="repair") as pool:
+        return list(pool.map(lambda one: _repair(context, one), found))
+
+
+def _repair(context: Context, one: Drifted) -> Repaired:
+    left = startup_taint_is_left(one.claim, one.node, one.pool)
+    text = ", ".join(one.what)
+    context.lock.renew_if_due()
+    try:
+        if lacks_neutral_gpus(one.claim, one.node, one.pool):
+            advertise(context.kube, one.node.name, NEUTRAL_GPU, advertised(one.claim, one.pool), uid=one.node.uid)
+        change(
+            context.kube,
+            one.node.name,
+            uid=one.node.uid,
+            labels=node_labels.asserted_labels(one.claim, one.pool, context.cluster_id, one.node),
+            annotations=node_labels.node_annotations(one.claim, one.pool),
+            add_taints=node_labels.taints(one.pool),
+            remove_taints=(node_labels.INITIALIZING.key,) if left else (),
+            allow=node_labels.keys_of(one.pool),
+        )
+    except TgpError as error:
+        return Repaired(one.claim, f"its marks differ ({text}) and could not be set: {error}", str(error))
+    context.progress.step(one.claim.name, "repaired", text, cloud=one.claim.cloud)
+    return Repaired(one.claim, f"set again: {text}")

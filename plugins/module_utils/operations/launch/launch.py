@@ -1,0 +1,371 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rents the machines of claims that wait for one: enrolment secrets, payload, one create call, look-up when the answer is lost.
+
+Every step that can cost money is preceded by its record (L-2). The secrets of a node (mesh key, bootstrap token) exist only between
+their making and the create call, inside this process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from ...core.errors import ApiError, InvalidInput, LaunchRefused, LaunchUnknown, LockLost, TgpError
+from ...model import Attempt, Claim, Deletion, Instance, LaunchRequest, Offer, Phase
+from ...model.reasons import Reason
+from ...observe.context import Context
+from ...planner.claims.phases import LONGEST_WORDS, advance
+from ...planner.cost.budgets import budgets, open_purses
+from ...planner.offers import launch_backoff
+from ...planner.offers.ranking import offer_key
+from ...planner.provisioning.limits import may_switch
+from ...planner.scheduling.capacity import planned_gpus
+from ...providers.launch_errors import PATIENCE, patience
+from ...providers.registry import CAPABILITIES
+from ..teardown.duplicate_instances import give_back, give_back_rejected
+from .enrollment import enrol
+from .offer_refresh import Prices
+from .payload import Enrolment, payload_for
+
+_LOOK_UPS = 3
+_LOOK_UP_PAUSE = 10.0
+_MAX_OFFERS = 25
+_WORKERS = 32
+_GIVE_UP_CLOUD = frozenset({"quota", "balance", "auth", "rate"})
+_FOR_THIS_RUN = frozenset({"quota", "balance", "auth"})  # what would be said to every other claim, too
+_ALARM = {
+    "auth": "does not take our key: nothing more is rented there in this run. Check the key and its rights.",
+    "balance": "has no money left for us: nothing more is rented there for an hour. Add money to the account.",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Launched:
+    """How one claim ended in this step: ``result`` is launched, adopted, waiting (unknown outcome, or no fresh prices) or failed."""
+
+    claim: Claim
+    result: str
+    message: str = ""
+
+
+def launch_all(context: Context, claims: t.Sequence[Claim]) -> list[Launched]:
+    """Launch every claim side by side; one failing claim never stops the others. LockLost ends the whole step."""
+    if not claims:
+        return []
+    shared = Shared(Prices(context, context.clock.now() - timedelta(seconds=context.settings.price_ttl)))
+    with ThreadPoolExecutor(max_workers=min(_WORKERS, len(claims)), thread_name_prefix="launch") as pool:
+        outcomes = list(pool.map(lambda claim: _guarded(context, claim, shared), claims))
+    return outcomes
+
+
+@dataclasses.dataclass
+class Shared:
+    """What all claims of one step go by: prices that are not too old, and clouds that are left alone by now, with the reason."""
+
+    prices: Prices
+    left_alone: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def _guarded(context: Context, claim: Claim, shared: Shared) -> Launched:
+    try:
+        return _Launch(context, claim, shared).run()
+    except LockLost:
+        raise
+    except TgpError as error:
+        current, text = context.current(claim), str(error)
+        if current.launch_started is not None and not current.instance_id:
+            text = f"{text} It may have been rented all the same, and is looked for by its name from the next run on."
+        context.progress.step(claim.name, "error", text)
+        return Launched(current, "failed", text)
+
+
+class _LeftAlone(Exception):
+    """While this claim queued, the cloud told another one what holds for all."""
+
+
+class _Launch:
+    """The launch of one claim. ``claim`` is always the record as last written."""
+
+    def __init__(self, context: Context, claim: Claim, shared: Shared) -> None:
+        self.context = context
+        self.claim = claim
+        self.shared = shared
+        self._said = ""  # of the last attempt in whole: the record leaves out the words of the cloud
+        paused = context.wishes.paused.get(claim.pool)
+        if paused is not None:
+            raise InvalidInput(f"{claim.name}: nothing is launched for {claim.pool}: {paused}")
+        self.pool = context.pool_of(claim)
+        self.node_class = context.class_of(claim)
+
+    def run(self) -> Launched:
+        problem = self._give_back_rejected()  # of a run that was killed before it could
+        if problem:
+            return self._fail(problem)
+        offers = self._fresh_offers()
+        if not offers:
+            text = f"its offers are older than {self.context.settings.price_ttl} s, and none of them is there any more; the next run plans anew"
+            self.context.progress.step(self.claim.name, "waiting", text)
+            return Launched(self.claim, "waiting", text)
+        enrolment = enrol(self.context, self.claim, self.node_class, self._write)
+        given_up: set[str] = set()
+        for offer in offers:
+            if offer.cloud in given_up or offer.cloud in self.shared.left_alone or not self._affordable(offer):
+                continue
+            try:
+                return self._patiently(offer, enrolment)
+            except _LeftAlone:
+                continue
+            except LaunchRefused as refusal:
+                self._refused(offer, refusal)
+                problem = self._give_back_rejected()
+                if problem:
+                    return self._fail(problem)
+                if refusal.reason == "invalid":
+                    break
+                if refusal.reason in _GIVE_UP_CLOUD:
+                    given_up.add(offer.cloud)
+            except LaunchUnknown as unknown:
+                return self._unknown(offer, unknown)
+        return self._fail("no offer could be rented")
+
+    def _fresh_offers(self) -> list[Offer]:
+        known = (self.claim.offer, *self.claim.candidates)[:_MAX_OFFERS]
+        found = (self.shared.prices.fresh(one, self.pool, self.node_class) for one in known)
+        return [one for one in found if one is not None]
+
+    # ---- before the create call
+
+    def _affordable(self, offer: Offer) -> bool:
+        """A dearer second choice must pass the limits again, counted with everything launched meanwhile."""
+        if offer.price_hour is None:
+            return False
+        bound = self.claim.price_bound
+        if bound is not None and offer.price_hour > bound:
+            self.context.progress.step(
+                self.claim.name, "skipped", f"{offer.cloud} {offer.id}: ${offer.price_hour}/h, approved were ${bound}/h"
+            )
+            return False
+        if offer.price_hour <= self.claim.reserved_price:
+            return True
+        with self.context.money:
+            claims = self.context.store.claims()
+            problem = may_switch(
+                self.claim, offer.price_hour, claims, self.node_class, self.pool, offer=offer, settings=self.context.settings
+            ) or self._over_budget(offer.price_hour, claims)
+            if problem:
+                self.context.progress.step(self.claim.name, "skipped", f"{offer.cloud} {offer.id}: {problem}")
+                return False
+            self._write(reserved_price=offer.price_hour)
+        return True
+
+    def _over_budget(self, price: Decimal, claims: t.Sequence[Claim]) -> str:
+        """Why no budget bears an hour at ``price``, counted with everything but this claim; empty = they do."""
+        context = self.context
+        if not budgets(context.wishes, context.settings.budget):
+            return ""
+        others = [one for one in claims if one.name != self.claim.name]
+        try:
+            ledger = context.ledger()
+        except ApiError as error:
+            context.warn(f"The ledger could not be read, so what was spent is unknown: {error}")
+            ledger = None
+        purses = open_purses(context.wishes, context.settings.budget, ledger, others, context.clock.now(), CAPABILITIES)
+        return purses.room(self.claim.pool, self.node_class.name, price)
+
+    # ---- the create call
+
+    def _patiently(self, offer: Offer, enrolment: Enrolment) -> Launched:
+        """A cloud that asks for patience (429) has certainly made nothing: the same call may be sent again, a few times (L-14)."""
+        for usual in PATIENCE:
+            try:
+                return self._try(offer, enrolment)
+            except LaunchRefused as refusal:
+                if refusal.reason != "rate" and refusal.details.get("status") != 429:
+                    raise
+                pause = patience(refusal, usual)
+                self.context.progress.step(self.claim.name, "waiting", f"{offer.cloud} asks for {pause:.0f} s of patience")
+                self.context.clock.sleep(pause)
+        return self._try(offer, enrolment)
+
+    def _try(self, offer: Offer, enrolment: Enrolment) -> Launched:
+        context = self.context
+        cloud = context.cloud(offer.cloud)
+        payload = payload_for(context, self.claim, offer, self.pool, self.node_class, enrolment)
+        cloud.queue()
+        if offer.cloud in self.shared.left_alone:
+            raise _LeftAlone
+        now = context.clock.now()
+        provisioning = (
+            self.claim
+            if self.claim.phase is Phase.PROVISIONING
+            else advance(self.claim, Phase.PROVISIONING, now, f"create call to {offer.cloud}")
+        )
+        self._write(
+            provisioning,
+            offer=offer,
+            cloud=offer.cloud,
+            lane=payload.lane,
+            reserved_price=t.cast(Decimal, offer.price_hour),
+            expected_gpus=planned_gpus(offer, self.pool),
+            launch_started=now,
+            store_generation=self.context.once("generation", self.context.draw_generation),
+        )
+        context.lock.confirm()
+        context.progress.step(
+            self.claim.name,
+            "renting",
+            f"{offer.cloud} {offer.instance_type} {offer.cloud_region} ${offer.price_hour}/h, lane {payload.lane.value}",
+            since=self.claim.launch_started,
+            price_hour=offer.price_hour,
+            cloud=offer.cloud,
+        )
+        request = LaunchRequest(
+            name=self.claim.name,
+            offer=offer,
+            user_data=payload.text,
+            environment=payload.environment,
+            container=payload.container,
+            marks=self._marks(now),
+            max_price_hour=self.pool.max_hourly_price if self.pool else None,
+            settings=context.cloud_settings(self.node_class, offer.cloud),
+        )
+        instance_id = cloud.launch(request)
+        self._write(instance_id=instance_id, ids_seen=_with(self.claim.ids_seen, instance_id), attempts=self._attempt(offer, "ok"))
+        self._went_well(offer)
+        context.progress.step(
+            self.claim.name,
+            "rented",
+            f"{offer.cloud} id {instance_id}",
+            since=self.claim.launch_started,
+            price_hour=self.claim.price,
+            cloud=offer.cloud,
+        )
+        return Launched(self.claim, "launched")
+
+    def _marks(self, now: datetime) -> dict[str, str]:
+        return {
+            "cluster": self.context.cluster_id,
+            "generation": self.claim.store_generation,
+            "pool": self.claim.pool,
+            "nonce": self.claim.name,
+            "created": str(int(now.timestamp())),
+        }
+
+    # ---- after it
+
+    def _went_well(self, offer: Offer) -> None:
+        """A success ends the doubling of the offer's blocks (L-14). That it cannot be noted must not hide the machine."""
+        key = launch_backoff.key_of(offer)
+        try:
+            with self.context.money:
+                known = self.context.blocks()
+                if key in known or key in known.get(launch_backoff.HISTORY, {}):
+                    self.context.store.write_state("blocklist", launch_backoff.after_success(known, key))
+        except ApiError as error:
+            self.context.progress.step(self.claim.name, "record", f"block list not written: {error}", quiet=True)
+
+    def _refused(self, offer: Offer, refusal: LaunchRefused) -> None:
+        """Note it, and give back what it left behind: its id is on record before the destroy call, apart from the claim's own."""
+        context, left = self.context, refusal.instance_id or ""
+        attempts = self._attempt(offer, "refused", refusal.reason, refusal.message, left)
+        if left:
+            self._write(attempts=attempts, ids_seen=_with(self.claim.ids_seen, left))
+        else:
+            self._write(attempts=attempts, launch_started=None)  # nothing was made: nothing is billed or waited for
+        context.progress.step(self.claim.name, "refused", f"{offer.cloud} {offer.id}: {refusal.reason}: {refusal.message}")
+        for key in launch_backoff.keys_after(offer, refusal.reason):
+            context.block(key, refusal.reason)
+        if refusal.reason in _FOR_THIS_RUN:
+            with context.money:
+                first = offer.cloud not in self.shared.left_alone
+                self.shared.left_alone.setdefault(offer.cloud, refusal.reason)
+            if first and refusal.reason in _ALARM:
+                context.warn(f"ALARM: {offer.cloud} {_ALARM[refusal.reason]} {refusal.message}")
+
+    def _give_back_rejected(self) -> str:
+        """What was in the way of giving back what refused calls left behind; the claim then has to be torn down with all its ids."""
+        if not self.claim.rejects:
+            return ""
+        try:
+            give_back_rejected(self.context, self.claim)
+        except LockLost:
+            raise
+        except TgpError as error:
+            return f"what a refused create call left behind could not be given back: {error}"
+        self._write(launch_started=None)
+        return ""
+
+    def _unknown(self, offer: Offer, unknown: LaunchUnknown) -> Launched:
+        """The answer was lost. Look for the machine by its name for as long as the list may show it late; never send the create again
+        (L-2 step 7, L-2a)."""
+        since = self.context.clock.now()
+        self._write(unknown_since=since, attempts=self._attempt(offer, "unknown", "unknown", unknown.message))
+        self.context.progress.step(self.claim.name, "unknown", f"{unknown.message} Looking for it by name.")
+        turn, shown = 0, since + timedelta(seconds=CAPABILITIES[offer.cloud].list_delay)
+        while turn < _LOOK_UPS or self.context.clock.now() < shown:
+            if turn:
+                self.context.clock.sleep(_LOOK_UP_PAUSE)
+            turn += 1
+            try:
+                found = self._find()
+            except ApiError as error:
+                self.context.progress.step(self.claim.name, "unknown", f"look-up failed: {error}")
+                continue
+            if found is not None:
+                return self._adopt(found)
+        for key in launch_backoff.keys_after(offer, "unknown"):
+            self.context.block(key, "unknown")
+        return Launched(self.claim, "waiting", f"{unknown.message} Not found by name yet; no second create call is sent.")
+
+    def _find(self) -> list[Instance] | None:
+        """Our machines of this claim's name, oldest first; None when none is listed. What a refused call left behind is not meant."""
+        cloud, rejects = self.context.cloud(self.claim.cloud), self.claim.rejects
+        named = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone and one.id not in rejects]
+        found = [one for one in named if self.context.is_ours(one)]
+        return sorted(found, key=lambda one: (one.created or self.context.clock.now(), one.id)) or None
+
+    def _adopt(self, found: list[Instance]) -> Launched:
+        keep, *duplicates = found
+        ids = self.claim.ids_seen
+        for one in found:
+            ids = _with(ids, one.id)
+        self._write(instance_id=keep.id, ids_seen=ids, unknown_since=None, price_paid=keep.price_hour, ip=keep.ip)
+        self._went_well(self.claim.offer)
+        for one in duplicates:
+            self.context.progress.step(self.claim.name, "duplicate", f"{one.cloud} id {one.id} has the same name and is given back")
+            give_back(self.context, self.claim, one)
+        self.context.progress.step(self.claim.name, "adopted", f"{keep.cloud} id {keep.id} was there already")
+        return Launched(self.claim, "adopted")
+
+    def _fail(self, why: str) -> Launched:
+        now = self.context.clock.now()
+        left = "; ".join(
+            f"{cloud} is left alone in this run ({reason})" for cloud, reason in sorted(self.shared.left_alone.items())
+        )
+        recorded = self.claim.attempts[-1].message if self.claim.attempts else ""
+        last = self._said or recorded or left or "every offer was beyond the limits"
+        message = f"{why}: {last}"
+        failed = advance(self.claim, Phase.FAILED, now, message)
+        self._write(failed, deletion=Deletion(reason=Reason.LAUNCH_FAILED, requested=now))
+        self.context.progress.step(self.claim.name, "failed", message)
+        return Launched(self.claim, "failed", message)
+
+    # ---- the record
+
+    def _attempt(self, offer: Offer, result: str, error_class: str = "", message: str = "", left: str = "") -> tuple[Attempt, ...]:
+        self._said = message[:LONGEST_WORDS]
+        attempt = Attempt(self.context.clock.now(), offer_key(offer), result, error_class, self._said, left)
+        return (*self.claim.attempts, attempt)
+
+    def _write(self, base: Claim | None = None, **changes: t.Any) -> None:
+        self.claim = self.context.store.write(dataclasses.replace(base or self.claim, **changes))
+        self.context.remember(self.claim)
+
+
+def _with(ids: tuple[str, ...], new: str) -> tuple[str, ...]:
+    return ids if new in ids else (*ids, new)

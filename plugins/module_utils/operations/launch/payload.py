@@ -1,0 +1,139 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes what one machine is handed at boot: its configuration, rendered, checked and packed for its lane and its cloud."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ...bootstrap.container import container_for
+from ...bootstrap.payload import payload
+from ...core.errors import InvalidInput
+from ...kube.secrets import read_secret
+from ...model import Claim, Container, Lane, NodeClass, Offer, Pool
+from ...model.wireguard import Tunnel
+from ...observe.cluster_facts import ClusterFacts, cluster_facts
+from ...observe.context import Context
+from ...observe.templates import template_of
+from ...planner.provisioning import node_labels
+from ...providers.registry import CAPABILITIES
+from ...talos.images.image_choice import image_of
+from ...talos.spec import NodeSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Enrolment:
+    """The secrets that let one machine in, once: its mesh key or its end of a tunnel, and its bootstrap token ("id.secret"). Empty = not
+    needed."""
+
+    mesh_key: str = dataclasses.field(default="", repr=False)
+    tunnel: Tunnel | None = dataclasses.field(default=None, repr=False)
+    token: str = dataclasses.field(default="", repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rendered:
+    """What goes into the create call: ``text`` (a secret; None = the machine needs nothing from us) and the lane it is for.
+    ``environment`` goes with it where the carrier is the environment; ``container`` stands instead of both on lane service."""
+
+    text: str | None = dataclasses.field(repr=False)
+    lane: Lane
+    environment: t.Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    container: Container | None = None
+
+
+def needs_payload(node_class: NodeClass, cloud: str) -> bool:
+    """Own machines that are installed for good are only powered on (``payload: none``); every other machine is configured."""
+    settings = next((one.settings for one in node_class.clouds if one.cloud == cloud), {})
+    return CAPABILITIES[cloud].rented or settings.get("payload", "none") != "none"
+
+
+def lane_for(offer: Offer, pool: Pool | None) -> Lane:
+    """The first lane the pool accepts that this offer can serve."""
+    wanted = pool.lanes if pool and pool.lanes else offer.lanes
+    for lane in wanted:
+        if lane in offer.lanes:
+            return lane
+    raise InvalidInput(f"{offer.cloud} {offer.id} serves none of the pool's lanes ({', '.join(one.value for one in wanted)}).")
+
+
+def container(
+    context: Context, claim: Claim, cloud: str, pool: Pool | None, node_class: NodeClass, enrolment: Enrolment
+) -> Container:
+    """The container of one machine of lane service, the values of its Secrets read. InvalidInput when it cannot be made."""
+    if pool is None or pool.service is None:
+        raise InvalidInput(
+            f"{claim.name}: no document says any more what the services of {claim.pool} run.",
+            remedy="Give the pool's document back, or let reap.yml take the machine down.",
+        )
+    refs = pool.service.environment_from
+    secrets = {
+        name: context.once(("secret", ref), lambda ref=ref: read_secret(context.kube, ref.namespace, ref.name, ref.key))  # type: ignore[misc]
+        for name, ref in refs.items()
+    }
+    return container_for(
+        claim,
+        pool.service,
+        node_class.mesh,
+        cluster_id=context.cluster_id,
+        mesh_key=enrolment.mesh_key,
+        login_server=context.task.params.get("mesh_login_server") or "",
+        secrets=secrets,
+        capability=CAPABILITIES[cloud],
+    )
+
+
+def node_spec(
+    context: Context, claim: Claim, offer: Offer, pool: Pool | None, node_class: NodeClass, enrolment: Enrolment, lane: Lane
+) -> NodeSpec:
+    """Everything that the configuration of one machine is made from."""
+    facts: ClusterFacts = cluster_facts(context)
+    image = image_of(node_class.talos_schematic, node_class.talos_image, facts.talos_version)
+    return NodeSpec(
+        name=claim.name,
+        pool=claim.pool.partition("/")[2],
+        index=claim.index,
+        secrets=facts.secrets,
+        bootstrap_token=enrolment.token,
+        lane=lane,
+        cloud=offer.cloud,
+        endpoint=facts.endpoint,
+        cluster_name=facts.cluster_name,
+        instance_type=offer.instance_type,
+        region=offer.cloud_region or offer.region,
+        labels=node_labels.node_labels(dataclasses.replace(claim, offer=offer, cloud=offer.cloud), pool, context.cluster_id),
+        annotations={},
+        taints=node_labels.taints(pool),
+        startup_taints=node_labels.startup_taints(pool),
+        ephemeral_taint=False,
+        gpu_count=offer.gpu_count,
+        model=offer.model,
+        mesh=node_class.mesh,
+        auth_key=enrolment.mesh_key,
+        tunnel=enrolment.tunnel,
+        login_server=facts.login_server,
+        kubernetes_version=facts.kubernetes_version,
+        talos_version=image.release(facts.talos_version),
+        installer_image=image.installer,
+        extensions=image.extensions,
+        registry_mirrors=node_class.registry_mirrors,
+        patches=node_class.talos_patches,
+    )
+
+
+def payload_for(
+    context: Context, claim: Claim, offer: Offer, pool: Pool | None, node_class: NodeClass, enrolment: Enrolment
+) -> Rendered:
+    """The payload of one machine. InvalidInput, before anything is rented, when it would not boot."""
+    lane = lane_for(offer, pool)
+    if lane is Lane.SERVICE:
+        return Rendered(None, lane, container=container(context, claim, offer.cloud, pool, node_class, enrolment))
+    if not needs_payload(node_class, offer.cloud):
+        return Rendered(None, lane)
+    spec = node_spec(context, claim, offer, pool, node_class, enrolment, lane)
+    made = payload(spec, template_of(context, node_class), capability=CAPABILITIES[offer.cloud])
+    for warning in made.warnings:
+        context.warn(f"{claim.name}: {warning}")
+    return Rendered(made.text, lane, made.environment)

@@ -1,0 +1,156 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Removes things of ours that no claim stands for: second machines of one name, Nodes, mesh devices, keys, bootstrap tokens, and what clouds
+keep beside machines; Services of containers (L-12)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.errors import InvalidInput, LockLost, TgpError
+from ...kube.nodes import delete_node, get_node
+from ...observe.context import Context
+from ...observe.token_registry import made_tokens
+from ..join.service_endpoints import withdraw_found
+from ..launch.bootstrap_tokens import take_back
+from .duplicate_instances import give_back
+
+Leftover = t.Mapping[str, str]
+_FIELDS = ("kind", "name", "target", "uid", "reason", "cloud")
+
+
+def remove_leftovers(context: Context, leftovers: t.Sequence[Leftover]) -> list[dict[str, t.Any]]:
+    """Remove each; one that fails is reported and found again by the next run. LockLost ends the step. The plan made the decision."""
+    return [_remove(context, one) for one in leftovers]
+
+
+def checked(leftovers: t.Sequence[t.Mapping[str, t.Any]]) -> list[Leftover]:
+    """``leftovers`` as fleet_plan returns them. InvalidInput, before anything is done, for something else."""
+    for number, one in enumerate(leftovers):
+        odd = [name for name in _FIELDS if not isinstance(one.get(name), str)]
+        if odd or one["kind"].removeprefix("delete_") not in _REMOVERS:
+            what = f"{', '.join(odd)} is missing or no text" if odd else f"nothing is known of kind {one['kind']!r}"
+            raise InvalidInput(
+                f"leftovers[{number}]: {what}.", remedy="Give the list as fleet_plan returned it.", field="leftovers"
+            )
+    return list(leftovers)
+
+
+def rehearsed(leftovers: t.Sequence[Leftover]) -> list[dict[str, t.Any]]:
+    """What check mode says of each."""
+    return [_row(one, "planned", f"{one['kind'].removeprefix('delete_')}: would be removed: {one['reason']}") for one in leftovers]
+
+
+def _remove(context: Context, leftover: Leftover) -> dict[str, t.Any]:
+    what = leftover["kind"].removeprefix("delete_")
+    try:
+        context.lock.confirm()
+        message = _REMOVERS[what](context, leftover)
+        result = "left" if message.startswith("left alone") else "removed"
+    except LockLost:
+        raise
+    except TgpError as error:
+        message, result = str(error), "pending"
+    context.progress.step(leftover["name"], result, f"{what} {leftover['target']}: {message}")
+    return _row(leftover, result, f"{what}: {message}")
+
+
+def _row(leftover: Leftover, result: str, message: str) -> dict[str, t.Any]:
+    return {
+        "name": leftover["name"],
+        "pool": "",
+        "cloud": "",
+        "model": "",
+        "phase": "",
+        "price_hour": "",
+        "result": result,
+        "message": message,
+        "problem": result == "pending",
+    }
+
+
+def _node(context: Context, leftover: Leftover) -> str:
+    node = get_node(context.kube, leftover["target"])
+    if node is None:
+        return "gone already"
+    if node.uid != leftover["uid"] or node.ready is True:
+        return "left alone: it is not the Node that was found, or it came back to life"
+    delete_node(context.kube, node.name, uid=node.uid)
+    return leftover["reason"]
+
+
+def _device(context: Context, leftover: Leftover) -> str:
+    mesh = context.mesh()
+    device = mesh.device(leftover["target"]) if mesh is not None else None
+    if mesh is None or device is None:
+        return "gone already"
+    if device.online is not False:
+        return "left alone: it came online" if device.online else "left alone: nobody says whether it is online"
+    mesh.delete_device(device.id)
+    return leftover["reason"]
+
+
+def _key(context: Context, leftover: Leftover) -> str:
+    mesh = context.mesh()
+    if mesh is None or not mesh.delete_key(leftover["target"]):
+        return "gone already"
+    return leftover["reason"]
+
+
+def _token(context: Context, leftover: Leftover) -> str:
+    """A bootstrap token. Only what stands on our own list is ever deleted: the cluster has tokens of others, which we cannot tell by a look."""
+    target = leftover["target"]
+    if not any(one.id == target and one.machine == leftover["name"] for one in made_tokens(context)):
+        return "left alone: it is not on our list of tokens, or its hour is over"
+    if any(claim.token_id == target for claim in context.store.claims()):
+        return "left alone: it has a claim now"
+    return leftover["reason"] if take_back(context, target) else "gone already"
+
+
+def _instance(context: Context, leftover: Leftover) -> str:
+    """A second machine under a claim's name. The one the claim knows is never touched here."""
+    cloud, target = leftover["cloud"], leftover["target"]
+    claims = context.store.claims()
+    if any(claim.instance_id == target for claim in claims):
+        return "left alone: a claim stands for it now"
+    claim = next((one for one in claims if one.name == leftover["name"]), None)
+    if claim is None:
+        return "left alone: the claim of its name is gone, so it is no second machine any more"
+    instance = context.cloud(cloud).instance(target)
+    if instance is None or instance.gone:
+        return "gone already"
+    if not context.is_ours(instance):
+        return f"left alone: it {context.owner(instance).why}"
+    give_back(context, claim, instance)
+    return leftover["reason"]
+
+
+def _extra(context: Context, leftover: Leftover) -> str:
+    """Something beside machines. While a claim or a machine has its name it is left alone: a launch makes it before its machine."""
+    cloud, target, kind, name = leftover["cloud"], leftover["target"], leftover["uid"], leftover["name"]
+    if context.store.claim(name) is not None or any(one.name == name and not one.gone for one in context.cloud(cloud).instances()):
+        return "left alone: it has a machine or a claim now"
+    found = next((one for one in context.cloud(cloud).extras() if (one.kind, one.id, one.name) == (kind, target, name)), None)
+    if found is None:
+        return "gone already"
+    context.cloud(cloud).discard(found)
+    return leftover["reason"]
+
+
+def _service(context: Context, leftover: Leftover) -> str:
+    """A Service of ours, and its line in the list of endpoints."""
+    if context.store.claim(leftover["name"]) is not None:
+        return "left alone: it has a claim now"
+    return leftover["reason"] if withdraw_found(context, leftover["target"], leftover["uid"]) else "gone already"
+
+
+_REMOVERS: dict[str, t.Callable[[Context, Leftover], str]] = {
+    "instance": _instance,
+    "node": _node,
+    "device": _device,
+    "key": _key,
+    "token": _token,
+    "service": _service,
+    "extra": _extra,
+}

@@ -1,0 +1,488 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Gives machines back in the order that leaks nothing (L-10), many side by side, each step recorded before the next.
+
+drain → Terminating → volumes detached → destroy every id ever handed out → confirmed gone → mesh device and key → Node (or Service) → what the
+cloud keeps beside the machine → token → ledger line → claim removed. planner/garbage_collection/termination_steps.py decides which step is
+next; here each is done. Nothing is given up: what does not end in this run is continued by the next one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from decimal import Decimal
+
+from ...core.errors import ApiError, Conflict, Forbidden, LockLost, NotFound, RateLimited, TgpError, Unauthorized
+from ...kube.drain.drain import Drained, drain
+from ...kube.nodes import delete_node, get_node
+from ...kube.pods import pods
+from ...kube.volumes import attached_volumes
+from ...model import Claim, Instance, InstanceState, Node, Phase
+from ...model.labels import DRAIN_STARTED_ANNOTATION
+from ...model.reasons import Finding, Reason
+from ...observe.context import Context
+from ...planner.claims.phases import LONGEST_WORDS, advance
+from ...planner.cost.billing_facts import noted
+from ...planner.cost.cost import ledger_line
+from ...planner.disruption.drain_rules import backoff_after_block, is_voluntary, rules_of
+from ...planner.disruption.expiration import holds_end
+from ...planner.garbage_collection.termination_steps import VOLUME_WAIT, Facts, Step, alarm, came_back, next_step, waits
+from ...planner.provisioning.service import is_service
+from ...providers.base import Cloud
+from ...providers.registry import CAPABILITIES
+from ..join.service_endpoints import withdraw
+from ..launch.bootstrap_tokens import take_back_all
+from .duplicate_instances import book, without_booked
+from .remains import delete_device, discard_extras, extras_of
+from .service_idle import got_work, not_idle_any_more
+
+_WORKERS = 32
+_CONFIRM = 120.0
+_DELETES = (Step.DRAIN, Step.DELETE_DEVICE, Step.DELETE_KEY, Step.DELETE_NODE, Step.DISCARD_EXTRAS, Step.REMOVE_CLAIM)
+_POLL = 5.0
+_APART = 30.0  # seconds between two lists that have to miss a machine
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """How one claim ended in this step: ``result`` is gone, kept (a voluntary drain was held up), in_use (drained by an earlier run, and work
+    came since) or pending (next run goes on)."""
+
+    claim: Claim
+    result: str
+    message: str = ""
+    drained: Drained | None = None
+
+
+def teardown_all(context: Context, claims: t.Sequence[Claim]) -> list[Ended]:
+    """Take every claim down side by side; one that fails never stops the others. LockLost ends the whole step."""
+    if not claims:
+        return []
+    with ThreadPoolExecutor(max_workers=min(_WORKERS, len(claims)), thread_name_prefix="teardown") as pool:
+        return list(pool.map(lambda claim: _guarded(context, claim), claims))
+
+
+def _guarded(context: Context, claim: Claim) -> Ended:
+    work = _Teardown(context, claim)
+    try:
+        return work.run()
+    except LockLost:
+        raise
+    except TgpError as error:
+        return work.pending(str(error))
+
+
+class _Teardown:
+    """The teardown of one claim. ``claim`` is always the record as last written."""
+
+    def __init__(self, context: Context, claim: Claim) -> None:
+        self.context = context
+        self.claim = claim
+        self.drained: Drained | None = None
+        self.node: Node | None = None
+        self.known = Facts(context.clock.now())
+        self._accepted: datetime | None = None
+        self._missing: dict[str, datetime] = {}  # id → when the first list was read that did not show it
+        self._attached: t.Sequence[str] = ()
+        self._no_mesh = ""
+        if claim.deletion is None:
+            raise TgpError(f"{claim.name}: asked to take down a machine that nobody decided to give back.")
+        self.deletion = claim.deletion
+
+    def run(self) -> Ended:
+        """Do the next step until one of them ends this run's work."""
+        self.node = self._node()
+        if why := self._refilled():
+            return self._stay(why)
+        mesh = self._has_mesh()
+        self._learn(
+            instance="present",
+            node=self.node is not None,
+            node_ready=self.node.ready if self.node else None,
+            device=mesh,
+            key=mesh if self.claim.mesh_key_id else False,
+            keeps_node=not self.context.deletes_nodes(self.claim),
+        )
+        steps: dict[Step, t.Callable[[], Ended | None]] = {
+            Step.DRAIN: self._drain,
+            Step.TERMINATE: self._terminating,
+            Step.WAIT_VOLUMES: lambda: self.context.clock.sleep(_POLL),
+            Step.DESTROY: self._destroy,
+            Step.CONFIRM: self._confirm,
+            Step.DELETE_DEVICE: self._delete_device,
+            Step.DELETE_KEY: self._delete_key,
+            Step.DELETE_NODE: self._delete_node,
+            Step.DISCARD_EXTRAS: self._discard_extras,
+            Step.REMOVE_CLAIM: self._close,
+            Step.WAIT: self._wait,
+        }
+        while True:
+            step = next_step(self.claim, self._look())
+            if step in _DELETES:
+                self.context.lock.confirm()
+            ended = steps[step]()
+            if ended is not None:
+                return ended
+
+    def _refilled(self) -> str:
+        """Which work came after the drain of a run that was killed before it deleted the machine (the plan may be minutes old)."""
+        claim = self.claim
+        if not waits(claim):
+            return ""
+        listed = self.context.instances(claim.cloud)
+        if listed is not None and not any(one.id == claim.instance_id and one.state is InstanceState.RUNNING for one in listed):
+            return ""
+        return self._work_since_drain()
+
+    def _work_since_drain(self) -> str:
+        """Which work came after the drain; empty for reasons that cannot wait."""
+        claim, pool = self.claim, self.context.in_force(self.claim)
+        if not waits(claim):
+            return ""
+        if is_service(claim):
+            return got_work(self.context, claim)
+        if self.node is None:
+            return ""
+        settings = self.context.settings
+        try:
+            here = pods(self.context.kube, node=self.node.name, gpu_resources=settings.gpu_resources)
+        except ApiError:
+            here = None
+        return came_back(claim, self.node, here, pool.idle_mode if pool else "workload", settings, self.context.clock.now())
+
+    def _stay(self, why: str) -> Ended:
+        """Nothing is written: its drain is over, and it goes when the work has ended, or for a stronger reason."""
+        self.context.progress.step(self.claim.name, "in use", why, **self._money())
+        return Ended(self.claim, "in_use", f"kept: {why}")
+
+    def _has_mesh(self) -> bool | None:
+        """None when it cannot be opened. The machine goes all the same: it costs money, its device does not."""
+        try:
+            return self.context.mesh() is not None
+        except TgpError as error:
+            self._no_mesh = str(error)
+            return None
+
+    def _wait(self) -> Ended:
+        if self.known.device is None:
+            return self.pending(f"its machine is gone, its mesh device is not: {self._no_mesh}")
+        return self.pending(f"what {self.claim.cloud} keeps beside its machines could not be read")
+
+    def _learn(self, **facts: t.Any) -> None:
+        self.known = dataclasses.replace(self.known, **facts)
+
+    def _look(self) -> Facts:
+        """What is known now. Volumes are looked at as long as the machine is there."""
+        now = self.context.clock.now()
+        if self.claim.phase is Phase.TERMINATING and self.node is not None and self.known.instance == "present":
+            self._attached = self._volumes(self.node.name)
+            self._learn(volumes=len(self._attached), volumes_since=self.known.volumes_since or now)
+        self._learn(now=now)
+        return self.known
+
+    def _volumes(self, node: str) -> t.Sequence[str]:
+        """Those attached. Volumes that cannot be seen are waited for like one that is, and no longer: the machine costs money."""
+        try:
+            return attached_volumes(self.context.kube, node)
+        except ApiError as error:
+            return (f"unknown ({error})",)
+
+    # ---- drain
+
+    def _node(self) -> Node | None:
+        if is_service(self.claim):
+            return None
+        node = get_node(self.context.kube, self.claim.node_name or self.claim.name)
+        if node is None or (self.claim.node_uid and node.uid != self.claim.node_uid):
+            return None
+        return node
+
+    def _drain(self) -> Ended | None:
+        """Let its pods go; the end of the work when the machine may not go now."""
+        node, pool = self.node, self.context.in_force(self.claim)
+        if node is None:
+            self._learn(node=False)
+            return None
+        self.context.progress.step(self.claim.name, "draining", f"reason {self.deletion.reason}", **self._money())
+        until = None
+        if pool is not None and self.deletion.reason == Reason.EXPIRED:
+            until = holds_end(self.claim, pool, self.context.clock.now())
+        self.drained = drain(
+            self.context.kube,
+            node.name,
+            node.uid,
+            self.deletion.reason,
+            timeout=self.context.drain_timeout(pool),
+            clock=self.context.clock,
+            force=self.deletion.force,
+            gpu_resources=self.context.settings.gpu_resources,
+            rules=rules_of(self.deletion.reason, until),
+            idle_mode=pool.idle_mode if pool else "workload",
+            ignore_namespaces=self.context.settings.ignore_namespaces,
+            progress=lambda text: self.context.progress.step(self.claim.name, "draining", text, **self._money()),
+        )
+        self._learn(drained=self.drained.drained)
+        return None if self.drained.drained else self._keep()
+
+    def _keep(self) -> Ended:
+        """A voluntary drain was held up: the node is usable again, the claim goes on as it was, with a pause before the next try."""
+        blockers = ", ".join(f"{one.pod} ({one.by})" for one in self.drained.blocked) if self.drained else ""
+        message = f"kept: {blockers or (self.drained.message if self.drained else '')}"
+        if not is_voluntary(self.deletion.reason) or self.claim.phase is Phase.TERMINATING:
+            return self.pending(message)
+        if (node := self._node()) is not None and DRAIN_STARTED_ANNOTATION in node.annotations:
+            return self.pending(message)  # its marks are still on: without this record no run would open it again
+        now = self.context.clock.now()
+        pause, times = backoff_after_block(self.claim.blocked_times)
+        became_busy = self.drained is not None and self.drained.busy
+        self._write(
+            deletion=None,
+            idle_since=None if became_busy else self.claim.idle_since,
+            blocked_until=None if became_busy else now + pause,
+            blocked_times=0 if became_busy else times,
+        )
+        self.context.progress.step(self.claim.name, "kept", message, **self._money())
+        return Ended(self.claim, "kept", message, self.drained)
+
+    def _keep_service(self, why: str) -> Ended:
+        """It was to go for being idle, and is not (or nobody can tell) any more: the claim goes on, and its idle time begins anew."""
+        self._write(deletion=None, idle_since=None)
+        self.context.progress.step(self.claim.name, "kept", why, **self._money())
+        return Ended(self.claim, "kept", f"kept: {why}")
+
+    def _terminating(self) -> Ended | None:
+        if is_service(self.claim) and (why := not_idle_any_more(self.context, self.claim)):
+            return self._keep_service(why)
+        now = self.context.clock.now()
+        self._write(advance(self.claim, Phase.TERMINATING, now, self.deletion.reason))
+        return None
+
+    # ---- destroy
+
+    def _destroy(self) -> Ended | None:
+        """Ask for the end of every machine that was ever made under this name."""
+        if self._attached:
+            self.context.warn(f"{self.claim.name}: volumes still attached after {VOLUME_WAIT} s: {', '.join(self._attached)}")
+        ids = self._ids()
+        if not ids:
+            return self._nothing_rented()
+        self._refuse_foreign(ids)
+        self._note_bill()
+        if self.node is not None and self.node.ready and self.deletion.started is None and self.claim.gone_since is not None:
+            self._write(gone_since=None)  # it lives, although its cloud did not list it: it is billed until it is gone
+        if (
+            why := self._work_since_drain()
+        ):  # volumes were waited for, and a pod that tolerates every taint takes a free GPU at once
+            return self._stay(why)
+        own = self.claim.instance_id or ids[0]
+        for instance_id in ids:
+            other = None if instance_id == own else self._second(instance_id)
+            self._ask(instance_id)
+            if other is not None and not other.gone:  # the closing line tells of one machine only
+                book(
+                    self.context,
+                    self.claim,
+                    other,
+                    Finding.LAUNCH_REFUSED if instance_id in self.claim.rejects else Reason.DUPLICATE,
+                )
+        self._learn(instance=None)
+        return None
+
+    def _refuse_foreign(self, ids: t.Collection[str]) -> None:
+        """A claim may know a machine that is not ours: its records were copied, or somebody else uses the name."""
+        for one in self.context.instances(self.claim.cloud) or ():
+            if one.id in ids and not one.gone and not self.context.is_ours(one):
+                raise TgpError(
+                    f"{one.cloud} {one.id} {self.context.owner(one).why}: it is not terminated.",
+                    remedy="If another cluster runs it, remove this claim; if it is yours, run adopt.yml.",
+                )
+
+    def _ids(self) -> tuple[str, ...]:
+        """Every id that the claim's cloud handed out for it. What a refusal left at another cloud was given back before the claim went on
+        to this one, which may not even take such a word for an id."""
+        claim = self.claim
+        left = {one.instance_id: one.offer.partition("/")[0] for one in claim.attempts if one.instance_id in claim.rejects}
+        return tuple(one for one in claim.ids_seen if left.get(one, claim.cloud) == claim.cloud)
+
+    def _second(self, instance_id: str) -> Instance | None:
+        """Another machine of this name, for the books; that it cannot be read must not keep it alive."""
+        try:
+            return self.context.cloud(self.claim.cloud).instance(instance_id)
+        except ApiError:
+            return None
+
+    def _nothing_rented(self) -> Ended | None:
+        """A claim without an id: only a usable list without our name proves that there is nothing to destroy."""
+        if self.claim.launch_started is not None:
+            cloud = self.context.cloud(self.claim.cloud)
+            named = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone]
+            found = tuple(one.id for one in named if self.context.is_ours(one))
+            if found:
+                self._write(instance_id=found[0], ids_seen=(*self.claim.ids_seen, *found))
+                return None
+            unsure = self.claim.unknown_since or self.claim.launch_started
+            if (self.context.clock.now() - unsure).total_seconds() < self.context.settings.unknown_window:
+                return self.pending("the cloud does not yet say that the machine is gone")
+        self._gone()
+        return None
+
+    def _note_bill(self) -> None:
+        """Where disk and GPUs are billed apart: the last look at since when, and until when, its GPUs ran."""
+        capability = CAPABILITIES[self.claim.cloud]
+        if capability.bills_boot:
+            return
+        listed = self.context.instances(self.claim.cloud)
+        own = next((one for one in listed or () if one.id == self.claim.instance_id), None)
+        if own is not None:
+            current = noted(self.claim, own, capability, self.context.clock.now(), self.node)
+            if current is not self.claim:
+                self._write(current)
+
+    def _confirm(self) -> Ended | None:
+        """Wait, within this run, until the cloud says that every machine is gone."""
+        cloud = self.context.cloud(self.claim.cloud)
+        deadline = self.context.clock.now().timestamp() + _CONFIRM
+        while not all(self._is_gone(cloud, instance_id) for instance_id in self._ids()):
+            if self.context.clock.now().timestamp() >= deadline:
+                return self.pending("the cloud does not yet say that the machine is gone")
+            self.context.clock.sleep(_POLL)
+        if self.claim.gone_since is None:
+            self._write(gone_since=self._end_of_bill())
+        self._gone()
+        return None
+
+    def _gone(self) -> None:
+        """There is no machine (any more): what is left of it otherwise?"""
+        self.node = self._node()
+        beside = extras_of(self.context, self.claim)
+        self._learn(instance="absent", node=self.node is not None, extras=None if beside is None else bool(beside))
+
+    def _ask(self, instance_id: str) -> None:
+        """One destroy call; a second one only after the cloud asked for patience."""
+        context, now = self.context, self.context.clock.now()
+        deletion = dataclasses.replace(self.deletion, started=self.deletion.started or now, attempts=self.deletion.attempts + 1)
+        self._write(deletion=deletion)
+        self.deletion = deletion
+        context.progress.step(self.claim.name, "destroying", f"{self.claim.cloud} id {instance_id}", **self._money())
+        pause = 1.0
+        while True:
+            context.lock.confirm()
+            try:
+                context.cloud(self.claim.cloud).terminate(instance_id)
+                self._accepted = context.billed_now()
+                return
+            except RateLimited as error:
+                wait = error.retry_after or pause
+                pause = min(pause * 2, 30.0)
+                if (context.clock.now() - now).total_seconds() + wait > _CONFIRM:
+                    raise
+                context.clock.sleep(wait)
+            except (Unauthorized, Forbidden) as error:
+                context.give_up(self.claim.cloud, error)
+                context.warn(f"ALARM: {self.claim.cloud} does not let us destroy {self.claim.name} ({instance_id}): {error}")
+                raise
+            except Conflict:
+                return  # locked over there: the confirmation loop and the next run ask again
+            except ApiError as error:
+                self._note(str(error))
+                raise
+
+    def _end_of_bill(self) -> datetime:
+        """The last time it was possibly alive (L-10); where the cloud's bill ends with the accepted call, that moment."""
+        if self._accepted is not None and not CAPABILITIES[self.claim.cloud].billed_until_gone:
+            return self._accepted
+        now = self.context.clock.now()
+        return self.context.billed_now() - (now - max(self._missing.values(), default=now))
+
+    def _is_gone(self, cloud: Cloud, instance_id: str) -> bool:
+        """Its cloud says so of it, or two lists, half a minute apart, and a look by its id miss it (L-2a)."""
+        listed, read_at = self.context.instances(self.claim.cloud), self.context.listed_at(self.claim.cloud)
+        if listed is None or read_at is None:
+            return False
+        shown = next((one for one in listed if one.id == instance_id), None)
+        if shown is not None and not shown.gone:
+            self._missing.pop(instance_id, None)
+            return False
+        first = instance_id not in self._missing
+        since = self._missing.setdefault(instance_id, min(self.claim.gone_since or read_at, read_at))
+        sure = shown is not None or (read_at - since).total_seconds() >= _APART
+        if not (first or sure):
+            return False
+        one = cloud.instance(instance_id)
+        if one is not None and not one.gone:
+            self._missing.pop(instance_id)
+            return False
+        return sure or one is not None
+
+    # ---- leftovers
+
+    def _delete_device(self) -> None:
+        delete_device(self.context, self.claim)
+        self._learn(device=False)
+
+    def _delete_key(self) -> None:
+        mesh = self.context.mesh()
+        if mesh is not None:
+            mesh.delete_key(self.claim.mesh_key_id)
+        self._learn(key=False)
+
+    def _delete_node(self) -> None:
+        if self.node is not None:
+            try:
+                delete_node(self.context.kube, self.node.name, uid=self.node.uid)
+            except (NotFound, Conflict):
+                pass  # gone, or another machine has taken the name
+        self._learn(node=False)
+
+    def _discard_extras(self) -> Ended | None:
+        problem = discard_extras(self.context, self.claim)
+        self._learn(extras=False)
+        return self.pending(problem) if problem else None
+
+    def _close(self) -> Ended:
+        if is_service(self.claim):
+            withdraw(self.context, self.claim)
+        take_back_all(self.context, self.claim)
+        end = self.claim.gone_since or self.context.billed_now()
+        ids = without_booked(self.context, self.claim)
+        billed = dataclasses.replace(self.claim, ids_seen=ids, launch_started=self.claim.launch_started if ids else None)
+        facts = CAPABILITIES[self.claim.cloud]
+        line = ledger_line(billed, end=end, granularity=facts.billing_granularity, bills_boot=facts.bills_boot)
+        if not facts.rented:  # an own machine comes again under its name: one line for each time it was on
+            line["key"] = f"{self.claim.name}.{self.claim.created:%Y%m%d%H%M%S}"
+        self.context.store.ledger(line)
+        self.context.store.remove(self.claim)
+        self.context.forget(self.claim)
+        self.context.progress.step(
+            self.claim.name, "gone", f"{self.deletion.reason}, cost ${Decimal(line['cost']):.4f}", since=self.claim.launch_started
+        )
+        return Ended(self.claim, "gone", self.deletion.reason, self.drained)
+
+    # ---- the record
+
+    def pending(self, why: str) -> Ended:
+        """Not finished in this run. An alarm is raised once a destroy has been asked for longer than 15 minutes."""
+        try:
+            self._note(why)
+        except ApiError as error:  # the record stays as it was; that alone must not hide what became of the others
+            why = f"{why} (not noted: {error})"
+        if self.claim.gone_since is None and alarm(self.claim, self.context.clock.now()):
+            self.context.warn(f"ALARM: {self.claim.name} ({self.claim.cloud} {', '.join(self.claim.ids_seen)}) still exists: {why}")
+        self.context.progress.step(self.claim.name, "pending", why, **self._money())
+        return Ended(self.claim, "pending", why, self.drained)
+
+    def _note(self, why: str) -> None:
+        if self.claim.deletion is not None:
+            self.deletion = dataclasses.replace(self.claim.deletion, last_error=why[:LONGEST_WORDS])
+            self._write(deletion=self.deletion)
+
+    def _write(self, base: Claim | None = None, **changes: t.Any) -> None:
+        self.claim = self.context.store.write(dataclasses.replace(base or self.claim, **changes))
+        self.context.remember(self.claim)
+
+    def _money(self) -> dict[str, t.Any]:
+        return {"since": self.claim.launch_started, "price_hour": self.claim.price}

@@ -1,0 +1,133 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Brings a claim up to what was observed (L-22 steps 4 and 5): ids, addresses, first sightings, phase. Decides nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..model import Claim, InstanceState, Node, Phase
+from .claims.phases import LIVE, ORDER, advance
+from .claims.recovery import Recovery, recovery
+from .cluster_state import Situation
+from .cost import billing_facts, first_work
+from .provisioning.registration import is_stale, not_initialized
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settled:
+    """A claim as it shall be written, beside ``stored`` as it was read, with what was found for it.
+
+    ``node`` None also when Nodes could not be read. ``stale_node`` is one of the claim's name that is older than its launch.
+    """
+
+    claim: Claim
+    stored: Claim
+    recovery: Recovery
+    node: Node | None = None
+    stale_node: Node | None = None
+
+    @property
+    def changed(self) -> bool:
+        return self.claim != self.stored
+
+
+def settle(claim: Claim, situation: Situation) -> Settled:
+    """The claim with everything that this run's observation says about it."""
+    found = recovery(claim, situation.instances(claim.cloud), situation.now, situation.settings)
+    node, stale = situation.node(claim), None
+    if node is not None and is_stale(claim, node, situation.capability(claim)):
+        node, stale = None, node
+    found = _confirmed(claim, _protected(claim, _late(claim, found, situation), node, situation), situation)
+    current = _instance_facts(claim, found, node, situation)
+    known = current.instance_id or not situation.rented(claim.cloud)  # a name alone proves no machine: its bill is not known yet
+    if current.phase in LIVE and known:
+        current = first_work.noted(_node_facts(_mesh_facts(current, situation), node, situation), node, situation)
+    if current.phase in LIVE:
+        current = _phase(current, found, node, situation)
+    return Settled(situation.documented(current), claim, found, node, stale)
+
+
+def _late(claim: Claim, found: Recovery, situation: Situation) -> Recovery:
+    """A new machine may be missing from its cloud's list for a while: that is no sign of anything."""
+    capability = situation.capability(claim)
+    started = claim.launch_started or claim.created
+    if found.what != "missing" or capability is None or (situation.now - started).total_seconds() >= capability.list_delay:
+        return found
+    return Recovery("wait", f"{found.why} yet", duplicates=found.duplicates)
+
+
+def _protected(claim: Claim, found: Recovery, node: Node | None, situation: Situation) -> Recovery:
+    """A Ready Node of its name speaks for a machine that the cloud does not list (O5): nothing is rented in its place meanwhile."""
+    if found.what not in ("launch", "next_offer") or node is None or not node.ready or not situation.rented(claim.cloud):
+        return found
+    return Recovery("wait", f"a Node of its name is Ready although {found.why}")
+
+
+def _confirmed(claim: Claim, found: Recovery, situation: Situation) -> Recovery:
+    """That a create call made nothing is not believed of a list that has lost all our machines at once: one that lies would make a second."""
+    if found.what != "next_offer" or not situation.doubtful(claim.cloud):
+        return found
+    return Recovery("wait", f"{claim.cloud} lists none of the machines that it showed before; a second list has to confirm that")
+
+
+def _replace(claim: Claim, **facts: t.Any) -> Claim:
+    changes = {name: value for name, value in facts.items() if getattr(claim, name) != value}
+    return dataclasses.replace(claim, **changes) if changes else claim
+
+
+def _instance_facts(claim: Claim, found: Recovery, node: Node | None, situation: Situation) -> Claim:
+    ids = list(claim.ids_seen)
+    for one in (claim.instance_id, found.instance.id if found.instance else "", *(one.id for one in found.duplicates)):
+        if one and one not in ids:
+            ids.append(one)
+    claim = _replace(claim, ids_seen=tuple(ids))
+    if found.instance is None:
+        gone = claim.gone_since or situation.now if found.what == "missing" else claim.gone_since
+        return _replace(claim, gone_since=gone)
+    instance = found.instance
+    facts: dict[str, t.Any] = {"instance_id": claim.instance_id or instance.id, "gone_since": None, "unknown_since": None}
+    if found.what == "adopt":
+        facts["instance_id"] = instance.id
+        facts["launch_started"] = claim.launch_started or instance.created or situation.now
+    claim = billing_facts.noted(claim, instance, situation.capability(claim), situation.now, node)
+    return _replace(claim, ip=instance.ip or claim.ip, **facts)
+
+
+def _mesh_facts(claim: Claim, situation: Situation) -> Claim:
+    device = situation.device(claim)
+    if device is None:
+        return claim
+    seen = claim.mesh_seen or (situation.now if device.online else None)
+    return _replace(claim, mesh_device_id=device.id, mesh_seen=seen)
+
+
+def _node_facts(claim: Claim, node: Node | None, situation: Situation) -> Claim:
+    if node is None or (not situation.rented(claim.cloud) and claim.registered is None and not node.ready):
+        return claim  # an own machine's Node of last time proves nothing before it is Ready again
+    claim = _replace(claim, node_name=node.name, node_uid=node.uid, registered=claim.registered or situation.now)
+    if claim.initialized is None and not not_initialized(claim, node, situation.in_force(claim)):
+        claim = _replace(claim, initialized=situation.now)
+    return claim
+
+
+def _phase(claim: Claim, found: Recovery, node: Node | None, situation: Situation) -> Claim:
+    running = found.instance is not None and found.instance.state is InstanceState.RUNNING
+    reached, why = claim.phase, ""
+    if found.instance is not None and claim.phase is Phase.PENDING:
+        reached, why = Phase.PROVISIONING, found.why
+    if running:
+        reached, why = _later(reached, why, Phase.BOOTING, f"{claim.cloud} says running")
+    if claim.mesh_seen is not None:
+        reached, why = _later(reached, why, Phase.JOINING, "its mesh device is online")
+    if node is not None and claim.registered is not None:
+        reached, why = _later(reached, why, Phase.JOINING, "its Node is registered")
+    if claim.initialized is not None:
+        reached, why = _later(reached, why, Phase.READY, "initialized")
+    return advance(claim, reached, situation.now, why)
+
+
+def _later(reached: Phase, why: str, phase: Phase, because: str) -> tuple[Phase, str]:
+    return (phase, because) if ORDER.index(phase) > ORDER.index(reached) else (reached, why)

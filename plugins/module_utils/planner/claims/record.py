@@ -1,0 +1,196 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A claim as JSON-safe data and back. Strict both ways: a field that is missing, unknown or of another type is an error."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import types
+import typing as t
+from datetime import datetime, time
+from decimal import Decimal, InvalidOperation
+
+from ...core.errors import InvalidInput
+from ...model import Attempt, Claim, Offer
+from ...units.durations import parse_time, print_time
+
+_T = t.TypeVar("_T")
+VERSION = 1
+_NOT_STORED = frozenset({"version"})  # the store's own resourceVersion
+_ADDED: dict[type, frozenset[str]] = {
+    Attempt: frozenset({"instance_id"}),
+    Claim: frozenset(
+        {
+            "running_since",
+            "interrupted_at",
+            "price_bound",
+            "underused_since",
+            "peer",
+            "store_generation",
+            "source",
+            "source_uid",
+            "limits",
+            "document_gone_since",
+            "worked_since",
+            "work_watched",
+        }
+    ),
+    Offer: frozenset({"min_bid", "price_estimated", "traffic_price_gb_down", "traffic_price_gb_up", "traits"}),
+}
+
+
+def to_record(claim: Claim) -> dict[str, t.Any]:
+    """The claim as JSON-safe data: times RFC 3339, money as text, with ``record_version``."""
+    return {"record_version": VERSION, **_encode(claim, _NOT_STORED)}
+
+
+def from_record(record: t.Mapping[str, t.Any]) -> Claim:
+    """The claim of a record made by :func:`to_record`. Raises InvalidInput naming the field."""
+    if not isinstance(record, t.Mapping):
+        raise InvalidInput("A claim record must be a JSON object.")
+    content = dict(record)
+    version = content.pop("record_version", None)
+    if version != VERSION:
+        raise InvalidInput(
+            f"A claim record has version {version!r}; this version of the collection reads {VERSION}.",
+            remedy="Use the version of the collection that wrote it.",
+        )
+    return t.cast(Claim, _decode(Claim, content, str(content.get("name") or "claim"), _NOT_STORED))
+
+
+def encode(value: t.Any) -> t.Any:
+    """Anything made of our frozen dataclasses as JSON-safe data, in the same form as a claim's record."""
+    return _encode(value, frozenset())
+
+
+def decode(kind: type[_T], content: t.Any, path: str) -> _T:
+    """An object of ``kind`` from what :func:`encode` gave, as strictly as a claim. Raises InvalidInput naming the field below ``path``."""
+    return t.cast("_T", _decode(kind, content, path))
+
+
+def _encode(value: t.Any, leave_out: frozenset[str]) -> t.Any:
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, datetime):
+        return print_time(value)
+    if isinstance(value, time):
+        return value.isoformat()
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, t.Mapping):
+        return {str(key): _encode(item, frozenset()) for key, item in value.items()}
+    if dataclasses.is_dataclass(value):
+        names = (field.name for field in dataclasses.fields(value))
+        return {name: _encode(getattr(value, name), frozenset()) for name in names if name not in leave_out}
+    return [_encode(item, frozenset()) for item in value]
+
+
+@functools.cache
+def _types(kind: type) -> dict[str, t.Any]:
+    return t.get_type_hints(kind)
+
+
+def _decode(kind: type, content: t.Any, path: str, leave_out: frozenset[str] = frozenset()) -> t.Any:
+    if not isinstance(content, t.Mapping):
+        raise InvalidInput(f"{path}: an object was expected, not {content!r}.")
+    expected = {name: hint for name, hint in _types(kind).items() if name not in leave_out}
+    for name in content:
+        if name not in expected:
+            raise InvalidInput(f"{path}.{name}: unknown field.")
+    for name in expected:
+        if name not in content and name not in _later(kind):
+            raise InvalidInput(f"{path}.{name}: the field is missing.")
+    return kind(**{name: _value(expected[name], value, f"{path}.{name}") for name, value in content.items()})
+
+
+@functools.cache
+def _later(kind: type) -> frozenset[str]:
+    """Fields that came after the first version of the record: a claim written before them is read with their defaults."""
+    return _ADDED.get(kind, frozenset())
+
+
+def _value(hint: t.Any, value: t.Any, path: str) -> t.Any:
+    origin = t.get_origin(hint)
+    if origin in (t.Union, types.UnionType):
+        if value is None:
+            return None
+        inner = [item for item in t.get_args(hint) if item is not type(None)]
+        return _value(inner[0], value, path)
+    if origin is not None and isinstance(origin, type) and issubclass(origin, t.Mapping):  # type: ignore[arg-type]
+        return _texts(value, path)
+    if origin is frozenset:
+        (inner_hint,) = t.get_args(hint)
+        return frozenset(_items((inner_hint, ...), value, path))
+    if origin is tuple:
+        return _items(t.get_args(hint), value, path)
+    if dataclasses.is_dataclass(hint):
+        return _decode(t.cast(type, hint), value, path)
+    return _scalar(hint, value, path)
+
+
+def _items(hints: tuple[t.Any, ...], value: t.Any, path: str) -> tuple[t.Any, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise InvalidInput(f"{path}: a list was expected, not {value!r}.")
+    if len(hints) == 2 and hints[1] is Ellipsis:
+        return tuple(_value(hints[0], item, f"{path}[{index}]") for index, item in enumerate(value))
+    if len(value) != len(hints):
+        raise InvalidInput(f"{path}: {len(hints)} items were expected, not {len(value)}.")
+    return tuple(_value(hint, item, f"{path}[{index}]") for index, (hint, item) in enumerate(zip(hints, value, strict=True)))
+
+
+def _texts(value: t.Any, path: str) -> dict[str, str]:
+    if not isinstance(value, t.Mapping) or not all(isinstance(one, str) for one in value.values()):
+        raise InvalidInput(f"{path}: an object of texts was expected, not {value!r}.")
+    return dict(value)
+
+
+def _scalar(hint: t.Any, value: t.Any, path: str) -> t.Any:
+    if hint is datetime:
+        return _time(value, path)
+    if hint is time:
+        return _time_of_day(value, path)
+    if hint is Decimal:
+        return _decimal(value, path)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        try:
+            return hint(value)
+        except ValueError as error:
+            raise InvalidInput(f"{path}: {value!r} is not one of {', '.join(item.value for item in hint)}.") from error
+    if type(value) is not hint:
+        raise InvalidInput(f"{path}: {getattr(hint, '__name__', hint)} was expected, not {value!r}.")
+    return value
+
+
+def _time(value: t.Any, path: str) -> datetime:
+    try:
+        return parse_time(value)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error.message}", remedy=error.remedy) from error
+
+
+def _time_of_day(value: t.Any, path: str) -> time:
+    try:
+        return time.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{path}: {value!r} is not a time of day.") from error
+
+
+def _decimal(value: t.Any, path: str) -> Decimal:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{path}: an amount as text was expected, not {value!r}.")
+    try:
+        amount = Decimal(value)
+    except InvalidOperation as error:
+        raise InvalidInput(f"{path}: {value!r} is not an amount.") from error
+    if not amount.is_finite():
+        raise InvalidInput(f"{path}: {value!r} is not an amount.")
+    return amount

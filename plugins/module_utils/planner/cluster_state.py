@@ -1,0 +1,288 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One observation, indexed: what belongs to which claim. Built once per plan; every lookup says None for "could not be read"."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import typing as t
+from datetime import datetime, timedelta
+
+from ..model import (
+    Capability,
+    Claim,
+    CloudChoice,
+    Device,
+    Instance,
+    InstanceState,
+    Machine,
+    Node,
+    NodeClass,
+    Observation,
+    Offer,
+    OffersNotRead,
+    Pod,
+    Pool,
+    Wishes,
+)
+from ..model.defaults import Settings
+from ..model.labels import INSTANCE_ID_LABEL
+from ..model.names import NO_NAMESPACE, Verdict, label_value, pool_part, verdict
+from .claims import terms
+from .claims.phases import LIVE
+from .claims.recovery import Instances
+from .disruption.schedule import floor_of_now, hours
+from .garbage_collection.ownership import Owner, Store, claimed, owner_of
+
+
+class Situation:
+    """The observation with wishes, settings and capabilities of one run. ``claims`` are in the order of their names."""
+
+    def __init__(self, seen: Observation, wishes: Wishes, settings: Settings, capabilities: t.Mapping[str, Capability]) -> None:
+        self.seen = seen
+        self.now: datetime = seen.now
+        self.wishes = wishes
+        self.settings = settings
+        self.capabilities = capabilities
+        self.claims: tuple[Claim, ...] = tuple(sorted(seen.claims or (), key=lambda claim: claim.name))
+        self._asked: set[str] = set()  # pools whose floor is a number of this run
+        pools = (self._floored(floor_of_now(pool, seen.now)) for pool in wishes.pools)
+        self.pools: tuple[Pool, ...] = tuple(sorted(pools, key=lambda pool: (-pool.weight, pool.key)))
+        self.damaged = {one.name: one for one in sorted(seen.damaged, key=lambda one: one.name)}
+        held = (self._held(pool) for pool in wishes.held)
+        self.described: tuple[Pool, ...] = (*self.pools, *sorted(held, key=lambda pool: pool.key))
+        self.pool_by_key = {pool.key: pool for pool in self.described}
+        self._documents = {pool.key: pool for pool in wishes.described}
+        self.nodes: tuple[Node, ...] | None = None if seen.nodes is None else tuple(sorted(seen.nodes, key=lambda node: node.name))
+        self.devices: tuple[Device, ...] | None = (
+            None if seen.devices is None else tuple(sorted(seen.devices, key=lambda one: one.id))
+        )
+
+    def offers(self, cloud: str) -> tuple[Offer, ...] | None:
+        """What the cloud offers, None when that could not be read. OffersNotRead when nobody asked."""
+        if not self.seen.offers_read:
+            raise OffersNotRead
+        return self.seen.clouds[cloud].offers
+
+    # ---- documents
+
+    def _floored(self, pool: Pool) -> Pool:
+        """In mode everything a number that the run was given is a floor, too: one plan must not end what it wants (L-29)."""
+        asked = self.wishes.nodes.get(pool.key, 0) if self.settings.mode == "everything" and not pool.request else 0
+        if asked <= pool.min_nodes or pool.replicas is not None or hours(pool, self.now).closed:
+            return pool
+        self._asked.add(pool.key)
+        return dataclasses.replace(pool, min_nodes=asked)
+
+    def floor_words(self, pool: Pool) -> str:
+        """What says how many machines of the pool stay although they are idle, and how many."""
+        if pool.replicas is not None:
+            return f"replicas {pool.replicas}"
+        return f"{'nodes' if pool.key in self._asked else 'minNodes'} {pool.min_nodes}"
+
+    def _held(self, pool: Pool) -> Pool:
+        """A pool that may not launch; one that is being deleted keeps no machine either."""
+        floored = floor_of_now(pool, self.now)
+        return dataclasses.replace(floored, min_nodes=0, replicas=None) if pool.key in self.wishes.deleted else floored
+
+    def pool(self, claim: Claim) -> Pool | None:
+        """What the claim's document says now; None when it is absent or faulty."""
+        return self.pool_by_key.get(claim.pool)
+
+    def documented(self, claim: Claim) -> Claim:
+        """The claim with what its valid document says, whatever the hour."""
+        document = self._documents.get(claim.pool) or self._named_as(claim)
+        if document is None:
+            return claim
+        if document.key != claim.pool:
+            claim = dataclasses.replace(claim, pool=document.key, node_class=claim.node_class or document.node_class)
+        return terms.follow(claim, document, self.node_class(claim))
+
+    def _named_as(self, claim: Claim) -> Pool | None:
+        """The document of a machine that was adopted while none described its pool: the only one of that name."""
+        namespace, _slash, name = claim.pool.partition("/")
+        if namespace != NO_NAMESPACE:
+            return None
+        found = [pool for pool in self._documents.values() if name in (pool.name, pool_part(pool.name))]
+        return found[0] if len(found) == 1 else None
+
+    def in_force(self, claim: Claim) -> Pool | None:
+        """What holds for the claim's machine (L-25): its document, else what the claim remembers of it; None = neither."""
+        found = self.pool(claim)
+        remembered = terms.remembered(claim) if found is None else None
+        if remembered is None:
+            return found
+        floored = floor_of_now(remembered, self.now)
+        gone = claim.document_gone_since is not None  # and asks for no machine any more
+        return dataclasses.replace(floored, min_nodes=0, replicas=None) if gone else floored
+
+    def node_class(self, claim: Claim) -> NodeClass | None:
+        return self.wishes.classes.get(claim.node_class)
+
+    def capability(self, claim: Claim) -> Capability | None:
+        return self.capabilities.get(claim.cloud)
+
+    def rented(self, cloud: str) -> bool:
+        """False for own machines, which exist whether we use them or not."""
+        return cloud not in self.capabilities or self.capabilities[cloud].rented
+
+    @functools.cached_property
+    def machines(self) -> dict[str, Machine]:
+        """Own machines of all classes by name."""
+        found: dict[str, Machine] = {}
+        for node_class in self.wishes.classes.values():
+            for choice in node_class.clouds:
+                found.update({machine.name: machine for machine in choice.machines})
+        return found
+
+    def choices(self, cloud: str) -> t.Iterator[CloudChoice]:
+        """Every class's entry for a cloud."""
+        for node_class in self.wishes.classes.values():
+            yield from (choice for choice in node_class.clouds if choice.cloud == cloud)
+
+    # ---- clouds
+
+    @functools.cached_property
+    def _instances(self) -> dict[str, Instances]:
+        """Usable lists only. An own machine that is switched off counts as not there."""
+        found = {}
+        for cloud, view in self.seen.clouds.items():
+            if view.instances is not None:
+                rented = self.rented(cloud)
+                there = [one for one in view.instances if rented or one.state is not InstanceState.STOPPED]
+                found[cloud] = Instances(there, {one.id for one in there if self.owner(one) is not Verdict.OURS} if rented else ())
+        return found
+
+    def instances(self, cloud: str) -> Instances | None:
+        """The machines of a cloud that exist, None when the list could not be read or was not asked for."""
+        return self._instances.get(cloud)
+
+    def listed(self) -> t.Iterator[Instance]:
+        """Every machine of every cloud that could be listed."""
+        for cloud in sorted(self._instances):
+            yield from self._instances[cloud].all
+
+    @functools.cached_property
+    def names_in_use(self) -> frozenset[str]:
+        """Names of listed machines to which a Service or a mesh device of that name may belong: of all but those with another cluster's
+        stamp."""
+        return frozenset(one.name for one in self.listed() if not self.ownership(one).cluster)
+
+    @property
+    def unlisted(self) -> tuple[str, ...]:
+        """Clouds whose machines could not be listed."""
+        return tuple(sorted(cloud for cloud, view in self.seen.clouds.items() if view.instances is None))
+
+    def doubtful(self, cloud: str) -> bool:
+        """True for a list that shows none of our machines although the last run saw some of them there: that it is really empty has to be
+        said once more, by a list of half a minute later. Claims tell what was seen: a machine that was missing in an earlier run is
+        marked so."""
+        listed = self.instances(cloud)
+        if listed is None or not self.rented(cloud) or any(self.owner(one) is Verdict.OURS for one in listed.all):
+            return False
+        recent = timedelta(seconds=self.settings.confirm_empty)
+        known = [one for one in self.claims if one.cloud == cloud and one.instance_id and one.phase in LIVE]
+        return any(one.gone_since is None or self.now - one.gone_since < recent for one in known)
+
+    def is_ours(self, name: str) -> Verdict:
+        """Whose a thing is that can carry no more than a name: a Node, a mesh device, a key. Machines: ``owner``."""
+        return verdict(name, self.seen.cluster_id)
+
+    @functools.cached_property
+    def store(self) -> Store:
+        """The identity of the record store that this run works with."""
+        return Store(self.seen.cluster_id, self.seen.generations, claimed(self.claims))
+
+    def ownership(self, instance: Instance) -> Owner:
+        """Whose a machine is, and why (L-1a)."""
+        return owner_of(instance, self.capabilities.get(instance.cloud), self.store)
+
+    def owner(self, instance: Instance) -> Verdict:
+        return self.ownership(instance).verdict
+
+    def foreign(self, claim: Claim) -> str:
+        """The problem with a claim whose machine is not ours; empty when it is, or is not listed."""
+        listed = self._instances.get(claim.cloud)
+        if listed is None or claim.instance_id not in listed.foreign:
+            return ""
+        return (
+            f"{claim.name}: {claim.cloud} {claim.instance_id} {self.ownership(listed.by_id[claim.instance_id]).why}, so nothing is done "
+            "about it. If another cluster runs it, remove this claim; if it is yours, run adopt.yml."
+        )
+
+    def elsewhere(self, claim: Claim) -> tuple[Instance, ...]:
+        """Machines of the claim's name at other clouds than its own: made by a create call there that had been given up as lost."""
+        others = (self._instances[cloud] for cloud in sorted(self._instances) if cloud != claim.cloud and self.rented(cloud))
+        return tuple(one for listed in others for one in listed.by_name.get(claim.name, ()) if self.owner(one) is Verdict.OURS)
+
+    # ---- cluster and mesh
+
+    @functools.cached_property
+    def nodes_by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes or ()}
+
+    @functools.cached_property
+    def _nodes_by_instance(self) -> dict[str, Node]:
+        return {node.labels[INSTANCE_ID_LABEL]: node for node in self.nodes or () if node.labels.get(INSTANCE_ID_LABEL)}
+
+    def node(self, claim: Claim) -> Node | None:
+        """The claim's Node; None also when Nodes could not be read (see ``nodes``)."""
+        named = self.nodes_by_name.get(claim.node_name or claim.name)
+        if named is not None or not claim.instance_id:
+            return named
+        return self._nodes_by_instance.get(label_value(claim.instance_id))
+
+    @functools.cached_property
+    def pods_by_node(self) -> dict[str, list[Pod]]:
+        """Pods by the node they run on or are nominated to, in a fixed order."""
+        found: dict[str, list[Pod]] = collections.defaultdict(list)
+        for pod in self.seen.pods or ():
+            place = pod.node or pod.nominated_node
+            if place:
+                found[place].append(pod)
+        for pods in found.values():
+            pods.sort(key=lambda pod: (pod.namespace, pod.name, pod.uid))
+        return found
+
+    def pods(self, node: Node) -> t.Sequence[Pod] | None:
+        return None if self.seen.pods is None else self.pods_by_node.get(node.name, ())
+
+    @functools.cached_property
+    def avoiding(self) -> tuple[Pod, ...]:
+        """Pods that stand somewhere and keep others away from more than their own node."""
+        return tuple(
+            pod for pod in self.seen.pods or () if pod.placement.avoids and pod.node and pod.phase not in ("Succeeded", "Failed")
+        )
+
+    @functools.cached_property
+    def _devices_by_hostname(self) -> dict[str, list[Device]]:
+        found: dict[str, list[Device]] = collections.defaultdict(list)
+        for device in self.devices or ():
+            found[device.hostname].append(device)
+        return found
+
+    def device(self, claim: Claim) -> Device | None:
+        """The claim's mesh device: by its id, else the newest of its host name that was not made before the claim."""
+        named = self._devices_by_hostname.get(claim.name, [])
+        known = next((one for one in named if one.id == claim.mesh_device_id), None)
+        if known is not None:
+            return known
+        fresh = [one for one in named if one.created is None or one.created >= claim.created]
+        return max(fresh, key=lambda one: (one.created is not None, one.created or self.now, one.id), default=None)
+
+    def in_mesh(self, name: str) -> bool | None:
+        """Whether any device of this host name is online; None when the mesh could not be read, or does not say."""
+        if self.devices is None:
+            return None
+        words = {one.online for one in self._devices_by_hostname.get(name, ())}
+        return True if True in words else None if None in words else False
+
+    @functools.cached_property
+    def taken_names(self) -> set[str]:
+        """Every name that a new machine must not get."""
+        names = {claim.name for claim in self.claims} | set(self.damaged) | set(self.nodes_by_name) | set(self._devices_by_hostname)
+        names |= {device.name.partition(".")[0] for device in self.devices or ()}
+        return names | {one.name for view in self.seen.clouds.values() for one in view.instances or ()}

@@ -1,0 +1,157 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the money went (A-07, A-08): each machine's life cut at midnights and at what it was good for. The parts of the whole time add
+up to the ledger to the last digit."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+from ...model import LedgerLine
+from ...model.reasons import Finding, Reason
+from ...units.periods import Period, days_between, period_of
+from .ledger import NOTHING, add_up, between
+from .traffic import Assumption, Total, of_lines
+from .utilization import use_of
+
+#: what money was spent for, in the order in which people read it
+USES = ("useful", "idle_tail", "starting", "failed_join", "failed_launch", "duplicate", "leaked", "unused", "unknown")
+_WHOLE_LIFE: t.Mapping[str, str] = {
+    Reason.DUPLICATE: "duplicate",
+    Finding.LAUNCH_REFUSED: "failed_launch",
+    Reason.LAUNCH_FAILED: "failed_launch",
+    Reason.ORPHAN: "leaked",
+}
+SECONDS = Decimal(3600)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a machine's life within one day. ``use`` is one of USES; ``gpu_seconds`` are those in which its GPUs were useful, and
+    ``unknown_seconds`` those of which nobody knows whether they were."""
+
+    day: str
+    line: LedgerLine
+    use: str
+    cost: Decimal
+    gpu_seconds: int
+    unknown_seconds: int = 0
+
+
+def parts(lines: t.Iterable[LedgerLine], since: datetime | None, until: datetime, time_zone: str) -> list[Part]:
+    """What was spent from ``since`` (None = ever) to ``until``, in parts that cost something or were useful."""
+    found: list[Part] = []
+    days: dict[tuple[datetime, datetime], list[Period]] = {}
+    for line in lines:
+        for use, start, end in phases(line):
+            if start >= end:  # it never lived, or its clock ran backwards; what it cost falls on its end
+                if line.cost and (since is None or since < end) and end <= until:
+                    found.append(Part(period_of("day", end, time_zone).key, line, use, line.cost, 0))
+                continue
+            first, last = max(start, since) if since else start, min(end, until)
+            if first >= last:
+                continue
+            key = (first, last)
+            if key not in days:
+                days[key] = days_between(first, last, time_zone)
+            for day in days[key]:
+                begin, stop = max(first, day.start), min(last, day.end)
+                cost = between(line, begin, stop)
+                seconds = int((stop - begin).total_seconds()) * line.gpu_count
+                useful, unknown = (seconds if use == one else 0 for one in ("useful", "unknown"))
+                if cost or useful or unknown:
+                    found.append(Part(day.key, line, use, cost, useful, unknown))
+    return sorted(found, key=lambda one: (one.day, one.line.key, USES.index(one.use)))
+
+
+def phases(line: LedgerLine) -> list[tuple[str, datetime, datetime]]:
+    """What a machine was good for, one time after the other, from its create call to its end without a gap."""
+    start = line.start or line.end
+    if line.reason in _WHOLE_LIFE:
+        return [(_WHOLE_LIFE[line.reason], start, line.end)]
+    use = use_of(line, line.end)
+    if use is None:
+        return [("failed_join" if line.closed else "starting", start, line.end)]
+    before = "unused" if use.watched else "unknown"
+    usable = max(use.usable, start)
+    if use.began is None:
+        idle = line.end if use.watched else max(use.idle, usable)
+        times = [("starting", start, usable), (before, usable, idle), ("idle_tail", idle, line.end)]
+    else:
+        began, idle = max(use.began, usable), max(use.idle, usable)
+        times = [("starting", start, usable), (before, usable, began), ("useful", began, idle), ("idle_tail", idle, line.end)]
+    return [one for one in times if one[1] < one[2]] or [("starting", start, line.end)]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """Sums in dollars, exact, by the words of each way to look at them; the dearest first, days and uses in their own order. None of them
+    contains ``traffic``, which is an estimate."""
+
+    since: datetime | None
+    until: datetime
+    time_zone: str
+    parts: tuple[Part, ...]
+    total: Decimal
+    by_day: t.Mapping[str, Decimal]
+    by_use: t.Mapping[str, Decimal]
+    by_pool: t.Mapping[str, Decimal]
+    by_cloud: t.Mapping[str, Decimal]
+    by_model: t.Mapping[str, Decimal]
+    by_end: t.Mapping[str, Decimal]
+    gpu_hours: Decimal
+    unknown_gpu_hours: Decimal
+    machines: int
+    traffic: Total
+
+    @property
+    def per_gpu_hour(self) -> Decimal | None:
+        """Everything that was spent ÷ the GPU hours that were of use; None = none were, or it is unknown of some."""
+        return self.total / self.gpu_hours if self.gpu_hours and not self.unknown_gpu_hours else None
+
+
+def report(lines: t.Sequence[LedgerLine], since: datetime | None, until: datetime, time_zone: str = "UTC") -> Report:
+    """The sums over ``lines`` (ledger.books) from ``since`` to ``until``."""
+    found = tuple(parts(lines, since, until, time_zone))
+    uses = _sums(found, lambda one: one.use)
+    return Report(
+        since=since,
+        until=until,
+        time_zone=time_zone,
+        parts=found,
+        total=add_up(one.cost for one in found),
+        by_day=dict(sorted(_sums(found, lambda one: one.day).items())),
+        by_use={use: uses[use] for use in USES if use in uses},
+        by_pool=_dearest(_sums(found, lambda one: one.line.pool or "unknown")),
+        by_cloud=_dearest(_sums(found, lambda one: one.line.cloud or "unknown")),
+        by_model=_dearest(_sums(found, lambda one: one.line.model or "unknown")),
+        by_end=_dearest(_sums(found, lambda one: (one.line.reason or "unknown") if one.line.closed else "still there")),
+        gpu_hours=sum(one.gpu_seconds for one in found) / SECONDS,
+        unknown_gpu_hours=sum(one.unknown_seconds for one in found) / SECONDS,
+        machines=len({one.line.key for one in found}),
+        traffic=of_lines(lines, since, until, Assumption()),
+    )
+
+
+def _sums(found: t.Iterable[Part], word: t.Callable[[Part], str]) -> dict[str, Decimal]:
+    amounts: dict[str, list[Decimal]] = {}
+    for one in found:
+        amounts.setdefault(word(one), []).append(one.cost)
+    return {name: add_up(several) for name, several in amounts.items()}
+
+
+def _dearest(sums: t.Mapping[str, Decimal]) -> dict[str, Decimal]:
+    return dict(sorted(sums.items(), key=lambda one: (-one[1], one[0])))
+
+
+def table_of_days(found: Report) -> dict[str, dict[str, Decimal]]:
+    """Day → use → dollars, for charts."""
+    days: dict[str, dict[str, Decimal]] = {}
+    for one in found.parts:
+        uses = days.setdefault(one.day, {})
+        uses[one.use] = add_up((uses.get(one.use, NOTHING), one.cost))
+    return days

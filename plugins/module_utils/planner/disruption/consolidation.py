@@ -1,0 +1,192 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes that are used too little (L-5, reason Underutilized): one goes when all its pods may move and fit on the others.
+
+Since when a node is used too little is kept in its claim: a pod that was deleted leaves no other trace of when.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+from ...model import Claim, Node, Phase, Pod, Pool
+from ...model.reasons import Reason
+from ...units.durations import latest, print_duration
+from ..claim_sync import Settled
+from ..plan_builder import Draft
+from ..provisioning import service
+from ..scheduling.binpacking import Bin, fit, gpus, is_gpu, shown
+from ..scheduling.capacity import blocking, of_node
+from ..scheduling.pending_pods import demand
+from . import idleness, replacement, voluntary
+from .drain_rules import Do
+
+POLICY = "WhenUnderutilized"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Use:
+    """How many of a node's GPUs its pods ask for, of how many. ``claims``: pods hold devices by resource claims besides."""
+
+    used: int
+    total: int
+    claims: bool = False
+
+    def below(self, threshold: Decimal) -> bool:
+        """Strictly below the share ``threshold``."""
+        return self.used < threshold * self.total
+
+    def __str__(self) -> str:
+        return f"{self.used} of {self.total} GPUs are used" + (" beside those of resource claims" if self.claims else "")
+
+
+def use(node: Node, pods: t.Iterable[Pod]) -> Use:
+    """The use of a node by the unfinished pods on it."""
+    bound = [pod for pod in pods if pod.node == node.name and pod.phase not in ("Succeeded", "Failed")]
+    return Use(sum(gpus(pod) for pod in bound), shown(node.allocatable), any(pod.placement.claims for pod in bound))
+
+
+def judge(draft: Draft) -> None:
+    """Note since when nodes are used too little, and let those go whose pods have a place elsewhere."""
+    situation = draft.situation
+    pods = situation.seen.pods
+    pools = [pool for pool in situation.pools if pool.consolidation_policy == POLICY and pool.consolidate_after is not None]
+    if not pools or pods is None:
+        return
+    waiting = demand(pods, situation.pools, situation.settings, draft.now).pods
+    places = _Places(draft)
+    for pool in pools:
+        _Pool(draft, pool, places, f"pod {waiting[0].namespace}/{waiting[0].name} waits for a place" if waiting else "").judge()
+
+
+class _Places:
+    """Where pods may go: our Ready nodes that stay, with the pods that were moved there in thought."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._nodes: dict[str, Settled] = {}
+        self._moved: dict[str, list[Pod]] = {}
+        for name, one in draft.settled.items():
+            if name in draft.decisions or one.claim.phase is not Phase.READY or one.node is None or blocking(one.node):
+                continue
+            if not use(one.node, draft.situation.pods(one.node) or ()).claims:  # how much is free beside claims is not known
+                self._nodes[one.node.name] = one
+        self._bins = {name: self._bin(name) for name in sorted(self._nodes)}
+        self._free = {name: _free_gpus(place) for name, place in self._bins.items()}
+
+    @property
+    def receiving(self) -> t.Collection[str]:
+        """Nodes that take pods of others."""
+        return self._moved
+
+    def move(self, node: Node, moving: t.Sequence[Pod]) -> bool:
+        """Give each of the pods a place on the other nodes, if all get one; the node itself is none any more then."""
+        asked = [gpus(pod) for pod in moving]
+        if sum(asked) > sum(self._free.values()) - self._free.get(node.name, 0):
+            return False
+        least = min(asked, default=0)
+        found = fit(moving, [place for name, place in self._bins.items() if self._free[name] >= least and name != node.name])
+        if found.left:
+            return False
+        for pod in moving:
+            target = found.placed[pod.uid]
+            self._moved.setdefault(target, []).append(dataclasses.replace(pod, node=target))
+        for name in set(found.placed.values()):
+            self._bins[name] = self._bin(name)
+            self._free[name] = _free_gpus(self._bins[name])
+        self._bins.pop(node.name, None)
+        self._free.pop(node.name, None)
+        return True
+
+    def _bin(self, name: str) -> Bin:
+        one = self._nodes[name]
+        pods = [*(self._draft.situation.pods(t.cast(Node, one.node)) or ()), *self._moved.get(name, ())]
+        return of_node(t.cast(Node, one.node), pods, pool=one.claim.pool, gpu_memory_mib=one.claim.offer.gpu_memory_mib)
+
+
+def _free_gpus(place: Bin) -> int:
+    """At least as many as pods find there: a vendor's and the neutral name may mean the same GPUs."""
+    return sum(max(0, amount or 0) for name, amount in place.free.items() if is_gpu(name))
+
+
+class _Pool:
+    """One pool with the policy."""
+
+    def __init__(self, draft: Draft, pool: Pool, places: _Places, waiting: str) -> None:
+        self.draft, self.pool, self.places, self.waiting = draft, pool, places, waiting
+        self.grows = idleness.growth(draft, pool)
+        self.floor = pool.min_nodes
+
+    def judge(self) -> None:
+        draft, pool = self.draft, self.pool
+        ready = [one for one in draft.undecided() if one.claim.pool == pool.key and self._in_use(one)]
+        spare = len(ready) - self.floor
+        wanted: list[tuple[Claim, str]] = []
+        most = voluntary.at_most(
+            voluntary.room(draft, pool, Reason.UNDERUTILIZED), voluntary.bound(draft, Reason.UNDERUTILIZED), len(ready)
+        )
+        for one in sorted(ready, key=lambda one: (-one.claim.price, -one.claim.offer.gpu_count, one.claim.name)):
+            found = use(t.cast(Node, one.node), self._pods(one))
+            moving = [verdict.pod for verdict in voluntary.verdicts(draft, one, Reason.UNDERUTILIZED) if verdict.do is Do.EVICT]
+            blocked = any(verdict.do is Do.BLOCK for verdict in voluntary.verdicts(draft, one, Reason.UNDERUTILIZED))
+            goes_on = one.stored.deletion is not None and one.stored.deletion.reason == Reason.UNDERUTILIZED
+            since = self._note(one, found.below(pool.utilization_threshold) and (bool(moving) or blocked or goes_on))
+            if since is None:
+                continue
+            why = self._against(draft.settled[one.claim.name], since)
+            if not why and min(len(wanted), most) >= spare:
+                why = f"kept for {draft.situation.floor_words(pool)}"
+            detail = str(found)
+            if not why and len(wanted) < most:  # no more is looked at than may go: each look costs, and takes places
+                detail, why = self._elsewhere(one, found, moving)
+            if why:
+                draft.report(one.claim.name, Reason.UNDERUTILIZED, f"{detail}; {why}", pool=pool.key)
+            else:
+                wanted.append((draft.settled[one.claim.name].claim, detail))
+        voluntary.remove(draft, pool, Reason.UNDERUTILIZED, wanted)
+
+    def _elsewhere(self, one: Settled, found: Use, moving: t.Sequence[Pod]) -> tuple[str, str]:
+        """What makes the node needless, or (second) what keeps it."""
+        if self.places.move(t.cast(Node, one.node), moving):
+            return f"{found}; its pods fit on other nodes", ""
+        offer = replacement.instead(self.draft, self.pool, one.claim, moving)
+        if offer is not None:
+            return f"{found}; {replacement.told(one.claim, offer)}", ""
+        return str(found), "its pods do not fit on other nodes"
+
+    def _in_use(self, one: Settled) -> bool:
+        ready = one.node is not None and bool(one.node.ready)
+        return one.claim.phase is Phase.READY and ready and not service.is_service(one.claim)
+
+    def _pods(self, one: Settled) -> t.Sequence[Pod]:
+        return self.draft.situation.pods(t.cast(Node, one.node)) or ()
+
+    def _note(self, one: Settled, below: bool) -> datetime | None:
+        """Remember in the claim since when the node is used too little; None while it is not."""
+        claim = one.claim
+        since = (claim.underused_since or self.draft.now) if below else None
+        if since != claim.underused_since:
+            self.draft.change(dataclasses.replace(claim, underused_since=since))
+        return since
+
+    def _against(self, one: Settled, since: datetime) -> str:
+        """What keeps the node although it is used too little."""
+        after = self.pool.consolidate_after or 0
+        quiet = max(since, latest(self._events(one)) or since)
+        if (self.draft.now - quiet).total_seconds() < after:
+            return f"not yet {print_duration(after)}"
+        if one.node is not None and one.node.name in self.places.receiving:
+            return "it takes the pods of another node"
+        return self.waiting or self.grows(one.claim) or voluntary.against(self.draft, self.pool, one, Reason.UNDERUTILIZED)
+
+    def _events(self, one: Settled) -> t.Iterator[datetime | None]:
+        """When pods came, began, ended or were told to go, as far as they are still listed."""
+        for pod in self._pods(one):
+            if pod.owner_kind not in ("DaemonSet", "Node") and not pod.mirror:
+                yield from (
+                    when for when in (pod.created, pod.started, pod.finished, pod.deletion) if when and when <= self.draft.now
+                )

@@ -1,0 +1,155 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is a node idle, since when, and may it go for that (L-3)? Unknown is never idle."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime, timedelta
+
+from ...core.errors import InvalidInput
+from ...model import Claim, Node, Pod, Pool
+from ...model.defaults import Settings
+from ...model.labels import IDLE_SINCE_ANNOTATION
+from ...model.resources import PARTIAL_GPU_PREFIXES
+from ...units.durations import parse_time, print_duration, print_time
+from .do_not_disrupt import node_hold, pod_hold, skips_drain
+
+MODES = ("workload", "gpu", "all")
+AHEAD = 120  # seconds by which another host's clock may be ahead of ours (L-27)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Idle:
+    """The verdict on one node.
+
+    ``busy``: None = unknown. ``since``: when it became idle, as it shall be stored (None = not idle). ``write``: the annotation has to
+    be set to ``since`` or removed. ``eligible``: it may go for being idle; ``why`` says what speaks against it, or how long it is idle.
+    """
+
+    busy: bool | None
+    since: datetime | None
+    write: bool
+    eligible: bool
+    why: str
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> str | None:
+        """The annotation's value."""
+        return None if self.since is None else print_time(self.since)
+
+
+def requests_gpu(pod: Pod, settings: Settings) -> bool:
+    """Whether the pod's effective requests name a GPU, whole or shared. Which devices a resource claim stands for is not known here:
+    it may well be a GPU."""
+    return pod.placement.claims or any(
+        amount > 0 and (name in settings.gpu_resources or name.startswith(PARTIAL_GPU_PREFIXES))
+        for name, amount in pod.requests.items()
+    )
+
+
+def counts(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
+    """Whether the pod keeps its node busy. ``mode`` is one of MODES."""
+    return pod.phase not in ("Succeeded", "Failed") and would_count(pod, mode, settings, now)
+
+
+def would_count(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
+    """As :func:`counts`, for a pod that may have ended."""
+    if pod.mirror or pod.owner_kind == "Node" or (pod.owner_kind == "DaemonSet" and pod.owner_api.startswith("apps/")):
+        return False
+    if pod.deletion is not None and now > pod.deletion + timedelta(seconds=settings.terminating_grace):
+        return False
+    if skips_drain(pod):
+        return False
+    if mode == "all" or requests_gpu(pod, settings) or pod_hold(pod, now).why:
+        return True
+    return mode == "workload" and pod.namespace not in settings.ignore_namespaces
+
+
+def judge(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, settings: Settings, now: datetime) -> Idle:
+    """The verdict on a Ready node. ``pods`` are all pods of this node and those nominated to it; None = could not be read."""
+    stored, warnings = _stored(node, now)
+    ahead = bool(warnings) and stored is not None
+    if pods is None:
+        return Idle(None, claim.idle_since, False, False, "pods unknown", warnings)
+    for pod in pods:
+        warnings = (*warnings, *pod_hold(pod, now).warnings)
+    here = [pod for pod in pods if pod.node == node.name]
+    busy = next((pod for pod in here if counts(pod, pool.idle_mode, settings, now)), None)
+    if busy is not None:
+        return Idle(
+            True, None, IDLE_SINCE_ANNOTATION in node.annotations, False, f"busy: pod {busy.namespace}/{busy.name}", warnings
+        )
+    if ahead:
+        return Idle(None, claim.idle_since, False, False, f"{IDLE_SINCE_ANNOTATION} lies in the future", warnings)
+    if any(pod.nominated_node == node.name and not pod.node for pod in pods):
+        return Idle(False, stored, False, False, "a pod is about to be scheduled here", warnings)
+    if stored is None:
+        return _verdict(claim, node, pool, settings, now, now, True, warnings)
+    ended = _last_end(here, pool.idle_mode, settings, now)
+    if ended is not None and stored < ended:
+        return _verdict(claim, node, pool, settings, now, ended, True, warnings)
+    return _verdict(claim, node, pool, settings, now, stored, node.annotations.get(IDLE_SINCE_ANNOTATION) is None, warnings)
+
+
+def _stored(node: Node, now: datetime) -> tuple[datetime | None, tuple[str, ...]]:
+    """The remembered moment: the node's annotation if it is there, else nothing. One that is no time starts anew. One that is a little ahead
+    of our clock is now; one that is far ahead is returned with a warning, and says nothing."""
+    text = node.annotations.get(IDLE_SINCE_ANNOTATION)
+    if text is None:
+        return None, ()
+    try:
+        moment = parse_time(text)
+    except InvalidInput:
+        return None, (f"node {node.name}: {IDLE_SINCE_ANNOTATION} {text!r} is not a time; it starts anew",)
+    if moment > now + timedelta(seconds=AHEAD):
+        return moment, (f"node {node.name}: {IDLE_SINCE_ANNOTATION} {text} lies in the future; whether it is idle is unknown",)
+    return min(moment, now), ()
+
+
+def _last_end(pods: t.Sequence[Pod], mode: str, settings: Settings, now: datetime) -> datetime | None:
+    """When the last pod that kept the node busy ended, as far as ended pods are still listed. The node's clock may be a little ahead of
+    ours: then it ended now. A time that is far ahead says nothing."""
+    latest = now + timedelta(seconds=settings.clock_tolerance)
+    ends = [
+        min(pod.finished, now)
+        for pod in pods
+        if pod.finished is not None
+        and pod.finished <= latest
+        and pod.phase in ("Succeeded", "Failed")
+        and would_count(pod, mode, settings, now)
+    ]
+    return max(ends) if ends else None
+
+
+def _verdict(
+    claim: Claim,
+    node: Node,
+    pool: Pool,
+    settings: Settings,
+    now: datetime,
+    since: datetime,
+    write: bool,
+    warnings: tuple[str, ...],
+) -> Idle:
+    hold = node_hold(node, now)
+    why = against(claim, pool, now, since) or (f"held by {hold.why}" if hold.why else "")
+    idle_for = f"idle for {print_duration((now - since).total_seconds())}"
+    text = f"{idle_for}; {why}" if why else idle_for
+    return Idle(False, since, write, not why, text, (*warnings, *hold.warnings))
+
+
+def against(claim: Claim, pool: Pool, now: datetime, since: datetime) -> str:
+    """What keeps a machine that is idle since ``since``; empty = nothing."""
+    if pool.consolidation_policy == "Never" or pool.consolidate_after is None:
+        return "consolidation is Never"
+    if (now - since).total_seconds() < pool.consolidate_after:
+        return f"not yet {print_duration(pool.consolidate_after)}"
+    if claim.initialized is None or (now - claim.initialized).total_seconds() < pool.min_age:
+        return f"not yet {print_duration(pool.min_age)} old"
+    if claim.blocked_until is not None and now < claim.blocked_until:
+        return f"its drain was blocked; next try after {print_time(claim.blocked_until)}"
+    return ""

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Machines that their cloud took away or gave up, by its own word (L-15, L-20): they come back by nobody's will and are billed on."""
+
+from __future__ import annotations
+
+import datetime as dt
+import typing as t
+
+from ...model import InstanceState
+from ...model.reasons import ActionKind, Reason
+from ...units.durations import print_time
+from ..claim_sync import Settled
+from ..claims.phases import LIVE
+from ..garbage_collection import mass_deletion_guard, signs_of_life
+from ..offers import launch_backoff
+from ..plan_builder import Draft
+
+LEFT_ALONE: t.Mapping[str, str] = {
+    Reason.SPOT_LOST: "spotlost",
+    Reason.FAILED_JOIN: "join",
+    Reason.PRICE_JUMP: "price",
+}  # reason of a deletion to class of L-14
+
+
+def spot_lost(draft: Draft) -> None:
+    """Interrupted machines go in any run, whatever budgets, holds and minNodes say: nothing runs on them, and their disk is billed."""
+    for one in list(draft.undecided()):
+        claim, machine = one.claim, one.recovery.instance
+        if claim.phase not in LIVE:
+            continue
+        if machine is not None and machine.interrupted:
+            since = f", not running since {print_time(claim.interrupted_at)}" if claim.interrupted_at else ""
+            draft.destroy(
+                claim, Reason.SPOT_LOST, f"{claim.cloud} took its GPUs away ({machine.raw_state or machine.state.value}){since}"
+            )
+        elif claim.deletion is not None and claim.deletion.reason == Reason.SPOT_LOST:
+            draft.destroy(claim, Reason.SPOT_LOST, "goes on")
+
+
+def blocked_by_loss(draft: Draft) -> dict[str, dt.datetime]:
+    """What this very run leaves alone because it lost a machine there, or gave one up that never became usable: key → until (L-14)."""
+    found: dict[str, dt.datetime] = {}
+    for name, one in draft.decisions.items():
+        reason = LEFT_ALONE.get(one.reason) if one.kind == ActionKind.DESTROY else None
+        before = draft.settled[name].stored.deletion if name in draft.settled else None  # a machine without a claim gets one now
+        if reason is None or one.claim is None or (before is not None and before.reason == one.reason != Reason.SPOT_LOST):
+            continue  # an end that goes on has left its block when it was decided
+        until = draft.now + dt.timedelta(seconds=launch_backoff.FIRST[reason])
+        found |= dict.fromkeys(launch_backoff.keys_after(one.claim.offer, reason), until)
+    return found
+
+
+def given_up(draft: Draft) -> None:
+    """Rented machines that their cloud calls failed or stopped: none of them comes back by itself, and all are billed. A sign of
+    life speaks against the cloud's word; many at once speak against it too. A word that nobody knows is waited for
+    (``unhealthy``)."""
+    situation = draft.situation
+    due: list[tuple[Settled, str, str]] = []
+    for one in list(draft.undecided()):
+        claim, machine = one.claim, one.recovery.instance
+        if claim.phase not in LIVE or machine is None or not situation.rented(claim.cloud):
+            continue
+        if machine.state not in (InstanceState.FAILED, InstanceState.STOPPED):
+            continue
+        text = f"{claim.cloud} calls it {machine.raw_state or machine.state.value} {machine.problem}".strip()
+        if sign := signs_of_life.of_claim(one, situation):
+            draft.warnings.append(f"{claim.name}: {text}, but {sign}; nothing is deleted")
+        elif claim.initialized is None:
+            due.append((one, Reason.FAILED_JOIN, f"instance_not_running: {text}"))
+        else:
+            due.append((one, Reason.INSTANCE_GONE, text))
+    known = sum(1 for claim in situation.claims if claim.instance_id)
+    if mass_deletion_guard.holds(draft, "machines that their cloud gave up", len(due), known):
+        return
+    for one, reason, detail in due:
+        draft.destroy(one.claim, reason, detail)
+
+
+def merged(seen: t.Mapping[str, dt.datetime], lost: t.Mapping[str, dt.datetime]) -> dict[str, dt.datetime]:
+    """Two block lists as one: the later end counts."""
+    return {key: max(found) for key in {*seen, *lost} if (found := [one[key] for one in (seen, lost) if key in one])}

@@ -1,0 +1,163 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all ends have in common that can wait (Empty, Drifted, Underutilized): the pool's budget, and what speaks against moving pods."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ...model import Action, Claim, Phase, Pool
+from ...model.labels import DRAIN_STARTED_ANNOTATION
+from ...model.reasons import ActionKind, Finding, Reason
+from ...units.durations import print_duration, print_time
+from ..claim_sync import Settled
+from ..garbage_collection import mass_deletion_guard
+from ..plan_builder import Draft
+from ..provisioning import service
+from ..scheduling.node_affinity import avoided
+from . import disruption_budgets
+from .disruption_budgets import Count, Room
+from .do_not_disrupt import node_hold
+from .drain_rules import MOVES, Do, Mode, Verdict, backoff_after_block, classify, is_voluntary, rules_of
+
+FREE = Room(None)
+_WITH_NODE = (Phase.JOINING, Phase.READY, Phase.TERMINATING)
+
+
+def room(draft: Draft, pool: Pool, reason: str) -> Room:
+    """How many more nodes of the pool may go for ``reason``; a budget that cannot be read is a problem of the run."""
+    found = disruption_budgets.room(pool, reason, count(draft, pool), draft.now)
+    if found.problem:
+        draft.problems.append(found.problem)
+    return found
+
+
+def count(draft: Draft, pool: Pool) -> Count:
+    """The pool's nodes as a budget counts them. What this run has decided to give back counts as going; a service is its own node."""
+    total = deleting = not_ready = 0
+    for name, one in draft.settled.items():
+        claim = one.claim
+        node = one.node or one.stale_node
+        if claim.pool != pool.key or claim.phase not in _WITH_NODE or (node is None and not service.is_service(claim)):
+            continue
+        total += 1
+        decided = draft.decisions.get(name)
+        if claim.phase is Phase.TERMINATING or (decided is not None and decided.kind == ActionKind.DESTROY):
+            deleting += 1
+        elif service.health(claim, draft.situation).well is not True if node is None else node.ready is not True:
+            not_ready += 1
+    return Count(total, deleting, not_ready)
+
+
+def verdicts(draft: Draft, one: Settled, reason: str) -> list[Verdict]:
+    """What a drain for ``reason`` would do with each pod of the node; empty also when pods could not be read."""
+    pods = draft.situation.pods(one.node) if one.node is not None else None
+    here = [pod for pod in pods or () if one.node is not None and pod.node == one.node.name]
+    found = classify(here, Mode.VOLUNTARY, draft.now, rules_of(reason))
+    keepers = draft.situation.avoiding if reason in MOVES else ()
+    return [_avoided(verdict) if verdict.do is Do.EVICT and avoided(verdict.pod, keepers) else verdict for verdict in found]
+
+
+def _avoided(verdict: Verdict) -> Verdict:
+    why = "required pod anti-affinity of another pod: where else it could run is not known"
+    return dataclasses.replace(verdict, do=Do.BLOCK, why=why)
+
+
+def against(draft: Draft, pool: Pool, one: Settled, reason: str) -> str:
+    """What keeps a node in use from going for a reason that can wait; empty = nothing. Pods that must not move are found before the
+    first of them is asked to leave."""
+    claim, node, now = one.claim, one.node, draft.now
+    pods = draft.situation.pods(node) if node is not None else None
+    if node is None or not node.ready:
+        return "its Node is not Ready"
+    if pods is None:
+        return "pods unknown"
+    if unknown := cloud_unknown(one):
+        return unknown
+    hold = node_hold(node, now)
+    draft.warnings.extend(hold.warnings)
+    if hold.why:
+        return f"held by {hold.why}"
+    if claim.initialized is None or (now - claim.initialized).total_seconds() < pool.min_age:
+        return f"not yet {print_duration(pool.min_age)} old"
+    if claim.blocked_until is not None and now < claim.blocked_until:
+        return f"its drain was blocked; next try after {print_time(claim.blocked_until)}"
+    if any(pod.nominated_node == node.name and not pod.node for pod in pods):
+        return "a pod is about to be scheduled here"
+    blocked = [
+        f"{found.pod.namespace}/{found.pod.name} ({found.why})" for found in verdicts(draft, one, reason) if found.do is Do.BLOCK
+    ]
+    return f"pods that must not be moved: {', '.join(blocked)}" if blocked else ""
+
+
+def cloud_unknown(one: Settled) -> str:
+    """Why nothing that can wait is asked of the machine's cloud: a node that is drained while its machine cannot be deleted is billed
+    for no work. Empty = the cloud lists its machines."""
+    return one.recovery.why if one.recovery.what == "unknown" else ""
+
+
+def after_failure(draft: Draft, pool: Pool) -> str:
+    """What keeps every node of the pool that can wait and that nobody has begun to empty: a drain of one of them was given up less
+    than three minutes ago (L-18). Empty = nothing. When that was follows from how long the node is left alone since."""
+    delay = draft.situation.settings.scale_down_delay_after_failure
+    for name, one in draft.settled.items():
+        claim = one.claim
+        if claim.pool != pool.key or claim.blocked_until is None or claim.blocked_times < 1:
+            continue
+        pause, _times = backoff_after_block(claim.blocked_times - 1)
+        if 0 <= (draft.now - (claim.blocked_until - pause)).total_seconds() < delay:
+            return f"the drain of {name} in its pool was given up less than {print_duration(delay)} ago"
+    return ""
+
+
+def bound(draft: Draft, reason: str) -> int | None:
+    """How many nodes of one pool a run gives back for ``reason``: max_remove_per_run; without it one, and any number of idle ones."""
+    most = draft.situation.settings.max_remove_per_run
+    return most if most is not None or reason == Reason.EMPTY else 1
+
+
+def remove(draft: Draft, pool: Pool, reason: str, wanted: t.Sequence[tuple[Claim, str]]) -> None:
+    """Give back the first of ``wanted`` (claim and detail, in their order) that budget and bound allow; the others are reported."""
+    allowed, most = room(draft, pool, reason) if wanted else FREE, bound(draft, reason)
+    going = wanted[: at_most(allowed, most, len(wanted))]
+    known = count(draft, pool).total
+    if mass_deletion_guard.holds(draft, f"nodes of {pool.key} ({reason})", len(going), known):
+        going = ()
+    for claim, detail in going:
+        go(draft, claim, reason, detail)
+    by_budget = allowed.nodes is not None and (most is None or allowed.nodes <= most)
+    why = f"kept by disruption budget {allowed.why}" if by_budget else "goes in a later run (max_remove_per_run)"
+    for claim, detail in wanted[len(going) :]:
+        draft.report(claim.name, reason, f"{detail}; {why}", pool=pool.key)
+
+
+def at_most(allowed: Room, most: int | None, otherwise: int) -> int:
+    """How many nodes go, by budget and bound; ``otherwise`` when neither says anything."""
+    return min([number for number in (allowed.nodes, most) if number is not None], default=otherwise)
+
+
+def go(draft: Draft, claim: Claim, reason: str, detail: str) -> None:
+    """The claim goes. A decision of an interrupted run keeps its times."""
+    before = draft.settled[claim.name].stored.deletion
+    if before is not None and before.reason == reason:
+        claim = dataclasses.replace(claim, deletion=before)
+    draft.destroy(claim, reason, detail)
+
+
+def restore(draft: Draft) -> None:
+    """Open nodes again that an interrupted run had begun to empty for a reason that does not hold any more."""
+    for name, one in draft.settled.items():
+        before, node = one.stored.deletion, one.node
+        taken_back = (
+            before is not None
+            and (is_voluntary(before.reason) or before.reason == Reason.DOCUMENT_GONE)
+            and one.claim.deletion is None
+            and name not in draft.decisions
+        )
+        if taken_back and node is not None and DRAIN_STARTED_ANNOTATION in node.annotations:
+            text = "an interrupted run had begun to empty it"
+            draft.others.append(
+                Action(ActionKind.RESTORE, name, Finding.KEPT, text, pool=one.claim.pool, target=node.name, uid=node.uid)
+            )

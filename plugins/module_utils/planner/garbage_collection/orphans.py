@@ -1,0 +1,361 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Things of ours that no claim knows (L-12): machines, Nodes, mesh devices, keys. Case numbers O1 … O15 are those of docs/rules.md."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+
+from ...model import Action, Device, Instance, InstanceState, MeshKey, Node
+from ...model.labels import DRAIN_STARTED_ANNOTATION, INSTANCE_ID_LABEL, PROVIDER_LABEL, PROVISIONED_LABEL
+from ...model.names import Verdict, label_value
+from ...model.reasons import ActionKind, Finding, Reason
+from ..claims.adoption import adopt
+from ..cluster_state import Situation
+from ..plan_builder import Draft
+from ..provisioning import service
+from . import mass_deletion_guard
+from .ownership import Proof
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Orphan:
+    """A machine of ours without a claim. ``case``: O1 (no Node), O2 (its own Node is Ready, or it answers as a service, or its stamp proves
+    it ours and its mesh device is online), O3 (a Node that is not surely its own is Ready), O4 (its Node is not Ready). ``others`` are more
+    machines of the same name at the same cloud."""
+
+    case: str
+    instance: Instance
+    node: Node | None
+    others: tuple[Instance, ...] = ()
+
+
+def machines(situation: Situation) -> list[Orphan]:
+    """All of them, in the order of cloud and id. Needs claims and Nodes; without either nothing is an orphan."""
+    if situation.seen.claims is None or situation.nodes is None:
+        return []
+    known = {claim.name for claim in situation.claims} | {one for claim in situation.claims for one in claim.ids_seen}
+    known |= set(situation.damaged) | {one for claim in situation.damaged.values() for one in claim.ids}
+    named: dict[str, list[Instance]] = {}
+    for instance in situation.listed():
+        if instance.name not in known and instance.id not in known and _is_ours(instance, situation):
+            named.setdefault(instance.name, []).append(instance)
+    return [_orphan(same, situation) for same in named.values()]
+
+
+def _orphan(same: list[Instance], situation: Situation) -> Orphan:
+    """Machines of one name are one orphan: a name has one claim. The same name at a second cloud waits for its turn."""
+    node = _node_of(same[0], situation)
+    its_own = node.labels.get(INSTANCE_ID_LABEL) if node is not None else None
+    here = [one for one in same if one.cloud == same[0].cloud]
+    first, *others = sorted(
+        here, key=lambda one: (label_value(one.id) != its_own, one.created is None, one.created or situation.now, one.id)
+    )
+    case = "O2" if service.works(first, node, situation) else _case(first, node)
+    if case == "O2" and node is not None and DRAIN_STARTED_ANNOTATION in node.annotations and not situation.rented(first.cloud):
+        case = "O3"  # an own machine that we gave back: its Node still says whose it was, but somebody else has switched it on
+    if case in ("O1", "O4") and situation.in_mesh(first.name) and situation.ownership(first).proof is Proof.STAMP:
+        case = "O2"
+    return Orphan(case, first, node, tuple(others))
+
+
+def _is_ours(instance: Instance, situation: Situation) -> bool:
+    if not situation.rented(instance.cloud):
+        return instance.name in situation.machines
+    return situation.owner(instance) is Verdict.OURS
+
+
+def _node_of(instance: Instance, situation: Situation) -> Node | None:
+    machine = situation.machines.get(instance.name)
+    return situation.nodes_by_name.get((machine.node_name if machine else "") or instance.name)
+
+
+def _case(instance: Instance, node: Node | None) -> str:
+    if node is None:
+        return "O1"
+    if node.ready:
+        return "O2" if node.labels.get(INSTANCE_ID_LABEL) == label_value(instance.id) else "O3"
+    return "O4"
+
+
+def is_used(orphan: Orphan, situation: Situation) -> bool:
+    """Whether the machine counts against limits and budgets: rented ones always, own ones while they work as our nodes. An own machine that
+    somebody else has switched on is not ours to count."""
+    return situation.rented(orphan.instance.cloud) or orphan.case == "O2"
+
+
+def adopt_running(draft: Draft, orphans: list[Orphan]) -> None:
+    """O2: a machine that is alive, as our node, as a service, or in the mesh, gets its claim back."""
+    for orphan in orphans:
+        if orphan.case == "O2":
+            claim = adopt(orphan.instance, orphan.node, draft.situation)
+            draft.others.append(
+                Action(
+                    ActionKind.UPDATE,
+                    claim.name,
+                    Finding.ADOPTED,
+                    f"{claim.cloud} {claim.instance_id} had no claim",
+                    pool=claim.pool,
+                    claim=claim,
+                )
+            )
+
+
+def destroy_named(draft: Draft, orphans: list[Orphan]) -> None:
+    """Machines without a claim that a person asked to destroy by name or id."""
+    wanted = draft.situation.settings.destroy
+    for orphan in orphans:
+        if {orphan.instance.name, orphan.instance.id} & set(wanted.names):
+            _destroy(draft, orphan, Reason.MANUAL, "asked for; it had no claim")
+        elif wanted.all:
+            draft.report(orphan.instance.name, orphan.case, "has no claim; reap.yml removes it after two sightings")
+            if draft.situation.rented(orphan.instance.cloud):
+                one = orphan.instance
+                draft.failures.append(
+                    f"{one.name}: {one.cloud} {one.id} still exists: it has no claim. reap.yml terminates it once two runs saw it; "
+                    f"to terminate it now, name it: destroy.yml -e tgp_machine={one.name}"
+                )
+
+
+def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
+    """O1 and O4: destroyed once old enough and seen in two runs; each kind under the mass guard. O3: reported, and so is a machine that is
+    alive where no stamp can say which record store made it."""
+    situation, settings = draft.situation, draft.situation.settings
+    known = sum(1 for one in situation.listed() if _is_ours(one, situation))
+    due: dict[str, list[Orphan]] = {"O1": [], "O4": []}
+    for orphan in orphans:
+        one = orphan.instance
+        rented = situation.rented(one.cloud)
+        if orphan.case != "O2" and not rented:
+            draft.report(one.name, orphan.case, "is switched on, but not by us; it is left alone")
+            continue
+        if orphan.case == "O3":
+            text = f"{one.cloud} {one.id} has no claim, and the Node of its name is not surely its own"
+            draft.report(one.name, "O3", text)
+            _tell(draft, orphan, f"{one.name}: {text}; it is left alone until somebody says what it is.")
+        if orphan.case not in due:
+            continue
+        if rented and situation.in_mesh(one.name):
+            _stays(draft, orphan, f"{one.cloud} {one.id} has no claim, and its mesh device is online")
+            continue
+        if rented and (blind := _blind(orphan, situation)):
+            _stays(draft, orphan, f"{one.cloud} {one.id} has no claim and no Node, and {blind}")
+            continue
+        first = draft.sighted(f"{orphan.case}|{one.cloud}|{one.id}")
+        if _ripe(first, draft):
+            what = "it is given back" if settings.orphan_policy == "destroy" else "it is left alone, as orphan_policy says"
+            _tell(draft, orphan, f"{one.name}: {one.cloud} {one.id} is ours and has no claim, so nobody knew of it; {what}.")
+        if settings.orphan_policy == "destroy" and _is_due(orphan, first, draft):
+            due[orphan.case].append(orphan)
+        else:
+            draft.report(one.name, orphan.case, f"{one.cloud} {one.id} has no claim")
+    for case, found in due.items():
+        if mass_deletion_guard.holds(draft, f"machines without a claim ({case})", len(found), known):
+            continue
+        for orphan in found:
+            _destroy(draft, orphan, Reason.ORPHAN, f"{case}: {orphan.instance.cloud} {orphan.instance.id} has no claim")
+
+
+def _stays(draft: Draft, orphan: Orphan, why: str) -> None:
+    """A machine that may be at work for somebody else is billed until a person ends it: each run says so and fails."""
+    name = orphan.instance.name
+    draft.report(name, orphan.case, why)
+    remedy = f"to terminate it, run destroy.yml -e tgp_machine={name}"
+    text = f"{name}: {why}, so it may be at work for another cluster. It is billed and stays; {remedy}"
+    draft.problems.append(text)
+    _tell(draft, orphan, text)
+
+
+def _blind(orphan: Orphan, situation: Situation) -> str:
+    """Why nothing can say whether a machine without Node is alive (L-12a); empty where its mesh lists devices, or it answers as a service."""
+    if orphan.node is not None:
+        return ""
+    claim = adopt(orphan.instance, None, situation)
+    pool, node_class = situation.pool(claim), situation.wishes.classes.get(claim.node_class)
+    if node_class is None or (pool is not None and pool.service is not None):
+        return ""
+    if node_class.mesh.backend != "tailscale":
+        return {"wireguard": "a WireGuard hub does not tell whether it is alive"}.get(
+            node_class.mesh.backend, "it is in no mesh that tells whether it is alive"
+        )
+    return "the mesh, which tells whether it is alive, could not be read" if situation.devices is None else ""
+
+
+def _tell(draft: Draft, orphan: Orphan, text: str) -> None:
+    one = orphan.instance
+    price = {} if one.price_hour is None else {"price_hour": str(one.price_hour)}
+    draft.notice("orphan_found", f"{one.cloud} {one.id}", text, cloud=one.cloud, id=one.id, name=one.name, **price)
+
+
+def _is_due(orphan: Orphan, first: datetime, draft: Draft) -> bool:
+    """Old enough, seen in two runs, and with a Node that has not been Ready for long, if it has one."""
+    youngest = max(one.created or first for one in (orphan.instance, *orphan.others))
+    old = _old(youngest, draft, draft.situation.settings.orphan_age)
+    return old and _ripe(first, draft) and (orphan.node is None or _not_ready_long(orphan.node, draft))
+
+
+def _destroy(draft: Draft, orphan: Orphan, reason: str, detail: str) -> None:
+    """The machine gets a claim first, so that its end is recorded, repeated and billed like any other."""
+    claim = adopt(orphan.instance, orphan.node, draft.situation)
+    claim = dataclasses.replace(claim, ids_seen=(*claim.ids_seen, *(one.id for one in orphan.others)))
+    draft.destroy(claim, reason, detail, force=draft.situation.settings.destroy.force)
+    draft.others.append(draft.decisions.pop(claim.name))
+
+
+def _old(since: datetime, draft: Draft, seconds: int) -> bool:
+    return (draft.now - since).total_seconds() > seconds
+
+
+def _ripe(first: datetime, draft: Draft) -> bool:
+    return (draft.now - first).total_seconds() >= draft.situation.settings.second_run_after
+
+
+def _not_ready_long(node: Node, draft: Draft) -> bool:
+    if node.ready or node.ready_since is None:
+        return False
+    return (draft.now - node.ready_since).total_seconds() >= draft.situation.settings.node_not_ready
+
+
+def duplicates(draft: Draft) -> None:
+    """O11: of several machines under one claim's name all but one are destroyed; their ids are in the claim already, but those of other
+    clouds."""
+    for one in draft.settled.values():
+        goes = one.claim.name in draft.decisions and draft.decisions[one.claim.name].kind == ActionKind.DESTROY  # with all its ids
+        for extra in (*(() if goes else one.recovery.duplicates), *draft.situation.elsewhere(one.claim)):
+            if extra.state is InstanceState.TERMINATING:
+                continue
+            detail = f"{extra.cloud} {extra.id} has the same name as {one.claim.instance_id}"
+            price = -(extra.price_hour if extra.price_hour is not None else one.claim.price)
+            action = Action(
+                ActionKind.DELETE_INSTANCE, one.claim.name, Reason.DUPLICATE, detail, pool=one.claim.pool, target=extra.id
+            )
+            draft.others.append(dataclasses.replace(action, value=extra.cloud, price_hour=price))
+
+
+def remove_nodes(draft: Draft) -> None:
+    """O7: Nodes of ours without claim and machine go once they are not Ready for long enough. O8: a Ready one is reported."""
+    situation = draft.situation
+    claimed = {one.claim.node_name or name for name, one in draft.settled.items()} | set(draft.settled)
+    claimed |= set(situation.damaged)
+    ours = [node for node in situation.nodes or () if situation.is_ours(node.name) is Verdict.OURS]
+    due: list[Node] = []
+    for node in ours:
+        if node.name in claimed or node.labels.get(PROVISIONED_LABEL) != "true":
+            continue
+        cloud = node.labels.get(PROVIDER_LABEL, "")
+        if not _machine_is_gone(node, cloud, situation):
+            continue
+        if node.ready:
+            draft.report(node.name, "O8", "a Ready Node without claim and machine", target=node.name)
+        elif _not_ready_long(node, draft) and draft.twice(f"O7|{cloud}|{node.uid}"):
+            due.append(node)
+        else:
+            draft.sighted(f"O7|{cloud}|{node.uid}")
+    if mass_deletion_guard.holds(draft, "Nodes without a machine (O7)", len(due), len(ours)):
+        return
+    for node in due:
+        draft.others.append(
+            Action(ActionKind.DELETE_NODE, node.name, Reason.ORPHAN, "O7: no claim, no machine", target=node.name, uid=node.uid)
+        )
+
+
+def _machine_is_gone(node: Node, cloud: str, situation: Situation) -> bool:
+    """True only when every list that could show the machine is usable and none does."""
+    needed = [cloud] if cloud else sorted(situation.seen.clouds)
+    if not needed:
+        return False
+    for name in needed:
+        listed = situation.instances(name)
+        if listed is None or node.name in listed.by_name:
+            return False
+        if any(label_value(one.id) == node.labels.get(INSTANCE_ID_LABEL) for one in listed.all):
+            return False
+    return True
+
+
+def remove_devices(draft: Draft) -> None:
+    """O9: mesh devices of ours, by name and tag, that are offline for long. O10: one that is online is reported."""
+    situation, settings = draft.situation, draft.situation.settings
+    if situation.devices is None or situation.nodes is None or situation.unlisted:
+        return
+    tags = {tag for node_class in situation.wishes.classes.values() for tag in node_class.mesh.tags}
+    busy = set(draft.settled) | set(situation.damaged) | set(situation.nodes_by_name) | situation.names_in_use
+    ids = {one.claim.mesh_device_id for one in draft.settled.values()}
+    ours = [one for one in situation.devices if situation.is_ours(one.hostname) is Verdict.OURS and tags & set(one.tags)]
+    due: list[Device] = []
+    for device in ours:
+        if device.hostname in busy or device.id in ids:
+            continue
+        if device.online:
+            draft.report(device.hostname, "O10", "is online in the mesh, but no claim, machine or Node is known", target=device.id)
+            continue
+        first = draft.sighted(f"O9||{device.id}")
+        silent = device.online is False and device.last_seen is not None and _old(device.last_seen, draft, settings.orphan_age)
+        if silent and _ripe(first, draft):
+            due.append(device)
+    if mass_deletion_guard.holds(draft, "mesh devices without a machine (O9)", len(due), len(ours)):
+        return
+    for device in due:
+        draft.others.append(
+            Action(ActionKind.DELETE_DEVICE, device.hostname, Reason.ORPHAN, "O9: no claim, machine or Node", target=device.id)
+        )
+
+
+def remove_keys(draft: Draft) -> None:
+    """O13: unused enrolment keys of ours whose claim is gone, old enough that no launch is about to use them."""
+    situation = draft.situation
+    held = {one.claim.mesh_key_id for one in draft.settled.values()}
+    for key in sorted(situation.seen.keys or (), key=lambda one: one.id):
+        name = _machine_of(key, situation)
+        if not name or key.invalid or key.id in held:
+            continue
+        if any(one.name.startswith(name) for one in situation.listed()):
+            continue  # of a machine that another record store made
+        if key.created is not None and not _old(key.created, draft, situation.settings.orphan_age):
+            continue  # another record store of this cluster id may be about to use it
+        if any(known.startswith(name) or name.startswith(known) for known in (*draft.settled, *situation.damaged)):
+            continue  # descriptions may be cut
+        draft.others.append(Action(ActionKind.DELETE_KEY, name, Reason.ORPHAN, "O13: its claim is gone", target=key.id))
+
+
+def _machine_of(key: MeshKey, situation: Situation) -> str:
+    """The machine name in a key's description, empty when the key is not ours."""
+    return next((word for word in key.description.split() if situation.is_ours(word) is Verdict.OURS), "")
+
+
+def report_foreign(draft: Draft) -> None:
+    """O14: machines with names of ours that are another cluster's, or without our stamp, or of another store; others only when asked."""
+    situation = draft.situation
+    others: dict[str, list[str]] = {}
+    for claim in situation.claims:
+        if problem := situation.foreign(claim):
+            draft.problems.append(problem)
+    for one in situation.listed():
+        if not situation.rented(one.cloud):
+            continue
+        found = situation.ownership(one)
+        if found.verdict is Verdict.FOREIGN:
+            draft.report(one.name, "O14", f"{one.cloud} {one.id} {found.why}; it is never changed")
+            if found.generation:
+                others.setdefault(found.generation, []).append(f"{one.name} ({one.cloud} {one.id})")
+        elif found.verdict is Verdict.UNRELATED and situation.settings.report_foreign:
+            draft.report(one.name or one.id, Finding.FOREIGN, f"{one.cloud} {one.id} is not ours; it is left alone")
+    for generation in sorted(others):
+        draft.warnings.append(
+            f"Machines of this cluster id carry the stamp of another record store (generation {generation}): "
+            f"{', '.join(sorted(others[generation]))}. They are never changed. If that store is lost, adopt.yml takes them over; if it "
+            "is in use, two clusters have the same id: set cluster_id in one of them."
+        )
+
+
+def carry_over(draft: Draft) -> None:
+    """O15: a finding stays while the list that could refute it is not usable."""
+    situation = draft.situation
+    for key, first in situation.seen.findings.items():
+        case, cloud, *_rest = (*key.split("|"), "")
+        blind = situation.nodes is None or cloud in situation.unlisted or (case == "O9" and situation.devices is None)
+        unasked = cloud in situation.capabilities and cloud not in situation.seen.clouds
+        if blind or unasked or (not cloud and situation.unlisted):
+            draft.findings.setdefault(key, first)

@@ -1,0 +1,117 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whose a machine is (L-1a). Every decision that adopts, returns, prefers or ends a machine asks this one function."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+import typing as t
+
+from ...core.errors import InvalidInput
+from ...model import Capability, Claim, Instance
+from ...model.labels import CLUSTER_LABEL, GENERATION_LABEL
+from ...model.names import Verdict, verdict
+
+CLUSTER_MARKS = (CLUSTER_LABEL, "tgp:cluster", "cluster")
+PREFIX = "tgp-"  # of the names of our machines
+GENERATION_MARKS = (GENERATION_LABEL, "tgp:generation", "generation")
+
+
+class Proof(str, enum.Enum):
+    """What an answer rests on. NAME: this provider cannot carry a stamp, so the name is all there is."""
+
+    STAMP = "stamp"
+    CLAIM = "claim"
+    NAME = "name"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Store:
+    """What a record store says of itself: the cluster it belongs to, its generations (new machines are stamped with the first), and the
+    machines that its claims know, as (cloud, id)."""
+
+    cluster_id: str
+    generations: tuple[str, ...] = ()
+    claimed: frozenset[tuple[str, str]] = frozenset()
+
+
+class Owner(t.NamedTuple):
+    """``why`` a machine with our name is foreign, as the end of a sentence about it. ``generation``: the other generation that made it;
+    ``cluster``: the other cluster whose stamp it carries."""
+
+    verdict: Verdict
+    proof: Proof | None = None
+    why: str = ""
+    generation: str = ""
+    cluster: str = ""
+
+
+def claimed(claims: t.Iterable[Claim]) -> frozenset[tuple[str, str]]:
+    """Every (cloud, id) that claims know: their machines, second ones under their names, and what refused create calls left behind."""
+    found: set[tuple[str, str]] = set()
+    for claim in claims:
+        found |= {(claim.cloud, one) for one in (claim.instance_id, *claim.ids_seen) if one}
+        found |= {(one.offer.partition("/")[0], one.instance_id) for one in claim.attempts if one.instance_id}
+    return frozenset(found)
+
+
+def owner_of(instance: Instance, capability: Capability | None, store: Store) -> Owner:
+    """Ours by stamp, else by a claim for its id, else (where no stamp is possible) by name. A stamp that contradicts wins over all.
+
+    Stamps without a generation are those of version 0.1: such a machine is ours while a claim for its id is in this store."""
+    named = verdict(instance.name, store.cluster_id)
+    known = (instance.cloud, instance.id) in store.claimed
+    if named is not Verdict.OURS and not known:
+        return Owner(named, why="belongs to another cluster" if named is Verdict.FOREIGN else "")
+    cluster, generation = _mark(instance, CLUSTER_MARKS), _mark(instance, GENERATION_MARKS)
+    if cluster and cluster != store.cluster_id:
+        return Owner(Verdict.FOREIGN, why=f"carries the stamp of cluster {cluster}", cluster=cluster)
+    if generation and generation not in store.generations:
+        return Owner(
+            Verdict.FOREIGN, why=f"carries the stamp of another record store (generation {generation})", generation=generation
+        )
+    if generation and cluster:
+        return Owner(Verdict.OURS, Proof.STAMP)
+    if known:
+        return Owner(Verdict.OURS, Proof.CLAIM)
+    if capability is None or not capability.stamped:
+        return Owner(Verdict.OURS, Proof.NAME)
+    if cluster and not store.generations:
+        return Owner(Verdict.OURS, Proof.STAMP)
+    missing = "no generation in its stamp" if cluster else "no stamp of ours"
+    return Owner(Verdict.FOREIGN, why=f"has a name of this cluster, {missing} and no claim")
+
+
+def made_here(instance: Instance, capability: Capability, *, recorded: bool = False) -> bool:
+    """Whether a machine of a module's free name was made by this collection: it carries our stamp, and not that of another machine or, where
+    the name is one of a cluster's machines, of another cluster. Where a cloud can carry none, it is ours when its name begins as ours do, or
+    when this host has ``recorded`` its launch (L-1a)."""
+    if not capability.tags:
+        return recorded or instance.name.startswith(PREFIX)
+    cluster = _mark(instance, CLUSTER_MARKS)
+    if cluster and verdict(instance.name, cluster) is Verdict.FOREIGN:
+        return False
+    return bool(instance.marks) and instance.marks.get("node", instance.name) == instance.name
+
+
+def generations_of(record: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    """The generations that a store's record names, the current one first; empty when none was drawn yet. InvalidInput for an odd one."""
+    if not record:
+        return ()
+    found = (record.get("generation"), *(record.get("earlier") or ()))
+    if not all(isinstance(one, str) and one for one in found):
+        raise InvalidInput("its field generation must be a text, and earlier a list of texts")
+    return tuple(dict.fromkeys(found))
+
+
+def remembered(claims: t.Iterable[Claim]) -> str:
+    """The generation that most claims of a store were launched with: that of a store whose own record of it was removed."""
+    count = collections.Counter(claim.store_generation for claim in claims if claim.store_generation)
+    return max(sorted(count), key=lambda one: count[one], default="")
+
+
+def _mark(instance: Instance, keys: tuple[str, ...]) -> str:
+    return next((instance.marks[key] for key in keys if instance.marks.get(key)), "")

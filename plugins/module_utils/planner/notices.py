@@ -1,0 +1,89 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What people are told of, and when again: each thing once, once more after a day while it lasts, and anew when it comes back."""
+
+from __future__ import annotations
+
+import typing as t
+from datetime import datetime, timedelta
+
+from ..model import Claim, Notice
+from ..model.defaults import REAPING, Settings
+from .garbage_collection.termination_steps import ALARM_AFTER, alarm
+from .offers import launch_backoff
+from .plan_builder import Draft
+
+AGAIN_AFTER = timedelta(hours=24)
+ONCE = frozenset({"budget_soft"})  # its key names the period: told once in each (L-16)
+_BUDGETS = ("budget_soft", "budget_hard")
+
+
+def watch(draft: Draft, settings: Settings) -> None:
+    """Add notices for what every plan can see: a destroy without end (L-10), paused pools (L-11), a guard that held (L-12); and note of
+    which kinds this plan would know if there were any."""
+    _pending(draft)
+    _paused(draft)
+    draft.judged |= {"failed_joins", "records", "provider_unreadable"}
+    if draft.situation.seen.clock_offset is not None:
+        draft.judged |= {"clock"}
+    if not draft.situation.unlisted:
+        draft.judged |= {"destroy_pending"}
+    if settings.mode in REAPING and not draft.situation.unlisted and draft.situation.nodes is not None:
+        draft.judged |= {"orphan_found", "mass_guard", "gpus_missing", *_BUDGETS}
+
+
+def _pending(draft: Draft) -> None:
+    for one in draft.settled.values():
+        claim = one.stored
+        if claim.deletion is None or not alarm(claim, draft.now) or _is_gone(draft, claim):
+            continue
+        why = f" The last answer: {claim.deletion.last_error}" if claim.deletion.last_error else ""
+        blind = draft.situation.instances(claim.cloud) is None
+        so = f"and may still exist (the machines of {claim.cloud} could not be listed): then it" if blind else "still exists, and"
+        text = (
+            f"{claim.name} ({claim.cloud} {', '.join(claim.ids_seen)}) was asked to go more than {ALARM_AFTER // 60} minutes ago, "
+            f"{so} is billed ${claim.price}/h.{why}"
+        )
+        draft.notice(
+            "destroy_pending", claim.name, text, cloud=claim.cloud, ids=", ".join(claim.ids_seen), price_hour=str(claim.price)
+        )
+
+
+def _is_gone(draft: Draft, claim: Claim) -> bool:
+    """True when the cloud's list is usable and shows none of its machines."""
+    listed = draft.situation.instances(claim.cloud)
+    return listed is not None and not any(one.id in claim.ids_seen or one.name == claim.name for one in listed.all)
+
+
+def _paused(draft: Draft) -> None:
+    for pool in draft.situation.pools:
+        until = draft.situation.seen.blocks.get(launch_backoff.key_of_pool(pool.key))
+        if until is not None and until > draft.now:
+            text = (
+                f"{pool.key}: {launch_backoff.MAX_FAILED_JOINS} machines within an hour never became nodes; nothing is launched there until "
+                f"{until:%H:%M} UTC."
+            )
+            draft.notice("failed_joins", pool.key, text, until=f"{until:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def due(notices: t.Iterable[Notice], told: t.Mapping[str, datetime], now: datetime) -> list[Notice]:
+    """Those of which people do not know yet, or not any more. ``told``: key → when they were told."""
+    return [one for one in notices if one.key not in told or (one.kind not in ONCE and now - told[one.key] >= AGAIN_AFTER)]
+
+
+def remembered(
+    notices: t.Iterable[Notice],
+    told: t.Mapping[str, datetime],
+    arrived: t.Collection[str],
+    judged: t.Collection[str],
+    now: datetime,
+) -> dict[str, datetime]:
+    """What is known to have been told after this run. What a plan that would know of it does not see is over, and forgotten; what nobody
+    looked for is kept for a day."""
+    lasting = {one.key for one in notices}
+    kept = {
+        key: when for key, when in told.items()
+        if key in lasting or (key.partition("|")[0] not in judged and now - when < AGAIN_AFTER)
+    }  # fmt: skip
+    return {key: when for key, when in sorted({**kept, **dict.fromkeys(arrived, now)}.items())}

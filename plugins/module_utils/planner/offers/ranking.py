@@ -1,0 +1,283 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which offers serve a pool, and in which order (L-13). Every excluded offer leaves with the first reason that excludes it."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import typing as t
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from ...model import Capability, CloudChoice, Lane, NodeClass, Offer, Pool, Requirement
+from ...model.defaults import Settings
+from ...model.labels import (
+    GPU_COUNT_LABEL,
+    GPU_MEMORY_LABEL,
+    GPU_TYPE_LABEL,
+    REGION_LABEL,
+    RELIABILITY_LABEL,
+    SPOT_LABEL,
+    TOPOLOGY_REGION_LABEL,
+)
+from . import bids, disks, requirements
+from . import launch_backoff as blocklist
+from .host_quality import for_nodes, good_enough, outlasts
+from .regions import region_matches
+
+# The order of the checks; part of the contract, because people and tests compare reasons.
+REASONS = (
+    "provider disabled",
+    "no accepted lane",
+    "gpu type",
+    "gpu count",
+    "gpu memory",
+    "vcpus",
+    "memory",
+    "disk",
+    "region",
+    "spot not allowed",
+    "requirements",
+    "quality",
+    "not available",
+    "blocked",
+    "price unknown",
+    "price too old",
+    "maxHourlyPrice",
+    "spot discount",
+)
+DEFAULT_LANES = (Lane.TALOS, Lane.KUBELET)  # lane takeover is experimental and lane service makes no node: both only by name
+_STAGE_OF_KEY = {
+    GPU_TYPE_LABEL: "gpu type",
+    GPU_COUNT_LABEL: "gpu count",
+    GPU_MEMORY_LABEL: "gpu memory",
+    REGION_LABEL: "region",
+    TOPOLOGY_REGION_LABEL: "region",
+    SPOT_LABEL: "spot not allowed",
+    RELIABILITY_LABEL: "quality",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Selection:
+    """``candidates`` best first. ``rejected`` maps "cloud/offer id" to the first reason (one of REASONS)."""
+
+    candidates: tuple[Offer, ...]
+    rejected: t.Mapping[str, str]
+
+    def counts(self) -> dict[str, int]:
+        """How many offers each reason excluded, in the order of the checks."""
+        found = collections.Counter(self.rejected.values())
+        return {reason: found[reason] for reason in (*REASONS, *sorted(set(found) - set(REASONS))) if found[reason]}
+
+
+def offer_key(offer: Offer) -> str:
+    """Offer ids are unique inside one cloud only."""
+    return f"{offer.cloud}/{offer.id}"
+
+
+def accepted_lanes(pool: Pool) -> tuple[Lane, ...]:
+    """The lanes a pool accepts, best first."""
+    return pool.lanes or DEFAULT_LANES
+
+
+def lane_of(offer: Offer, pool: Pool, capability: Capability) -> Lane | None:
+    """The lane on which this offer would serve the pool, None if there is none."""
+    possible = offer.lanes or capability.lanes
+    return next((lane for lane in accepted_lanes(pool) if lane in possible and lane in capability.lanes), None)
+
+
+def no_lane(cloud: str, pool: Pool, capability: Capability | None) -> str:
+    """Why a cloud's machines serve no lane that the pool accepts, and the way out, as one sentence for people."""
+    asked = ", ".join(lane.value for lane in accepted_lanes(pool))
+    if capability is None:
+        return f"{cloud}: there is no such cloud"
+    why = capability.lane_reason or f"its machines cannot serve lane {asked}"
+    others = [lane.value for lane in capability.lanes if lane not in accepted_lanes(pool)]
+    instead = f"accept lane {' or '.join(others)}, or leave the cloud out" if others else "leave the cloud out"
+    return f"{cloud}: {why}; {instead}"
+
+
+def lanes_refused(pool: Pool, node_class: NodeClass, capabilities: t.Mapping[str, Capability]) -> str:
+    """Why no cloud of the class can ever serve the pool, whatever it has on offer; empty when one may."""
+    clouds = [one.cloud for one in node_class.clouds if one.enabled and pool.cloud in ("", one.cloud)]
+    if not clouds or any(set(accepted_lanes(pool)) & set(capabilities[one].lanes) for one in clouds if one in capabilities):
+        return ""
+    return "; ".join(no_lane(cloud, pool, capabilities.get(cloud)) for cloud in clouds)
+
+
+def select(
+    offers: t.Iterable[Offer],
+    pool: Pool,
+    node_class: NodeClass,
+    capabilities: t.Mapping[str, Capability],
+    settings: Settings,
+    now: datetime,
+    blocks: t.Mapping[str, datetime] | None = None,
+) -> Selection:
+    """Filter and sort. Limits (L-16) are not asked here: they depend on what else is launched. ``blocks``: key → until.
+
+    An auction's offer is judged, sorted and returned at the price of our bid (planner/offers/bids.py)."""
+    filters = _Filters(pool, node_class, capabilities, settings, now, {} if settings.ignore_blocklist else blocks or {})
+    rejected: dict[str, str] = {}
+    passed: list[Offer] = []
+    for offer in map(filters.priced, offers):
+        reason = filters.first_reason(offer)
+        if reason:
+            rejected[offer_key(offer)] = reason
+        else:
+            passed.append(offer)
+    passed = _drop_dear_spot(passed, filters.discount, capabilities, rejected)
+    priorities = {choice.cloud: choice.priority for choice in node_class.clouds}
+    strategy = settings.strategy or node_class.strategy
+    passed.sort(key=lambda offer: _sort_key(offer, strategy, priorities.get(offer.cloud, 0), capabilities[offer.cloud].rented))
+    return Selection(tuple(passed), dict(sorted(rejected.items())))
+
+
+def score(total: Decimal, priority: int, strategy: str) -> tuple[Decimal, Decimal]:
+    """What offers are sorted by, lowest first. ``weighted``: each step of priority costs ten per cent."""
+    if strategy == "cheapest":
+        return (total, total)
+    if strategy == "priority":
+        return (Decimal(priority), total)
+    return (total * (1 + Decimal(priority) / 10), total)
+
+
+def per_gpu(total: Decimal, priority: int, strategy: str, used: int) -> tuple[Decimal, ...]:
+    """The score for each of so many used GPUs; strict priorities stay whole."""
+    first, second = score(total, priority, strategy)
+    return (first, second / used) if strategy == "priority" else (first / used,)
+
+
+def _sort_key(offer: Offer, strategy: str, priority: int, rented: bool) -> tuple[t.Any, ...]:
+    total = offer.price_hour or Decimal(0)
+    size = 0 if rented else offer.gpu_count  # of our own machines the smallest that serves goes first (L-21)
+    reliability = offer.reliability if offer.reliability is not None else Decimal(-1)
+    return (*score(total, priority, strategy), size, -reliability, offer.cloud, offer.region, offer.id)
+
+
+def _drop_dear_spot(
+    offers: list[Offer],
+    discount: t.Callable[[Offer], Decimal],
+    capabilities: t.Mapping[str, Capability],
+    rejected: dict[str, str],
+) -> list[Offer]:
+    """Spot is taken only when it is cheaper by the share ``discount`` (0 = always) than the best firm machine that one could rent instead,
+    which has as many GPUs or more."""
+    firm: dict[int, Decimal] = {}
+    for offer in offers:
+        if not offer.spot and offer.price_hour is not None and capabilities[offer.cloud].rented:
+            firm[offer.gpu_count] = min(offer.price_hour, firm.get(offer.gpu_count, offer.price_hour))
+    kept = []
+    for offer in offers:
+        share = discount(offer) if offer.spot else Decimal(0)
+        best = min((price for count, price in firm.items() if count >= offer.gpu_count), default=None) if share > 0 else None
+        if best is not None and offer.price_hour is not None and offer.price_hour > best * (1 - share):
+            rejected[offer_key(offer)] = "spot discount"
+        else:
+            kept.append(offer)
+    return kept
+
+
+class _Filters:
+    """The checks of one pool, in the order of REASONS."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        node_class: NodeClass,
+        capabilities: t.Mapping[str, Capability],
+        settings: Settings,
+        now: datetime,
+        blocks: t.Mapping[str, datetime],
+    ) -> None:
+        self.pool = pool
+        self.node_class = node_class
+        self.disk_gib = disks.wanted_gib(node_class)
+        self.capabilities = capabilities
+        self.blocks = blocks
+        self.now = now
+        self.settings = settings
+        self.oldest = now - timedelta(seconds=settings.price_ttl)
+        self.choices: dict[str, CloudChoice] = {choice.cloud: choice for choice in node_class.clouds if choice.enabled}
+        self.by_stage: dict[str, list[Requirement]] = collections.defaultdict(list)
+        for requirement in pool.requirements:
+            self.by_stage[_STAGE_OF_KEY.get(requirement.key, "requirements")].append(requirement)
+        self.checks = tuple(zip(REASONS, self._checks(), strict=False))
+
+    def priced(self, offer: Offer) -> Offer:
+        """With the disk that the class wants, and at our bid where it is an auction's."""
+        choice = self.choices.get(offer.cloud)
+        if choice is None:
+            return offer
+        return bids.priced(disks.cut(offer, self.disk_gib), choice.bid_margin, self.pool.max_hourly_price)
+
+    def discount(self, offer: Offer) -> Decimal:
+        """What the cloud's entry says, else the class, else the run."""
+        choice = self.choices.get(offer.cloud)
+        said = (choice.spot_discount_min if choice else None, self.node_class.spot_discount_min)
+        return next((share for share in said if share is not None), self.settings.spot_discount_min)
+
+    def first_reason(self, offer: Offer) -> str:
+        for reason, passes in self.checks:
+            if not passes(offer) or not all(requirements.met(one, offer) for one in self.by_stage.get(reason, ())):
+                return reason
+        return ""
+
+    def _checks(self) -> tuple[t.Callable[[Offer], bool], ...]:
+        wanted = self.node_class
+        return (
+            self._provider,
+            self._lane,
+            lambda offer: not wanted.gpu_types or any(requirements.is_offered(one, offer) for one in wanted.gpu_types),
+            lambda offer: offer.gpu_count > 0 and wanted.gpu_count in (None, offer.gpu_count),
+            lambda offer: _at_least(offer.gpu_memory_mib, wanted.gpu_memory_mib),
+            lambda offer: _at_least(offer.vcpus, wanted.min_vcpus),
+            lambda offer: _at_least(offer.memory_mib, wanted.min_memory_mib),
+            lambda offer: _at_least(offer.disk_gib, wanted.min_disk_gib),
+            lambda offer: (
+                not wanted.regions or any(region_matches(one, offer.region, offer.cloud_region) for one in wanted.regions)
+            ),
+            lambda offer: wanted.spot_allowed or not offer.spot,
+            lambda offer: True,
+            self._quality,
+            lambda offer: offer.available is None or offer.available > 0,
+            lambda offer: blocklist.blocked(offer, self.blocks, self.now) is None,
+            lambda offer: offer.price_hour is not None,
+            lambda offer: offer.seen is None or offer.seen >= self.oldest,
+            self._price,
+        )
+
+    def _provider(self, offer: Offer) -> bool:
+        if offer.cloud not in self.capabilities or offer.cloud not in self.choices:
+            return False
+        return not self.pool.cloud or self.pool.cloud == offer.cloud
+
+    def _lane(self, offer: Offer) -> bool:
+        return lane_of(offer, self.pool, self.capabilities[offer.cloud]) is not None
+
+    def _quality(self, offer: Offer) -> bool:
+        if not good_enough(offer, self.node_class.quality) or not outlasts(offer, self.pool.expire_after):
+            return False
+        capability = self.capabilities[offer.cloud]
+        if lane_of(offer, self.pool, capability) is Lane.SERVICE:
+            return True
+        return good_enough(offer, for_nodes(self.choices[offer.cloud].quality, self.node_class.quality, capability.node_quality))
+
+    def _price(self, offer: Offer) -> bool:
+        limit = self.pool.max_hourly_price
+        return limit is None or (offer.price_hour is not None and offer.price_hour <= limit)
+
+
+def _at_least(value: int | None, wanted: int | None) -> bool:
+    """An unknown value never satisfies a wish."""
+    return wanted is None or (value is not None and value >= wanted)
+
+
+def price_verdict(paid: Decimal, limit: Decimal | None, tolerance: Decimal = Decimal("0.05")) -> str:
+    """The price after the launch against maxHourlyPrice: ok, warn (above it), or jump (above it by more than the tolerance)."""
+    if limit is None or paid <= limit:
+        return "ok"
+    return "warn" if paid <= limit * (1 + tolerance) else "jump"

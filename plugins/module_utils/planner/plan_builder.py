@@ -1,0 +1,155 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A plan in the making: at most one decision per claim, everything else in the order it was found."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+from ..model import Action, Claim, Deletion, Notice, Plan, Pod, Shortfall, Tally, WaitingPod
+from ..model.reasons import ActionKind, Finding, Reason
+from .claim_sync import Settled
+from .cluster_state import Situation
+from .garbage_collection.termination_steps import refilled
+from .precedence import decided
+
+# reasons of reports that a machine stays, although
+_STAYS = frozenset({Finding.KEPT, Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED, Reason.REPLACED, Reason.DOCUMENT_GONE})
+
+
+@dataclasses.dataclass
+class Draft:
+    """What has been decided so far. ``settled`` maps a claim's name to its settled state, in the order of names."""
+
+    situation: Situation
+    settled: dict[str, Settled]
+    decisions: dict[str, Action] = dataclasses.field(default_factory=dict)
+    others: list[Action] = dataclasses.field(default_factory=list)
+    launches: list[Action] = dataclasses.field(default_factory=list)
+    reports: list[Action] = dataclasses.field(default_factory=list)
+    shortfall: list[Shortfall] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    failures: list[str] = dataclasses.field(default_factory=list)
+    findings: dict[str, datetime] = dataclasses.field(default_factory=dict)
+    notices: dict[str, Notice] = dataclasses.field(default_factory=dict)
+    judged: set[str] = dataclasses.field(default_factory=set)
+    waiting: list[WaitingPod] = dataclasses.field(default_factory=list)
+    tally: tuple[Tally, ...] = ()
+    counted_on: dict[str, str] = dataclasses.field(default_factory=dict)  # machine to a pod that waits and will run there
+    meant_for: dict[str, tuple[Pod, ...]] = dataclasses.field(default_factory=dict)  # launch to be made anew to the pods it is for
+    join: tuple[str, ...] = ()
+    admit: tuple[str, ...] = ()
+    hurried: dict[str, str] = dataclasses.field(default_factory=dict)  # pools whose idle machines go at once, and why
+
+    @functools.cached_property
+    def refilled(self) -> dict[str, str]:
+        """Drained machines onto which work came before they were deleted, and which (planner/garbage_collection/termination_steps.py)."""
+        found = {name: refilled(one, self.situation) for name, one in self.settled.items()}
+        return {name: why for name, why in found.items() if why}
+
+    @property
+    def now(self) -> datetime:
+        return self.situation.now
+
+    def undecided(self) -> t.Iterator[Settled]:
+        """Claims nothing has been decided about yet."""
+        return (one for name, one in self.settled.items() if name not in self.decisions)
+
+    def change(self, claim: Claim) -> None:
+        """The claim's facts shall be written so."""
+        self.settled[claim.name] = dataclasses.replace(self.settled[claim.name], claim=claim)
+
+    def destroy(self, claim: Claim, reason: str, detail: str = "", *, force: bool = False) -> None:
+        """The claim shall go for ``reason``, or goes on for the stronger one that was decided earlier (L-26). Whatever the reason, a machine
+        that is not ours is never terminated."""
+        if problem := self.situation.foreign(claim):
+            self.problems.append(problem)
+            return
+        new = Deletion(reason=reason, requested=self.now, force=force)
+        deletion = decided(claim, new, refilled=claim.name in self.refilled)
+        if deletion.reason != reason:
+            detail = f"goes on; also {reason}: {detail}".rstrip(": ")
+        if deletion != claim.deletion:
+            claim = dataclasses.replace(claim, deletion=deletion)
+        if claim.name in self.settled:
+            self.change(claim)
+        self._decide(
+            Action(ActionKind.DESTROY, claim.name, deletion.reason, detail, pool=claim.pool, claim=claim, price_hour=-claim.price)
+        )
+
+    def resume(self, claim: Claim, reason: str, detail: str = "", price_hour: Decimal = Decimal(0)) -> None:
+        """The claim of an earlier run goes on."""
+        self.change(claim)
+        self._decide(Action(ActionKind.RESUME, claim.name, reason, detail, pool=claim.pool, claim=claim, price_hour=price_hour))
+
+    def _decide(self, action: Action) -> None:
+        self.decisions[action.name] = action
+
+    def report(self, name: str, reason: str, detail: str, *, pool: str = "", target: str = "") -> None:
+        """Something a person should read; nothing is done about it."""
+        self.reports.append(Action(ActionKind.REPORT, name, reason, detail, pool=pool, target=target))
+
+    def notice(self, kind: str, subject: str, text: str, **data: str) -> None:
+        """Something a person should be told at once; told once per kind and subject."""
+        key = f"{kind}|{subject}"
+        self.notices.setdefault(key, Notice(kind, key, subject, text, data))
+
+    def sighted(self, key: str) -> datetime:
+        """Note a finding and return when it was first seen (now, if it is new)."""
+        first = min(self.situation.seen.findings.get(key, self.now), self.now)
+        self.findings[key] = first
+        return first
+
+    def keep_sightings(self, prefix: str) -> None:
+        """Findings whose key begins so stay as they were: the list that could refute them is not usable (O15)."""
+        for key, first in self.situation.seen.findings.items():
+            if key.startswith(prefix):
+                self.findings.setdefault(key, first)
+
+    def twice(self, key: str) -> bool:
+        """Note a finding; True when an earlier run, at least a minute ago, saw it too."""
+        return (self.now - self.sighted(key)).total_seconds() >= self.situation.settings.second_run_after
+
+    def _is_over(self, report: Action) -> bool:
+        """Why a machine stays is not told of one that goes after all, for another reason."""
+        decided = self.decisions.get(report.name)
+        return report.reason in _STAYS and decided is not None and decided.kind == ActionKind.DESTROY
+
+    def plan(self, *, writes: bool = True) -> Plan:
+        """The finished plan; without ``writes`` only what is to be read."""
+        actions: list[Action] = []
+        if writes:
+            updates = [
+                Action(ActionKind.UPDATE, name, Finding.OBSERVED, _difference(one), pool=one.claim.pool, claim=one.claim)
+                for name, one in self.settled.items()
+                if one.changed and name not in self.decisions
+            ]
+            decided = [self.decisions[name] for name in sorted(self.decisions)]
+            actions = [*updates, *decided, *self.others, *self.launches]
+        return Plan(
+            actions=(*actions, *(one for one in self.reports if not self._is_over(one))),
+            shortfall=tuple(self.shortfall),
+            warnings=tuple(dict.fromkeys(self.warnings)),
+            problems=tuple(dict.fromkeys(self.problems)),
+            failures=tuple(dict.fromkeys(self.failures)),
+            findings={key: self.findings[key] for key in sorted(self.findings)},
+            notices=tuple(self.notices[key] for key in sorted(self.notices)),
+            judged=frozenset(self.judged),
+            waiting=tuple(self.waiting),
+            tally=self.tally,
+            join=self.join,
+            admit=self.admit,
+        )
+
+
+def _difference(one: Settled) -> str:
+    if one.stored.phase is not one.claim.phase:
+        return f"{one.stored.phase.value} → {one.claim.phase.value}"
+    names = [field.name for field in dataclasses.fields(Claim) if getattr(one.claim, field.name) != getattr(one.stored, field.name)]
+    return "new facts: " + ", ".join(names)

@@ -1,0 +1,115 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes that are Ready and have lost GPUs, all (L-20) or some (L-20a): a driver that died, a card that is gone, a plugin that ended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ...model import Action, Claim, Node, Phase, Taint
+from ...model.labels import GPU_LOST_TAINT
+from ...model.reasons import ActionKind, Finding, Reason
+from ...model.resources import MIG_PREFIX
+from ...units.durations import print_time
+from ..claim_sync import Settled
+from ..disruption import voluntary
+from ..plan_builder import Draft
+from .registration import allocatable_gpus
+from .service import is_service
+
+GPU_LOST = Taint(GPU_LOST_TAINT, "", "NoSchedule")
+
+
+def judge(draft: Draft) -> None:
+    """Keep new pods off nodes that show fewer GPUs than were rented in two runs, and let them come again once all are back. A kubelet that
+    restarts shows none for a moment, so the first sight is only noted. How long none at all is too long is said by :func:`since`."""
+    for one in draft.undecided():
+        node = one.node
+        if node is None or not _watched(draft, one):
+            continue
+        found, wanted = allocatable_gpus(one.claim, node), _wanted(draft, one)
+        tainted = any(taint.key == GPU_LOST.key for taint in node.taints)
+        if found >= wanted:
+            if tainted:
+                _mark(draft, one, ActionKind.UNTAINT, Finding.GPU_BACK, "its GPUs are back", GPU_LOST.key)
+            continue
+        if found and _is_unclear(draft, one, node):
+            draft.keep_sightings(_key(one, found))
+            continue
+        lost = f"its Node is Ready and shows {found or 'none'} of its {wanted} GPUs"
+        draft.report(one.claim.name, Finding.GPU_LOST, lost, pool=one.claim.pool)
+        if not draft.twice(_key(one, found)):
+            continue
+        if found:
+            draft.notice(
+                "gpus_missing", one.claim.name, f"{one.claim.name}: {lost}; it is billed in full", gpus=str(found), of=str(wanted)
+            )
+        if not tainted:
+            _mark(draft, one, ActionKind.TAINT, Finding.GPU_LOST, lost, str(GPU_LOST))
+
+
+def since(draft: Draft, one: Settled) -> datetime | None:
+    """Since when a Ready node is seen without any GPU; None when it has one, or never was to have any."""
+    return draft.sighted(_key(one, 0)) if shows_none(draft, one) else None
+
+
+def shows_none(draft: Draft, one: Settled) -> bool:
+    """Whether a Ready node that had GPUs shows none at this moment."""
+    return one.node is not None and _watched(draft, one) and not allocatable_gpus(one.claim, one.node)
+
+
+def replace(draft: Draft) -> None:
+    """Nodes that show some of their GPUs only, where the pool wants them replaced (``gpuLossPolicy``): within the budgets, and only when
+    what runs on them may be moved. The pods that run have GPUs that work."""
+    for pool in draft.situation.pools:
+        if pool.gpu_loss_policy != "Replace":
+            continue
+        wanted: list[tuple[Claim, str]] = []
+        timeout = draft.situation.settings.unhealthy_timeout if pool.unhealthy_timeout is None else pool.unhealthy_timeout
+        for one in draft.undecided():
+            node = one.node
+            if one.claim.pool != pool.key or node is None or not _watched(draft, one):
+                continue
+            first = draft.findings.get(_key(one, 1))
+            if first is None or (draft.now - first).total_seconds() < timeout:
+                continue
+            what = f"its Node shows {allocatable_gpus(one.claim, node)} of its {_wanted(draft, one)} GPUs since {print_time(first)}"
+            why = voluntary.against(draft, pool, one, Reason.REPLACED)
+            if why:
+                draft.report(one.claim.name, Reason.REPLACED, f"{what}; kept: {why}", pool=pool.key)
+            else:
+                wanted.append((one.claim, what))
+        voluntary.remove(draft, pool, Reason.REPLACED, wanted)
+
+
+def _wanted(draft: Draft, one: Settled) -> int:
+    """How many GPUs (or slices) the node was to show when it joined."""
+    pool = draft.situation.pool(one.claim)
+    return min(1, one.claim.expected_gpus) if pool is not None and pool.gpu_wait == "any" else one.claim.expected_gpus
+
+
+def _is_unclear(draft: Draft, one: Settled, node: Node) -> bool:
+    """Whether GPUs may be in use under another name: as MIG devices, or by resource claims. Then fewer say nothing."""
+    pods = draft.situation.pods(node)
+    mig = any(name.startswith(MIG_PREFIX) and amount for name, amount in node.allocatable.items())
+    return mig or pods is None or any(pod.placement.claims for pod in pods)
+
+
+def _watched(draft: Draft, one: Settled) -> bool:
+    """Nodes that were complete once, with GPUs. Where a pool does not wait for them, it is not known that there ever were any."""
+    claim, pool = one.claim, draft.situation.in_force(one.claim)
+    if claim.phase is not Phase.READY or claim.initialized is None or is_service(claim) or not claim.expected_gpus:
+        return False
+    return one.node is not None and bool(one.node.ready) and not (pool is not None and pool.gpu_wait == "none")
+
+
+def _key(one: Settled, found: int) -> str:
+    return f"{Finding.GPUS_MISSING if found else Finding.GPU_LOST}|{one.claim.cloud}|{one.claim.name}"
+
+
+def _mark(draft: Draft, one: Settled, kind: ActionKind, reason: Finding, why: str, value: str) -> None:
+    if one.node is not None:
+        draft.others.append(
+            Action(kind, one.claim.name, reason, why, pool=one.claim.pool, target=one.node.name, uid=one.node.uid, value=value)
+        )

@@ -1,0 +1,522 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What to launch: interrupted launches first, then what each pool is missing, under the limits (L-2, L-13, L-16, L-22 step 11)."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import typing as t
+from decimal import Decimal
+
+from ...model import Action, Attempt, Claim, Hub, NodeClass, Offer, Phase, Pool, Shortfall
+from ...model.names import draw, free_index
+from ...model.reasons import ActionKind, Finding, Reason
+from ...units.money import print_money
+from ..claim_sync import Settled
+from ..claims import damaged
+from ..claims.adoption import adopt
+from ..claims.phases import BEFORE_READY, LIVE
+from ..claims.recovery import RETRY
+from ..claims.spec_hash import generation
+from ..cost import budget_enforcement
+from ..disruption import interruption
+from ..disruption.schedule import hours
+from ..garbage_collection.orphans import Orphan, is_used
+from ..offers import launch_backoff as blocklist
+from ..offers import no_offer
+from ..offers.ranking import Selection, lane_of, lanes_refused, offer_key, select
+from ..plan_builder import Draft
+from ..scheduling import completed_requests, device_plugins
+from ..scheduling.binpacking import fit
+from ..scheduling.capacity import of_offer, planned_gpus
+from . import gpu_health, limits, service, wireguard_addresses
+from .registration import overdue
+
+COULD_NOT_JOIN = "a machine could not join"
+_TOO_SMALL = "no machine that is large enough"
+
+
+class Market:
+    """What can be rented in this run: selections per pool, stock, limits. Everything taken is reserved at once (L-16)."""
+
+    def __init__(self, draft: Draft, orphans: t.Sequence[Orphan]) -> None:
+        self.situation = draft.situation
+        holding = [one.claim for one in draft.settled.values() if _holds(one)]
+        rented = [one for one in holding if self.situation.rented(one.cloud)]  # own machines enter no tunnel
+        self.addresses = wireguard_addresses.Spare(rented, self.situation.wishes.classes)
+        self.held = limits.reserved(holding)
+        self.held = _reserve_unclaimed(self.held, draft, orphans)
+        anew = {one.claim.name for one in draft.settled.values() if not _holds(one)}
+        self.purses = budget_enforcement.purses_of(draft, orphans, without=anew)
+        self.taken: collections.Counter[str] = collections.Counter()
+        self.own_in_use = {one.claim.name for one in draft.settled.values()} | set(self.situation.damaged)
+        self.own_in_use |= {one.instance.name for one in orphans if is_used(one, self.situation)}
+        self.blocks = interruption.merged(self.situation.seen.blocks, interruption.blocked_by_loss(draft))
+        self._selections: dict[str, Selection] = {}
+        self.unread: dict[str, str] = {}  # without the clouds whose offers nobody needs
+        self._draft = draft
+        for cloud in sorted(self.situation.seen.clouds):
+            if self.situation.seen.clouds[cloud].instances is None:
+                self._unread(cloud, "machines")
+
+    def _unread(self, cloud: str, what: str) -> None:
+        problem = self.situation.seen.clouds[cloud].problem
+        self.unread[cloud] = f"{cloud}: {what} unknown"
+        self._draft.warnings.append(
+            f"The {what} of {cloud} could not be read; nothing is rented there in this run. {problem}".strip()
+        )
+
+    @functools.cached_property
+    def offers(self) -> list[Offer]:
+        """What can be rented where the machines are known, in the order of clouds and ids."""
+        found: list[Offer] = []
+        for cloud in sorted(set(self.situation.seen.clouds) - set(self.unread)):
+            listed = self.situation.offers(cloud)
+            if listed is None:
+                self._unread(cloud, "offers")
+            else:
+                found.extend(sorted(listed, key=lambda offer: (offer.id, offer.cloud_region)))
+        return found
+
+    def selection(self, pool: Pool, node_class: NodeClass) -> Selection:
+        if pool.key not in self._selections:
+            situation = self.situation
+            self._selections[pool.key] = select(
+                self.offers, pool, node_class, situation.capabilities, situation.settings, situation.now, self.blocks
+            )
+        return self._selections[pool.key]
+
+    def take(
+        self,
+        pool: Pool,
+        node_class: NodeClass,
+        without: t.Container[str] = (),
+        serves: t.Callable[[Offer], bool] | None = None,
+    ) -> tuple[Offer | None, tuple[Offer, ...], str]:
+        """The best offer there is room for, reserved; the ones to try after it; or None and the reason. ``serves``: which will do."""
+        first_reason = too_small = ""
+        candidates = self.selection(pool, node_class).candidates
+        for place, offer in enumerate(candidates):
+            reason = self._against(offer, pool, node_class, without)
+            if reason:
+                first_reason = first_reason or reason
+                continue
+            if serves is not None and not serves(offer):
+                too_small = _TOO_SMALL
+                continue
+            others = candidates[place + 1 :]
+            rest = self._rest(others if serves is None else filter(serves, others), offer, pool, node_class, without)
+            self.reserve(offer, pool, node_class)
+            return offer, rest, ""
+        return None, (), first_reason or too_small or self.why_none(pool, node_class)
+
+    def take_this(self, offer: Offer, pool: Pool, node_class: NodeClass, serves: t.Callable[[Offer], bool]) -> tuple[Offer, ...]:
+        """Reserve an offer that somebody else chose; of the others those that would serve the same, best first."""
+        others = (one for one in self.selection(pool, node_class).candidates if one is not offer and serves(one))
+        rest = self._rest(others, offer, pool, node_class, ())
+        self.reserve(offer, pool, node_class)
+        return rest
+
+    def against(self, offer: Offer, pool: Pool, node_class: NodeClass) -> str:
+        """Why the offer must not be taken now; empty when it may."""
+        return self._against(offer, pool, node_class, ())
+
+    def find(
+        self, planned: Claim, pool: Pool, node_class: NodeClass, bound: Decimal
+    ) -> tuple[Offer | None, tuple[Offer, ...], str]:
+        """The offer of a planned claim at the price of now, not reserved yet; those of its candidates that may be tried after it; or None
+        and the reason. Nothing above ``bound`` is taken."""
+        selection, key = self.selection(pool, node_class), offer_key(planned.offer)
+        found = next((one for one in selection.candidates if offer_key(one) == key), None)
+        if found is None:
+            why = selection.rejected.get(key) or self.unread.get(planned.offer.cloud) or "is not offered any more"
+            return None, (), f"offer {key}: {why}"
+        now = t.cast(Decimal, found.price_hour)
+        if now > bound:
+            return None, (), f"offer {key} costs ${print_money(now)}/h now, the plan bears up to ${print_money(bound)}/h"
+        reason = self._against(found, pool, node_class, ())
+        if reason:
+            return None, (), f"offer {key}: {reason}"
+        known = {offer_key(one) for one in planned.candidates}
+        rest = self._rest(selection.candidates, found, pool, node_class, {key})
+        return found, tuple(one for one in rest if offer_key(one) in known and t.cast(Decimal, one.price_hour) <= bound), ""
+
+    def _against(self, offer: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]) -> str:
+        if offer_key(offer) in without:
+            return "tried before"
+        if offer.available is not None and self.taken[offer_key(offer)] >= offer.available:
+            return "not available"
+        if not self.situation.rented(offer.cloud) and not self._is_off(offer):
+            return "not available"
+        full = self.addresses.against(self._hub(offer, node_class)) or limits.room(
+            offer, pool, node_class, self.held, self.situation.settings
+        )
+        return full or self.purses.room(pool.key, node_class.name, offer.price_hour)
+
+    def _is_off(self, offer: Offer) -> bool:
+        """An own machine can be switched on when no claim uses it and its Node is not Ready."""
+        machine = self.situation.machines.get(offer.id)
+        node = self.situation.nodes_by_name.get((machine.node_name if machine else "") or offer.id)
+        return offer.id not in self.own_in_use and not (node is not None and node.ready)
+
+    def _rest(
+        self, offers: t.Iterable[Offer], first: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]
+    ) -> tuple[Offer, ...]:
+        """Where to go when ``first`` is refused. An own machine is named after itself, so nothing can stand in for it."""
+        if not self.situation.rented(first.cloud):
+            return ()
+        counted = bool(node_class.resources or pool.resources)
+        rest: list[Offer] = []
+        for offer in offers:
+            if len(rest) + 1 >= self.situation.settings.offers_per_claim:
+                break
+            bigger = counted and offer.gpu_count > first.gpu_count  # may be cheaper and still be one GPU too many
+            if self.situation.rented(offer.cloud) and not bigger and not self._against(offer, pool, node_class, without):
+                rest.append(offer)
+        return tuple(rest)
+
+    def reserve(self, offer: Offer, pool: Pool, node_class: NodeClass) -> None:
+        """Count one more machine of this offer."""
+        self.taken[offer_key(offer)] += 1
+        self.own_in_use.add(offer.id)
+        self.addresses.take(self._hub(offer, node_class))
+        self.held = self.held.plus(offer, t.cast(t.Any, offer.price_hour), node_class.name, pool.key)
+        self.purses = self.purses.plus(pool.key, node_class.name, t.cast(t.Any, offer.price_hour))
+
+    def _hub(self, offer: Offer, node_class: NodeClass) -> Hub | None:
+        """The hub in whose network a machine of the offer gets an address."""
+        return node_class.mesh.hub if self.situation.rented(offer.cloud) else None
+
+    def why_none(self, pool: Pool, node_class: NodeClass) -> str:
+        """Why no offer is left for the pool."""
+        situation = self.situation
+        blocks = {} if situation.settings.ignore_blocklist else self.blocks
+        selection = self.selection(pool, node_class)
+        return no_offer.why_none(pool, node_class, selection, situation.capabilities, self.unread, blocks, situation.now)
+
+    def counts(self, pool: Pool, node_class: NodeClass) -> dict[str, int]:
+        """How many offers each reason excluded; a cloud that could not be read counts once."""
+        counted = no_offer.of_class(self.selection(pool, node_class), node_class)
+        return {**counted, **{self.unread[choice.cloud]: 1 for choice in node_class.clouds if choice.cloud in self.unread}}
+
+
+def _holds(one: Settled) -> bool:
+    """Whether the claim's reservation stands; a launch that is decided anew in this run gives it back first."""
+    return not (one.recovery.what in RETRY and one.claim.deletion is None)
+
+
+def _reserve_unclaimed(held: limits.Reserved, draft: Draft, orphans: t.Sequence[Orphan]) -> limits.Reserved:
+    """Machines that are billed to us without a claim that can be read: orphans, duplicates, and those whose claim is damaged."""
+    for claim in damaged.stand_ins(draft.situation):
+        held = held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
+    for orphan in orphans:
+        if is_used(orphan, draft.situation):
+            for instance in (orphan.instance, *orphan.others):
+                claim = adopt(instance, orphan.node, draft.situation)
+                held = held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
+    for one in draft.settled.values():
+        for extra in (*one.recovery.duplicates, *draft.situation.elsewhere(one.claim)):
+            price = extra.price_hour if extra.price_hour is not None else one.claim.price
+            held = held.plus(one.claim.offer, price, one.claim.node_class, one.claim.pool)
+    return held
+
+
+def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> Market:
+    """Resume interrupted launches and plan the missing ones, pools by weight and name. Returns the market with all of it reserved."""
+    situation = draft.situation
+    if situation.nodes is None:
+        draft.problems.append("The cluster's Nodes could not be read: nothing is launched.")
+    market = Market(draft, orphans)
+    budget_enforcement.tell(draft, market.purses)
+    _drop_surplus(draft)
+    live = _resume(draft, market)
+    live.update(adopt(one.instance, one.node, situation).pool for one in orphans if one.case == "O2")
+    live.update(pool.key for one in situation.damaged.values() if (pool := damaged.pool(one, situation)) is not None)
+    for pool in situation.pools:
+        wanted, by_number = _wants(draft, pool)
+        missing = wanted - live[pool.key]
+        if missing < 0 and pool.key in situation.wishes.nodes and situation.settings.mode == "provision":
+            draft.warnings.append(f"{pool.key} has {live[pool.key]} machines, wanted are {wanted}; provision never removes any.")
+        bound = situation.settings.max_launch_per_run
+        if missing > 0:
+            now = missing if by_number or bound is None else min(missing, bound)
+            _launch_pool(draft, market, pool, now, missing - now, run_id)
+        if situation.settings.mode == "provision":
+            _tell_unusable(draft, pool, min(wanted, live[pool.key]))
+    return market
+
+
+def _tell_unusable(draft: Draft, pool: Pool, counted: int) -> None:
+    """Machines that count as wanted ones and that no step of this run makes usable: provision must not end as if they were (L-30)."""
+    claims = [one for one in draft.undecided() if one.claim.pool == pool.key and one.claim.phase in LIVE]
+    going_on = sum(1 for one in draft.decisions.values() if one.kind == ActionKind.RESUME and one.pool == pool.key)
+    adopted = sum(1 for one in draft.others if one.reason == Finding.ADOPTED and one.pool == pool.key)
+    reasons = [why for one in claims if one.recovery.what not in RETRY and (why := _unusable(draft, one))]
+    lacking = counted - going_on - adopted - (len(claims) - len(reasons))
+    if reasons and lacking > 0:
+        draft.shortfall.append(Shortfall(pool.key, min(lacking, len(reasons)), "; ".join(reasons)))
+
+
+def _unusable(draft: Draft, one: Settled) -> str:
+    """Why the machine of a claim that nothing is decided about is of no use now; empty when it is of use."""
+    claim = one.claim
+    if claim.phase is not Phase.READY or one.recovery.what == "missing":
+        return f"{claim.name}: {one.recovery.why}"
+    if service.is_service(claim):
+        return "" if service.health(claim, draft.situation).well is not False else f"{claim.name} does not answer"
+    if one.node is not None and one.node.ready:
+        return f"{claim.name}: its Node shows no GPUs" if gpu_health.shows_none(draft, one) else ""
+    return f"{claim.name}: its Node is {'missing' if one.node is None else 'not Ready'}"
+
+
+def _wants(draft: Draft, pool: Pool) -> tuple[int, bool]:
+    """How many machines a pool wants, and whether a person asked for that number. Who names pools wants nothing of the others."""
+    situation = draft.situation
+    if completed_requests.is_served(draft, pool):
+        return 0, False
+    asked = situation.wishes.nodes.get(pool.key)
+    if asked is None and situation.wishes.nodes:
+        return 0, False
+    if pool.request:
+        return 1, True
+    if pool.replicas is not None:
+        return pool.replicas, True
+    if asked is not None and asked >= pool.min_nodes:
+        return asked, True
+    return pool.min_nodes, False
+
+
+def _drop_surplus(draft: Draft) -> None:
+    """Launches of earlier runs that certainly made nothing are made anew only as far as the pool wants machines: none above ``replicas``,
+    and in mode everything none that no document and no number of this run asks for (L-29)."""
+    situation = draft.situation
+    again: dict[str, list[Claim]] = {}
+    living: collections.Counter[str] = collections.Counter()
+    for one in draft.undecided():
+        if one.claim.phase in BEFORE_READY and one.claim.deletion is None and one.recovery.what in RETRY:
+            again.setdefault(one.claim.pool, []).append(one.claim)
+        elif one.claim.phase in LIVE:
+            living[one.claim.pool] += 1
+    for pool in situation.pools:
+        if pool.replicas is None and situation.settings.mode != "everything":
+            continue
+        wanted, _by_number = _wants(draft, pool)
+        for claim in again.get(pool.key, [])[max(0, wanted - living[pool.key]) :]:
+            draft.destroy(claim, Reason.LAUNCH_FAILED, f"nothing was rented, and {pool.key} wants {wanted} machines")
+
+
+def _resume(draft: Draft, market: Market) -> collections.Counter[str]:
+    """Decide about every claim that is not usable yet; returns how many machines each pool has or is getting."""
+    live: collections.Counter[str] = collections.Counter()
+    situation = draft.situation
+    for one in list(draft.undecided()):
+        claim, pool = one.claim, situation.pool(one.claim)
+        if claim.phase not in LIVE or claim.deletion is not None:
+            continue
+        if claim.phase is Phase.READY:
+            live[claim.pool] += 1
+            continue
+        late = overdue(claim, pool, situation.capability(claim), draft.now, one.node) and not service.answers(claim, situation)
+        if late and one.recovery.what not in RETRY:
+            draft.report(claim.name, Reason.FAILED_JOIN, "was not usable in time; reap.yml gives it back", pool=claim.pool)
+            continue
+        live[claim.pool] += 1
+        node_class = situation.node_class(claim)
+        if pool is None or node_class is None:
+            why = situation.wishes.paused.get(claim.pool, "no document describes its pool in this run")
+            draft.warnings.append(f"{claim.name} of {claim.pool} is not usable yet, and its launch is not continued: {why}")
+        elif one.recovery.what in RETRY:
+            _again(draft, market, one, pool, node_class)
+        elif one.recovery.what in ("wait", "unknown"):
+            draft.report(claim.name, Finding.WAITING, one.recovery.why, pool=claim.pool)
+        elif situation.settings.mode != "autoscale":  # it waits for no machine, so there is nothing to go on with
+            draft.resume(claim, "Resumed", one.recovery.why)
+    return live
+
+
+def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: NodeClass) -> None:
+    """A launch that certainly made nothing goes on with the best offer of now, never with one that was tried already."""
+    claim = one.claim
+    tried = {attempt.offer for attempt in claim.attempts if attempt.result != "ok"}
+    if one.recovery.what == "next_offer":
+        lost = offer_key(claim.offer)
+        tried.add(lost)
+        if not claim.attempts or claim.attempts[-1].offer != lost or claim.attempts[-1].result == "unknown":
+            refusal = Attempt(draft.now, lost, "refused", "unknown", one.recovery.why)
+            claim = dataclasses.replace(claim, attempts=(*claim.attempts, refusal))
+    reason = refuse_to_launch(draft, pool, node_class)
+    own = not draft.situation.rented(claim.cloud)
+    market.own_in_use.discard(claim.name)
+    if own:
+        tried = set()
+    offer, rest, why = (
+        (None, (), reason) if reason else market.take(pool, node_class, tried, _serving(draft, claim, pool, node_class))
+    )
+    if why == _TOO_SMALL:
+        draft.destroy(claim, Reason.LAUNCH_FAILED, f"nothing was rented, and {why}; what its pods get is decided anew")
+        return
+    if offer is None or (own and offer.id != claim.name):
+        draft.report(
+            claim.name, Finding.WAITING, f"{one.recovery.why}; no offer to go on with: {why or 'not available'}", pool=claim.pool
+        )
+        draft.shortfall.append(Shortfall(pool.key, 1, why or "not available", market.counts(pool, node_class)))
+        prevented(draft, pool)
+        return
+    lane = lane_of(offer, pool, draft.situation.capabilities[offer.cloud])
+    changes: dict[str, t.Any] = {"offer": offer, "candidates": rest, "cloud": offer.cloud, "reserved_price": offer.price_hour}
+    changes["price_bound"] = None  # of a plan that is over; this one decides anew
+    claim = dataclasses.replace(
+        claim, **changes, lane=lane or claim.lane, expected_gpus=planned_gpus(offer, pool), launch_started=None, unknown_since=None
+    )
+    draft.resume(claim, "Resumed", one.recovery.why, t.cast(t.Any, offer.price_hour) - one.stored.price)
+
+
+def _serving(draft: Draft, claim: Claim, pool: Pool, node_class: NodeClass) -> t.Callable[[Offer], bool] | None:
+    """Which offers hold all the pods that the claim's machine was to be for; None when it is wanted whatever waits."""
+    pods = draft.meant_for.get(claim.name)
+    if pods is None:
+        return None
+    situation = draft.situation
+
+    def serves(offer: Offer) -> bool:
+        rented = situation.rented(offer.cloud)
+        return not fit(pods, [of_offer(offer, pool, node_class, situation.seen.cluster_id, rented, situation.settings)]).left
+
+    return serves
+
+
+def _launch_pool(draft: Draft, market: Market, pool: Pool, count: int, later: int, run_id: str) -> None:
+    node_class = draft.situation.wishes.classes[pool.node_class]
+    reason = refuse_to_launch(draft, pool, node_class)
+    launched = 0
+    while launched < count and not reason:
+        offer, rest, reason = market.take(pool, node_class)
+        if offer is not None:
+            add(draft, pool, node_class, offer, rest, run_id)
+            launched += 1
+    if launched < count:
+        prevented(draft, pool)
+        draft.shortfall.append(Shortfall(pool.key, count - launched + later, reason, market.counts(pool, node_class)))
+    elif later:
+        draft.shortfall.append(Shortfall(pool.key, later, "max_launch_per_run", {}))
+
+
+def add(
+    draft: Draft,
+    pool: Pool,
+    node_class: NodeClass,
+    offer: Offer,
+    rest: tuple[Offer, ...],
+    run_id: str,
+    reason: str = "Wanted",
+    detail: str = "",
+) -> Claim:
+    """Plan the launch of an offer that is reserved; the claim as it will be written."""
+    gpus = _advertised(draft, pool)
+    if gpus.word == device_plugins.UNKNOWN:
+        draft.warnings.append(f"{pool.key}: whether its nodes will show GPUs is unknown: {gpus.why}.")
+    living = [one.claim for one in draft.settled.values() if one.claim.phase in LIVE] + [
+        one.claim for one in draft.launches if one.claim
+    ]
+    used = {claim.index for claim in living if claim.pool == pool.key}
+    claim = _claim(draft, pool, node_class, offer, rest, free_index(used), f"{run_id}/{len(draft.launches)}")
+    detail = "; ".join(filter(None, (_describe(offer), detail)))
+    draft.launches.append(
+        Action(ActionKind.LAUNCH, claim.name, reason, detail, pool=pool.key, claim=claim, price_hour=claim.reserved_price)
+    )
+    return claim
+
+
+def blocked(draft: Draft, pool: Pool) -> str:
+    """Why the preflight found that a machine of the pool could not join; empty = it found nothing."""
+    found = draft.situation.wishes.blocked
+    why = found.get(pool.key) or found.get(pool.node_class)
+    if not why:
+        gpus = _advertised(draft, pool)
+        why = f"GPUNodePool {pool.key}: {gpus.why}" if gpus.word == device_plugins.NONE else ""
+    return f"{COULD_NOT_JOIN}: {why}" if why else ""
+
+
+def _advertised(draft: Draft, pool: Pool) -> device_plugins.Answer:
+    situation = draft.situation
+    node_class = situation.wishes.classes[pool.node_class]
+    return device_plugins.answer(pool, node_class, situation.seen.device_plugins, situation.nodes)
+
+
+def prevented(draft: Draft, pool: Pool) -> None:
+    """A launch that is wanted does not come, because a machine could not join: that is a problem of the run. In other modes the shortfall
+    is one already."""
+    why = blocked(draft, pool)
+    if why and draft.situation.settings.mode == "autoscale":
+        draft.problems.append(f"{pool.key}: nothing is launched, because {why}")
+
+
+def refuse_to_launch(draft: Draft, pool: Pool, node_class: NodeClass) -> str:
+    """What forbids any launch in the pool, whatever is on offer."""
+    situation = draft.situation
+    if pool.key in situation.wishes.paused:
+        return situation.wishes.paused[pool.key]
+    if why := blocked(draft, pool):
+        return why
+    refused = lanes_refused(pool, node_class, situation.capabilities)
+    if refused:
+        return refused
+    closed = hours(pool, situation.now).closed
+    if closed:
+        return closed
+    if situation.nodes is None:
+        return "nodes unknown"
+    if unknown := damaged.pauses(node_class, situation):
+        return unknown
+    if "blocklist" in situation.seen.state_problems:
+        return "the block list cannot be read"
+    if node_class.mesh.backend == "tailscale" and situation.devices is None:
+        draft.problems.append(f"The mesh could not be read: nothing is launched for {pool.key}.")
+        return "mesh unknown"
+    until = situation.seen.blocks.get(blocklist.key_of_pool(pool.key))
+    if until is not None and until > situation.now and not situation.settings.ignore_blocklist:
+        return "paused after failed joins"
+    return ""
+
+
+def _claim(draft: Draft, pool: Pool, node_class: NodeClass, offer: Offer, rest: tuple[Offer, ...], index: int, seed: str) -> Claim:
+    situation = draft.situation
+    if situation.rented(offer.cloud):
+        name = draw(situation.seen.cluster_id, pool.key, seed, situation.taken_names)
+        node_name = name
+    else:
+        name, machine = offer.id, situation.machines.get(offer.id)
+        node_name = (machine.node_name if machine else "") or name
+    situation.taken_names.add(name)
+    lane = lane_of(offer, pool, situation.capabilities[offer.cloud])
+    if lane is None:
+        raise ValueError(f"{offer_key(offer)} was selected without a lane")
+    claim = Claim(
+        name=name,
+        pool=pool.key,
+        node_class=node_class.name,
+        cloud=offer.cloud,
+        lane=lane,
+        phase=Phase.PENDING,
+        phase_since=situation.now,
+        created=situation.now,
+        offer=offer,
+        reserved_price=t.cast(t.Any, offer.price_hour),
+        candidates=rest,
+        index=index,
+        expected_gpus=planned_gpus(offer, pool),
+        node_name=node_name,
+        work_watched=True,
+        mesh_backend=node_class.mesh.backend if node_class.mesh.backend != "none" else "",
+        generation=generation(node_class, pool),
+        history=((situation.now, Phase.PENDING.value, "wanted"),),
+    )
+    return situation.documented(claim)
+
+
+def _describe(offer: Offer) -> str:
+    where = f" in {offer.cloud_region or offer.region}" if offer.cloud_region or offer.region else ""
+    return f"{offer.cloud} {offer.instance_type}{where}, {offer.gpu_count} × {offer.model or 'GPU'}{', spot' if offer.spot else ''}"

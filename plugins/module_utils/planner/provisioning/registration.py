@@ -1,0 +1,131 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From "the machine runs" to "it is usable": registered, initialized, and the one deadline for all of it (L-11)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from ...model import Capability, Claim, Instance, InstanceState, Node, NodeClass, Pool
+from ...model.labels import (
+    DRAIN_STARTED_ANNOTATION,
+    INITIALIZING_TAINT,
+    INSTANCE_ID_LABEL,
+    NETWORK_UNAVAILABLE_TAINT,
+    NOT_READY_TAINT,
+    PROVISIONED_LABEL,
+    READINESS_TAINT_PREFIX,
+    UNINITIALIZED_TAINT,
+    UNREACHABLE_TAINT,
+)
+from ...model.names import label_value
+from . import limits
+
+_NOT_USABLE = (
+    NOT_READY_TAINT,
+    UNREACHABLE_TAINT,
+    NETWORK_UNAVAILABLE_TAINT,
+    UNINITIALIZED_TAINT,
+)
+_CLOCK_TOLERANCE = timedelta(seconds=60)
+
+
+def is_node_of(claim: Claim, node: Node) -> bool:
+    """Whether the Node belongs to the claim: by its name, or by the instance id on it."""
+    if node.name == (claim.node_name or claim.name):
+        return True
+    return bool(claim.instance_id) and node.labels.get(INSTANCE_ID_LABEL) == label_value(claim.instance_id)
+
+
+def is_stale(claim: Claim, node: Node, capability: Capability | None) -> bool:
+    """A Node of our name that is older than the launch: not this machine's. Own machines keep their Node, so theirs never is."""
+    if (capability is not None and not capability.rented) or claim.node_uid == node.uid:
+        return False
+    return claim.launch_started is not None and node.created < claim.launch_started - _CLOCK_TOLERANCE
+
+
+def not_initialized(claim: Claim, node: Node | None, pool: Pool | None, *, marking: bool = False) -> tuple[str, ...]:
+    """What is still missing until the node is usable, in the order of the checks; empty = initialized.
+
+    ``marking`` True leaves out what we do ourselves as the last acts (our labels, our own start-up taint, opening the Node of an own
+    machine that comes back as it was drained): it tells when to do them.
+    """
+    if node is None:
+        return ("no Node",)
+    missing = [] if node.ready else [f"Node is not Ready: {node.ready_message}".rstrip(": ")]
+    startup = {taint.key for taint in pool.startup_taints} if pool else set()
+    for taint in node.taints:
+        ours = taint.key == INITIALIZING_TAINT and not marking
+        if ours or taint.key in startup or taint.key in _NOT_USABLE or taint.key.startswith(READINESS_TAINT_PREFIX):
+            missing.append(f"taint {taint.key}")
+    missing.extend(_missing_gpus(claim, node, pool))
+    if not marking:
+        labels = {PROVISIONED_LABEL: "true", **(dict(pool.labels) if pool else {})}
+        missing.extend(f"label {key}" for key, value in labels.items() if node.labels.get(key) != value)
+        if DRAIN_STARTED_ANNOTATION in node.annotations:
+            missing.append("it is closed as its last drain left it")
+    return tuple(missing)
+
+
+def _missing_gpus(claim: Claim, node: Node, pool: Pool | None) -> list[str]:
+    wait = pool.gpu_wait if pool else "all"
+    if wait == "none":
+        return []
+    resource = limits.gpu_resource(claim.offer.model)
+    expected = claim.expected_gpus if wait == "all" else min(1, claim.expected_gpus)
+    found = allocatable_gpus(claim, node)
+    return [] if found >= expected else [f"{found} of {expected} {resource}"]
+
+
+def allocatable_gpus(claim: Claim, node: Node) -> int:
+    """How many GPUs (or slices of them) the claim's Node offers to pods."""
+    resource = limits.gpu_resource(claim.offer.model)
+    return sum(amount for name, amount in node.allocatable.items() if name == resource or name.startswith(f"{resource}."))
+
+
+def timeout(claim: Claim, pool: Pool | None, capability: Capability | None) -> int:
+    """Seconds from the create call until the machine must be usable: the pool's wish, else what is usual at the cloud."""
+    if pool is not None and pool.registration_timeout is not None:
+        return pool.registration_timeout
+    return capability.registration_timeout if capability is not None else 1200
+
+
+def deadline(claim: Claim, pool: Pool | None, capability: Capability | None) -> datetime | None:
+    """When the claim counts as failed unless it is initialized by then; None before a create call."""
+    if claim.launch_started is None:
+        return None
+    return (claim.adopted or claim.launch_started) + timedelta(seconds=timeout(claim, pool, capability))
+
+
+def overdue(claim: Claim, pool: Pool | None, capability: Capability | None, now: datetime, node: Node | None = None) -> bool:
+    """True at the deadline and after it, for a claim that is not initialized. Facts beat the clock: a Node that lacks nothing but our
+    own marks (the run that should have set them was killed) is in time.
+    """
+    moment = deadline(claim, pool, capability)
+    late = claim.initialized is None and moment is not None and now >= moment
+    return late and bool(not_initialized(claim, node, pool, marking=True))
+
+
+def forsaken(claim: Claim, pool: Pool | None, capability: Capability | None, now: datetime) -> bool:
+    """True when a claim's time has passed twice and no run has made it usable, however complete its Node is. The one that should have was
+    killed, none has come since, and a closed Node is never idle: it would be billed for ever.
+    """
+    moment = deadline(claim, pool, capability)
+    return claim.initialized is None and moment is not None and now >= moment + timedelta(seconds=timeout(claim, pool, capability))
+
+
+def failure_class(claim: Claim, instance: Instance | None, node: Node | None, node_class: NodeClass | None) -> str:
+    """How far a machine came that never joined: no_instance, instance_not_running, overlay_offline, node_not_registered,
+    node_not_ready, gpu_missing.
+    """
+    if instance is None and not claim.instance_id:
+        return "no_instance"
+    if node is None:
+        if instance is None:
+            return "no_instance"
+        if instance.state is not InstanceState.RUNNING:
+            return "instance_not_running"
+        uses_mesh = node_class is None or node_class.mesh.backend == "tailscale"  # whether a tunnel is up is known to its hub alone
+        return "overlay_offline" if uses_mesh and claim.mesh_seen is None else "node_not_registered"
+    return "gpu_missing" if node.ready else "node_not_ready"

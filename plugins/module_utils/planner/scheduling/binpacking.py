@@ -1,0 +1,239 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which pods fit where (L-17): first fit, in one fixed order, with the same answer whatever the order of what is given.
+
+``fit`` answers "do these pods fit on these nodes' free GPUs", for demand and for consolidation alike; a node's room is a
+:class:`Bin` (``capacity.of_node``). Nothing given is changed.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import heapq
+import re
+import typing as t
+from datetime import datetime, timezone
+
+from ...model import Labels, Pod, Taint
+from ...model.defaults import Settings
+from ...model.labels import GPU_MEMORY_LABEL
+from ...model.resources import NEUTRAL_GPU, PARTIAL_GPU_PREFIXES
+from . import node_affinity
+
+#: the annotation by which a pod asks for GPUs with at least so much memory each: GiB, or with a unit (24Gi, 24576Mi)
+_GPU_NAMES = Settings().gpu_resources
+#: a name for GPUs of any vendor, which we put on our nodes beside the vendor's (L-17)
+_AMOUNT = re.compile(r"\s*([0-9]{1,12})\s*(Mi|MiB|Gi|GiB)?\s*")
+Barred = t.Mapping[str, t.Mapping[str, str]]
+_EVER = datetime.min.replace(tzinfo=timezone.utc)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bin:
+    """A place for pods. ``free``: resource to amount (cpu in thousandths, memory in bytes, GPUs in pieces); None = unknown and not held
+    against it, a resource that is missing is not there. ``pods`` are on it already and matter for who keeps apart from whom. ``node``:
+    the Node's name once it has one."""
+
+    name: str
+    free: t.Mapping[str, int | None]
+    labels: Labels = dataclasses.field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    pool: str = ""
+    gpu_memory_mib: int | None = None
+    pods: tuple[Pod, ...] = ()
+    node: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Packing:
+    """``placed``: a pod's uid to the name of its bin. ``left``: pods that fit nowhere, in the order of packing."""
+
+    placed: t.Mapping[str, str]
+    left: tuple[Pod, ...]
+
+
+def gpus(pod: Pod) -> int:
+    """How many GPUs a pod asks for. A vendor's name and the neutral one beside it mean the same GPUs."""
+    return max((amount for name, amount in pod.requests.items() if is_gpu(name)), default=0)
+
+
+def is_gpu(resource: str) -> bool:
+    """True for a resource that stands for GPUs, whole or shared."""
+    return resource in _GPU_NAMES or resource.startswith(PARTIAL_GPU_PREFIXES)
+
+
+def shown(amounts: t.Mapping[str, int]) -> int:
+    """How many GPUs (or slices) a Node shows by its vendor's names. The neutral name is our own saying and proves nothing."""
+    return sum(amount for name, amount in amounts.items() if is_gpu(name) and name != NEUTRAL_GPU)
+
+
+def spare(free: t.Mapping[str, int | None]) -> int:
+    """How many GPUs are left under the largest of the vendor's names, and no more than under the neutral one: both mean the same GPUs."""
+    most = max((amount or 0 for name, amount in free.items() if is_gpu(name) and name != NEUTRAL_GPU), default=0)
+    neutral = free.get(NEUTRAL_GPU)
+    return most if neutral is None else min(most, neutral)
+
+
+def rank(pod: Pod) -> tuple[t.Any, ...]:
+    """The order of packing: the important ones, then the large ones, then the old ones, then by name."""
+    return (-pod.placement.priority, -gpus(pod), pod.created or _EVER, pod.namespace, pod.name, pod.uid)
+
+
+def against(pod: Pod, place: Bin) -> str:
+    """Why a place never suits a pod, however empty it is; empty when it does. Amounts are another matter (:func:`lacks`)."""
+    why = node_affinity.against_labels(pod.placement, place.labels, place.node) or node_affinity.against_taints(
+        pod.placement, place.taints
+    )
+    wanted = pod.annotations.get(GPU_MEMORY_LABEL)
+    if why or wanted is None:
+        return why
+    least = memory_mib(wanted)
+    if least is None:
+        return f"annotation {GPU_MEMORY_LABEL} {wanted!r} is no amount of memory"
+    return "" if place.gpu_memory_mib is not None and place.gpu_memory_mib >= least else f"{GPU_MEMORY_LABEL} of at least {wanted}"
+
+
+def memory_mib(text: str) -> int | None:
+    """An amount of GPU memory in MiB; None when it is none."""
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        return None
+    return int(found[1]) * (1 if (found[2] or "Gi").startswith("Mi") else 1024)
+
+
+def lacks(requests: t.Mapping[str, int], free: t.Mapping[str, int | None]) -> str:
+    """The first resource of which there is not enough, by name; empty when all is there."""
+    for name in sorted(requests):
+        there = free.get(name, 0)
+        if there is not None and there < requests[name]:
+            return name
+    return ""
+
+
+class Room:
+    """A bin that is being filled."""
+
+    def __init__(self, place: Bin) -> None:
+        self.place = place
+        self.free = dict(place.free)
+        self.pods: list[Pod] = list(place.pods)
+        self.placed: list[Pod] = []
+        self._apart = any(pod.placement.alone for pod in self.pods)
+
+    def takes(self, pod: Pod) -> bool:
+        """Whether there is room for one more, of a pod that the place suits. Once it says no to a kind of pod it never says yes again."""
+        if lacks(pod.requests, self.free):
+            return False
+        if not self._apart and not pod.placement.alone:
+            return True
+        return not any(node_affinity.keep_apart(pod, other) for other in self.pods)
+
+    def add(self, pod: Pod) -> None:
+        for name, amount in pod.requests.items():
+            there = self.free.get(name)
+            if there is not None:
+                self.free[name] = there - amount
+        self.pods.append(pod)
+        self.placed.append(pod)
+        self._apart = self._apart or bool(pod.placement.alone)
+
+
+class Queue:
+    """Waiting pods in their order, those of one kind together: what one of a kind is refused, all of the kind are.
+
+    ``barred``: a pod's uid to the pools (with the reason) that it must not go to. ``by_labels``: pods that stand somewhere keep others
+    away by labels, so these tell kinds apart."""
+
+    def __init__(self, pods: t.Iterable[Pod], barred: Barred | None = None, *, by_labels: bool = False) -> None:
+        self.pods = sorted(pods, key=rank)
+        self.examples: list[Pod] = []
+        self.barred: list[t.Mapping[str, str]] = []
+        self.waiting: list[collections.deque[int]] = []
+        by_labels = by_labels or any(pod.placement.alone for pod in self.pods)
+        known: dict[tuple[t.Any, ...], int] = {}
+        self.kind_of: list[int] = []
+        for place, pod in enumerate(self.pods):
+            bars = (barred or {}).get(pod.uid, {})
+            kind: tuple[t.Any, ...] = (
+                frozenset(pod.requests.items()), pod.placement, pod.annotations.get(GPU_MEMORY_LABEL), tuple(sorted(bars.items()))
+            )  # fmt: skip
+            if by_labels:
+                kind = (*kind, pod.namespace, frozenset(pod.labels.items()))
+            number = known.setdefault(kind, len(known))
+            if number == len(self.waiting):
+                self.examples.append(pod)
+                self.barred.append(bars)
+                self.waiting.append(collections.deque())
+            self.kind_of.append(number)
+            self.waiting[number].append(place)
+
+    def against(self, number: int, place: Bin) -> str:
+        """Why a place never suits pods of a kind."""
+        return self.barred[number].get(place.pool, "") or against(self.examples[number], place)
+
+    def head(self) -> tuple[int, int] | None:
+        """The first pod that waits, as its place in ``pods`` and its kind; None when none waits."""
+        return min(((places[0], number) for number, places in enumerate(self.waiting) if places), default=None)
+
+    def serve(self, room: Room, kinds: t.Iterable[int]) -> list[tuple[int, int]]:
+        """Fill ``room`` by first fit with pods of ``kinds``, which it suits; the places and kinds of those that got in. Nobody leaves the
+        queue yet."""
+        heads = [(self.waiting[number][0], number) for number in kinds if self.waiting[number]]
+        heapq.heapify(heads)
+        served: list[tuple[int, int]] = []
+        taken: collections.Counter[int] = collections.Counter()
+        while heads:
+            place, number = heads[0]
+            if not room.takes(self.pods[place]):
+                heapq.heappop(heads)
+                continue
+            room.add(self.pods[place])
+            served.append((place, number))
+            taken[number] += 1
+            if taken[number] < len(self.waiting[number]):
+                heapq.heapreplace(heads, (self.waiting[number][taken[number]], number))
+            else:
+                heapq.heappop(heads)
+        return served
+
+    def remove(self, served: t.Iterable[tuple[int, int]]) -> None:
+        """These wait no more. Of each kind they have to be the first ones, as :meth:`serve` and :meth:`head` give them."""
+        for _place, number in served:
+            self.waiting[number].popleft()
+
+    def left(self) -> tuple[Pod, ...]:
+        """Those that still wait, in their order."""
+        return tuple(self.pods[place] for place in sorted(place for places in self.waiting for place in places))
+
+
+def fit(pods: t.Iterable[Pod], bins: t.Iterable[Bin], barred: Barred | None = None) -> Packing:
+    """Place each pod, in the order of packing, on the first bin that suits it and has room.
+
+    ``bins`` are tried in the order given. ``barred`` as for :class:`Queue`. Pods keep apart as they ask, from those that are on a bin
+    already and from each other.
+    """
+    places = tuple(bins)
+    apart = any(pod.placement.alone for place in places for pod in place.pods)
+    queue = Queue(pods, barred, by_labels=apart)
+    rooms: list[Room | None] = [None] * len(places)
+    reached = [0] * len(queue.waiting)  # no bin before this one has anything for the kind
+    suited = [-1] * len(queue.waiting)
+    placed: dict[str, str] = {}
+    left: list[Pod] = []
+    for pod, number in zip(queue.pods, queue.kind_of, strict=True):
+        while reached[number] < len(places):
+            at = reached[number]
+            if suited[number] == at or not queue.against(number, places[at]):
+                suited[number] = at
+                room = rooms[at] or Room(places[at])
+                rooms[at] = room
+                if room.takes(pod):
+                    room.add(pod)
+                    placed[pod.uid] = places[at].name
+                    break
+            reached[number] += 1
+        else:
+            left.append(pod)
+    return Packing(placed, tuple(left))

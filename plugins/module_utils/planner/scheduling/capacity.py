@@ -1,0 +1,109 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What room a machine has for pods: seen (a Ready Node), or planned (a machine on its way, an offer)."""
+
+from __future__ import annotations
+
+import typing as t
+from decimal import Decimal
+
+from ...model import Claim, Node, NodeClass, Offer, Pod, Pool
+from ...model.defaults import Settings
+from ...model.labels import ARCH_LABEL, BETA_ARCH_LABEL, BETA_OS_LABEL, DISRUPTED_TAINT, GPU_MEMORY_LABEL, OS_LABEL
+from ...model.resources import NEUTRAL_GPU
+from ..provisioning import limits, node_labels
+from .binpacking import Bin
+from .node_affinity import KEEPS_OFF
+
+CPU, MEMORY, DISK = "cpu", "memory", "ephemeral-storage"
+_MIB = 1024 * 1024
+
+
+def gpu_resource(model: str, pool: Pool | None) -> str:
+    """The resource under which a machine of the pool will offer its GPUs."""
+    name = limits.gpu_resource(model)
+    return f"{name}.shared" if pool is not None and pool.slices_renamed else name
+
+
+def planned_gpus(offer: Offer, pool: Pool | None) -> int:
+    """How many GPUs, or slices of GPUs, must become allocatable."""
+    return offer.gpu_count * (pool.slices if pool is not None else 1)
+
+
+def advertised(claim: Claim, pool: Pool | None) -> int:
+    """How many ``tgp.io/gpu`` the claim's Node offers: as many as pods can ask of the vendor's resource, so that a pod may ask for both."""
+    return max(claim.expected_gpus, planned_gpus(claim.offer, pool))
+
+
+def comes_with_nodes(pod: Pod) -> bool:
+    """Whether every node has a pod like this, also one that is yet to come: those of DaemonSets, and static ones."""
+    return pod.mirror or pod.owner_kind == "Node" or (pod.owner_kind == "DaemonSet" and pod.owner_api.startswith("apps/"))
+
+
+def of_node(node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib: int | None = None) -> Bin:
+    """The room a Node has now: what is allocatable less what its unfinished pods were promised. ``pods`` are those bound to it.
+
+    The room is as true as the pods' requests are complete: without their cpu and memory only the GPUs are.
+    """
+    free: dict[str, int | None] = dict(node.allocatable)
+    bound = tuple(pod for pod in pods if pod.node == node.name and pod.phase not in ("Succeeded", "Failed"))
+    for pod in bound:
+        for name, amount in pod.requests.items():
+            free[name] = (free.get(name) or 0) - amount
+    said = node.labels.get(GPU_MEMORY_LABEL, "")
+    memory = int(said) if said.isdigit() else gpu_memory_mib
+    return Bin(node.name, free, node.labels, node.taints, pool=pool, gpu_memory_mib=memory, pods=bound, node=node.name)
+
+
+def of_claim(claim: Claim, pool: Pool | None, cluster_id: str, rented: bool, settings: Settings) -> Bin:
+    """The room that a machine on its way will have, by its offer. What is not known of it is not held against it."""
+    labels = {**node_labels.node_labels(claim, pool, cluster_id), **_system_labels(claim.offer)}
+    free = _planned(claim.offer, pool, settings, None)
+    free[gpu_resource(claim.offer.model, pool)] = free[NEUTRAL_GPU] = advertised(claim, pool)
+    name = "" if rented else claim.node_name
+    return Bin(
+        claim.name, free, labels, node_labels.taints(pool), pool=claim.pool, gpu_memory_mib=claim.offer.gpu_memory_mib, node=name
+    )
+
+
+def of_offer(offer: Offer, pool: Pool, node_class: NodeClass, cluster_id: str, rented: bool, settings: Settings) -> Bin:
+    """The room a machine rented for the pool would have. What an own machine does not say of itself is not held against it."""
+    labels = node_labels.offer_labels(offer, offer.cloud, pool.key, node_class.name, cluster_id)
+    return Bin(
+        offer.id,
+        _planned(offer, pool, settings, 0 if rented else None),
+        {**labels, **pool.labels, **_system_labels(offer)},
+        node_labels.taints(pool),
+        pool=pool.key,
+        gpu_memory_mib=offer.gpu_memory_mib,
+        node="" if rented else offer.id,
+    )
+
+
+def _planned(offer: Offer, pool: Pool | None, settings: Settings, unknown: int | None) -> dict[str, int | None]:
+    """cpu in thousandths, memory in bytes, less what the system takes; GPUs whole."""
+    share = 1 - settings.capacity_reserve
+    return {
+        CPU: unknown if offer.vcpus is None else int(Decimal(offer.vcpus * 1000) * share),
+        MEMORY: unknown if offer.memory_mib is None else int(Decimal(offer.memory_mib * _MIB) * share),
+        DISK: None if offer.disk_gib is None else int(Decimal(offer.disk_gib * 1024 * _MIB) * share),
+        gpu_resource(offer.model, pool): planned_gpus(offer, pool),
+        NEUTRAL_GPU: planned_gpus(offer, pool),
+    }
+
+
+def _system_labels(offer: Offer) -> dict[str, str]:
+    """Labels that every kubelet sets."""
+    return {
+        OS_LABEL: "linux",
+        ARCH_LABEL: offer.arch,
+        BETA_OS_LABEL: "linux",
+        BETA_ARCH_LABEL: offer.arch,
+    }
+
+
+def blocking(node: Node, known: t.Container[str] = ()) -> bool:
+    """Whether nothing new may go to the Node: it is cordoned, not Ready, or being taken down. ``known``: taint keys that do not count."""
+    down = any(taint.key == DISRUPTED_TAINT and taint.effect in KEEPS_OFF and taint.key not in known for taint in node.taints)
+    return node.unschedulable or not node.ready or down

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Will anybody advertise the GPUs of a pool's nodes? Without a device plugin a machine is billed for its whole registration time and fails.
+
+Three answers: yes, none (nothing is launched) and unknown (a warning)."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ...model import DevicePlugins, Expression, Node, NodeClass, Placement, Pool
+from ...model.labels import BETA_OS_LABEL, NODECLASS_LABEL, NODEPOOL_LABEL, OS_LABEL, PROVISIONED_LABEL
+from ...model.names import label_value
+from ..provisioning import node_labels
+from .binpacking import shown
+from .node_affinity import against_taints, holds
+
+YES, NONE, UNKNOWN = "yes", "none", "unknown"
+_REMEDY = "Install NVIDIA's device plugin with tolerations for {taints}, or set gpuWait: none in the pool."
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """``word``: YES, NONE or UNKNOWN; ``why`` for people."""
+
+    word: str
+    why: str = ""
+
+
+def answer(pool: Pool, node_class: NodeClass, plugins: DevicePlugins | None, nodes: t.Iterable[Node] | None) -> Answer:
+    """Whether new nodes of the pool will show GPUs. ``plugins`` None = not looked at."""
+    if plugins is None or pool.service is not None or pool.gpu_wait == "none":
+        return Answer(YES)
+    showing = [node for node in nodes or () if shown(node.allocatable) > 0]
+    if any(node.labels.get(NODEPOOL_LABEL) == label_value(pool.name) for node in showing):
+        return Answer(YES, "nodes of the pool show GPUs")
+    own = {machine.node_name or machine.name for choice in node_class.clouds for machine in choice.machines}
+    if any(node.name in own for node in showing):
+        return Answer(YES, "own machines of its class show GPUs")
+    if plugins.problem:
+        return Answer(UNKNOWN, f"the DaemonSets of the cluster could not be read: {plugins.problem}")
+    known, taints = _known_labels(pool, node_class), (*node_labels.taints(pool), node_labels.INITIALIZING)
+    unknown, against = "", []
+    for one in plugins.found:
+        why = against_taints(one.placement, taints)
+        word, label = (NONE, "") if why else _selects(one.placement, known)
+        name = f"DaemonSet {one.namespace}/{one.name}"
+        if word == YES and not one.dra:
+            return Answer(YES, name)
+        if why or word == NONE:
+            against.append(f"{name}: {why or f'its selector does not match the nodes ({label})'}")
+        elif one.dra:
+            unknown = unknown or f"{name} is a DRA driver; nodes show GPUs only if its DeviceClass names an extended resource"
+        else:
+            unknown = unknown or f"{name} selects nodes by {label}, which is set after a node joins, if at all"
+    if unknown:
+        return Answer(UNKNOWN, unknown)
+    if not plugins.found and showing:
+        return Answer(UNKNOWN, f"node {showing[0].name} shows GPUs, and no DaemonSet of a known device plugin exists")
+    said = "; ".join(against) or "the cluster has no DaemonSet of a device plugin"
+    told = ", ".join(str(taint) for taint in taints if taint.effect in ("NoSchedule", "NoExecute"))
+    return Answer(NONE, f"nobody would advertise its GPUs: {said}. {_REMEDY.format(taints=told)}")
+
+
+def _known_labels(pool: Pool, node_class: NodeClass) -> dict[str, str]:
+    """Labels that every new node of the pool has. Others may come from its offer, its template, or somebody in the cluster. A pool or
+    class without a name stands for any: its name and labels are unknown."""
+    ours = {
+        NODEPOOL_LABEL: label_value(pool.name),
+        NODECLASS_LABEL: label_value(node_class.name),
+        PROVISIONED_LABEL: "true",
+    }
+    ours = {key: value for key, value in ours.items() if value}
+    return {**ours, **pool.labels, OS_LABEL: "linux", BETA_OS_LABEL: "linux"}
+
+
+def _selects(placement: Placement, known: t.Mapping[str, str]) -> tuple[str, str]:
+    """Whether nodes with these labels, and maybe others, are selected; with the condition that decides against it or is open."""
+    words = [_all([Expression(key, "In", (value,)) for key, value in placement.selector], known)]
+    if placement.terms:
+        terms = [(UNKNOWN, "a name") if one.fields else _all(one.labels, known) for one in placement.terms]
+        words.append(min(terms, key=lambda one: (YES, UNKNOWN, NONE).index(one[0])))
+    return max(words, key=lambda one: (YES, UNKNOWN, NONE).index(one[0]))
+
+
+def _all(conditions: t.Iterable[Expression], known: t.Mapping[str, str]) -> tuple[str, str]:
+    found = (YES, "")
+    for one in conditions:
+        if one.key in known:
+            if not holds(one, known):
+                return NONE, one.key
+        elif one.operator not in ("NotIn", "DoesNotExist"):
+            found = (UNKNOWN, f"label {one.key}")
+    return found

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The machines of ours that pods can be counted on, as places for pods: Ready ones as they are, others as they are planned (L-17)."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ...model import Claim, Node, Phase
+from ...model.reasons import ActionKind
+from ...model.resources import NEUTRAL_GPU
+from ..claim_sync import Settled
+from ..claims.phases import LIVE
+from ..claims.recovery import RETRY
+from ..plan_builder import Draft
+from ..provisioning import service
+from ..provisioning.registration import deadline
+from . import capacity
+from .binpacking import Bin, shown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """A machine with its room. ``node``: its Node if it is Ready and in use (with as many neutral GPUs as this run sees to), with the room
+    once ``planned`` by its offer; None for a machine that is still to come."""
+
+    room: Bin
+    claim: Claim
+    node: Node | None = None
+    planned: Bin | None = None
+
+
+def places(draft: Draft, *, unresumed: bool) -> list[Place]:
+    """In the order in which pods go there: Ready nodes by name, then machines on their way, the oldest first, then those of this run.
+
+    A machine that goes in this run is no place, nor is a cordoned one. ``unresumed``: count launches of earlier runs that are to be
+    made anew, last; else only those that this run has taken up again.
+    """
+    ready: list[Place] = []
+    coming: list[Place] = []
+    again: list[Place] = []
+    for one in draft.settled.values():
+        decided = draft.decisions.get(one.claim.name)
+        if (
+            one.claim.phase not in LIVE
+            or service.is_service(one.claim)
+            or (decided is not None and decided.kind == ActionKind.DESTROY)
+        ):
+            continue
+        if one.claim.phase is Phase.READY:
+            ready.extend(_ready(draft, one))
+        elif one.claim.deletion is not None:
+            continue
+        elif one.recovery.what not in RETRY:
+            coming.append(_coming(draft, one.claim, one.node))
+        elif unresumed or decided is not None:
+            again.append(_coming(draft, one.claim, None))
+    coming.sort(key=lambda place: (place.claim.created, place.claim.name))
+    launched = [
+        _coming(draft, one.claim, None) for one in draft.launches if one.claim is not None and not service.is_service(one.claim)
+    ]
+    return [*ready, *coming, *launched, *again]
+
+
+def _ready(draft: Draft, one: Settled) -> t.Iterator[Place]:
+    node = one.node
+    if node is None or capacity.blocking(node):
+        return
+    situation = draft.situation
+    end = deadline(one.claim, situation.in_force(one.claim), situation.capability(one.claim))
+    shows = shown(node.allocatable) > 0
+    if (
+        not shows and end is not None and draft.now < end
+    ):  # its plugin is not up yet: the planned GPUs count as long as one waits for them
+        yield _coming(draft, one.claim, node)
+        return
+    if shows:  # where the neutral name is missing this very run sets it
+        neutral = {NEUTRAL_GPU: capacity.advertised(one.claim, situation.pool(one.claim))}
+        node = dataclasses.replace(node, allocatable={**node.allocatable, **neutral})
+    room = capacity.of_node(node, situation.pods(node) or (), pool=one.claim.pool, gpu_memory_mib=one.claim.offer.gpu_memory_mib)
+    yield Place(dataclasses.replace(room, name=one.claim.name), one.claim, node, _planned(draft, one.claim))
+
+
+def _planned(draft: Draft, claim: Claim) -> Bin:
+    situation = draft.situation
+    return capacity.of_claim(
+        claim, situation.pool(claim), situation.seen.cluster_id, situation.rented(claim.cloud), situation.settings
+    )
+
+
+def _coming(draft: Draft, claim: Claim, node: Node | None) -> Place:
+    situation = draft.situation
+    room = _planned(draft, claim)
+    bound = [pod for pod in (situation.pods(node) or () if node else ()) if pod.phase not in ("Succeeded", "Failed") and pod.node]
+    free = dict(room.free)
+    for pod in (one for one in bound if not capacity.comes_with_nodes(one)):  # for these a share is set aside in the plan
+        for name, amount in pod.requests.items():
+            there = free.get(name)
+            free[name] = None if there is None else there - amount
+    return Place(dataclasses.replace(room, free=free, pods=tuple(bound)), claim)

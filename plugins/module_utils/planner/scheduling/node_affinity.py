@@ -1,0 +1,98 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a place suits a pod, by Kubernetes' own rules for selectors, affinity and taints. Each answer is the first reason, or empty."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ...model import Expression, Labels, Others, Placement, Pod, Taint, Toleration
+
+#: taints with these effects keep pods off; PreferNoSchedule does not
+KEEPS_OFF = ("NoSchedule", "NoExecute")
+
+
+def holds(condition: Expression, labels: Labels) -> bool:
+    """Whether a condition on a label holds. NotIn and DoesNotExist hold without the label too; a number that is none meets nothing."""
+    value = labels.get(condition.key)
+    match condition.operator:
+        case "In":
+            return value is not None and value in condition.values
+        case "NotIn":
+            return value is None or value not in condition.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    left, right = _whole(value), _whole(condition.values[0]) if len(condition.values) == 1 else None
+    if left is None or right is None:
+        return False
+    return left > right if condition.operator == "Gt" else condition.operator == "Lt" and left < right
+
+
+def against_labels(placement: Placement, labels: Labels, node: str = "") -> str:
+    """Why a node with these labels is not selected. ``node``: its name, empty while it has none; then no rule about the name is met."""
+    for key, value in placement.selector:
+        if labels.get(key) != value:
+            return f"selector {key}={value}"
+    if not placement.terms:
+        return ""
+    name = {"metadata.name": node} if node else {}
+    for term in placement.terms:
+        if not (term.labels or term.fields):
+            continue  # an alternative without conditions matches nothing
+        if all(holds(one, labels) for one in term.labels) and all(node and holds(one, name) for one in term.fields):
+            return ""
+    return f"affinity {' or '.join(_spoken(term.labels + term.fields) for term in placement.terms)}"
+
+
+def against_taints(placement: Placement, taints: t.Iterable[Taint]) -> str:
+    """The first taint that keeps the pod off."""
+    for taint in taints:
+        if taint.effect in KEEPS_OFF and not any(_tolerates(one, taint) for one in placement.tolerations):
+            return f"taint {taint} not tolerated"
+    return ""
+
+
+def keep_apart(pod: Pod, other: Pod) -> bool:
+    """Whether one of the two refuses the other on its node. Kubernetes asks both."""
+    return _meant(pod.placement.alone, other) or _meant(other.placement.alone, pod)
+
+
+def avoided(pod: Pod, others: t.Iterable[Pod]) -> bool:
+    """Whether some other pod keeps this one out of its zone (or the like): then its next place is not for us to say."""
+    return any(other.uid != pod.uid and _meant(other.placement.avoids, pod) for other in others)
+
+
+def _meant(those: tuple[Others, ...], pod: Pod) -> bool:
+    return any(
+        (not one.namespaces or pod.namespace in one.namespaces) and all(holds(each, pod.labels) for each in one.labels)
+        for one in those
+    )
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if not toleration.key:
+        return toleration.operator == "Exists"
+    return toleration.key == taint.key and (toleration.operator == "Exists" or toleration.value == taint.value)
+
+
+@functools.lru_cache(maxsize=1024)
+def _whole(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return None
+
+
+def _spoken(conditions: tuple[Expression, ...]) -> str:
+    """Conditions as one reads them."""
+    words = []
+    for one in conditions:
+        values = f" ({', '.join(one.values)})" if one.values else ""
+        words.append(f"{one.key} {one.operator}{values}")
+    return " and ".join(words) or "without a condition"

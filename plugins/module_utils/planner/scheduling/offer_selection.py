@@ -1,0 +1,219 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which machines to rent for pods that fit nowhere (L-17): for the first pod the first pool that can serve it, and of its offers the one
+that costs least per GPU which waiting pods will use."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from decimal import Decimal
+
+from ...model import Offer, Pod
+from .binpacking import Bin, Queue, Room, gpus, is_gpu, lacks
+
+PACKS = ("price", "fewest")  # what a pool may say of the offer it takes
+#: how much a reason says: one about a place that suits and is full says more than one about a place that never suits
+NEVER_SUITS, TOO_SMALL, NO_OFFER, FULL, KNOWN = range(5)
+
+
+class Reason(t.NamedTuple):
+    """Why a pool does not serve a pod. The reason of the pool that came furthest is the one that is told."""
+
+    stage: int
+    pool: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Purchase:
+    """A machine for ``pods``, the first of which decided."""
+
+    pool: str
+    offer: Offer
+    pods: tuple[Pod, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bought:
+    """``left``: pods that get no machine, in their order, each with the reason."""
+
+    purchases: tuple[Purchase, ...]
+    left: tuple[tuple[Pod, Reason], ...]
+
+
+@dataclasses.dataclass
+class Shop:
+    """One pool's market. ``offers`` are in the order of L-13.
+
+    ``size``: how many GPUs a machine of an offer has for pods, ``room``: all that it has for them. ``per_gpu``: what is paid for each of
+    so many used GPUs, the less the better. ``against``: why an offer must not be taken now, empty if it may; once it says no it goes on
+    saying no. ``taken`` is called for each purchase before the next is considered. ``closed``: the pool rents nothing in this run,
+    whatever is wanted. ``most``: it rents no more machines than that. ``fewest``: the offer that serves most GPUs goes first.
+    """
+
+    pool: str
+    offers: t.Sequence[Offer]
+    size: t.Callable[[Offer], int]
+    room: t.Callable[[Offer], Bin]
+    per_gpu: t.Callable[[Offer, int], tuple[Decimal, ...]]
+    against: t.Callable[[Offer], str]
+    taken: t.Callable[[Offer, tuple[Pod, ...]], None]
+    rented: t.Callable[[Offer], bool] = lambda _offer: True
+    closed: str = ""
+    why_none: str = "no offers"
+    most: int | None = None
+    fewest: bool = False
+
+
+def buy(queue: Queue, shops: t.Sequence[Shop]) -> Bought:
+    """Rent until no pod waits that could be served. ``shops`` are tried in the order given; the queue is used up."""
+    counters = [_Counter(shop, queue) for shop in shops]
+    purchases: list[Purchase] = []
+    hopeless: dict[int, Reason] = {}
+    left: list[tuple[int, int]] = []
+    while (head := queue.head()) is not None:
+        place, kind = head
+        served: list[tuple[int, int]] = []
+        for counter in counters if kind not in hopeless else ():
+            found = counter.best(kind)
+            if found is None:
+                continue
+            offer, served = found
+            pods = tuple(queue.pods[one] for one, _kind in served)
+            purchases.append(Purchase(counter.shop.pool, offer, pods))
+            queue.remove(served)
+            counter.take(offer, pods)
+            break
+        if not served:
+            reasons = [counter.reasons[kind] for counter in counters]
+            hopeless.setdefault(
+                kind, max(reasons, key=lambda one: one.stage) if reasons else Reason(NEVER_SUITS, "", "there is no pool")
+            )
+            queue.remove([head])
+            left.append((place, kind))
+    return Bought(tuple(purchases), tuple((queue.pods[place], hopeless[kind]) for place, kind in left))
+
+
+class _Counter:
+    """A shop with what was found out in it: whatever is refused once stays refused, since rooms and limits only get fuller."""
+
+    def __init__(self, shop: Shop, queue: Queue) -> None:
+        self.shop = shop
+        self.queue = queue
+        self.reasons: dict[int, Reason] = {}
+        self._left = shop.most
+        self._bins: list[Bin | None] = [None] * len(shop.offers)
+        self._suited: list[frozenset[int] | None] = [None] * len(shop.offers)
+        self._refused: dict[int, str] = {}
+        self._by_profile: dict[t.Any, frozenset[int]] = {}
+        self._keys = _label_keys(queue)
+        self._order: tuple[int, list[tuple[t.Any, int]]] = (-1, [])
+        self._sizes = [shop.size(offer) for offer in shop.offers]
+        self._largest = max(self._sizes, default=0)
+
+    def best(self, kind: int) -> tuple[Offer, list[tuple[int, int]]] | None:
+        """The offer for the first pod of ``kind`` and whom it serves with it; None when there is none, with the reason noted."""
+        shop = self.shop
+        if kind in self.reasons:
+            return None
+        barred = self.queue.barred[kind].get(shop.pool)
+        if barred or shop.closed or self._left == 0:
+            self._none(kind, KNOWN if barred else FULL, barred or shop.closed or "max_launch_per_run")
+            return None
+        best: tuple[t.Any, ...] | None = None
+        found: tuple[Offer, list[tuple[int, int]]] | None = None
+        for bound, number in self._ordered():
+            if best is not None and bound > best[0]:
+                break
+            if number in self._refused or kind not in self._suits(number):
+                continue
+            offer = shop.offers[number]
+            served = self.queue.serve(Room(self._bin(number)), self._suits(number))
+            if not served or served[0][1] != kind:
+                continue
+            value = self._value(offer, number, sum(gpus(self.queue.pods[place]) for place, _kind in served))
+            if best is not None and value >= best:
+                continue
+            refused = shop.against(offer)
+            if refused:
+                self._refused[number] = refused
+            else:
+                best, found = value, (offer, served)
+        if found is None:
+            self._why_not(kind)
+        return found
+
+    def take(self, offer: Offer, pods: tuple[Pod, ...]) -> None:
+        self._left = None if self._left is None else self._left - 1
+        self.shop.taken(offer, pods)
+
+    def _value(self, offer: Offer, number: int, used: int) -> tuple[t.Any, ...]:
+        """The less the better: price per used GPU (or, for the fewest machines, first the GPUs used), GPUs left over, the order of L-13.
+        Of own machines the smallest goes on first (L-21)."""
+        over = self._sizes[number] - used if self.shop.rented(offer) else offer.gpu_count
+        return (self._worth(offer, used), over, number)
+
+    def _worth(self, offer: Offer, used: int) -> tuple[t.Any, ...]:
+        price = self.shop.per_gpu(offer, max(used, 1))
+        return (-used, *price) if self.shop.fewest else price
+
+    def _ordered(self) -> list[tuple[t.Any, int]]:
+        """Offers by the best they can possibly be worth, so that the search ends early."""
+        waiting = sum(len(places) * gpus(self.queue.examples[kind]) for kind, places in enumerate(self.queue.waiting))
+        usable = min(waiting, self._largest)
+        if self._order[0] != usable:
+            numbers = (number for number in range(len(self.shop.offers)) if number not in self._refused)
+            worth = ((self._worth(self.shop.offers[number], min(self._sizes[number], usable)), number) for number in numbers)
+            self._order = (usable, sorted(worth))
+        return self._order[1]
+
+    def _bin(self, number: int) -> Bin:
+        made = self._bins[number]
+        if made is None:
+            made = self._bins[number] = self.shop.room(self.shop.offers[number])
+        return made
+
+    def _suits(self, number: int) -> frozenset[int]:
+        """The kinds of pods that the offer's machine suits. Offers that differ in nothing any pod asks for are judged once."""
+        known = self._suited[number]
+        if known is None:
+            place = self._bin(number)
+            profile = (tuple(place.labels.get(key) for key in self._keys), place.gpu_memory_mib, place.node)
+            known = self._by_profile.get(profile)
+            if known is None:
+                kinds = range(len(self.queue.waiting))
+                known = frozenset(kind for kind in kinds if not self.queue.against(kind, place))
+                self._by_profile[profile] = known
+            self._suited[number] = known
+        return known
+
+    def _none(self, kind: int, stage: int, text: str) -> None:
+        self.reasons[kind] = Reason(stage, self.shop.pool, text)
+
+    def _why_not(self, kind: int) -> None:
+        """The first reason, of the offers that came furthest, in the order of L-13."""
+        pod, first, short = self.queue.examples[kind], "", ""
+        for number in range(len(self.shop.offers)):
+            place = self._bin(number)
+            if kind not in self._suits(number):
+                first = first or self.queue.against(kind, place)
+            elif lacking := lacks(pod.requests, place.free):
+                short = short or (f"no machine with {gpus(pod)} GPUs" if is_gpu(lacking) else f"no machine with enough {lacking}")
+            elif number in self._refused:
+                self._none(kind, FULL, self._refused[number])
+                return
+        if short or first:
+            self._none(kind, TOO_SMALL if short else NEVER_SUITS, short or first)
+        else:
+            self._none(kind, NO_OFFER, f"no offer: {self.shop.why_none}")
+
+
+def _label_keys(queue: Queue) -> tuple[str, ...]:
+    """Every label that a waiting pod asks about."""
+    keys: set[str] = set()
+    for pod in queue.examples:
+        keys.update(key for key, _value in pod.placement.selector)
+        keys.update(one.key for term in pod.placement.terms for one in term.labels)
+    return tuple(sorted(keys))

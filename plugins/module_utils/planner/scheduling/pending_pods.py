@@ -1,0 +1,97 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which pods ask for machines (L-17): those that the scheduler could place nowhere, that want GPUs, and that nothing else will serve."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime, timedelta
+
+from ...core.errors import InvalidInput
+from ...model import Pod, Pool
+from ...model.defaults import Settings
+from ...model.labels import POD_SCALE_UP_DELAY_ANNOTATION, SCALE_UP_ANNOTATION
+from ...model.placement import DEFAULT_SCHEDULER
+from ...units.durations import parse_duration, print_duration
+from .binpacking import gpus
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Demand:
+    """``pods`` count. ``barred``: uid of a pod to the pools that do not serve it yet or at all, with the reason. ``unsupported``: pods that
+    wait for a place and cannot be counted, each with the reason."""
+
+    pods: tuple[Pod, ...]
+    barred: t.Mapping[str, t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    unsupported: tuple[tuple[Pod, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def demand(pods: t.Iterable[Pod], pools: t.Sequence[Pool], settings: Settings, now: datetime) -> Demand:
+    """The pods that count, in any order of ``pods``."""
+    known = {DEFAULT_SCHEDULER, *(name for pool in pools for name in pool.schedulers)}
+    counted: list[Pod] = []
+    unsupported: list[tuple[Pod, str]] = []
+    warnings: list[str] = []
+    barred: dict[str, dict[str, str]] = {}
+    for pod in pods:
+        if not waits(pod, settings) or pod.placement.scheduler not in known:
+            continue
+        why = "resource claims (DRA) are not supported" if pod.placement.claims else pod.placement.unsupported
+        if why:
+            unsupported.append((pod, why if pod.placement.claims else f"{why} is not supported"))
+            continue
+        bars = _bars(pod, pools, now, warnings)
+        if bars:
+            barred[pod.uid] = bars
+        counted.append(pod)
+    return Demand(
+        tuple(sorted(counted, key=_by_name)),
+        barred,
+        tuple(sorted(unsupported, key=lambda pair: _by_name(pair[0]))),
+        tuple(sorted(warnings)),
+    )
+
+
+def _by_name(pod: Pod) -> tuple[str, str, str]:
+    return (pod.namespace, pod.name, pod.uid)
+
+
+def waits(pod: Pod, settings: Settings) -> bool:
+    """Whether the pod waits for GPUs that the cluster does not have. Pods with resource claims count here even without GPUs: what they
+    ask for cannot be seen."""
+    if pod.phase != "Pending" or pod.node or pod.waiting != "Unschedulable" or pod.deletion is not None or pod.nominated_node:
+        return False
+    if pod.mirror or pod.owner_kind == "Node" or (pod.owner_kind == "DaemonSet" and pod.owner_api.startswith("apps/")):
+        return False
+    if pod.placement.priority < settings.lowest_priority or pod.annotations.get(SCALE_UP_ANNOTATION) == "false":
+        return False
+    return gpus(pod) > 0 or pod.placement.claims
+
+
+def _bars(pod: Pod, pools: t.Sequence[Pool], now: datetime, warnings: list[str]) -> dict[str, str]:
+    """Pools that are not for this pod: another scheduler's, or it has not waited long enough."""
+    bars: dict[str, str] = {}
+    own = _own_delay(pod, warnings)
+    for pool in pools:
+        delay = pool.scale_up_delay if own is None else own
+        if pod.placement.scheduler not in (DEFAULT_SCHEDULER, *pool.schedulers):
+            bars[pool.key] = f"scheduler {pod.placement.scheduler} is not among schedulers"
+        elif delay and pod.created is not None and now < pod.created + timedelta(seconds=delay):
+            bars[pool.key] = f"waits for less than {print_duration(delay)}"
+    return bars
+
+
+def _own_delay(pod: Pod, warnings: list[str]) -> int | None:
+    text = pod.annotations.get(POD_SCALE_UP_DELAY_ANNOTATION)
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except InvalidInput:
+        warnings.append(
+            f"pod {pod.namespace}/{pod.name}: {POD_SCALE_UP_DELAY_ANNOTATION} {text!r} is not a duration and is left out"
+        )
+        return None

@@ -1,0 +1,233 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Machines for pods that wait (L-17, L-22 step 11): first the free GPUs there are, then those on their way, then new machines."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import typing as t
+from decimal import Decimal
+
+from ...model import Claim, Lane, NodeClass, Offer, Phase, Pod, Pool, WaitingPod
+from ...model.reasons import Reason
+from ..claims.phases import BEFORE_READY, LIVE
+from ..claims.recovery import RETRY
+from ..garbage_collection.orphans import Orphan
+from ..offers.ranking import lane_of, offer_key, per_gpu
+from ..plan_builder import Draft
+from ..provisioning import launch_planner, service
+from ..provisioning.label_sync import drift
+from ..provisioning.registration import not_initialized
+from . import capacity, gpu_summary, unschedulable_pods
+from .binpacking import Bin, Packing, Queue, fit, gpus
+from .existing_nodes import Place, places
+from .offer_selection import Shop, buy
+from .pending_pods import Demand, demand
+
+
+def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
+    """Launch for minNodes, replicas, GPURequests and waiting pods, under one set of limits. A machine that a pod is counted on is noted in
+    ``draft.counted_on``: it does not go for being idle."""
+    situation = draft.situation
+    if situation.seen.pods is None:
+        draft.warnings.append("The pods could not be read: no machine is rented for pods in this run.")
+        unschedulable_pods.keep(draft)
+        launch_planner.launch(draft, orphans, run_id)
+        return
+    asked = demand(situation.seen.pods, situation.pools, situation.settings, draft.now)
+    draft.warnings.extend(asked.warnings)
+    bars = {uid: dict(pools) for uid, pools in asked.barred.items()}
+    _add(bars, unschedulable_pods.remembered(draft, asked.pods))
+    _drop_unwanted(draft, asked, bars)
+    market = launch_planner.launch(draft, orphans, run_id)
+    packed, there = _place(draft, asked, bars)
+    placed = dict(packed.placed)
+    reasons: dict[str, tuple[str, str]] = {}
+    if packed.left:
+        bought = _Buyer(draft, market, run_id).buy(Queue(packed.left, bars))
+        placed |= bought[0]
+        reasons = bought[1]
+    for key in sorted({pool for pool, _why in reasons.values() if pool}):
+        launch_planner.prevented(draft, situation.pool_by_key[key])
+    of_machine = {one.claim.name: one.claim.pool for one in there} | {one.name: one.pool for one in draft.launches}
+    for pod in asked.pods:
+        pool, reason = reasons.get(pod.uid, ("", ""))
+        where = placed.get(pod.uid, "")
+        draft.waiting.append(WaitingPod(pod.namespace, pod.name, gpus(pod), of_machine.get(where, pool), where, reason))
+        _warn_of_slices(draft, pod, of_machine.get(where, "") if where else "")
+    draft.waiting.extend(WaitingPod(pod.namespace, pod.name, gpus(pod), reason=why) for pod, why in asked.unsupported)
+    draft.tally = gpu_summary.count(places(draft, unresumed=False), draft.waiting, situation.pools)
+
+
+def _warn_of_slices(draft: Draft, pod: Pod, pool: str) -> None:
+    """Several slices may be of one card: the pod gets no more of it than its neighbours leave, and nothing keeps them apart."""
+    described = draft.situation.pool_by_key.get(pool)
+    if described is not None and described.slices > 1 and gpus(pod) > 1:
+        text = f"gets {gpus(pod)} slices of shared GPUs of {pool}, maybe of one card; slices are not isolated from each other."
+        draft.warnings.append(f"Pod {pod.namespace}/{pod.name} {text}")
+
+
+def to_join(draft: Draft) -> tuple[str, ...]:
+    """Machines that the step of joining has something to do for at once: complete but for our marks, or with marks that are gone."""
+    found = []
+    situation = draft.situation
+    for one in draft.settled.values():
+        claim, pool = one.claim, situation.pool(one.claim)
+        if claim.deletion is not None or pool is None:
+            continue
+        if claim.phase is Phase.READY:
+            left = bool(claim.token_id or claim.mesh_key_id)
+            due = left or (one.node is not None and bool(drift(claim, one.node, pool, situation.seen.cluster_id)))
+        elif service.is_service(claim):
+            due = claim.phase in BEFORE_READY and bool(claim.instance_id) and service.answers(claim, situation)
+        else:
+            complete = one.node is not None and not not_initialized(claim, one.node, pool, marking=True)
+            due = claim.phase in BEFORE_READY and bool(claim.instance_id) and complete
+        if due:
+            found.append(claim.name)
+    return tuple(sorted(found))
+
+
+def to_admit(draft: Draft) -> tuple[str, ...]:
+    """Machines on their way that have no Node yet: they may be asking for their certificate."""
+    return tuple(
+        one.claim.name
+        for one in draft.settled.values()
+        if one.claim.phase in BEFORE_READY
+        and one.claim.deletion is None
+        and one.claim.token_id
+        and one.claim.instance_id
+        and one.node is None
+        and not service.is_service(one.claim)
+    )
+
+
+def _place(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -> tuple[Packing, list[Place]]:
+    """Pods onto machines that there are or will be. A pod that still waits although a Ready machine should hold it is looked at twice,
+    then it is barred from that pool."""
+    there = places(draft, unresumed=False)
+    _add(bars, unschedulable_pods.too_small(draft, asked.pods, there))
+    ready = {one.claim.name: one for one in there if one.node is not None}
+    pods = {pod.uid: pod for pod in asked.pods}
+    while True:
+        packed = fit(asked.pods, [one.room for one in there], bars)
+        on_ready = [(pods[uid], ready[name]) for uid, name in packed.placed.items() if name in ready]
+        marked = {
+            pod.uid: {one.claim.pool: why} for pod, one in on_ready if (why := unschedulable_pods.mark(draft, pod, one.claim.pool))
+        }
+        if not marked:
+            break
+        _add(bars, marked)
+    for pod, one in on_ready:
+        draft.counted_on.setdefault(one.claim.name, f"{pod.namespace}/{pod.name}")
+    return packed, there
+
+
+def _drop_unwanted(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -> None:
+    """A launch of an earlier run that certainly made nothing is made anew only while somebody still wants it: a pod, minNodes, a request."""
+    again: dict[str, list[Claim]] = {}
+    living: collections.Counter[str] = collections.Counter()
+    for one in draft.undecided():
+        pool = draft.situation.pool(one.claim)
+        if pool is not None and pool.replicas is not None:
+            continue  # its number is exact, whatever waits
+        if one.claim.phase in BEFORE_READY and one.claim.deletion is None and one.recovery.what in RETRY:
+            again.setdefault(one.claim.pool, []).append(one.claim)
+        elif one.claim.phase in LIVE:
+            living[one.claim.pool] += 1
+    if not again:
+        return
+    placed = fit(asked.pods, [one.room for one in places(draft, unresumed=True)], bars).placed
+    needed: dict[str, list[Pod]] = {}
+    for pod in asked.pods:
+        needed.setdefault(placed.get(pod.uid, ""), []).append(pod)
+    for key, claims in again.items():
+        pool = draft.situation.pool_by_key.get(key)
+        floor = 0 if pool is None else 1 if pool.request else pool.min_nodes
+        for claim in claims[max(0, floor - living[key]) :]:
+            if claim.name not in needed:
+                draft.destroy(claim, Reason.LAUNCH_FAILED, "nobody waits for it any more, and nothing was rented")
+            else:
+                draft.meant_for[claim.name] = tuple(needed[claim.name])
+
+
+def _exact(pool: Pool) -> str:
+    """Why nothing is rented there for pods, whatever they ask for; empty = nothing."""
+    return "" if pool.replicas is None else f"its replicas is {pool.replicas}, an exact number that does not follow pods"
+
+
+def _add(bars: unschedulable_pods.Bars, more: t.Mapping[str, t.Mapping[str, str]]) -> None:
+    for uid, pools in more.items():
+        bars.setdefault(uid, {}).update(pools)
+
+
+class _Buyer:
+    """The pools as shops, and what is taken from them as launches."""
+
+    def __init__(self, draft: Draft, market: launch_planner.Market, run_id: str) -> None:
+        self.draft = draft
+        self.market = market
+        self.run_id = run_id
+        self._placed: dict[str, str] = {}
+
+    def buy(self, queue: Queue) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+        """Uid to machine of those that get one, uid to pool and reason of all others."""
+        situation = self.draft.situation
+        classes = situation.wishes.classes
+        shops = [
+            self._shop(pool, classes[pool.node_class]) for pool in situation.pools if not pool.request and pool.service is None
+        ]
+        left = buy(queue, shops).left
+        return self._placed, {pod.uid: (reason.pool, reason.text) for pod, reason in left}
+
+    def _shop(self, pool: Pool, node_class: NodeClass) -> Shop:
+        situation, settings = self.draft.situation, self.draft.situation.settings
+        priorities = {choice.cloud: choice.priority for choice in node_class.clouds}
+        strategy = settings.strategy or node_class.strategy
+        selection = self.market.selection(pool, node_class).candidates
+        offers = [one for one in selection if lane_of(one, pool, situation.capabilities[one.cloud]) is not Lane.SERVICE]
+        launched = sum(1 for one in self.draft.launches if one.pool == pool.key)
+        bound = settings.max_launch_per_run
+
+        @functools.cache
+        def room(key: str) -> Bin:
+            offer = by_key[key]
+            return capacity.of_offer(offer, pool, node_class, situation.seen.cluster_id, situation.rented(offer.cloud), settings)
+
+        by_key = {offer_key(one): one for one in offers}
+        return Shop(
+            pool.key,
+            offers,
+            size=lambda offer: capacity.planned_gpus(offer, pool),
+            room=lambda offer: room(offer_key(offer)),
+            per_gpu=lambda offer, used: per_gpu(offer.price_hour or Decimal(0), priorities.get(offer.cloud, 0), strategy, used),
+            against=lambda offer: self.market.against(offer, pool, node_class),
+            taken=lambda offer, pods: self._take(pool, node_class, offer, pods, lambda one: offer_key(one) in by_key, room),
+            rented=lambda offer: situation.rented(offer.cloud),
+            closed=launch_planner.refuse_to_launch(self.draft, pool, node_class) or _exact(pool),
+            why_none=self.market.why_none(pool, node_class) if not offers else "",
+            most=None if bound is None else max(0, bound - launched),
+            fewest=pool.pack == "fewest",
+        )
+
+    def _take(
+        self,
+        pool: Pool,
+        node_class: NodeClass,
+        offer: Offer,
+        pods: tuple[Pod, ...],
+        known: t.Callable[[Offer], bool],
+        room: t.Callable[[str], Bin],
+    ) -> None:
+        needed = sum(gpus(pod) for pod in pods)
+
+        def serves(other: Offer) -> bool:
+            return capacity.planned_gpus(other, pool) >= needed and known(other) and not fit(pods, [room(offer_key(other))]).left
+
+        rest = self.market.take_this(offer, pool, node_class, serves)
+        more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
+        detail = f"for pod {pods[0].namespace}/{pods[0].name}{more}"
+        claim = launch_planner.add(self.draft, pool, node_class, offer, rest, self.run_id, "Demand", detail)
+        self._placed.update({pod.uid: claim.name for pod in pods})

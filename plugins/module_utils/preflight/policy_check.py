@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the tailnet's policy lets machines of the classes reach the API server, and Talos machines trustd."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+from urllib.parse import urlsplit
+
+from ..core.errors import InvalidInput, TgpError
+from ..mesh.base import DeviceMesh
+from ..mesh.tailscale.policy_report import Report, report
+from ..mesh.tailscale.policy_requirements import PolicyWish
+from ..model import Device, Lane, NodeClass
+from ..observe.cluster_facts import cluster_facts
+from ..observe.context import Context
+from ..planner.offers.ranking import accepted_lanes
+from ..providers.base import CloudCheck
+from ..providers.registry import CAPABILITIES
+
+_TRUSTD = 50001
+_API = 443
+
+
+def check_policy(context: Context, classes: t.Sequence[NodeClass]) -> CloudCheck:
+    """What was proven, in sentences; a route that waits for a person is a warning. InvalidInput for what keeps machines from joining."""
+    with_mesh = [one for one in classes if one.mesh.backend == "tailscale"]
+    try:
+        mesh = t.cast("DeviceMesh | None", context.mesh())
+        if mesh is None or not with_mesh:
+            return CloudCheck("no mesh is used")
+        host, port = _endpoint(context)
+        device = _device_of(host, mesh.devices()) if host else None
+        found = [(wish, report(mesh, wish)) for wish in _wishes(context, with_mesh, device, port)]
+    except TgpError as error:
+        return CloudCheck("it was not asked, because the mesh cannot be read", (str(error),))
+    wrong = [one for _wish, told in found for one in told.problems if one["subject"] not in _routes(with_mesh)]
+    if wrong:
+        lines = [f"{one['subject']}: {one['problem']} {one['remedy']}" for one in wrong]
+        raise InvalidInput("The tailnet's policy keeps machines from joining:", problems=list(dict.fromkeys(lines)))
+    waiting = [f"{one['problem']} {one['remedy']}" for _wish, told in found for one in told.problems]
+    return CloudCheck("\n".join(_proven(found, host, port, device)), tuple(dict.fromkeys(waiting)))
+
+
+def _proven(found: list[tuple[PolicyWish, Report]], host: str, port: int, device: Device | None) -> list[str]:
+    tags = ", ".join(sorted({tag for wish, _told in found for tag in wish.tags}))
+    unseen = list(dict.fromkeys(text for _wish, told in found for text in told.unseen))
+    if device is None:
+        way = f"{host}:{port} is no device of the tailnet" if host else "where the API server is, is not known"
+        return [f"{way}, so the policy was not asked about {tags} and the way there", *unseen]
+    if any("policy" in text or "rules" in text for text in unseen):
+        return [f"whether it lets {tags} reach the API server {host}:{port} could not be asked", *unseen]
+    trustd = f", and Talos machines trustd ({_TRUSTD})" if any(_TRUSTD in wish.join for wish, _told in found) else ""
+    return [f"it lets {tags} reach the API server {host}:{port}{trustd}", *unseen]
+
+
+def _endpoint(context: Context) -> tuple[str, int]:
+    """Host and port of the API server as machines are told; ("", 443) when neither option nor secrets say it."""
+    try:
+        url = cluster_facts(context).endpoint
+    except TgpError:  # what is wrong with it stands in a line of its own
+        url = str(context.task.params.get("control_plane_endpoint") or "")
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.port or _API
+    except ValueError:
+        return "", _API
+
+
+def _device_of(host: str, devices: t.Iterable[Device]) -> Device | None:
+    """The device that this address or name is of."""
+    try:
+        address = str(ipaddress.ip_address(host))
+    except ValueError:
+        return next((one for one in devices if one.name and host.rstrip(".").lower() == one.name.rstrip(".").lower()), None)
+    return next((one for one in devices if address in one.addresses), None)
+
+
+def _wishes(context: Context, classes: t.Sequence[NodeClass], device: Device | None, port: int) -> list[PolicyWish]:
+    """One for each set of tags, routes and ports that a class has."""
+    target = next((one for one in device.addresses if "." in one), device.addresses[0]) if device and device.addresses else ""
+    found = [
+        PolicyWish(
+            one.mesh.tags,
+            target,
+            one.mesh.advertise_routes,
+            join=(port, _TRUSTD) if _makes_talos(context, one) else (port,),
+        )
+        for one in classes
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _makes_talos(context: Context, node_class: NodeClass) -> bool:
+    pools = [pool for pool in context.wishes.pools if pool.node_class == node_class.name and pool.service is None]
+    able = {lane for one in node_class.clouds if one.enabled for lane in CAPABILITIES[one.cloud].lanes}
+    return Lane.TALOS in able and (not pools or any(Lane.TALOS in accepted_lanes(pool) for pool in pools))
+
+
+def _routes(classes: t.Sequence[NodeClass]) -> set[str]:
+    return {route for one in classes for route in one.mesh.advertise_routes}

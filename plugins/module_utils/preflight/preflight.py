@@ -1,0 +1,224 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What must be right before anything is rented: templates, the cluster's facts, rights in it, and the mesh's willingness."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+import typing as t
+
+from ..core.clock import SystemClock
+from ..core.errors import InvalidInput, TgpError
+from ..kube import bootstrap_tokens
+from ..kube.needed_rights import CLAIM_RIGHTS, RIGHTS
+from ..kube.rbac import how_to_grant, missing_rights
+from ..model import Lane, NodeClass, Pool, Wishes
+from ..observe.cluster_facts import cluster_facts
+from ..observe.context import Context
+from ..observe.credentials import unused
+from ..observe.templates import template_of
+from ..operations.launch.payload import needs_payload
+from ..planner.offers.ranking import accepted_lanes
+from ..providers.registry import CAPABILITIES, ENTRIES
+from ..talos.images.image_choice import schematic_problems
+from ..talos.validation.validate import template_problems
+from ..talos.versions import DEFAULT_TALOS
+from .render_check import rehearsal_faults
+from .service_check import check_places, service_faults, service_rights
+
+_T = t.TypeVar("_T")
+_BETWEEN = "; "
+_PARTS = re.compile(r"; (?=GPUNode)")
+_MAX_SKEW = 120.0
+
+
+def after_preflight(
+    context: Context, decide: t.Callable[[Wishes], _T], launches: t.Callable[[_T], t.Collection[str]]
+) -> tuple[_T, Wishes]:
+    """What ``decide`` makes of the wishes once everything that it launches could join, and those wishes. ``launches``: the pools in which
+    a decision launches. What the preflight finds is an input of the decision, which is made anew with it; nothing alters a plan."""
+    blocked: dict[str, str] = {}
+    looked: set[str] = set()
+    while True:
+        wishes = dataclasses.replace(context.wishes, blocked=dict(blocked))
+        decided = decide(wishes)
+        new = set(launches(decided)) - looked
+        if not new:
+            return decided, wishes
+        looked |= new
+        found = preflight(context, new)
+        if not found:
+            return decided, wishes
+        blocked |= found
+
+
+def nothing_could_join(wishes: Wishes) -> InvalidInput:
+    """The error of a run that wanted launches only, and none of them could join."""
+    problems = list(dict.fromkeys(part for why in wishes.blocked.values() for part in _PARTS.split(why)))
+    return InvalidInput("Nothing was rented, because a machine could not join:", problems=problems)
+
+
+def preflight(context: Context, pools: t.Collection[str]) -> dict[str, str]:
+    """Why machines of these pools could not join, by the name of the class or the key of the pool that it is the fault of. What is true of
+    the whole cluster stands with each of the pools."""
+    wishes = context.wishes
+    context.wishes = dataclasses.replace(wishes, nodes=dict.fromkeys(pools, 1))
+    try:
+        found = _faults(context, [pool for pool in wishes.pools if pool.key in pools])
+    finally:
+        context.wishes = wishes
+    return {name: _BETWEEN.join(dict.fromkeys(texts)) for name, texts in found.items() if texts}
+
+
+def _faults(context: Context, pools: list[Pool]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = collections.defaultdict(list)
+    classes = _used_classes(context)
+    for node_class in classes:
+        found[node_class.name] += [f"GPUNodeClass {node_class.name}: {text}" for text in template_faults(context, node_class)]
+        found[node_class.name] += _no_cloud(context, node_class)
+    for key, texts in service_faults(context).items():
+        found[key] += texts
+    for node_class in classes:
+        if makes_nodes(context.wishes, node_class) and not found[node_class.name]:
+            found[node_class.name] += _said(lambda: cluster_facts(context)) or _rehearsed(context, node_class)
+    sound = [pool for pool in pools if not found[pool.key] and not found[pool.node_class]]
+    rehearses = context.task.check_mode or context.task.params.get("save_to")
+    if sound and not rehearses:  # who only rehearses needs no right to change anything
+        for pool in sound:
+            found[pool.key] += _said(lambda pool=pool: _check_rights(context, [pool]))  # type: ignore[misc]
+            if pool.service is not None and not found[pool.key]:
+                found[pool.key] += _said(lambda pool=pool: check_places(context, [pool]))  # type: ignore[misc]
+    meshed = [one for one in classes if one.name in {pool.node_class for pool in sound}]
+    if meshed and _said(lambda: check_mesh(context, meshed)):
+        for node_class in meshed:
+            found[node_class.name] += _said(lambda node_class=node_class: check_mesh(context, [node_class]))  # type: ignore[misc]
+    return found
+
+
+def _said(check: t.Callable[[], object]) -> list[str]:
+    """What a check says against a launch; none when it is content."""
+    try:
+        check()
+    except TgpError as error:
+        return list(getattr(error, "problems", ())) or [str(error)]
+    return []
+
+
+def _rehearsed(context: Context, node_class: NodeClass) -> list[str]:
+    """What a machine of the class would be refused for. talosctl is asked only when that is wanted: this is part of every run."""
+    try:
+        faults = rehearsal_faults(context, node_class, second_opinion=bool(context.task.params.get("talosctl")))
+    except TgpError as error:
+        faults = [str(error)]
+    return [f"GPUNodeClass {node_class.name}: {text}" for text in faults]
+
+
+def check_rights(context: Context) -> str:
+    """Ask the API server for every right that giving a machine back will need, too; returns what was proven."""
+    return _check_rights(context, context.wishes.pools)
+
+
+def _check_rights(context: Context, pools: t.Sequence[Pool]) -> str:
+    own_store = context.task.params.get("claim_store") == "directory"
+    services = service_rights(dataclasses.replace(context.wishes, pools=tuple(pools)))
+    needed = (*RIGHTS, *(() if own_store else CLAIM_RIGHTS), *services)
+    missing = context.once(("missing rights", needed), lambda: missing_rights(context.kube, needed))
+    if missing:
+        raise InvalidInput(f"Rights are missing in the cluster. {how_to_grant()}", problems=missing)
+    if _takes_kubelets(context, pools) and not context.once("may ask", lambda: bootstrap_tokens.may_ask(context.kube)):
+        raise InvalidInput(
+            f"Machines of lane kubelet could not ask for a certificate: no ClusterRoleBinding {bootstrap_tokens.OWN_BINDING} gives the group "
+            f"{bootstrap_tokens.OWN_GROUP} the ClusterRole system:node-bootstrapper.",
+            remedy=how_to_grant(),
+        )
+    return f"all {len(needed)} there"
+
+
+def _takes_kubelets(context: Context, pools: t.Sequence[Pool]) -> bool:
+    """Whether one of the pools may get machines of lane kubelet."""
+    classes = context.wishes.classes
+    return any(
+        Lane.KUBELET in accepted_lanes(pool) and Lane.KUBELET in CAPABILITIES[one.cloud].lanes
+        for pool in pools
+        if pool.service is None and pool.node_class in classes
+        for one in classes[pool.node_class].clouds
+        if one.enabled and one.cloud in CAPABILITIES
+    )
+
+
+def check_clock(context: Context) -> str:
+    """Deadlines and prices hang on time, so a clock that is off is refused. A simulated clock has nothing to be compared with."""
+    if not isinstance(context.clock, SystemClock):
+        return "simulated"
+    skew = context.kube.skew()
+    if abs(skew) > _MAX_SKEW:
+        raise InvalidInput(
+            f"This machine's clock and the API server's differ by {skew:+.0f} seconds.",
+            remedy="Set up time synchronisation on both; deadlines and bills depend on it.",
+        )
+    return f"{skew:+.0f} s from the API server's"
+
+
+def check_mesh(context: Context, classes: list[NodeClass]) -> str:
+    """Prove that keys with the classes' tags can be made; returns what was proven."""
+    mesh = context.mesh()
+    if mesh is None:
+        return "no mesh is used"
+    proven = mesh.check(sorted({tag for node_class in classes for tag in node_class.mesh.tags}))
+    if mesh.own_server and not context.task.params.get("mesh_login_server"):  # not before the credential is right: that comes first
+        context.warn(
+            "The mesh is a headscale and mesh_login_server is not given: machines ask Tailscale itself and are refused, unless the "
+            "template names the server (--login-server in TS_EXTRA_ARGS)."
+        )
+    return proven
+
+
+def template_faults(context: Context, node_class: NodeClass) -> list[str]:
+    """Everything wrong with a class's template; none where its machines need no configuration from us."""
+    if not makes_nodes(context.wishes, node_class):
+        return []
+    found = template_problems(
+        template_of(context, node_class),
+        node_class.talos_image,
+        context.task.params.get("talos_version") or "",
+        patches=node_class.talos_patches,
+        registry_mirrors=node_class.registry_mirrors,
+        mesh=node_class.mesh,
+    )
+    if node_class.talos_schematic is not None:
+        version = context.task.params.get("talos_version") or DEFAULT_TALOS
+        found += schematic_problems(
+            node_class.talos_schematic,
+            node_class.talos_image,
+            version,
+            models=node_class.gpu_types,
+            tailscale=node_class.mesh.backend == "tailscale",
+        )
+    return found
+
+
+def _no_cloud(context: Context, node_class: NodeClass) -> list[str]:
+    """A class that would take any cloud needs one that is configured."""
+    choices = [one for one in node_class.clouds if one.enabled]
+    if not all(one.implicit for one in choices):
+        return []
+    if not all(unused(context.task, context.kube, one.cloud, context.wishes) for one in choices):
+        return []
+    variables = [entry.variables(entry.key)[0] for name in (one.cloud for one in choices) if (entry := ENTRIES[name]).key]
+    return [f"{node_class.name}: no provider is named and no cloud is configured. Set one of {', '.join(variables)}."]
+
+
+def makes_nodes(wishes: Wishes, node_class: NodeClass) -> bool:
+    """Whether machines of the class get a configuration from us. Services need none: a class that only they use needs no template."""
+    pools = [pool for pool in wishes.pools if pool.node_class == node_class.name]
+    if pools and all(pool.service is not None for pool in pools):
+        return False
+    return any(one.enabled and needs_payload(node_class, one.cloud) for one in node_class.clouds)
+
+
+def _used_classes(context: Context) -> list[NodeClass]:
+    names = {pool.node_class for pool in context.wishes.pools if context.wishes.nodes.get(pool.key, 0) > 0}
+    return [node_class for name, node_class in sorted(context.wishes.classes.items()) if name in names]

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Our records as module results: one shape per record for all modules and the inventory. Money is text, so that no
+digit is lost."""
+
+from __future__ import annotations
+
+import typing as t
+from decimal import Decimal
+
+from ..core.clock import to_text
+from ..model import Instance, Offer
+from ..units.money import print_money
+
+
+def _money(amount: Decimal | None) -> str | None:
+    return None if amount is None else print_money(amount)
+
+
+def instance_result(instance: Instance) -> dict[str, t.Any]:
+    """A machine. Empty text = the cloud does not say (yet)."""
+    return {
+        "cloud": instance.cloud,
+        "id": instance.id,
+        "name": instance.name,
+        "state": instance.state.value,
+        "raw_state": instance.raw_state,
+        "price_hour": _money(instance.price_hour),
+        "ip": instance.ip,
+        "private_ip": instance.private_ip,
+        "region": instance.region,
+        "instance_type": instance.instance_type,
+        "model": instance.model,
+        "gpu_count": instance.gpu_count,
+        "created": to_text(instance.created) if instance.created else None,
+        "marks": dict(instance.marks),
+        "problem": instance.problem,
+    }
+
+
+def exact(amount: Decimal | None) -> str | None:
+    """An amount with every digit it has, at least two after the point."""
+    if amount is None:
+        return None
+    whole, _point, digits = f"{amount:f}".partition(".")
+    return f"{whole}.{digits.rstrip('0').ljust(2, '0')}"
+
+
+def offer_result(offer: Offer) -> dict[str, t.Any]:
+    """Something for rent. ``available`` None = the cloud does not count, 0 = sold out. ``price_hour`` has all its digits.
+    ``traffic_price_gb_down`` and ``_up`` None = no traffic is billed, or the cloud does not tell."""
+    per_gpu = offer.price_hour / offer.gpu_count if offer.price_hour is not None and offer.gpu_count else None
+    return {
+        "cloud": offer.cloud,
+        "id": offer.id,
+        "instance_type": offer.instance_type,
+        "model": offer.model,
+        "gpu_count": offer.gpu_count,
+        "gpu_memory_mib": offer.gpu_memory_mib,
+        "price_hour": exact(offer.price_hour),
+        "price_gpu_hour": _money(per_gpu),
+        "price_estimated": offer.price_estimated,
+        "traffic_price_gb_down": exact(offer.traffic_price_gb_down),
+        "traffic_price_gb_up": exact(offer.traffic_price_gb_up),
+        "region": offer.region,
+        "cloud_region": offer.cloud_region,
+        "available": offer.available,
+        "spot": offer.spot,
+        "vcpus": offer.vcpus,
+        "memory_mib": offer.memory_mib,
+        "disk_gib": offer.disk_gib,
+        "arch": offer.arch,
+        "lanes": [lane.value for lane in offer.lanes],
+        "reliability": None if offer.reliability is None else str(offer.reliability),
+        "traits": dict(offer.traits),
+    }

@@ -1,0 +1,242 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RunPod pods, REST API v2 (https://api.runpod.io/v2).
+
+What is peculiar: pods are unprivileged containers; the catalogue's prices are per GPU; 400 means a broken rule or no capacity; there are no
+tags, so name and a stamp in the environment say whose a pod is; a new pod may be "not found" by its id for a while although it is listed.
+"""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+from datetime import datetime, timedelta
+
+from ...core import errors, redact
+from ...core.clock import Clock, SystemClock
+from ...core.http import Answer
+from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
+from ..base import EVERYTHING, CloudCheck, NothingBeside
+from ..provider import Entry, Wanted, text_option
+from ..readable import Warn, once, readable, silent
+from .api import Calls, is_problem
+from .launch import SETTINGS, as_text, has_no_exec_form, outcome, pod_body
+from .log import read_log
+from .records import COMMUNITY, REGIONS, SECURE, USUAL_COUNTS, to_instance, to_offers
+
+if t.TYPE_CHECKING:
+    import httpx
+
+URL = "https://api.runpod.io"
+FACTS = Capability(
+    cloud="runpod",
+    lanes=(Lane.SERVICE,),
+    stop=True,
+    tags=True,  # variables of the pod's environment
+    stamped=True,
+    created_time=True,
+    registration_timeout=1200,
+    list_delay=120,
+    states={
+        "PROVISIONING": StateFacts(InstanceState.PENDING, True),
+        "STARTING": StateFacts(InstanceState.PENDING, True),
+        "RUNNING": StateFacts(InstanceState.RUNNING, True),
+        "EXITED": StateFacts(InstanceState.STOPPED, True),  # its disk
+        "ERROR": StateFacts(InstanceState.FAILED, True),
+        "TERMINATED": StateFacts(InstanceState.TERMINATED, False),
+    },
+    credential_env=("RUNPOD_API_KEY",),
+    lane_reason="pods are unprivileged containers and cannot be Kubernetes nodes",
+)
+_LAUNCH_TIMEOUT = 90.0
+_SHY = timedelta(seconds=120)  # a new pod may be unknown by its id for so long
+_SHY_PAUSE = 10.0
+_MOST_COUNTS = 4  # different counts that are asked for one by one
+
+
+class RunpodCloud(NothingBeside):
+    """One account (API key). ``tiers``: SECURE, COMMUNITY or both."""
+
+    facts = FACTS
+
+    def __init__(
+        self,
+        key: str,
+        *,
+        url: str = URL,
+        tiers: t.Sequence[str] = (SECURE, COMMUNITY),
+        min_cuda: str = "",
+        transport: httpx.BaseTransport | None = None,
+        clock: Clock | None = None,
+        warn: Warn = silent,
+    ) -> None:
+        redact.register(key)
+        self._clock = clock or SystemClock()
+        self._tiers, self._min_cuda = tuple(tiers), min_cuda
+        self._warn = once(warn)
+        self._exec_form = True
+        self._turn = threading.local()
+        self._young: dict[str, datetime] = {}
+        self._calls = Calls(key, url, transport, self._clock)
+        self._api = self._calls.api
+
+    def check(self) -> CloudCheck:
+        count = len(self.instances())
+        api, what = self._api, "GET /catalog/gpus"
+        api.expect(self._calls.get("/catalog/gpus").get("gpus"), list, what, "gpus")
+        pods = f"{count} pod{'' if count == 1 else 's'}"
+        return CloudCheck(f"runpod: the API key is accepted; the account has {pods}. Its balance is shown in the console only.")
+
+    def close(self) -> None:
+        self._api.close()
+
+    # ---- reading
+
+    def offers(self, query: OfferQuery = EVERYTHING) -> list[Offer]:
+        """Asked once per tier; for a few wished counts once for each, because stock depends on the count."""
+        if query.spot is True or (query.lanes and not set(query.lanes) & set(FACTS.lanes)):
+            return []
+        wished = tuple(dict.fromkeys(count for count in query.gpu_counts if count > 0))
+        if query.gpu_counts and not wished:
+            return []
+        asked = [(count,) for count in wished] if 0 < len(wished) <= _MOST_COUNTS else [tuple(sorted(wished)) or USUAL_COUNTS]
+        return [offer for tier in self._tiers for counts in asked for offer in self._catalogue(tier, counts, query.disk_gib)]
+
+    def _catalogue(self, tier: str, counts: tuple[int, ...], disk_gib: int) -> list[Offer]:
+        what = "GET /catalog/gpus"
+        params: dict[str, t.Any] = {"include": "AVAILABILITY", "product": "POD", "cloud": tier, "count": counts[0]}
+        if self._min_cuda:
+            params["minCudaVersion"] = self._min_cuda
+        answer = self._calls.get("/catalog/gpus", **params)
+        now = self._clock.now()
+
+        def read(entry: t.Any) -> list[Offer]:
+            return list(to_offers(self._api, entry, what, tier, counts, disk_gib=disk_gib, facts=FACTS, now=now))
+
+        listed = self._api.expect(answer.get("gpus"), list, what, "gpus")
+        return [offer for offers in readable("runpod", listed, read, self._warn) for offer in offers]
+
+    def instances(self) -> list[Instance]:
+        """One that two pages show, because others came or went meanwhile, is one pod and not its own duplicate."""
+        found = (to_instance(self._api, one, "GET /pods", FACTS) for one in self._calls.pages("/pods", "pods"))
+        return list({one.id: one for one in found}.values())
+
+    def instance(self, instance_id: str) -> Instance | None:
+        """A 404 counts when the list does not have it either; of a pod made a moment ago only once it is old enough to be found."""
+        while True:
+            found = self._by_id(instance_id) or self._in_list(instance_id)
+            if found is not None or not self._is_young(instance_id):
+                return found
+            self._clock.sleep(_SHY_PAUSE)
+
+    def _by_id(self, instance_id: str) -> Instance | None:
+        try:
+            entry = self._calls.get(f"/pods/{instance_id}")
+        except errors.NotFound as error:
+            if is_problem(error):
+                return None
+            raise
+        return to_instance(self._api, entry, "GET /pods/{id}", FACTS)
+
+    def _in_list(self, instance_id: str) -> Instance | None:
+        return next((one for one in self.instances() if one.id == instance_id), None)
+
+    def _is_young(self, instance_id: str) -> bool:
+        made = self._young.get(instance_id)
+        return made is not None and self._clock.now() - made < _SHY
+
+    def console(self, instance_id: str) -> str | None:
+        return read_log(self._api, f"/v2/pods/{instance_id}/logs")
+
+    # ---- writing
+
+    def queue(self) -> None:
+        self._api.take_turn("")
+        self._turn.taken = True
+
+    def launch(self, request: LaunchRequest) -> str:
+        body = pod_body(request, self._tiers)
+        bucket = "queued" if getattr(self._turn, "taken", False) else ""
+        self._turn.taken = False
+        try:
+            answer = self._create(body, bucket)
+            what = "POST /pods"
+            made = self._api.expect(self._api.expect(answer.json, dict, what).get("id"), str, what, "id")
+            if not made:
+                raise self._api.bad_shape(what, "it names no pod id")
+        except errors.ApiError as error:
+            raise outcome(error, request, may_do_nothing=self._is_forbidden_everything) from error
+        self._young[made] = self._clock.now()
+        return t.cast(str, made)
+
+    def _create(self, body: dict[str, t.Any], bucket: str) -> Answer:
+        """Where the API does not take the exec form of a command, the same command is sent as a text, from then on at once."""
+        exec_form = self._exec_form  # launches beside this one may change it meanwhile
+        try:
+            sent = body if exec_form else as_text(body)
+            return self._calls.send("POST", "/pods", json=sent, pace=bucket, timeout=_LAUNCH_TIMEOUT)
+        except errors.ApiError as error:
+            if not exec_form or not has_no_exec_form(error):
+                raise
+        self._exec_form = False
+        return self._calls.send("POST", "/pods", json=as_text(body), timeout=_LAUNCH_TIMEOUT)
+
+    def _is_forbidden_everything(self) -> bool:
+        try:
+            self._calls.get("/pods")
+        except errors.Forbidden:
+            return True
+        except errors.ApiError:
+            return False  # nothing is learned; the candidate alone is given up
+        return False
+
+    def terminate(self, instance_id: str) -> None:
+        """A second 404 is success; one for a pod that is still listed, or was made a moment ago, is not believed."""
+        while True:
+            try:
+                answer = self._calls.send("DELETE", f"/pods/{instance_id}", idempotent=True)
+                if answer.status != 204 and not isinstance(answer.json, dict):
+                    raise self._calls.api.bad_shape("DELETE pod", "it is neither empty nor about a pod")
+                self._young.pop(instance_id, None)
+                return
+            except errors.NotFound as error:
+                if not is_problem(error):
+                    raise
+                listed = self._in_list(instance_id)
+                young = self._is_young(instance_id) or (
+                    listed is not None and listed.created is not None and self._clock.now() - listed.created < 2 * _SHY
+                )
+                if listed is None and not young:
+                    return
+                if not young:
+                    raise
+            self._clock.sleep(_SHY_PAUSE)
+
+
+def _connect(wanted: Wanted) -> RunpodCloud:
+    url = ENTRY.address(wanted.task, "runpod_api_url", URL)
+    tier = wanted.setting("cloudTier") or "ANY"
+    return RunpodCloud(
+        ENTRY.credential(wanted),
+        url=url,
+        tiers=(SECURE, COMMUNITY) if tier == "ANY" else (tier,),
+        min_cuda=wanted.setting("minCudaVersion") or "",
+        transport=wanted.task.transport(url),
+        clock=wanted.task.clock,
+        warn=wanted.task.warn,
+    )
+
+
+ENTRY = Entry(
+    facts=FACTS,
+    connect=_connect,
+    spec={
+        "runpod_api_url": text_option("RUNPOD_API_URL"),
+        "runpod_api_key": text_option("RUNPOD_API_KEY", no_log=True),
+    },
+    key="runpod_api_key",
+    aliases=("runpodio",),
+    settings=SETTINGS,
+    regions=REGIONS,
+)

@@ -1,0 +1,274 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Vast.ai, a marketplace of other people's machines (https://docs.vast.ai; list of instances on API v1, everything else on v0).
+
+What is peculiar: a failure may come as 200; a bad key may come as 404; a bid that is too low fails and leaves a machine behind whose
+disk is billed; a stopped machine is billed; only offers with KVM can become nodes, all others are unprivileged containers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import typing as t
+
+from ...core import errors, redact
+from ...core.clock import Clock, SystemClock
+from ...model import Capability, Carrier, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
+from ..base import EVERYTHING, Cloud, CloudCheck, NothingBeside
+from ..pages import walk
+from ..provider import Entry, Wanted, text_option
+from ..readable import Warn, once, readable, silent
+from .account import examine
+from .api import GONE, VastApi
+from .choice import NODE_QUALITY
+from .launch import VM_IMAGE, body_of, outcome, refused
+from .log import boot_log
+from .records import BID, to_instance, to_offer
+from .regions import PLACES
+from .search import PATH, Filters, Market, Pages, filters, fits
+
+if t.TYPE_CHECKING:
+    import httpx
+
+URL = "https://console.vast.ai"
+
+FACTS = Capability(
+    cloud="vast",
+    lanes=(Lane.KUBELET, Lane.SERVICE),  # an offer without KVM serves containers only
+    spot=True,
+    stop=True,
+    tags=True,
+    stamped=True,
+    created_time=True,
+    carrier=Carrier.ENVIRONMENT,
+    user_data_limit=32_000,
+    registration_timeout=1200,
+    list_delay=60,
+    billed_until_gone=False,  # deleting an instance ends all its charges
+    bills_boot=False,  # the disk from the start, the GPUs while it runs
+    states={
+        "created": StateFacts(InstanceState.PENDING, True),
+        "loading": StateFacts(InstanceState.PENDING, True),
+        "scheduling": StateFacts(InstanceState.PENDING, True),
+        "rebooting": StateFacts(InstanceState.PENDING, True),
+        "running": StateFacts(InstanceState.RUNNING, True),
+        "frozen": StateFacts(InstanceState.STOPPED, True),
+        "stopped": StateFacts(InstanceState.STOPPED, True),
+        "exited": StateFacts(InstanceState.FAILED, True),
+        "offline": StateFacts(InstanceState.FAILED, True),
+        "unknown": StateFacts(InstanceState.UNKNOWN, True),
+    },
+    credential_env=("VAST_API_KEY",),
+    lane_reason="only its KVM machines (vms_enabled, and not deverified) can become nodes; everything else is an unprivileged container",
+    login="root",
+    node_quality=NODE_QUALITY,
+)
+SETTINGS: dict[str, dict[str, t.Any]] = {
+    "vmImage": {
+        "type": "string",
+        "pattern": r"^docker\.io/vastai/kvm:.+$",
+        "description": f"image of virtual machines, one of docker.io/vastai/kvm; default {VM_IMAGE}",
+    },
+    "unverified": {"type": "boolean", "description": "also take machines that Vast.ai has not verified"},
+    "datacenter": {"type": "boolean", "description": "take machines in data centres only"},
+    "minReliability": {
+        "type": ["string", "integer"],
+        "minimum": 0,
+        "description": 'share of time that the host of a node is there, default "95%"; 0 asks for nothing',
+    },
+    "minBandwidth": {
+        "type": "integer",
+        "minimum": 0,
+        "description": "Mbit/s towards the host of a node, default 200; 0 asks for nothing",
+    },
+}
+
+_INSTANCES, _INSTANCE, _ASK = "/api/v1/instances/", "/api/v0/instances/{}/", "/api/v0/asks/{}/"
+_PAGE = 25
+_CREATE_TIMEOUT = 120.0
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+class VastCloud(NothingBeside):
+    """One account (API key). ``market`` says whose machines it looks at."""
+
+    facts = FACTS
+
+    def __init__(
+        self,
+        key: str,
+        *,
+        url: str = URL,
+        transport: httpx.BaseTransport | None = None,
+        clock: Clock | None = None,
+        market: Market = Market(),
+        warn: Warn = silent,
+    ) -> None:
+        redact.register(key)
+        self._clock = clock or SystemClock()
+        self._transport = transport
+        self._market, self._warn = market, once(warn)
+        self._turn = threading.local()
+        self._api = VastApi(key, url, transport=transport, clock=self._clock)
+
+    def check(self) -> CloudCheck:
+        return examine(self._api, len(self.instances()))
+
+    def close(self) -> None:
+        self._api.close()
+
+    # ---- reading
+
+    def offers(self, query: OfferQuery = EVERYTHING) -> list[Offer]:
+        if query.lanes and not set(query.lanes) & set(FACTS.lanes):
+            return []
+        found = []
+        for bid in (False, True) if query.spot is None else (query.spot,):
+            asked = filters(query, self._market, bid=bid)
+            if asked is not None:
+                found += [
+                    offer for offer, row in self._rows_for_rent(asked, query, bid) if fits(offer, row, query, self._market, bid=bid)
+                ]
+        return found
+
+    def _rows_for_rent(self, asked: Filters, query: OfferQuery, bid: bool) -> list[tuple[Offer, dict[str, t.Any]]]:
+        """All rows of a search that can be read, each with its offer."""
+        now = self._clock.now()
+
+        def read(row: t.Any) -> tuple[Offer, dict[str, t.Any]]:
+            return to_offer(self._api.http, row, f"POST {PATH}", query.disk_gib, now, bid=bid), row
+
+        return readable("vast", Pages(self._api, asked).rows(), read, self._warn)
+
+    def instances(self) -> list[Instance]:
+        try:
+            rows = self._rows()
+        except errors.ApiError as error:
+            if error.code != "invalid_token":
+                raise
+            rows = self._rows()  # the list changed under its own page token: once more from the beginning
+        now = self._clock.now()
+        return [to_instance(self._api.http, row, f"GET {_INSTANCES}", FACTS, now) for row in rows]
+
+    def _rows(self) -> list[t.Any]:
+        """All pages. A page may repeat a machine when the list grows meanwhile; a repeated token is an endless list. The rows must be as many
+        as the last page says that there are: half a list must not be taken for the truth."""
+        http, what = self._api.http, f"GET {_INSTANCES}"
+        params = {"limit": _PAGE, "order_by": json.dumps([{"col": "id", "dir": "asc"}]), "select_cols": json.dumps(["*"])}
+
+        total: list[t.Any] = [None]
+
+        def page(token: str | None) -> tuple[list[t.Any], str | None]:
+            answer = self._api.read(_INSTANCES, pace="list", params={**params, **({"after_token": token} if token else {})})
+            rows, following = http.expect(answer.get("instances"), list, what, "instances"), answer.get("next_token")
+            if len(rows) >= _PAGE and "next_token" not in answer:
+                raise http.bad_shape(what, "a full page does not say by its page token whether more follow")
+            if following is not None and not isinstance(following, (str, int)):
+                raise http.bad_shape(what, f"its page token is a {type(following).__name__}")
+            total[0] = answer.get("total_instances")
+            return rows, str(following) if following not in (None, "") else None
+
+        rows = walk(http, what, page)
+        found = {
+            http.expect(http.expect(row, dict, what, "an instance").get("id"), int, what, "id of an instance"): row for row in rows
+        }
+        if total[0] is not None and total[0] != len(found):
+            raise http.bad_shape(what, f"it shows {len(found)} instances and says that there are {total[0]}")
+        return list(found.values())
+
+    def instance(self, instance_id: str) -> Instance | None:
+        if not _NUMBER.fullmatch(instance_id):
+            return None  # no machine of Vast.ai can have it
+        http, path = self._api.http, _INSTANCE.format(instance_id)
+        try:
+            body = self._api.read(path, pace="get")
+        except errors.NotFound as error:
+            if error.code in GONE:
+                return None
+            raise
+        if "instances" not in body:
+            raise http.bad_shape(f"GET {path}", "it has no instances")
+        row = body["instances"]
+        if row is None:
+            return None
+        if isinstance(row, list) and len(row) == 1:
+            row = row[0]
+        found = to_instance(http, row, f"GET {path}", FACTS, self._clock.now())
+        if found.id != instance_id:
+            raise http.bad_shape(f"GET {path}", f"it is about instance {found.id}")
+        return found
+
+    def console(self, instance_id: str) -> str | None:
+        if not _NUMBER.fullmatch(instance_id):
+            return None
+        return boot_log(self._api, instance_id, self._transport, self._clock)
+
+    # ---- writing
+
+    def queue(self) -> None:
+        self._api.http.take_turn("create")
+        self._turn.taken = True
+
+    def launch(self, request: LaunchRequest) -> str:
+        if unknown := sorted(set(request.settings) - set(SETTINGS)):
+            raise refused(f"unknown setting {', '.join(unknown)}", remedy=f"Vast.ai knows {', '.join(sorted(SETTINGS))}.")
+        ask = request.offer.id.removesuffix(BID)
+        if not _NUMBER.fullmatch(ask):
+            raise refused(f"{request.offer.id!r} is no offer of Vast.ai")
+        body = body_of(request)
+        bucket = "queued" if getattr(self._turn, "taken", False) else "create"
+        self._turn.taken = False
+        path = _ASK.format(ask)
+        try:
+            answer = self._api.once("PUT", path, json=body, pace=bucket, timeout=_CREATE_TIMEOUT)
+            redact.register(*(value for value in (answer.get("instance_api_key"),) if isinstance(value, str)))
+            made = self._api.http.expect(answer.get("new_contract"), int, f"PUT {path}", "new_contract")
+            if answer.get("success") is not True:
+                raise errors.ApiError(
+                    f"vast: PUT {path} does not say that it succeeded.", service="vast", status=200, body={"new_contract": made}
+                )
+        except errors.ApiError as error:
+            raise outcome(error, request.name) from error
+        return str(made)
+
+    def terminate(self, instance_id: str) -> None:
+        if not _NUMBER.fullmatch(instance_id):
+            raise errors.InvalidInput(f"vast: {instance_id!r} is no id of an instance.")
+        path = _INSTANCE.format(instance_id)
+        try:
+            answer = self._api.repeat("DELETE", path, json={}, pace="destroy")
+        except errors.NotFound as error:
+            if error.code in GONE:
+                return
+            raise
+        self._api.http.expect(answer.get("success"), bool, f"DELETE {path}", "success")
+
+
+def _connect(wanted: Wanted) -> Cloud:
+    url = ENTRY.address(wanted.task, "vast_api_url", URL)
+    market = Market(unverified=bool(wanted.setting("unverified")), datacenter=bool(wanted.setting("datacenter")))
+    return VastCloud(
+        ENTRY.credential(wanted),
+        url=url,
+        transport=wanted.task.transport(url),
+        clock=wanted.task.clock,
+        market=market,
+        warn=wanted.task.warn,
+    )
+
+
+ENTRY = Entry(
+    facts=FACTS,
+    connect=_connect,
+    spec={
+        "vast_api_url": text_option("VAST_URL"),
+        "vast_api_key": text_option("VAST_API_KEY", no_log=True),
+    },
+    key="vast_api_key",
+    aliases=("vastai",),
+    settings=SETTINGS,
+    regions=PLACES,
+)

@@ -1,0 +1,181 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Own machines as people write them down: environment variables and Helm values of k8s-gpu-autoprovision, and our own options.
+
+A group is a name, a number of GPUs and two endpoints. The environment form also takes these endings, the values form these
+keys: ``_GPU_TYPE``/``gpuType``, ``_GPU_MEMORY_MIB``/``gpuMemoryMib``, ``_NODE_NAME``/``nodeName``, ``_REGION``/``region``,
+``_STATUS_ENDPOINT``/``statusEndpoint``, ``_HOURLY_COST``/``hourlyCost``.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from decimal import Decimal, InvalidOperation
+from urllib.parse import urljoin, urlsplit
+
+from ...core.errors import InvalidInput
+from ...model import Machine
+from ...planner.offers import gpu_models
+from .targets import LINK_LOCAL, is_link_local
+
+_START = "_GPU_COUNT"
+_ENDINGS = {
+    "name": "_NAME",
+    "gpuCount": _START,
+    "scaleUpEndpoint": "_SCALE_UP_ENDPOINT",
+    "scaleDownEndpoint": "_SCALE_DOWN_ENDPOINT",
+    "gpuType": "_GPU_TYPE",
+    "gpuMemoryMib": "_GPU_MEMORY_MIB",
+    "nodeName": "_NODE_NAME",
+    "statusEndpoint": "_STATUS_ENDPOINT",
+    "hourlyCost": "_HOURLY_COST",
+    "region": "_REGION",
+}
+_REQUIRED = ("name", "gpuCount", "scaleUpEndpoint", "scaleDownEndpoint")
+
+
+def groups_from_environment(env: t.Mapping[str, str]) -> tuple[tuple[Machine, ...], tuple[str, ...]]:
+    """Machines of all groups in ``env``, and one warning per group that cannot be used; InvalidInput when no machine remains."""
+    machines: list[Machine] = []
+    warnings: list[str] = []
+    for variable in sorted(env):
+        prefix = variable.removesuffix(_START)
+        if not variable.endswith(_START) or not prefix:
+            continue
+        entry = {key: env[prefix + ending] for key, ending in _ENDINGS.items() if env.get(prefix + ending)}
+        problems = [f"{prefix}{_ENDINGS[key]} is not set" for key in _REQUIRED if key not in entry]
+        machine = None
+        if not problems:
+            machine, problems = _machine(entry, lambda key, prefix=prefix: prefix + _ENDINGS[key])  # type: ignore[misc]
+        if machine is not None and machine.name in {one.name for one in machines}:
+            problems = [f"{prefix}_NAME repeats {machine.name}"]
+        if machine is None or problems:
+            warnings.append(f"The group {prefix} is left out: {'; '.join(problems)}.")
+        else:
+            machines.append(machine)
+    if not machines:
+        raise InvalidInput(
+            "The environment describes no power webhook machine.",
+            problems=warnings,
+            remedy="Give the documents whose class lists the machines, or groups of variables: each needs P_NAME, P_GPU_COUNT, "
+            "P_SCALE_UP_ENDPOINT and P_SCALE_DOWN_ENDPOINT with its own prefix P.",
+        )
+    return tuple(machines), tuple(warnings)
+
+
+def groups_from_values(values: t.Mapping[str, t.Any], base_url: str = "") -> tuple[Machine, ...]:
+    """Machines of ``{"nodeGroups": [{name, gpuCount, scaleUpEndpoint, scaleDownEndpoint, ...}]}``.
+
+    A document is either right or refused: InvalidInput lists every fault. Endpoints that begin with ``/`` are below ``base_url``.
+    """
+    machines, faults = _read_groups(values, base_url)
+    if faults:
+        raise InvalidInput("The power webhook machines cannot be used.", problems=[text for one in faults.values() for text in one])
+    return machines
+
+
+def usable_groups(values: t.Mapping[str, t.Any]) -> tuple[tuple[Machine, ...], tuple[str, ...]]:
+    """The same for Helm values, which are treated as the chart's program treats them: a group that cannot be used is left out with a
+    warning that names the field; InvalidInput when no machine remains."""
+    machines, faults = _read_groups(values, "")
+    warnings = tuple(f"The group {where} is left out: {'; '.join(found)}." for where, found in faults.items())
+    if not machines:
+        raise InvalidInput("nodeGroups describes no machine that can be used.", problems=warnings)
+    return machines, warnings
+
+
+def _read_groups(values: t.Mapping[str, t.Any], base_url: str) -> tuple[tuple[Machine, ...], dict[str, list[str]]]:
+    """The machines without fault, and what is wrong with the others, by their place."""
+    groups = values.get("nodeGroups")
+    if not isinstance(groups, (list, tuple)) or not groups:
+        raise InvalidInput(
+            "nodeGroups lists no machine.", remedy="Give a list of {name, gpuCount, scaleUpEndpoint, scaleDownEndpoint}."
+        )
+    machines: list[Machine] = []
+    faults: dict[str, list[str]] = {}
+    for index, entry in enumerate(groups):
+        where = f"nodeGroups[{index}]"
+        machine, problems = _group(entry, where, base_url)
+        if machine is not None and machine.name in {one.name for one in machines}:
+            problems.append(f"{where}.name repeats {machine.name}")
+        if problems or machine is None:
+            faults[where] = problems
+        else:
+            machines.append(machine)
+    return tuple(machines), faults
+
+
+def _group(entry: t.Any, where: str, base_url: str) -> tuple[Machine | None, list[str]]:
+    if not isinstance(entry, t.Mapping):
+        return None, [f"{where} should be a mapping and is {type(entry).__name__}"]
+    problems = [f"{where}.{key} is not known (known: {', '.join(_ENDINGS)})" for key in entry if key not in _ENDINGS]
+    missing = [f"{where}.{key} is missing" for key in _REQUIRED if entry.get(key) in (None, "")]
+    if missing:
+        return None, problems + missing
+    whole = {key: below(base_url, value) if key.endswith("Endpoint") else value for key, value in entry.items()}
+    machine, faults = _machine(whole, lambda key: f"{where}.{key}")
+    return machine, problems + faults
+
+
+def _machine(entry: t.Mapping[str, t.Any], label: t.Callable[[str], str]) -> tuple[Machine | None, list[str]]:
+    """One machine, or what is wrong with it; ``label`` names a field as its author wrote it."""
+    problems: list[str] = []
+
+    def whole(key: str) -> int | None:
+        text = str(entry.get(key, "")).strip()
+        if text and not (text.isascii() and text.isdigit() and int(text) > 0):
+            problems.append(f"{label(key)} is {text!r} and should be a whole number above zero")
+            return None
+        return int(text) if text else None
+
+    count, memory = whole("gpuCount"), whole("gpuMemoryMib")
+    cost = Decimal(0)
+    if entry.get("hourlyCost") not in (None, ""):
+        try:
+            cost = Decimal(str(entry["hourlyCost"]))
+        except InvalidOperation:
+            cost = Decimal(-1)
+        if not cost.is_finite() or cost < 0:
+            problems.append(f"{label('hourlyCost')} is {entry['hourlyCost']!r} and should be dollars per hour")
+    for key in ("scaleUpEndpoint", "scaleDownEndpoint", "statusEndpoint"):
+        if entry.get(key) and not _is_url(str(entry[key])):
+            problems.append(f"{label(key)} is no http or https address")
+        elif entry.get(key) and is_link_local(urlsplit(str(entry[key])).hostname or ""):
+            problems.append(f"{label(key)} leads to {urlsplit(str(entry[key])).hostname}, {LINK_LOCAL.rstrip('.')}")
+    model = str(entry.get("gpuType") or "")
+    if model and gpu_models.canonical(model) is None:
+        near = gpu_models.suggestions(model)
+        problems.append(
+            f"{label('gpuType')} {model!r} is no GPU we know" + (f"; did you mean {' or '.join(near)}?" if near else "")
+        )
+    if problems or count is None:
+        return None, problems
+    canonical = gpu_models.canonical(model) or "" if model else ""
+    return Machine(
+        name=str(entry["name"]),
+        gpu_count=count,
+        scale_up_endpoint=str(entry["scaleUpEndpoint"]),
+        scale_down_endpoint=str(entry["scaleDownEndpoint"]),
+        gpu_type=canonical,
+        gpu_memory_mib=memory or gpu_models.memory_mib(canonical),
+        node_name=str(entry.get("nodeName") or ""),
+        status_endpoint=str(entry.get("statusEndpoint") or ""),
+        hourly_cost=cost,
+        region=str(entry.get("region") or ""),
+    ), []
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def below(base_url: str, value: t.Any) -> t.Any:
+    """Endpoints may be paths below one power service."""
+    if base_url and isinstance(value, str) and value.startswith("/"):
+        return urljoin(base_url.rstrip("/") + "/", value.lstrip("/"))
+    return value

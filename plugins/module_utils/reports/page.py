@@ -1,0 +1,229 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report on money as one page that needs nothing else: no script, no network, light and dark, on a telephone and on paper."""
+
+from __future__ import annotations
+
+import typing as t
+from datetime import datetime, timedelta
+from decimal import Decimal
+from html import escape
+
+from ..core.clock import to_text
+from ..planner.cost.ledger import NOTHING, add_up
+from ..planner.cost.spend_report import USES, Report, table_of_days
+from ..units.periods import period_of
+from ..units.time_zones import zone
+from . import charts as report_charts
+from . import svg as report_svg
+from .style import STYLE
+from .svg import series_colour
+from .text import WAYS, WORDS, cents, headline, share, sums, traffic_text
+
+_MOST_DAYS = 45
+_MOST_MACHINES = 500
+_Data = t.Mapping[str, t.Any]
+
+
+def page(found: Report, report: _Data, now: datetime) -> str:
+    """The page as text. ``report`` is what report_text.data made of ``found``."""
+    money = report["spending"]
+    since = f"from {to_text(found.since)} " if found.since else ""
+    body = [
+        f"<header><h1>GPU spending</h1><p>Cluster {escape(report['cluster'])}, {since}until {to_text(found.until)}. "
+        f"Days are those of {escape(found.time_zone)}. Made {to_text(now)}.</p></header>",
+        _warnings(found, report),
+        _cards(found, report),
+        f"<p>{escape(traffic_text(found))}.</p>" if found.traffic.machines else "",
+        _budgets(money["budgets"], whole=money["whole"]),
+        _charts(found, money, now) if found.parts else "<section><p>Nothing was spent in this time.</p></section>",
+        *(_table(found, way) for way in WAYS if found.parts),
+        _machines(found),
+    ]
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f'<link rel="icon" href="data:,"><title>GPU spending</title><style>{STYLE}</style>'
+    )
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>{head}</head>\n<body><main>\n'
+        + "\n".join(filter(None, body))
+        + "\n</main></body>\n</html>\n"
+    )
+
+
+def _warnings(found: Report, report: _Data) -> str:
+    torn = report["torn"]
+    if report["whole"] and not torn:
+        return ""
+    text = "".join(f"<li>{escape(line)}</li>" for line in headline(found, report["spending"], torn)[1:])
+    what = "<strong>The books are not whole: every sum is at least what is said.</strong>"
+    return f'<section class="alarm" role="alert">{what}<ul>{text}</ul></section>'
+
+
+def _cards(found: Report, report: _Data) -> str:
+    money = report["spending"]
+    useful = found.by_use.get("useful", NOTHING)
+    per_hour = report["per_useful_gpu_hour"]
+    unknown = f", {found.unknown_gpu_hours.quantize(Decimal('0.01'))} unknown" if found.unknown_gpu_hours else ""
+    cards = [
+        ("spent", f"${cents(found.total)}", f"{found.machines} machines"),
+        (
+            "per useful GPU hour",
+            f"${per_hour}" if per_hour else "unknown" if found.unknown_gpu_hours else "–",
+            f"{found.gpu_hours.quantize(Decimal('0.01'))} GPU hours were useful{unknown}",
+        ),
+        (
+            "useful",
+            "unknown" if unknown else f"{share(useful, found.total)} %",
+            f"${cents(useful)} of it{' at least' if unknown else ''}",
+        ),
+        ("now", f"${money['hour']}/h", "what is billed at this moment"),
+        (
+            f"today, {money['today']['key']}",
+            f"${money['today']['spent']}",
+            f"${money['today']['forecast']} at its end if nothing changes",
+        ),
+        (
+            f"month {money['month']['key']}",
+            f"${money['month']['spent']}",
+            f"${money['month']['forecast']} at its end if nothing changes",
+        ),
+    ]
+    inner = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd><p>{escape(more)}</p></div>" for name, value, more in cards
+    )
+    return f'<dl class="cards">{inner}</dl>'
+
+
+def _budgets(budgets: t.Sequence[_Data], *, whole: bool) -> str:
+    if not budgets:
+        return ""
+    rows = []
+    for one in budgets:
+        who = "the cluster" if one["scope"] == "all" else f"{one['scope']} {one['name']}"
+        full = min(Decimal(one["percent"]), Decimal(100))
+        level = "over" if one["state"].startswith("used up") else "low" if one["state"].startswith("low") else ""
+        least = "" if whole else "at least "
+        rows.append(
+            f'<div class="budget {level}"><p><strong>{escape(who)}</strong>, {escape(one["period"])} {escape(one["key"])}: '
+            f"{least}${one['spent']} of ${one['amount']} ({one['percent']} %), {escape(one['state'])}; then {escape(one['action'])}</p>"
+            f'<div class="bar" role="progressbar" aria-valuemin="0" aria-valuemax="100" aria-valuenow="{full}" aria-label="{escape(who)}">'
+            f'<i style="width:{full}%"></i></div></div>'
+        )
+    return f"<section><h2>Budgets</h2>{''.join(rows)}</section>"
+
+
+def _charts(found: Report, money: _Data, now: datetime) -> str:
+    days = table_of_days(found)
+    uses = [use for use in USES if use in found.by_use]
+    places, amounts = _buckets(days)
+    series = [(WORDS[use], USES.index(use), [one.get(use, NOTHING) for one in amounts]) for use in uses]
+    legend = "".join(f'<li><i style="background:var({series_colour(USES.index(use))})"></i>{WORDS[use]}</li>' for use in uses)
+    draw = _drawing()
+    per = "month" if places and len(places[0]) == 7 else "day"
+    charts = [
+        (
+            f"Spent by {per} and what it was good for",
+            draw.stacked("days", [_short(one) for one in places], series),
+            f'<ul class="legend">{legend}</ul>',
+        ),
+        ("This month so far, and its end if nothing changes", _course(found, money, now), ""),
+        ("By pool", draw.bars("pools", found.by_pool), ""),
+        ("By cloud", draw.bars("clouds", found.by_cloud), ""),
+        ("By model", draw.bars("models", found.by_model), ""),
+        ("By the reason for which machines went", draw.bars("ends", found.by_end), ""),
+    ]
+    figures = "".join(f"<figure><figcaption>{escape(title)}</figcaption>{svg}{more}</figure>" for title, svg, more in charts if svg)
+    return f'<section class="charts">{figures}</section>'
+
+
+def _drawing() -> t.Any:
+    """What draws the charts: matplotlib where it is installed."""
+    return report_charts if report_charts.can_draw() else report_svg
+
+
+def _buckets(days: t.Mapping[str, t.Mapping[str, Decimal]]) -> tuple[list[str], list[dict[str, Decimal]]]:
+    """Every day from the first to the last, or every month when there are too many days, with what each use cost."""
+    first, last = (datetime.fromisoformat(one) for one in (min(days), max(days)))
+    keys = [f"{first + timedelta(days=at):%Y-%m-%d}" for at in range((last - first).days + 1)]
+    if len(keys) > _MOST_DAYS:
+        keys = list(dict.fromkeys(key[:7] for key in keys))
+    found: list[dict[str, Decimal]] = []
+    for key in keys:
+        uses: dict[str, Decimal] = {}
+        for day in [one for one in days if one.startswith(key)]:
+            for use, cost in days[day].items():
+                uses[use] = add_up((uses.get(use, NOTHING), cost))
+        found.append(uses)
+    return keys, found
+
+
+def _short(key: str) -> str:
+    """11-21 of a day, 2026-11 of a month."""
+    return key[5:] if len(key) > 7 else key
+
+
+def ends_of_days(by_day: t.Mapping[str, Decimal], month: str, today: int) -> list[tuple[float, Decimal]]:
+    """Day of the month and dollars since its beginning, at the beginning of each day until ``today``; a day without a cost is level."""
+    total, steps = NOTHING, [(1.0, NOTHING)]
+    for day in range(1, today):
+        total = add_up((total, by_day.get(f"{month}-{day:02d}", NOTHING)))
+        steps.append((day + 1.0, total))
+    return steps
+
+
+def _course(found: Report, money: _Data, now: datetime) -> str:
+    """The month's course, where the report reaches over the whole month so far."""
+    month = period_of("month", now, found.time_zone)
+    if (found.since is not None and found.since > month.start) or found.until < now:
+        return ""
+    local = now.astimezone(zone(found.time_zone))
+    today = local.day + (local.hour + local.minute / 60) / 24
+    steps = ends_of_days(found.by_day, month.key, local.day)
+    end = (month.end - month.start).days + 1.0
+    spent, forecast = Decimal(money["month"]["spent"]), Decimal(money["month"]["forecast"])
+    return _drawing().course("month", steps, (today, spent), (end, forecast))
+
+
+def _table(found: Report, way: str) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(WORDS.get(word, word))}</td><td>{cents(cost)}</td><td>{share(cost, found.total)}</td></tr>"
+        for word, cost in sums(found, way).items()
+    )
+    head = f'<tr><th scope="col">{escape(WAYS[way])}</th><th scope="col">$</th><th scope="col">%</th></tr>'
+    foot = f"<tr><td>all</td><td>{cents(found.total)}</td><td></td></tr>"
+    inner = f"<table><thead>{head}</thead><tbody>{rows}</tbody><tfoot>{foot}</tfoot></table>"
+    return f'<details{" open" if way == "use" else ""}><summary>By {escape(WAYS[way])}</summary><div class="wide">{inner}</div></details>'
+
+
+def _machines(found: Report) -> str:
+    """Every machine with what it cost in this time, the dearest first."""
+    costs: dict[str, list[Decimal]] = {}
+    lines = {one.line.key: one.line for one in found.parts}
+    for one in found.parts:
+        costs.setdefault(one.line.key, []).append(one.cost)
+    order = sorted(((add_up(several), key) for key, several in costs.items()), key=lambda one: (-one[0], one[1]))
+    if not order:
+        return ""
+    rows = []
+    for cost, key in order[:_MOST_MACHINES]:
+        line = lines[key]
+        began = to_text(line.start) if line.start else ""
+        ended = to_text(line.end) if line.closed else "still there"
+        words = (
+            line.name,
+            line.pool,
+            line.cloud,
+            f"{line.gpu_count} × {line.model}",
+            began,
+            ended,
+            line.reason if line.closed else "",
+        )
+        rows.append("<tr>" + "".join(f"<td>{escape(word)}</td>" for word in words) + f"<td>{cents(cost)}</td></tr>")
+    head = "".join(f'<th scope="col">{word}</th>' for word in ("machine", "pool", "cloud", "GPUs", "began", "ended", "for", "$"))
+    more = f"<p>The {_MOST_MACHINES} dearest of {len(order)}.</p>" if len(order) > _MOST_MACHINES else ""
+    inner = f'<table class="left"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    return f'<details><summary>Machines ({len(order)})</summary><div class="wide">{inner}</div>{more}</details>'

@@ -1,0 +1,116 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run of fleet_report: the books and the claims, no cloud, in the wished form."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from datetime import date, datetime
+
+from ..core.errors import InvalidInput
+from ..core.files import replace
+from ..core.task import Task
+from ..model import Ledger
+from ..observe.context import Context
+from ..observe.open_context import open_context
+from ..operations.ledger_archive import read_archive
+from ..planner.cost.ledger import books, read_ledger
+from ..planner.cost.spend_report import report
+from ..providers.registry import CAPABILITIES
+from ..store.records import ledger_key
+from ..units.durations import parse_time
+from ..units.periods import period_of
+from ..units.time_zones import zone
+from .page import page
+from .spend_summary import spending
+from .text import as_csv, data, table
+
+FORMATS = ("table", "json", "csv", "html")
+
+
+def report_run(task: Task) -> dict[str, t.Any]:
+    """The result of fleet_report. Nothing but the file ``path`` is written, and that not in check mode."""
+    params = task.params
+    if params["format"] == "html" and not params["path"]:
+        raise InvalidInput("A page needs a file.", remedy=f"Give {task.called('path')}, for example report.html.")
+    task.read("time_zone", zone)
+    context = open_context(task, documents_required=False)
+    try:
+        return _report(context)
+    finally:
+        context.close()
+
+
+def _report(context: Context) -> dict[str, t.Any]:
+    task, params, now = context.task, context.task.params, context.clock.now()
+    zone_name, (first, last) = params["time_zone"], (task.called("since"), task.called("until"))
+    since, until = moment(params["since"], zone_name, called=first), moment(params["until"], zone_name, called=last, end=True)
+    if since and until and since >= until:
+        raise InvalidInput(f"{first} {params['since']} is not before {last} {params['until']}.", remedy="Exchange them.")
+    claims = context.store.claims()
+    ledger = _ledger(context)
+    found = report(books(ledger, claims, now, CAPABILITIES), since, min(until or now, now), params["time_zone"])
+    money = spending(context, ledger, claims, now)
+    result = data(found, money, ledger.torn, context.cluster_id)
+    for place in ledger.torn:
+        task.warn(f"A line of the ledger is torn; every sum is at least what is said: {place}")
+    if params["format"] == "table":
+        lines = table(found, money, ledger.torn)
+        text = "\n".join(lines) + "\n"
+    elif params["format"] == "json":
+        text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
+    elif params["format"] == "csv":
+        text = as_csv(found)
+    else:
+        text = page(found, result, now)
+    if not params["path"]:
+        for line in text.splitlines():
+            task.progress(line)
+    changed = bool(params["path"]) and _write(task, params["path"], text.encode())
+    return {"changed": changed, "report": result, "path": params["path"] or ""}
+
+
+def _ledger(context: Context) -> Ledger:
+    """The books, with what was moved to the file ``archive``; a line that stands in both is one."""
+    path = context.task.params["archive"]
+    if not path:
+        return context.ledger()
+    lines, torn = context.store.ledger_records()
+    here = {ledger_key(line) for line in lines}
+    return read_ledger([*lines, *(line for line in read_archive(path) if ledger_key(line) not in here)], torn)
+
+
+def _write(task: Task, path: str, text: bytes) -> bool:
+    """Write the file, unless it says so already; whether it changes."""
+    try:
+        with open(path, "rb") as file:
+            if file.read() == text:
+                return False
+    except OSError:
+        pass  # it is not there yet, or the writing below says what is wrong with it
+    if not task.check_mode:
+        replace(path, text, mode=0o644)
+        task.progress(f"  written to {path}")
+    return True
+
+
+def moment(text: str | None, time_zone: str, *, called: str = "", end: bool = False) -> datetime | None:
+    """A time, or a day of that place: its beginning, or (``end``) its end. InvalidInput for what is neither, by the name ``called``."""
+    zone(time_zone)
+    if not text:
+        return None
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        try:
+            return parse_time(text)
+        except InvalidInput as error:
+            raise InvalidInput(f"{called}: {error.message}" if called else error.message, remedy=error.remedy) from None
+    noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone(time_zone))
+    try:
+        found = period_of("day", noon, time_zone)
+    except OverflowError:
+        raise InvalidInput(f"{text} has no end that could be counted.", remedy="Give a nearer day.") from None
+    return found.end if end else found.start

@@ -1,0 +1,245 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Brings together by name what claims, clouds, mesh and cluster say of our machines, for status and inventory."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime
+from decimal import Decimal
+
+from ..core.clock import to_text
+from ..core.table import render
+from ..core.task import Task
+from ..model import Claim, Device, Instance, MeshKey, Node, Observation, Probe
+from ..model.names import Verdict, verdict
+from ..observe.context import Context
+from ..observe.gather import gather
+from ..observe.open_context import open_context
+from ..planner.cost.ledger import add_up, closing_keys, live_line, read_ledger
+from ..planner.provisioning.service import Health, is_service, judge
+from ..planner.provisioning.service_endpoints import address_of
+from ..providers.registry import CAPABILITIES
+from .spend_summary import sentences, spending
+
+_COLUMNS = {
+    "name": "node", "cloud": "cloud", "model": "model", "gpu_count": "gpus", "region": "region", "price_hour": "$/h", "joined": "joined after",
+    "endpoint": "endpoint", "state": "state", "age": "age", "cost": "cost $",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """``machines`` is JSON-safe, one entry per name of ours; ``totals`` counts things of this cluster; ``unknown`` what could not be
+    read (a count is None then); ``store`` is the identity of the record store, ``foreign`` are machines with names of this cluster
+    that are not ours."""
+
+    machines: list[dict[str, t.Any]]
+    totals: dict[str, t.Any]
+    ledger: list[dict[str, t.Any]]
+    unknown: list[str]
+    spending: dict[str, t.Any]
+    store: dict[str, str]
+    foreign: list[dict[str, str]] = dataclasses.field(default_factory=list)
+
+
+def overview(task: Task) -> dict[str, t.Any]:
+    """The result of fleet_info, with its table printed."""
+    seen = look(task)
+    for line in table(seen):
+        task.progress(line)
+    return {"changed": False, **dataclasses.asdict(seen)}
+
+
+def table(seen: Seen) -> list[str]:
+    """What status prints."""
+    columns = {key: text for key, text in _COLUMNS.items() if key != "endpoint" or any(one["endpoint"] for one in seen.machines)}
+    lines = render(seen.machines, columns, right=("price_hour", "gpu_count", "age", "cost", "joined"))
+    totals = seen.totals
+    counts = ", ".join(f"{_count(totals[key])} {key}" for key in ("instances", "devices", "keys", "tokens", "nodes", "claims"))
+    sums = f"${totals['price_hour']}/h, ${totals['cost']} so far (${totals['closed_cost']} of it closed)"
+    store = f"  records: cluster {seen.store['cluster_id']}, generation {seen.store['generation'] or 'not drawn yet'}"
+    foreign = [f"  not ours: {one['name']}, {one['cloud']} {one['id']} {one['why']}" for one in seen.foreign]
+    unknown = [f"  unknown: {one}" for one in seen.unknown]
+    return [*lines, "", f"  now: {counts}; {sums}", *sentences(seen.spending), *unknown, store, *foreign]
+
+
+def _count(value: int | None) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def look(task: Task) -> Seen:
+    """Read everything once; changes nothing."""
+    context = open_context(task, documents_required=False)
+    try:
+        observation = gather(context, pods=False, tokens=True)
+        return _seen(context, observation, task.params.get("pools") or [])
+    finally:
+        context.close()
+
+
+def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) -> Seen:
+    cluster, now = observation.cluster_id, observation.now
+    claims = {claim.name: claim for claim in observation.claims or ()}
+    named = [
+        one
+        for view in observation.clouds.values()
+        for one in view.instances or ()
+        if not one.gone and (_ours(one.name, cluster) or one.name in claims)
+    ]
+    foreign = {one.id: why for one in named if CAPABILITIES[one.cloud].rented and (why := context.owner(one).why)}
+    listed = [one for one in named if one.id not in foreign]
+    on_record = {claim.instance_id for claim in claims.values()}
+    instances = {
+        one.name: one for one in sorted(listed, key=lambda one: one.id in on_record)
+    }  # of several of one name the claim's own
+    own_nodes = {one.name: one for one in observation.nodes or () if _ours(one.name, cluster) or one.name in claims}
+    devices = {one.hostname: one for one in observation.devices or () if _ours(one.hostname, cluster) or one.hostname in claims}
+    names = sorted({*claims, *instances})
+    machines = [
+        _machine(context, name, claims.get(name), instances.get(name), devices.get(name), own_nodes.get(name), now)
+        | _service(context, claims.get(name), devices.get(name), observation)
+        for name in names
+    ]
+    records, torn = context.store.ledger_records()
+    ledger = read_ledger(records, torn)
+    closed = add_up(line.cost for line in ledger.lines)
+    written = {line.key for line in ledger.lines}  # the removal of such a claim was cut off
+    booked = {name for name, claim in claims.items() if written & set(closing_keys(claim))}
+    running = sum((Decimal(one["cost"]) for one in machines if one["name"] not in booked), Decimal(0))
+    unknown = [f"{name}: {view.problem}" for name, view in observation.clouds.items() if view.problem]
+    unknown += [f"the claim of {one.name} ({one.where}) cannot be read: {one.problem}" for one in observation.damaged]
+    unknown += [problem for _state, problem in sorted(observation.state_problems.items())]
+    unknown += [sentence for sentences in context.wishes.faults.values() for sentence in sentences]
+    unknown += [one.problem for one in context.wishes.sources.values() if one.problem and not one.quiet]
+    unknown += [f"a line of the ledger is torn, so every sum is at least what is said: {place}" for place in ledger.torn]
+    if observation.tokens is None:
+        unknown.append("our list of bootstrap tokens could not be read")
+    if context.uses_mesh():
+        read = {"devices": observation.devices, "keys": observation.keys}
+        unknown += [f"the mesh's {what} could not be read" for what, found in read.items() if found is None]
+    unread = any(view.instances is None for view in observation.clouds.values())
+    totals = {
+        "instances": None if unread else len(listed),
+        "devices": len(devices) if observation.devices is not None or not context.uses_mesh() else None,
+        "keys": _own_keys(observation.keys, cluster) if observation.keys is not None or not context.uses_mesh() else None,
+        "tokens": None if observation.tokens is None else len(observation.tokens),
+        "nodes": len(own_nodes),
+        "claims": len(claims),
+        "price_hour": str(sum((Decimal(one["price_hour"]) for one in machines if one["price_hour"]), Decimal(0))),
+        "cost": str((closed + running).quantize(Decimal("0.0001"))),
+        "closed_cost": str(closed.quantize(Decimal("0.0001"))),
+    }
+    money = spending(context, ledger, tuple(claims.values()), now)
+    drawn = context.generations()
+    store = {"cluster_id": cluster, "generation": drawn[0] if drawn else ""}
+    others = [{"name": one.name, "cloud": one.cloud, "id": one.id, "why": foreign[one.id]} for one in named if one.id in foreign]
+    return Seen(_of_pools(context, machines, pools), totals, records, unknown, money, store, others)
+
+
+def _of_pools(context: Context, machines: list[dict[str, t.Any]], pools: t.Sequence[str]) -> list[dict[str, t.Any]]:
+    """Those that were asked for; all of them when none was named. A name that fits nothing is a warning."""
+    if not pools:
+        return machines
+    known = {one["pool"] for one in machines} | {pool.key for pool in context.wishes.described} | set(context.wishes.paused)
+    if strange := sorted(set(pools) - known - {key.partition("/")[2] for key in known}):
+        context.warn(f"There is no pool {', '.join(strange)} among the documents and machines.")
+    return [one for one in machines if one["pool"] in pools or one["pool"].partition("/")[2] in pools]
+
+
+def _ours(name: str, cluster: str) -> bool:
+    return verdict(name, cluster) is Verdict.OURS
+
+
+def _own_keys(keys: tuple[MeshKey, ...] | None, cluster: str) -> int:
+    """Keys that still open the door. A long node name is shortened in a key's description, so only its beginning is compared."""
+    return sum(1 for key in keys or () if key.description.startswith(f"tgp tgp-{cluster}-") and not key.invalid)
+
+
+def _machine(
+    context: Context,
+    name: str,
+    claim: Claim | None,
+    instance: Instance | None,
+    device: Device | None,
+    node: Node | None,
+    now: datetime,
+) -> dict[str, t.Any]:
+    offer = claim.offer if claim else None
+    started = claim.launch_started if claim else (instance.created if instance else None)
+    joined = (claim.initialized - started).total_seconds() if claim and claim.initialized and started else None
+    price = claim.price if claim else (instance.price_hour if instance else None)
+    cost = live_line(claim, now, CAPABILITIES.get(claim.cloud)).cost if claim else Decimal(0)
+    return {
+        "name": name,
+        "pool": claim.pool if claim else "",
+        "node_class": claim.node_class if claim else "",
+        "cloud": claim.cloud if claim else (instance.cloud if instance else ""),
+        "model": offer.model if offer else (instance.model if instance else ""),
+        "gpu_count": offer.gpu_count if offer else (instance.gpu_count if instance else None),
+        "instance_type": offer.instance_type if offer else (instance.instance_type if instance else ""),
+        "region": offer.region if offer else (instance.region if instance else ""),
+        "lane": claim.lane.value if claim else "",
+        "phase": claim.phase.value if claim else "",
+        "state": "" if claim and is_service(claim) else _state(claim, instance, node),
+        "price_hour": "" if price is None else str(price),
+        "cost": str(cost.quantize(Decimal("0.0001"))),
+        "age": _duration((now - started).total_seconds()) if started else "",
+        "joined": _duration(joined) if joined is not None else "",
+        "instance_id": claim.instance_id if claim else (instance.id if instance else ""),
+        "instance_state": instance.state.value if instance else "",
+        "ip": instance.ip if instance else "",
+        "mesh_addresses": list(device.addresses) if device else [],
+        "mesh_online": device.online if device else None,
+        "node_ready": node.ready if node else None,
+        "idle_since": to_text(claim.idle_since) if claim and claim.idle_since else "",
+    }
+
+
+def _service(context: Context, claim: Claim | None, device: Device | None, observation: Observation) -> dict[str, t.Any]:
+    """Where a service is reached, and whether it works (None = unknown; for nodes both say nothing)."""
+    if claim is None or not is_service(claim):
+        return {"endpoint": "", "healthy": None}
+    found = judge(device, observation.probes.get(claim.name, Probe()), listed=observation.devices is not None)
+    pool = context.pool_of(claim)
+    address = address_of(device) if device else ""
+    port = pool.service.health_port if pool and pool.service else None
+    return {
+        "endpoint": f"{address}:{port}" if address and port else address,
+        "healthy": found.well,
+        "state": _service_state(claim, found),
+    }
+
+
+def _service_state(claim: Claim, found: Health) -> str:
+    if claim.deletion is not None or claim.phase.value != "Ready":
+        return f"{claim.phase.value} ({claim.deletion.reason})" if claim.deletion is not None else claim.phase.value
+    if found.well is False:
+        return f"Ready, {found.why}"
+    if found.well is None:
+        return "Ready, health unknown"
+    return "Ready, idle" if claim.idle_since else "Ready"
+
+
+def _state(claim: Claim | None, instance: Instance | None, node: Node | None) -> str:
+    if claim is None:
+        return "no claim"
+    if claim.deletion is not None:
+        return f"{claim.phase.value} ({claim.deletion.reason})"
+    if claim.phase.value == "Ready":
+        if node is None:
+            return "Ready, Node missing"
+        if node.ready is not True:
+            return "Ready, Node not ready"
+        return "Ready, idle" if claim.idle_since else "Ready"
+    return claim.phase.value if instance or not claim.instance_id else f"{claim.phase.value}, not listed"
+
+
+def _duration(seconds: float) -> str:
+    whole = int(seconds)
+    hours, rest = divmod(whole, 3600)
+    if hours:
+        return f"{hours}h{rest // 60:02d}m"
+    return f"{rest // 60}m{rest % 60:02d}s" if whole >= 60 else f"{whole}s"

@@ -1,0 +1,142 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Takes over the machines of a lost record store: a person says which generation this store goes on with (L-1a)."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ..core.clock import to_text
+from ..core.errors import InvalidInput
+from ..core.table import render
+from ..core.task import Task
+from ..model import Observation
+from ..observe.context import Context
+from ..observe.gather import gather
+from ..observe.open_context import open_context
+from ..planner.garbage_collection.ownership import Store, claimed, owner_of
+from ..providers.registry import CAPABILITIES
+from ..store.records import encode
+from ..store.run_lock import take
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_COLUMNS = {
+    "generation": "generation",
+    "name": "machine",
+    "cloud": "cloud",
+    "id": "id",
+    "price_hour": "$/h",
+    "mesh_online": "in mesh",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """``machines`` carry another generation than this store's; ``unread`` clouds could not be listed."""
+
+    machines: list[dict[str, t.Any]]
+    unread: list[str]
+
+
+def adopt_generation(task: Task) -> dict[str, t.Any]:
+    """The result of fleet_adopt: shows machines of other generations; with ``generation`` this store goes on with that one."""
+    wanted = task.params["generation"]
+    if wanted is not None and not _UUID.fullmatch(wanted):
+        raise InvalidInput(
+            f"{task.called('generation')} must be a UUID in lower case, got {wanted!r}.", remedy="Run without it: they are listed."
+        )
+    context = open_context(task)
+    try:
+        if wanted is None or task.check_mode:
+            return _adopt(context, wanted, writes=False)
+        lock = take(task, context.kube, context.run_id, context.cluster_id, wait=task.params["lock_wait"])
+        try:
+            return _adopt(context, wanted, writes=True)
+        finally:
+            lock.release()
+    finally:
+        context.close()
+
+
+def _adopt(context: Context, wanted: str | None, *, writes: bool) -> dict[str, t.Any]:
+    before = context.generations()
+    found = _look(context, gather(context, pods=False))
+    after = before
+    if wanted is not None and wanted not in before:
+        if not any(one["generation"] == wanted for one in found.machines):
+            blind = f" {', '.join(found.unread)} could not be listed." if found.unread else ""
+            raise InvalidInput(
+                f"No machine carries generation {wanted}.{blind}",
+                remedy=f"Run without {context.task.called('generation')}: all are listed.",
+            )
+        after = (wanted, *before)
+    taken = [one["name"] for one in found.machines if one["generation"] in after]
+    _say(context, found, before, after)
+    if writes and after != before:
+        record = {"generation": after[0], "drawn": to_text(context.clock.now()), "earlier": list(after[1:])}
+        context.store.write_state("generation", record)
+    result: dict[str, t.Any] = {
+        "changed": after != before,
+        "generation": after[0] if after else "",
+        "earlier": list(after[1:]),
+        "machines": found.machines,
+        "adopted": taken,
+    }
+    if context.task.diff_mode:
+        texts = [encode({"generations": list(one)}) + "\n" for one in (before, after)]
+        result["diff"] = {"before": texts[0], "after": texts[1]}
+    return result
+
+
+def _look(context: Context, seen: Observation) -> _Found:
+    store = Store(seen.cluster_id, seen.generations, claimed(seen.claims or ()))
+    online = {one.hostname for one in seen.devices or () if one.online}
+    machines = []
+    for cloud, view in sorted(seen.clouds.items()):
+        for one in view.instances or ():
+            owner = owner_of(one, CAPABILITIES.get(cloud), store)
+            if owner.generation and not one.gone:
+                price = "" if one.price_hour is None else str(one.price_hour)
+                mesh = None if seen.devices is None else one.name in online
+                machines.append(
+                    {
+                        "generation": owner.generation,
+                        "name": one.name,
+                        "cloud": cloud,
+                        "id": one.id,
+                        "price_hour": price,
+                        "mesh_online": mesh,
+                    }
+                )
+    return _Found(machines, sorted(cloud for cloud, view in seen.clouds.items() if view.instances is None))
+
+
+def _say(context: Context, found: _Found, before: tuple[str, ...], after: tuple[str, ...]) -> None:
+    say = context.task.progress
+    words = {True: "online", False: "offline", None: "unknown"}
+    for line in render(
+        [{**one, "mesh_online": words[one["mesh_online"]]} for one in found.machines], _COLUMNS, right=("price_hour",)
+    ):
+        say(line)
+    say(f"  this store: cluster {context.cluster_id}, generation {before[0] if before else 'not drawn yet'}")
+    for cloud in found.unread:
+        context.warn(f"The machines of {cloud} could not be listed; they may carry other generations.")
+    if after == before:
+        say(
+            "  Nothing is changed."
+            if not found.machines
+            else f"  Nothing is changed. To take machines over, give their {context.task.called('generation')}."
+        )
+        return
+    say(
+        f"  This store goes on with generation {after[0]}. The next reap.yml adopts its machines that show signs of life, and terminates "
+        "those that show none for ten minutes in two runs. Machines keep their stamps."
+    )
+    if any(one["mesh_online"] for one in found.machines if one["generation"] in after):
+        context.warn(
+            "Some of these machines are online in the mesh. If another cluster with this id still runs, both would manage them: stop its "
+            "controller first, or set cluster_id there."
+        )

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run of fleet_apply: read a saved plan, look again, and record those of its steps that may still be done (L-22)."""
+
+from __future__ import annotations
+
+import typing as t
+from datetime import datetime
+
+from ..core.errors import InvalidInput
+from ..core.table import render
+from ..core.task import Task
+from ..model.defaults import LAUNCHING
+from ..observe.context import Context
+from ..observe.open_context import open_context
+from ..observe.open_context import settings_of as options_of
+from ..operations.persist_plan import Recorded, record, without
+from ..operations.plan_file import read_plan
+from ..planner.plans.preconditions import APPLIED, DONE, REFUSED, Judged, Verdict, judge, settings_of, wishes_of
+from ..planner.plans.record import refuse_other
+from ..planner.plans.saved_plan import SavedPlan
+from ..planner.plans.view import summary
+from ..preflight.preflight import after_preflight, nothing_could_join
+from ..providers.registry import CAPABILITIES
+from ..units.durations import parse_time
+from ..units.money import print_money
+from .plan import RENTS, Sight, diff_of, locked, result_of
+
+_COLUMNS = {"action": "action", "name": "name", "pool": "pool", "price_hour": "price/hour", "result": "result", "why": "why"}
+_MAKE_ANEW = "Make a new plan with plan.yml."
+
+
+def apply_run(task: Task) -> dict[str, t.Any]:
+    """The result of fleet_apply."""
+    saved = read_plan(task.params["file"])
+    settings = settings_of(saved, options_of(task))
+    context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING)
+    try:
+        refuse_other(saved, context.cluster_id, context.clock.now(), settings)
+        context.wishes = wishes_of(saved, context.wishes)
+        if task.check_mode:
+            return _apply(context, saved, writes=False)
+        found = locked(context, lambda: _apply(context, saved, writes=True))
+        return found if "steps" in found else {**found, "steps": [], "plan_run_id": saved.run_id, "join": []}
+    finally:
+        context.close()
+
+
+def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.Any]:
+    refuse_other(saved, context.cluster_id, context.clock.now(), context.settings)  # the lock may have been waited for
+    sight = Sight(context)
+    closed = _closed(context)
+    judged, wishes = after_preflight(
+        context,
+        lambda wishes: sight.decide(
+            lambda seen: judge(saved, seen, wishes, context.settings, CAPABILITIES, closed), lambda _judged: writes
+        ),
+        lambda found: {one.pool for one in found.plan.actions if one.kind in RENTS},
+    )
+    if wishes.blocked and not any(one.result == APPLIED for one in judged.verdicts):
+        raise nothing_could_join(wishes)
+    for warning in judged.plan.warnings:
+        context.warn(warning)
+    rows = [_row(one) for one in judged.verdicts]
+    _show(context, saved, judged, rows)
+    applied = any(one.result == APPLIED for one in judged.verdicts)
+    recorded = record(context, judged.plan) if writes else Recorded()
+    changed = recorded.writes > 0 if writes else applied
+    decided = without(judged.plan, recorded)
+    refused = [one for one in judged.verdicts if one.result == REFUSED]
+    failures = list(decided.failures)
+    result = result_of(
+        context,
+        decided,
+        "partial" if refused or failures else "ok",
+        summary(decided, sight.seen),
+        changed=changed or (applied and not failures),
+        unrecorded=recorded.unrecorded,
+    )
+    result |= {
+        "steps": rows,
+        "plan_run_id": saved.run_id,
+        "same_world": judged.same_world,
+        "join": sorted({*result["launch"], *_on_their_way(judged)}),
+        "problems": failures + ([] if context.task.params["accept_refused"] else [_sentence(one) for one in refused]),
+    }
+    if context.task.diff_mode:
+        result["diff"] = diff_of(judged.plan, sight.seen)
+    return result
+
+
+def _closed(context: Context) -> dict[str, datetime]:
+    """The end of the last machine of each name in the ledger."""
+    found: dict[str, datetime] = {}
+    lines, torn = context.store.ledger_records()
+    for line in lines:
+        name = str(line.get("name") or "")
+        end = _time(line.get("end")) or context.clock.now()  # a line that cannot be read in full still says that the name was used
+        found[name] = max(end, found.get(name, end))
+    for place in torn:
+        found.setdefault(place.removesuffix(".json").replace("/", " ").rpartition(" ")[2], context.clock.now())
+    return found
+
+
+def _time(text: t.Any) -> datetime | None:
+    try:
+        return parse_time(text)
+    except InvalidInput:
+        return None
+
+
+def _on_their_way(judged: Judged) -> list[str]:
+    """Machines that an earlier application of the same plan launched."""
+    return [one.step.name for one in judged.verdicts if one.result == DONE and one.step.claim is not None]
+
+
+def _row(verdict: Verdict) -> dict[str, t.Any]:
+    step, action = verdict.step, verdict.action
+    price = action.price_hour if action is not None else step.price_hour
+    return {
+        "action": step.kind,
+        "name": step.name,
+        "pool": step.pool,
+        "reason": step.reason,
+        "target": step.target,
+        "price_hour": f"{'+' if price > 0 else '-'}{print_money(abs(price))}" if price else "",
+        "result": verdict.result,
+        "why": verdict.why,
+    }
+
+
+def _show(context: Context, saved: SavedPlan, judged: Judged, rows: list[dict[str, t.Any]]) -> None:
+    say = context.task.progress
+    say(f"  plan of run {saved.run_id}; the world is {'as it was then' if judged.same_world else 'not as it was then'}")
+    for line in render(rows, _COLUMNS, right=("price_hour",)) or ["  Nothing to do."]:
+        say(line)
+    for one in judged.verdicts:
+        context.progress.step(one.step.name, f"step {one.result}", f"{one.step.kind}: {one.why}".rstrip(": "), quiet=True)
+
+
+def _sentence(verdict: Verdict) -> str:
+    return f"{verdict.step.name}: {verdict.step.kind} was refused: {verdict.why}. {_MAKE_ANEW}"

@@ -1,0 +1,179 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""autoscale.yml over and over in one process: look, plan, rent and give back, join; each time a run of its own with its own lock and report.
+
+Between two looks nothing is asked of anybody: two watches tell when something deserves a look. While pods wait or machines are on their way
+there is one every ``interval`` seconds, else one every ``full_interval``.
+"""
+
+from __future__ import annotations
+
+import gc
+import typing as t
+from datetime import datetime, timedelta
+
+from ..core.errors import InvalidInput, TgpError
+from ..core.redact import begin_generation
+from ..core.task import Run, Task, execute
+from ..observe.options import FLEET_SPEC
+from ..operations.signals import Stop
+from ..operations.watch_trigger import Waker
+from .loop_output import Teller, under_way
+from .machines import join_step, scale_step, unlock_step
+from .plan import STARTS, plan_run
+
+_SPEC = {"argument_spec": FLEET_SPEC}
+_PLAN: dict[str, t.Any] = {
+    "mode": "autoscale", "pools": [], "nodes": None, "names": [], "all": False, "force": False, "save_to": None, "lock_wait": 0,
+    "on_lock_busy": "skip", "loop": True,
+}  # fmt: skip
+_HOPELESS = ("invalid_input", "missing_library", "auth", "forbidden")  # in the very first look: waiting does not mend it
+_SLICE = 0.25  # real seconds in which a signal, or the death of the parent, is noticed
+
+
+def loop_run(task: Task) -> dict[str, t.Any]:
+    """The result of fleet_loop: ``looks``, ``skipped`` (another run was at work), ``failed_looks``, ``launched`` and ``gone``."""
+    for name in ("interval", "full_interval"):
+        if task.params[name] < 1:
+            raise InvalidInput(f"{task.called(name)} is {task.params[name]}.", remedy="Give a number of seconds, 1 or more.")
+    if task.check_mode:
+        return Loop(task, Stop()).once()
+    with Stop() as stop:
+        return Loop(task, stop).run()
+
+
+class Loop:
+    """``stop.now`` ends it after the look in progress, whatever that costs in time: what was begun with money is finished."""
+
+    def __init__(self, task: Task, stop: Stop) -> None:
+        self._task, self._stop = task, stop
+        self._interval = timedelta(seconds=task.params["interval"])
+        self._full = timedelta(seconds=max(task.params["full_interval"], task.params["interval"]))
+        self._most: int | None = task.params.get("ticks")
+        self._teller = Teller(task)
+        self._waker: Waker | None = None
+        self._watch_again: datetime | None = None
+        self._counts = {"looks": 0, "skipped": 0, "failed_looks": 0, "launched": 0, "gone": 0}
+
+    def once(self) -> dict[str, t.Any]:
+        """One look that shows what would be done."""
+        return self._call(plan_run, "fleet_plan", self._task.progress, **_PLAN)
+
+    def run(self) -> dict[str, t.Any]:
+        gc.freeze()  # what is here already stays; so the collection after each look is cheap
+        try:
+            while True:
+                began = self._task.clock.now()
+                plan = self.look()
+                if plan.get("failed") and self._counts["looks"] == 1 and plan["error"]["kind"] in _HOPELESS:
+                    return plan
+                if self._stop.now or (self._most is not None and self._counts["looks"] >= self._most):
+                    break
+                self._pause(began, hurry=under_way(plan))
+                if self._stop.now:
+                    break
+        finally:
+            self._close()
+            gc.unfreeze()
+        self._teller.say(f"stopped after {self._counts['looks']} looks; nothing is left half done")
+        return {"changed": bool(self._counts["launched"] or self._counts["gone"]), **self._counts}
+
+    def look(self) -> dict[str, t.Any]:
+        """One run; the plan's result. A failure of any step is told and left to the next look."""
+        self._counts["looks"] += 1
+        begin_generation()
+        lines: list[str] = []
+        asked = _PLAN if self._counts["looks"] > 1 else {**_PLAN, "loop": STARTS}
+        plan = self._call(plan_run, "fleet_plan", lines.append, **asked)
+        if plan.get("failed"):
+            self._counts["failed_looks"] += 1
+            self._teller.failed(plan["msg"])
+            self._teller.end()
+            return plan
+        run_id = plan["run_id"]
+        try:
+            if plan["outcome"] == "lock_busy":
+                self._counts["skipped"] += 1
+                self._teller.busy(plan["msg"])
+            else:
+                self._teller.looked(plan, lines)
+                self._act(plan, run_id)
+        finally:
+            self._call(unlock_step, "fleet_unlock", run_id=run_id)
+            self._teller.end()
+            gc.collect()  # connections of this look hang in circles; left to itself Python lets dozens of them gather
+        return plan
+
+    # ---- inside
+
+    def _act(self, plan: dict[str, t.Any], run_id: str) -> None:
+        problems = list(plan["problems"])
+        names, leftovers = plan["launch"] + plan["destroy"], plan["leftovers"]
+        if names or leftovers:
+            done = self._call(scale_step, "fleet_scale", run_id=run_id, names=names, only_named=True, leftovers=leftovers)
+            self._count(done)
+            problems += _problems(done)
+            if done.get("failed"):  # the lock may be lost: this run does nothing more
+                self._teller.problems(problems)
+                return
+        if plan["join"]:
+            problems += _problems(self._call(join_step, "fleet_join", run_id=run_id, names=plan["join"], wait=False))
+        self._teller.problems(problems)
+
+    def _count(self, done: t.Mapping[str, t.Any]) -> None:
+        results = [one["result"] for one in done.get("machines", ())]
+        self._counts["launched"] += results.count("launched") + results.count("adopted")
+        self._counts["gone"] += results.count("gone")
+
+    def _call(self, run: Run, name: str, say: t.Callable[[str], None] | None = None, **params: t.Any) -> dict[str, t.Any]:
+        """One step as Ansible would call it, for a run of its own."""
+        task = self._task
+        step = Task(
+            {**task.params, "run_id": None, **params},
+            check_mode=task.check_mode,
+            diff_mode=task.diff_mode,
+            progress=say or task.progress,
+            warn=self._teller.warn,
+            clock=task.clock,
+            transport=task.transport,
+            playbook=task.playbook,
+            variables=task.variables,
+        )
+        return execute(_SPEC, run, step, f"tgp.gpu.{name}")
+
+    def _pause(self, began: datetime, *, hurry: bool) -> None:
+        """Until the next look is due, something happens, or it is time to end."""
+        clock = self._task.clock
+        self._watch()
+        due = began + (self._interval if hurry or self._waker is None else self._full)
+        while not self._stop.now and (left := (due - clock.now()).total_seconds()) > 0:
+            seconds = min(left / clock.speed, _SLICE)
+            if self._waker is None:
+                clock.sleep(seconds * clock.speed)
+            elif self._waker.wait(seconds):
+                return
+
+    def _watch(self) -> None:
+        """Have a watch, unless it failed a short while ago: then there is a look every ``interval``, which says what is wrong."""
+        now = self._task.clock.now()
+        if self._waker is not None and self._waker.failure is not None:
+            self._teller.say(f"cannot watch ({self._waker.failure}); looks every {self._interval.total_seconds():.0f} s meanwhile")
+            self._watch_again = now + self._full
+            self._close()
+        if self._waker is not None or (self._watch_again is not None and now < self._watch_again):
+            return
+        try:
+            self._waker = Waker(self._task)
+        except TgpError as error:
+            self._teller.say(f"cannot watch ({error}); looks every {self._interval.total_seconds():.0f} s meanwhile")
+            self._watch_again = now + self._full
+
+    def _close(self) -> None:
+        if self._waker is not None:
+            self._waker.close()
+            self._waker = None
+
+
+def _problems(result: t.Mapping[str, t.Any]) -> list[str]:
+    return [str(result["msg"])] if result.get("failed") else list(result.get("problems") or ())

@@ -1,0 +1,351 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run of fleet_plan: look, decide, show; then save the plan, or (outside check mode) record it under the run lock."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from datetime import datetime
+
+from ..core.errors import ApiError, InvalidInput, Locked, TgpError
+from ..core.table import render
+from ..core.task import Task
+from ..kube.namespace import ensure_namespace
+from ..model import Action, Observation, OffersNotRead, Plan, Pool, Wishes
+from ..model.defaults import LAUNCHING, REAPING, Destroy, Settings
+from ..model.reasons import ActionKind
+from ..observe.context import Context
+from ..observe.gather import gather, with_offers
+from ..observe.open_context import open_context, settings_of
+from ..operations.launch.wireguard_peers import hubs_of, refuse_hubs
+from ..operations.persist_plan import Recorded, record, without
+from ..operations.plan_file import write_plan
+from ..planner.claims.diff import claim_diff
+from ..planner.disruption.schedule import hours
+from ..planner.plan import plan
+from ..planner.plans.saved_plan import make
+from ..planner.plans.view import headings, rows, summary
+from ..preflight.preflight import after_preflight, nothing_could_join
+from ..providers.registry import CAPABILITIES
+from ..reports.autoscale_output import AUTOSCALE, demand_of, refuse_choices, show_demand
+from ..store.run_lock import PATIENT, release, take
+
+_T = t.TypeVar("_T")
+RENTS = (ActionKind.LAUNCH, ActionKind.RESUME)
+_LEFTOVERS = tuple(one for one in ActionKind if one.startswith("delete_"))
+_SCHEDULED = ("reap", "autoscale")  # modes of playbooks that a timer starts
+_BOOKKEEPING = (ActionKind.UPDATE, ActionKind.ANNOTATE)
+STARTS = "starts"  # value of ``loop`` in the first plan of a loop: whoever starts one waits for its answer
+_CHANGES = (
+    ActionKind.LAUNCH,
+    ActionKind.DESTROY,
+    ActionKind.RESUME,
+    ActionKind.TAINT,
+    ActionKind.UNTAINT,
+    ActionKind.RESTORE,
+    *_LEFTOVERS,
+)
+
+
+def plan_run(task: Task) -> dict[str, t.Any]:
+    """The result of fleet_plan."""
+    settings = _settings(task)
+    context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING)
+    try:
+        context.wishes = _chosen(task, context.wishes, settings, context.clock.now())
+        if task.params.get("loop"):
+            refuse_hubs(context)
+        if task.params.get("loop") == STARTS and context.wishes.faults and not (context.wishes.pools or context.known_claims()):
+            faults = [text for texts in context.wishes.faults.values() for text in texts]
+            raise InvalidInput("There is no pool without a fault, so the loop would have nothing to do.", problems=faults)
+        if task.check_mode or task.params.get("save_to"):
+            return _decide(context, writes=False)
+        return locked(context, lambda: _decide(context, writes=True))
+    finally:
+        context.close()
+
+
+def locked(context: Context, decide: t.Callable[[], dict[str, t.Any]]) -> dict[str, t.Any]:
+    """``decide()`` under the run lock, which is kept after it; the result of a run that was skipped, when another one is at work."""
+    wait, fails = _lock_choice(context.task.params, context.settings.mode)
+    ensure_namespace(context.kube)
+    try:
+        lock = take(context.task, context.kube, context.run_id, context.cluster_id, wait=wait)
+    except Locked as busy:
+        if fails:
+            raise _told_how_to_wait(busy, context.task.params, wait) from busy
+        context.task.progress(f"  {busy}")
+        return result_of(context, Plan(), "lock_busy", {}, changed=False, message=str(busy))
+    context.lock = lock
+    if lock.waited:
+        context.refresh()
+    try:
+        context.draw_generation()
+        return decide()
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _lock_choice(params: t.Mapping[str, t.Any], mode: str) -> tuple[float, bool]:
+    """How long to wait for another run, and whether a lock that stays busy is a failure (L-30). Who calls provision, apply or destroy wants
+    it done; what runs by timer comes again."""
+    on_busy, wait = params.get("on_lock_busy"), params.get("lock_wait")
+    scheduled = mode in _SCHEDULED and "file" not in params
+    fails = on_busy == "fail" if on_busy else not scheduled
+    if wait is None:
+        wait = 0 if scheduled or on_busy == "skip" else PATIENT
+    return float(wait), fails
+
+
+def _told_how_to_wait(busy: Locked, params: t.Mapping[str, t.Any], wait: float) -> Locked:
+    """The same with the variable of the playbook."""
+    variable = "apply_lock_wait" if "file" in params else "plan_lock_wait"
+    waited = f" This run waited for {wait:.0f} s and did nothing." if wait else " This run did nothing."
+    remedy = f"Start it again when that run has ended, or let it wait longer: -e {variable}={2 * PATIENT} (module option lock_wait, seconds)."
+    return Locked(busy.message + waited, remedy=remedy, **busy.details)
+
+
+def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
+    sight = Sight(context)
+    decided, wishes = after_preflight(
+        context,
+        lambda wishes: sight.decide(
+            lambda seen: plan(seen, wishes, context.settings, CAPABILITIES, context.run_id),
+            lambda found: writes and _needs_new_offers(found, context.settings),
+        ),
+        lambda found: _to_look_at(found, context.settings),
+    )
+    observation = sight.seen
+    if wishes.blocked and context.settings.mode == "provision" and not any(one.kind in _CHANGES for one in decided.actions):
+        raise nothing_could_join(wishes)
+    for warning in decided.warnings:
+        context.warn(warning)
+    outlook = summary(decided, observation)
+    show(context, decided, outlook)
+    recorded = record(context, decided) if writes else Recorded()
+    changed = recorded.writes > 0 if writes else any(one.kind in _CHANGES for one in decided.actions)
+    decided = without(decided, recorded)
+    if context.task.params.get("save_to"):
+        changed = write_plan(context.task, make(decided, observation, context.wishes, context.settings, context.run_id))
+    result = result_of(context, decided, _outcome(decided), outlook, changed=changed, unrecorded=recorded.unrecorded)
+    if context.task.diff_mode:
+        result["diff"] = diff_of(decided, observation)
+    return result
+
+
+def _to_look_at(decided: Plan, settings: Settings) -> set[str]:
+    """Pools in which the plan launches; where a person is told what will not come, also those in which it would."""
+    lacking = set() if settings.mode == AUTOSCALE else {one.pool for one in decided.shortfall}
+    return lacking | {one.pool for one in decided.actions if one.kind in RENTS}
+
+
+def _needs_new_offers(decided: Plan, settings: Settings) -> bool:
+    """Whether a plan must not be carried out by remembered offers: it changes something, or a person waits for machines that it lacks."""
+    return any(one.kind in _CHANGES for one in decided.actions) or (settings.mode != AUTOSCALE and bool(decided.shortfall))
+
+
+class Sight:
+    """One observation with what the run's mode needs. ``seen`` has offers once a decision depended on them: a run that finds everything
+    as it is wanted asks no cloud for its prices."""
+
+    def __init__(self, context: Context) -> None:
+        reaps = context.settings.mode in REAPING
+        self._context = context
+        self._bare = gather(context, extras=reaps, tokens=reaps)
+        self._remembered: frozenset[str] = frozenset()  # clouds whose offers in ``seen`` were read by an earlier run
+        self.seen: Observation = self._bare
+
+    def decide(self, decide: t.Callable[[Observation], _T], acts: t.Callable[[_T], bool]) -> _T:
+        """``decide`` what to do, by offers that were read in this run if ``acts`` says that it is carried out."""
+        try:
+            decided = decide(self.seen)
+        except OffersNotRead:
+            self.seen, self._remembered = with_offers(self._context, self._bare)
+            decided = decide(self.seen)
+        if self._remembered and acts(decided):
+            self.seen, self._remembered = with_offers(self._context, self._bare, again=self._remembered)
+            decided = decide(self.seen)
+        return decided
+
+
+def _outcome(decided: Plan) -> str:
+    if decided.failures:
+        return "partial"
+    if decided.problems:
+        return "guard_refused"
+    return "shortfall" if decided.shortfall or any(one.reason for one in decided.waiting) else "ok"
+
+
+def result_of(
+    context: Context,
+    decided: Plan,
+    outcome: str,
+    outlook: dict[str, t.Any],
+    *,
+    changed: bool,
+    message: str = "",
+    unrecorded: t.Collection[str] = (),
+) -> dict[str, t.Any]:
+    result: dict[str, t.Any] = {
+        "changed": changed,
+        "run_id": context.run_id,
+        "outcome": outcome,
+        "plan": rows(decided),
+        "summary": outlook,
+        "shortfall": outlook.get("shortfall", []),
+        "launch": [one.name for one in decided.actions if one.kind in (ActionKind.LAUNCH, ActionKind.RESUME)],
+        "destroy": [one.name for one in decided.actions if one.kind == ActionKind.DESTROY],
+        "leftovers": [_leftover(one) for one in decided.actions if one.kind in _LEFTOVERS],
+        "problems": [*decided.problems, *decided.failures],
+        "unrecorded": sorted(unrecorded),
+        "hubs": [] if outcome == "lock_busy" else hubs_of(context),
+    }
+    if context.settings.mode == AUTOSCALE:
+        result |= demand_of(decided)
+    elif context.settings.mode in LAUNCHING:
+        result["problems"] += [f"{one.pool}: {one.missing} machines will not come: {one.reason}" for one in decided.shortfall]
+    if message:
+        result["msg"] = message
+    return result
+
+
+def _leftover(action: Action) -> dict[str, str]:
+    cloud = action.value or "" if action.kind in (ActionKind.DELETE_INSTANCE, ActionKind.DELETE_EXTRA) else ""
+    return {
+        "kind": action.kind, "name": action.name, "target": action.target, "uid": action.uid, "reason": action.reason, "cloud": cloud
+    }  # fmt: skip
+
+
+def show(context: Context, decided: Plan, outlook: dict[str, t.Any]) -> None:
+    say = context.task.progress
+    shown = rows(dataclasses.replace(decided, actions=tuple(one for one in decided.actions if one.kind not in _BOOKKEEPING)))
+    for line in render(shown, headings(shown), right=("price_hour", "price_day")) or ["  Nothing to do."]:
+        say(line)
+    show_demand(say, decided)
+    for one in decided.shortfall:
+        say(f"  {one.pool}: {one.missing} of the wanted machines will not come: {one.reason} {_counts(one.rejected)}".rstrip())
+    if shown:
+        say(
+            f"  now ${outlook['cost_hour_now']}/h (${outlook['cost_day_now']}/day), "
+            f"then ${outlook['cost_hour_after']}/h (${outlook['cost_day_after']}/day)"
+        )
+
+
+def _counts(rejected: t.Mapping[str, int]) -> str:
+    """How many offers each reason excluded, as a parenthesis."""
+    return f"({', '.join(f'{number} offers: {reason}' for reason, number in rejected.items())})" if rejected else ""
+
+
+def diff_of(decided: Plan, observation: Observation) -> dict[str, str]:
+    """Machines before and after, and what else would go."""
+    before, after = claim_diff(decided, observation.claims or ())
+    gone = [f"{one.kind.removeprefix('delete_')} {one.target} ({one.reason})" for one in decided.actions if one.kind in _LEFTOVERS]
+    return {
+        "before_header": "machines now",
+        "after_header": "machines then",
+        "before": "".join(f"{line}\n" for line in (*before, *gone)),
+        "after": "".join(f"{line}\n" for line in after),
+    }
+
+
+# ---- what the user chose
+
+
+def _settings(task: Task) -> Settings:
+    refuse_choices(task)
+    params = task.params
+    destroy = Destroy(
+        names=tuple(params["names"]), pools=tuple(params["pools"]), all=bool(params["all"]), force=bool(params["force"])
+    )
+    if params["mode"] == "destroy":
+        names, pools, everything = (task.called(one) for one in ("names", "pools", "all"))
+        if not (destroy.names or destroy.pools or destroy.all):
+            raise InvalidInput("Nothing was named to be given back.", remedy=f"Set {names}, {pools}, or {everything}: true.")
+        if destroy.all and (destroy.names or destroy.pools):
+            raise InvalidInput(
+                f"{everything} means every machine of this cluster, and {names} or {pools} were given, too.",
+                remedy=f"Leave out {everything} to give back what was named, or {names} and {pools} to give back everything.",
+            )
+        return settings_of(task, mode="destroy", destroy=destroy)
+    return settings_of(task, mode=params["mode"])
+
+
+def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wishes:
+    """The wishes with the pools that were asked for and the numbers wanted in them."""
+    if settings.mode == AUTOSCALE or settings.mode not in LAUNCHING:
+        return wishes
+    asked: list[str] = task.params["pools"]
+    numbers = task.params.get("nodes")
+    keys = {*(pool.key for pool in wishes.pools), *wishes.paused}
+    known = {*keys, *(key.partition("/")[2] for key in keys)}
+    unknown = [str(name) for name in (*asked, *(numbers if isinstance(numbers, dict) else ())) if name not in known]
+    if unknown:
+        raise InvalidInput(
+            f"There is no pool {', '.join(unknown)} among the documents.",
+            remedy=f"Known pools: {', '.join(sorted(keys)) or 'none'}.",
+        )
+    pools = [pool for pool in wishes.pools if not asked or pool.key in asked or pool.name in asked]
+    default = 1 if settings.mode == "provision" and not task.params.get("save_to") else 0
+    wanted = {pool.key: _number(numbers, pool, now, default, task.called("nodes")) for pool in pools}
+    by_default = [pool.key for pool in pools if default and _is_unasked(numbers, pool) and wanted[pool.key] == default]
+    if by_default:
+        task.progress(
+            f"  {', '.join(by_default)}: {default} (default of provision; give {task.called('nodes')}=… for another number)"
+        )
+    if not wanted:  # those that were asked for are paused; no other one is wanted instead
+        wanted = dict.fromkeys(wishes.paused, 0)
+    return dataclasses.replace(wishes, nodes=wanted)
+
+
+def _is_unasked(nodes: t.Any, pool: Pool) -> bool:
+    """Whether neither the run nor the document says how many machines the pool shall have (L-29)."""
+    return nodes in (None, "") and not pool.request and pool.replicas is None and not pool.min_nodes
+
+
+def _number(nodes: t.Any, pool: Pool, now: datetime, default: int, called: str) -> int:
+    """How many machines a pool shall have: the run's number, else its replicas or minNodes. ``default``: what a run without any number
+    means by a pool that has neither. A request is always one machine."""
+    unasked = _is_unasked(nodes, pool)
+    if isinstance(nodes, dict):
+        nodes = nodes.get(pool.key, nodes.get(pool.name))
+    if pool.request:
+        return 1
+    if nodes is None or nodes == "":
+        open_now = hours(pool, now)
+        return 0 if open_now.closed else max(open_now.min_nodes, default if unasked else 0)
+    try:
+        number = int(nodes)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0 or isinstance(nodes, (bool, float)):
+        raise InvalidInput(
+            f"{called} for {pool.key} is {nodes!r}.", remedy="Give a whole number, 0 or more, or a mapping of pools to numbers."
+        )
+    if pool.replicas is not None and number != pool.replicas:
+        raise InvalidInput(
+            f"{called} for {pool.key} is {number}, and its spec.replicas says exactly {pool.replicas}.",
+            remedy=f"Change spec.replicas, or leave the pool out of {called} and name the other pools.",
+        )
+    return number
+
+
+def unlock(task: Task) -> bool:
+    """Release the lock of this run; False when it did not hold it."""
+    run_id = task.params.get("run_id")
+    if not run_id or task.check_mode:
+        return False
+    try:
+        context = open_context(task, documents_required=False)
+    except ApiError as error:
+        task.warn(f"The run lock could not be released and ends by itself: {error}")
+        return False
+    try:
+        return release(task, context.kube, run_id, context.cluster_id)
+    except TgpError as error:
+        task.warn(f"The run lock could not be released and ends by itself: {error}")
+        return False
+    finally:
+        context.close()

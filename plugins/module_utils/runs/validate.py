@@ -1,0 +1,246 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run of fleet_validate: every check that can be made without changing anything, and all its findings at once."""
+
+from __future__ import annotations
+
+import typing as t
+from concurrent.futures import ThreadPoolExecutor
+
+from ..core.errors import InvalidInput, TgpError
+from ..core.table import render
+from ..core.task import Task
+from ..kube.device_plugins import device_plugins
+from ..kube.nodes import nodes as read_nodes
+from ..mesh.connect import connect as connect_mesh
+from ..model import CloudChoice, NodeClass, Pool, Wishes
+from ..observe.cluster_facts import cluster_facts
+from ..observe.context import Context
+from ..observe.credentials import unused
+from ..observe.documents import load
+from ..observe.open_context import open_context
+from ..planner.scheduling.device_plugins import NONE, UNKNOWN, YES, answer
+from ..preflight.endpoint_check import check_endpoint
+from ..preflight.policy_check import check_policy
+from ..preflight.preflight import check_clock, check_mesh, check_rights, makes_nodes, template_faults
+from ..preflight.render_check import rehearsal_faults
+from ..preflight.service_check import check_services, service_pools
+from ..providers.base import CloudCheck
+from ..providers.registry import ENTRIES
+from ..providers.registry import connect as connect_cloud
+
+OK, WARN, NO = "ok", "warn", "NO"
+DEVICE_PLUGIN = "device plugin"
+_ANY = "any pool"
+_COLUMNS = {"mark": "", "what": "check", "message": "finding"}
+_Check = tuple[str, t.Callable[[], str | CloudCheck]]
+
+
+def validate(task: Task) -> dict[str, t.Any]:
+    """The result of fleet_validate. InvalidInput lists everything that is wrong; the documents come first and end it at once."""
+    only = task.params.get("only")
+    try:
+        context = open_context(task, strict=True, documents_required=only is None)
+    except TgpError as error:
+        if only is not None:
+            raise
+        return _verdict(task, _run(_without_cluster(task, error)))
+    try:
+        return _verdict(task, _run(_checks(context) if only is None else [(DEVICE_PLUGIN, lambda: _device_plugin(context))]))
+    finally:
+        context.close()
+
+
+def _verdict(task: Task, checks: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+    for line in render([row for one in checks for row in _rows(one)], _COLUMNS):
+        task.progress(line)
+    for one in checks:
+        for text in one["warnings"]:
+            task.warn(f"{one['what']}: {text}")
+    wrong = [f"{one['what']}: {one['message']}" for one in checks if not one["ok"]]
+    if wrong:
+        error = InvalidInput("The set-up is not complete:", problems=wrong)
+        error.result = {"checks": checks}  # type: ignore[attr-defined]
+        raise error
+    return {"changed": False, "checks": checks}
+
+
+def _rows(check: dict[str, t.Any]) -> list[dict[str, str]]:
+    """One row for the check, and one for each further line of what was found."""
+    lines = [*check["message"].splitlines(), *check["warnings"]] or [""]
+    first = {"mark": check["status"], "what": check["what"], "message": lines[0]}
+    return [first, *({"mark": "", "what": "", "message": line} for line in lines[1:])]
+
+
+def _run(checks: t.Sequence[_Check]) -> list[dict[str, t.Any]]:
+    with ThreadPoolExecutor(max_workers=16, thread_name_prefix="check") as pool:
+        return list(pool.map(lambda pair: _one(*pair), checks))
+
+
+def _one(what: str, check: t.Callable[[], str | CloudCheck]) -> dict[str, t.Any]:
+    try:
+        found = check()
+    except TgpError as error:
+        return {"what": what, "ok": False, "status": NO, "message": str(error), "warnings": []}
+    if isinstance(found, str):
+        found = CloudCheck(found)
+    status = WARN if found.warnings else OK
+    return {"what": what, "ok": True, "status": status, "message": found.sentence, "warnings": list(found.warnings)}
+
+
+# ---- with a cluster
+
+
+def _checks(context: Context) -> list[_Check]:
+    classes = list(context.wishes.classes.values())
+    checks: list[_Check] = [
+        ("documents", lambda: _documents(context.wishes)),
+        (
+            "cluster",
+            lambda: f"{context.kube.source}, id {context.cluster_id}, version {context.kube.get('/version')['gitVersion']}",
+        ),
+        ("rights", lambda: check_rights(context)),
+        ("clock", lambda: check_clock(context)),
+        ("mesh", lambda: check_mesh(context, classes)),
+    ]
+    if any(one.mesh.backend == "tailscale" for one in classes):
+        checks.append(("policy", lambda: check_policy(context, classes)))
+    with_nodes = [one for one in classes if makes_nodes(context.wishes, one)]
+    if with_nodes or not service_pools(context.wishes):
+        checks.append(("Talos secrets", lambda: _talos(context)))
+    if with_nodes:
+        checks.append(("control plane", lambda: _endpoint(context, with_nodes)))
+        checks.append((DEVICE_PLUGIN, lambda: _device_plugin(context)))
+    if service_pools(context.wishes):
+        checks.append(("services", lambda: check_services(context)))
+    only_services = {pool.node_class for pool in service_pools(context.wishes)} - {one.name for one in with_nodes}
+    checks += [(f"template of {one.name}", _template_check(context, one)) for one in classes if one.name not in only_services]
+    names = [name for name in _named(context.wishes) if not unused(context.task, context.kube, name, context.wishes)]
+    checks += [(f"cloud {name}", lambda name=name: context.cloud(name).check()) for name in names]  # type: ignore[misc]
+    checks += [(f"cloud {name}", _beside(context.task, name)) for name in _unnamed(context.task, context.wishes)]
+    return checks if names else [*checks, ("clouds", _no_cloud)]
+
+
+def _talos(context: Context) -> str:
+    facts = cluster_facts(context)
+    return f"endpoint {facts.endpoint}, kubelet {facts.kubernetes_version}"
+
+
+def _endpoint(context: Context, classes: t.Sequence[NodeClass]) -> CloudCheck:
+    try:
+        url = cluster_facts(context).endpoint
+    except TgpError:
+        return CloudCheck("not tried", ("Its address is not known before the Talos secrets are right.",))
+    return check_endpoint(url, classes)
+
+
+def _device_plugin(context: Context) -> CloudCheck:
+    """Whether nodes of each pool would show GPUs; a machine whose node shows none is billed for its whole registration time. Without
+    documents this is asked for a pool of which nothing is known."""
+    plugins, nodes = device_plugins(context.kube), read_nodes(context.kube)
+    pools = [pool for pool in context.wishes.pools if pool.service is None]
+    found = {pool.key: answer(pool, context.wishes.classes[pool.node_class], plugins, nodes) for pool in pools}
+    if not context.wishes.pools:
+        found = {_ANY: answer(Pool("", "", ""), NodeClass("", ()), plugins, nodes)}
+    missing = [f"{key}: {one.why}" for key, one in found.items() if one.word == NONE]
+    if missing:
+        raise InvalidInput("Nodes would not show their GPUs:", problems=missing)
+    sure = sorted({one.why for one in found.values() if one.word == YES and one.why})
+    open_questions = tuple(f"{key}: {one.why}" for key, one in found.items() if one.word == UNKNOWN)
+    told = ", ".join(sure) or ("nothing is certain" if open_questions else "no pool needs one")
+    if sure and _ANY in found:
+        told += "; without documents the taints and labels of pools were not compared"
+    return CloudCheck(told, open_questions)
+
+
+def _documents(wishes: Wishes) -> str:
+    return f"{len(wishes.classes)} class(es), {len(wishes.pools)} pool(s)"
+
+
+def _named(wishes: Wishes) -> list[str]:
+    """Clouds that a document may rent from."""
+    return sorted({one.cloud for node_class in wishes.classes.values() for one in node_class.clouds if one.enabled})
+
+
+def _unnamed(task: Task, wishes: Wishes) -> list[str]:
+    """Clouds whose key is given by option or environment although no document speaks of them: a wrong key is found here, not later."""
+    named = _named(wishes)
+    return [name for name, entry in ENTRIES.items() if name not in named and entry.facts.rented and entry.is_configured(task)]
+
+
+def _no_cloud() -> str:
+    variables = [entry.variables(entry.key)[0] for entry in ENTRIES.values() if entry.facts.rented]
+    raise InvalidInput(
+        "No cloud is named by a document and none is configured.", remedy=f"Set one of {', '.join(variables)}, or name a provider."
+    )
+
+
+def _template_check(context: Context, node_class: NodeClass) -> t.Callable[[], str]:
+    def check() -> str:
+        faults = template_faults(context, node_class)
+        if not faults and makes_nodes(context.wishes, node_class):
+            cluster_facts(context)  # without them nothing more can be tried
+            faults = rehearsal_faults(context, node_class, second_opinion=context.task.params.get("talosctl"))
+        if faults:
+            raise InvalidInput("A machine with this template would not join:", problems=faults)
+        return "renders to a configuration that Talos accepts"
+
+    return check
+
+
+def _beside(task: Task, name: str) -> t.Callable[[], CloudCheck]:
+    """A cloud that no document names: its key has to work, but nothing is going to be launched there."""
+    alone = _cloud_alone(task, name, None)
+
+    def check() -> CloudCheck:
+        try:
+            return alone()
+        except InvalidInput as error:
+            return CloudCheck(f"{name}: no document names it.", (str(error),))
+
+    return check
+
+
+# ---- without one
+
+
+def _without_cluster(task: Task, problem: TgpError) -> list[_Check]:
+    """What can be tried although the cluster cannot; documents that are wrong end it at once."""
+    try:
+        wishes = load(task, None)
+    except TgpError:
+        raise problem from None
+    if not wishes.pools:
+        raise problem
+
+    def cluster() -> str:
+        raise InvalidInput(f"{problem} Rights, clock, Talos secrets and templates were not tried.")
+
+    checks: list[_Check] = [("documents", lambda: _documents(wishes)), ("cluster", cluster)]
+    if any(one.mesh.backend == "tailscale" for one in wishes.classes.values()):
+        checks.append(("mesh", lambda: _mesh_alone(task, wishes)))
+    for name in _named(wishes):
+        choices = [one for node_class in wishes.classes.values() for one in node_class.clouds if one.cloud == name and one.enabled]
+        if not all(one.implicit for one in choices) or ENTRIES[name].is_configured(task):
+            checks.append((f"cloud {name}", _cloud_alone(task, name, choices[0])))
+    return checks + [(f"cloud {name}", _beside(task, name)) for name in _unnamed(task, wishes)]
+
+
+def _mesh_alone(task: Task, wishes: Wishes) -> str:
+    mesh = connect_mesh(task)
+    try:
+        return mesh.check(sorted({tag for one in wishes.classes.values() for tag in one.mesh.tags}))
+    finally:
+        mesh.close()
+
+
+def _cloud_alone(task: Task, name: str, choice: CloudChoice | None) -> t.Callable[[], CloudCheck]:
+    def check() -> CloudCheck:
+        cloud = connect_cloud(name, task, choice=choice)
+        try:
+            return cloud.check()
+        finally:
+            cloud.close()
+
+    return check

@@ -1,0 +1,248 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claims as ConfigMaps in tgp-system: one each, guarded by the API server's resourceVersion."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import threading
+import typing as t
+
+from ..core.errors import ApiError, BadShape, Conflict, LostAnswer, NotFound, ServerError
+from ..kube.client import Json, Kube
+from ..kube.namespace import NAMESPACE, ensure_namespace
+from ..model import Claim, DamagedClaim
+from ..model.labels import CLAIM_LABEL, LEDGER_LABEL, MANAGED_BY_LABEL, NODEPOOL_LABEL, STATE_LABEL
+from ..model.names import label_value
+from .records import (
+    Careful,
+    ClaimRecords,
+    LedgerPart,
+    Records,
+    checked_name,
+    damaged,
+    decode,
+    decode_claim,
+    encode,
+    encode_claim,
+    is_torn,
+    ledger_key,
+    odd,
+    sorted_out,
+    whole,
+)
+
+PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_PART_SIZE = 60_000  # bytes of ledger in one ConfigMap: each line that is added writes a new revision of the whole part
+_TRIES = 8
+_PART_NAME = re.compile(r"tgp-ledger-[0-9]{5,}")
+_TOO_LARGE = (413, 422)  # what the API server says to an object that is too large
+
+
+class ConfigMapStore(Careful):
+    """See store.ClaimStore. Safe to use from several threads."""
+
+    def __init__(self, kube: Kube) -> None:
+        super().__init__()
+        self._kube = kube
+        self._ledger_lock = threading.Lock()
+        self._parts: dict[str, _Part] | None = None
+        self._strange: list[str] = []
+
+    # ---- claims
+
+    def claims(self) -> list[Claim]:
+        return self.claim_records()[0]
+
+    def claim_records(self) -> ClaimRecords:
+        found, _version = self._kube.collect(PATH, _claim_or_damaged, {"labelSelector": f"{CLAIM_LABEL}=true"})
+        claims = [self.note(one) for one in found if isinstance(one, Claim)]
+        broken = [one for one in found if isinstance(one, DamagedClaim)]
+        return sorted(claims, key=lambda one: one.name), sorted(broken, key=lambda one: one.name)
+
+    def claim(self, name: str) -> Claim | None:
+        raw = self._kube.find(f"{PATH}/tgp-claim-{checked_name(name)}")
+        return self.note(_claim(raw)) if raw is not None else None
+
+    def _swap(self, claim: Claim) -> Claim:
+        name = f"tgp-claim-{checked_name(claim.name)}"
+        labels = {CLAIM_LABEL: "true", NODEPOOL_LABEL: label_value(claim.pool.replace("/", "."))}
+        body = _configmap(name, labels, {"claim.json": encode_claim(claim)}, claim.version, {NODEPOOL_LABEL: claim.pool})
+        try:
+            raw = self._put(name, body) if claim.version else self._make(body)
+        except (LostAnswer, ServerError):
+            found = self._kube.find(f"{PATH}/{name}")
+            if found is None or found.get("data") != body["data"]:
+                raise
+            raw = found  # the answer was lost, the write was not
+        return dataclasses.replace(claim, version=raw["metadata"]["resourceVersion"])
+
+    def _drop(self, claim: Claim) -> None:
+        self._kube.delete(f"{PATH}/tgp-claim-{checked_name(claim.name)}", resource_version=claim.version)
+
+    # ---- state
+
+    def read_state(self, name: str) -> dict[str, t.Any]:
+        full = f"tgp-state-{checked_name(name)}"
+        raw = self._kube.find(f"{PATH}/{full}")
+        return {} if raw is None else decode((raw.get("data") or {}).get("state.json"), f"ConfigMap {NAMESPACE}/{full}")
+
+    def write_state(self, name: str, state: t.Mapping[str, t.Any]) -> None:
+        full = f"tgp-state-{checked_name(name)}"
+        body = _configmap(full, {STATE_LABEL: "true"}, {"state.json": encode(state)})
+        try:
+            self._kube.replace(f"{PATH}/{full}", body)
+        except NotFound:
+            self._make(body)
+
+    # ---- ledger
+
+    def ledger(self, line: t.Mapping[str, t.Any]) -> bool:
+        key = ledger_key(line)
+        text = encode(line)
+        last: ApiError
+        with self._ledger_lock:
+            for _attempt in range(_TRIES):
+                parts = self._parts if self._parts is not None else self._read_parts()
+                written = next((part for part in parts.values() if key in part.lines), None)
+                if written is not None and not is_torn(written.lines[key]):
+                    return False
+                try:
+                    if written is not None:
+                        self._put_line(parts, written, key, text)
+                    else:
+                        self._append(parts, key, text)
+                    return True
+                except (Conflict, NotFound) as error:
+                    self._parts, last = None, error  # somebody else wrote, or removed a part: look again
+        raise last
+
+    def ledger_lines(self) -> list[dict[str, t.Any]]:
+        return whole(self.ledger_records())
+
+    def ledger_records(self) -> Records:
+        with self._ledger_lock:
+            parts = self._read_parts()
+        lines, torn = sorted_out(
+            (f"ConfigMap {NAMESPACE}/{name} key {key}", text)
+            for name, part in sorted(parts.items())
+            for key, text in part.lines.items()
+        )
+        return lines, [*torn, *self._strange]
+
+    def ledger_parts(self) -> list[LedgerPart]:
+        with self._ledger_lock:
+            parts = sorted(self._read_parts().items())
+        return [_removable(part) for _name, part in parts[:-1]]  # the next number follows from the newest one
+
+    def remove_part(self, part: LedgerPart) -> None:
+        with self._ledger_lock:
+            self._kube.delete(f"{PATH}/{part.place}", resource_version=part.version)
+            self._parts = None
+
+    def _read_parts(self) -> dict[str, _Part]:
+        found, _version = self._kube.collect(PATH, _part_or_place, {"labelSelector": f"{LEDGER_LABEL}=true"})
+        self._strange = [one for one in found if isinstance(one, str)]
+        self._parts = {one.name: one for one in found if isinstance(one, _Part)}
+        return self._parts
+
+    def _append(self, parts: dict[str, _Part], key: str, text: str) -> None:
+        """Into the newest part while it has room (as we count, and as the API server does), else into a new one."""
+        newest = max(parts.values(), key=lambda part: part.name, default=None)
+        if newest is not None and newest.size + len(text.encode()) < _PART_SIZE:
+            try:
+                return self._put_line(parts, newest, key, text)
+            except ApiError as error:
+                if error.status not in _TOO_LARGE:
+                    raise
+        number = 0 if newest is None else int(newest.name.rpartition("-")[2]) + 1
+        made = _part(self._make(_configmap(f"tgp-ledger-{number:05d}", {LEDGER_LABEL: "true"}, {key: text})))
+        parts[made.name] = made
+
+    def _put_line(self, parts: dict[str, _Part], part: _Part, key: str, text: str) -> None:
+        body: Json = {"metadata": {"resourceVersion": part.version}, "data": {key: text}}
+        changed = _part(self._kube.patch(f"{PATH}/{part.name}", body))
+        parts[changed.name] = changed
+
+    # ---- writing
+
+    def _make(self, body: Json) -> Json:
+        """Create; the namespace is made on the way when it is missing."""
+        try:
+            return self._kube.create(PATH, body)
+        except NotFound:
+            ensure_namespace(self._kube)
+            return self._kube.create(PATH, body)
+
+    def _put(self, name: str, body: Json) -> Json:
+        try:
+            return self._kube.replace(f"{PATH}/{name}", body)
+        except NotFound as error:
+            raise Conflict(f"ConfigMap {NAMESPACE}/{name} was removed by somebody else.", service="claims", status=409) from error
+
+
+@dataclasses.dataclass
+class _Part:
+    name: str
+    version: str
+    lines: dict[str, str]
+    size: int
+
+
+def _removable(part: _Part) -> LedgerPart:
+    lines, torn = sorted_out((f"ConfigMap {NAMESPACE}/{part.name} key {key}", text) for key, text in part.lines.items())
+    return LedgerPart(part.name, part.version, tuple(lines), tuple(torn))
+
+
+def _part_or_place(raw: Json) -> _Part | str:
+    """A part of the ledger; the place of what has its label and not its name, which is somebody else's."""
+    return _part(raw) if _PART_NAME.fullmatch(raw["metadata"]["name"]) else _where(raw)
+
+
+def _part(raw: Json) -> _Part:
+    lines = raw.get("data") or {}
+    size = sum(len(key) + len(str(text).encode()) for key, text in lines.items())
+    return _Part(raw["metadata"]["name"], str(raw["metadata"].get("resourceVersion") or ""), lines, size)
+
+
+def _claim(raw: Json) -> Claim:
+    where = _where(raw)
+    name = raw["metadata"]["name"]
+    if not name.startswith("tgp-claim-"):
+        raise odd(where, "its name does not begin with tgp-claim-")
+    claim = decode_claim((raw.get("data") or {}).get("claim.json"), where, name.removeprefix("tgp-claim-"))
+    version = raw["metadata"].get("resourceVersion")
+    if not version:
+        raise odd(where, "it has no resourceVersion")
+    return dataclasses.replace(claim, version=version)
+
+
+def _claim_or_damaged(raw: Json) -> Claim | DamagedClaim:
+    try:
+        return _claim(raw)
+    except BadShape as problem:
+        meta = raw["metadata"]
+        beside = {"pool": str((meta.get("annotations") or {}).get(NODEPOOL_LABEL) or "")}
+        text = (raw.get("data") or {}).get("claim.json")
+        return damaged(text, _where(raw), meta["name"].removeprefix("tgp-claim-"), problem, **beside)
+
+
+def _where(raw: Json) -> str:
+    return f"ConfigMap {NAMESPACE}/{raw['metadata']['name']}"
+
+
+def _configmap(
+    name: str,
+    labels: dict[str, str],
+    data: dict[str, str],
+    version: str = "",
+    annotations: dict[str, str] | None = None,
+) -> Json:
+    meta: Json = {"name": name, "namespace": NAMESPACE, "labels": {**labels, MANAGED_BY_LABEL: "tgp.gpu"}}
+    if annotations:
+        meta["annotations"] = annotations
+    if version:
+        meta["resourceVersion"] = version
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}

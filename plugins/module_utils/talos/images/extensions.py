@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""System extensions of a Talos image: which exist for a release, and which belong together (S4-04, N-03)."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import typing as t
+
+from ..versions import plain
+
+_OWNER = "siderolabs/"
+_REFERENCE = re.compile(r"(?:[a-z0-9.:-]+/)?siderolabs/([a-z0-9-]+):(\S+)")
+_NVIDIA = re.compile(
+    r"siderolabs/(nvidia-open-gpu-kernel-modules|nonfree-kmod-nvidia|nvidia-container-toolkit|nvidia-fabricmanager)-(lts|production)"
+)
+_PARTS = ("nvidia-container-toolkit", "nvidia-fabricmanager")
+MODULES = ("nvidia-open-gpu-kernel-modules", "nonfree-kmod-nvidia")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Extension:
+    """An official extension of one release: ``name`` "siderolabs/tailscale", ``version`` its tag ("1.102.2")."""
+
+    name: str
+    version: str
+
+    @classmethod
+    def from_reference(cls, name: str, reference: str) -> Extension:
+        """Of an image reference ("ghcr.io/siderolabs/tailscale:1.102.2@sha256:…")."""
+        return cls(name, reference.partition("@")[0].rsplit("/", 1)[-1].partition(":")[2])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wrote: the ``name`` of an extension, and the ``version`` it must have ("" = that of the release)."""
+
+    name: str
+    version: str = ""
+
+
+def wish(text: str) -> Wish:
+    """``tailscale``, ``siderolabs/tailscale`` or a whole reference (``ghcr.io/siderolabs/tailscale:1.102.2``)."""
+    words = text.strip()
+    reference = _REFERENCE.fullmatch(words.partition("@")[0])
+    if reference:
+        return Wish(_OWNER + reference[1], reference[2])
+    return Wish(words if "/" in words else _OWNER + words)
+
+
+def missing(wishes: t.Sequence[Wish], official: t.Sequence[Extension], talos_version: str) -> list[str]:
+    """A sentence for each extension that the release does not have, or has in another version."""
+    versions = {one.name: one.version for one in official}
+    found = []
+    for one in wishes:
+        if one.name not in versions:
+            found.append(f"{one.name} is no official extension of Talos {plain(talos_version)}{_near(one.name, versions)}.")
+        elif one.version and plain(one.version) != plain(versions[one.name]):
+            found.append(
+                f"{one.name} is {versions[one.name]} in Talos {plain(talos_version)}, not {one.version}. An extension fits one "
+                "release only; leave its version out, or take the Talos release that it was made for."
+            )
+    return found
+
+
+def _near(name: str, known: t.Collection[str]) -> str:
+    tracks = [one for one in known if one.startswith(name + "-")]
+    bare = {one.rpartition("/")[2]: one for one in known}
+    close = tracks or [bare[one] for one in difflib.get_close_matches(name.rpartition("/")[2], bare, n=2, cutoff=0.7)]
+    return f"; it has {', '.join(sorted(close))}" if close else ""
+
+
+def disagreements(names: t.Collection[str]) -> list[str]:
+    """What does not work together among NVIDIA's extensions, one sentence each."""
+    parts: dict[str, set[str]] = {}
+    found = []
+    for name in names:
+        match = _NVIDIA.fullmatch(name)
+        if match:
+            parts.setdefault(match[1], set()).add(match[2])
+        elif re.match(r"siderolabs/n(vidia|onfree-kmod-nvidia)", name) and name != "siderolabs/nvidia-gdrdrv-device":
+            near = difflib.get_close_matches(name.removeprefix(_OWNER), (*MODULES, *_PARTS), n=1, cutoff=0.5)
+            hint = f"; write {near[0]}-production or {near[0]}-lts" if near else ""
+            found.append(f"{name} is no extension of NVIDIA's in any Talos release from 1.10 on{hint}.")
+    if not parts:
+        return found
+    tracks = set().union(*parts.values())
+    if len(tracks) > 1:
+        found.append("NVIDIA's extensions are of two tracks, lts and production: driver and libraries would differ. Take one.")
+    modules = [one for one in MODULES if one in parts]
+    if len(modules) > 1:
+        found.append("Both of NVIDIA's kernel modules are listed, the open and the proprietary ones: take one of them.")
+    track = sorted(tracks)[0]
+    if not modules:
+        found.append(f"{', '.join(sorted(parts))} without kernel modules drives no GPU: add {MODULES[0]}-{track}.")
+    if "nvidia-container-toolkit" not in parts:
+        found.append(
+            f"{', '.join(modules or sorted(parts))} alone gives no GPU to containers: add nvidia-container-toolkit-{track}."
+        )
+    return found

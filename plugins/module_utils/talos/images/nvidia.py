@@ -1,0 +1,181 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which of NVIDIA's drivers a GPU needs, and what a node must have for it (S4-04, S4-29).
+
+The open kernel modules drive Turing and all later generations, and nothing older; Blackwell is driven by them alone. Pascal and Volta
+need the proprietary modules of the LTS track. Maxwell and Kepler are not served.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+import typing as t
+
+from ...core.errors import InvalidInput
+from ...planner.offers.gpu_models import canonical, suggestions, vendor
+from ..versions import minor
+from .extensions import MODULES
+
+OPEN, PROPRIETARY = MODULES
+TRACKS = ("production", "lts")
+KERNEL_MODULES = ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset")
+# Talos minor -> branch of NVIDIA's driver that its extensions carry: (lts, production). "Production" is not always the newer one.
+DRIVERS: dict[tuple[int, int], tuple[int, int]] = {
+    (1, 10): (535, 570),
+    (1, 11): (535, 570),
+    (1, 12): (580, 570),
+    (1, 13): (580, 595),
+    (1, 14): (580, 595),
+}
+_LAST_LEGACY = 580  # the last branch that knows Pascal and Volta
+_FIRST_BLACKWELL = 570
+
+
+class Generation(enum.Enum):
+    """Of NVIDIA's GPUs, as far as drivers tell them apart."""
+
+    OLD = "Kepler or Maxwell"
+    LEGACY = "Pascal or Volta"
+    TURING = "Turing, Ampere, Ada or Hopper"
+    BLACKWELL = "Blackwell"
+
+
+_PATTERNS = (
+    (Generation.OLD, r"K\d+c?|M\d+|GTX[79]\d+(Ti)?|GTXTITANX|QUADRO-[KM]\d+"),
+    (Generation.LEGACY, r"P\d+(-\d+)?|V100(-.+)?|GTX10\d+(Ti)?|TITANX-PASCAL|TITANXp|TITANV(-CEO)?|QUADRO-(G?P|GV)\d+"),
+    (Generation.BLACKWELL, r"G?B[23]00|RTX50\d+(Ti)?|RTXPRO\d+.*"),
+)
+_GRACE = re.compile(r"G[HB]\d+")  # GPUs on a board with an Arm CPU
+_NVSWITCH = re.compile(r"(A100|H100|A800|H200)(-SXM)?|B[23]00")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Driver:
+    """``kind`` OPEN or PROPRIETARY, ``track`` "production" or "lts", ``branch`` of the driver (580)."""
+
+    kind: str
+    track: str
+    branch: int
+
+    def extensions(self, *, fabric_manager: bool = False) -> tuple[str, ...]:
+        """The official extensions that it consists of, sorted."""
+        names = [f"{self.kind}-{self.track}", f"nvidia-container-toolkit-{self.track}"]
+        names += [f"nvidia-fabricmanager-{self.track}"] if fabric_manager else []
+        return tuple(sorted(f"siderolabs/{name}" for name in names))
+
+
+def generation(model: str) -> Generation | None:
+    """The generation of a canonical model name; None for AMD's cards and names that are not known."""
+    if vendor(model) != "nvidia":
+        return None
+    return next((one for one, pattern in _PATTERNS if re.fullmatch(pattern, model)), Generation.TURING)
+
+
+def driver_for(models: t.Sequence[str], talos_version: str, track: str = "") -> Driver:
+    """The one driver with which an image of ``talos_version`` drives all of ``models`` (as people write them).
+
+    ``track`` "" takes the newest that fits. InvalidInput names each model that no driver, or not the same driver, fits.
+    """
+    release = minor(talos_version)
+    if release not in DRIVERS:
+        raise InvalidInput(f"For Talos {talos_version} it is not known which drivers of NVIDIA it carries.", remedy=_RELEASES)
+    branches = dict(zip(("lts", "production"), DRIVERS[release], strict=True))
+    named = [(one, canonical(one)) for one in models]
+    problems = [_unknown(one) for one, model in named if model is None]
+    judged: list[tuple[str, Generation]] = []
+    for model in dict.fromkeys(model for _text, model in named if model is not None):
+        found = generation(model)
+        if found is None:
+            problems.append(f"{model} is not made by NVIDIA.")
+        elif found is Generation.OLD:
+            problems.append(f"{model} ({found.value}) is too old for the drivers of Talos images. Take a Pascal card or newer.")
+        else:
+            judged.append((model, found))
+    legacy = [model for model, found in judged if found is Generation.LEGACY]
+    blackwell = [model for model, found in judged if found is Generation.BLACKWELL]
+    if legacy and blackwell:
+        problems.append(
+            f"{', '.join(blackwell)} need NVIDIA's open kernel modules and {', '.join(legacy)} the proprietary ones, "
+            "and an image has one of them. Make two classes, each with an image of its own."
+        )
+    if problems:
+        raise InvalidInput("No driver fits these GPUs.", problems=problems)
+    kind, of_kind = PROPRIETARY if legacy else OPEN, legacy or [model for model, _found in judged]
+    fitting = {name: branch for name, branch in branches.items() if not _why_not(of_kind, kind, branch)}
+    if track and track not in fitting:
+        raise InvalidInput(
+            f"Track {track} of Talos {talos_version} has driver {branches[track]}, {_why_not(of_kind, kind, branches[track])}.",
+            remedy=f"Take {' or '.join(fitting)}." if fitting else _RELEASES,
+        )
+    if not fitting:
+        raise InvalidInput(f"No driver of Talos {talos_version} fits {', '.join(of_kind)}.", remedy=_RELEASES)
+    chosen = track or ("lts" if kind == PROPRIETARY else max(fitting, key=lambda name: (name == "production", fitting[name])))
+    return Driver(kind, chosen, branches[chosen])
+
+
+_RELEASES = "Take a Talos release from 1.10 to 1.14."
+
+
+def _unknown(text: str) -> str:
+    near = suggestions(text)
+    return f"{text!r} is no GPU model that is known" + (f"; did you mean {near[0]}?" if near else ".")
+
+
+def _why_not(models: t.Sequence[str], kind: str, branch: int) -> str:
+    """Why a driver branch does not drive these models, "" if it does."""
+    if kind == PROPRIETARY:
+        return f"which no longer knows {', '.join(models)}" if branch > _LAST_LEGACY else ""
+    blackwell = [model for model in models if generation(model) is Generation.BLACKWELL]
+    if blackwell and branch < _FIRST_BLACKWELL:
+        return f"which does not know {', '.join(blackwell)} yet"
+    return ""
+
+
+def mismatches(extensions: t.Collection[str], models: t.Sequence[str], talos_version: str) -> list[str]:
+    """Why an image with these extensions cannot drive these GPUs (canonical or as people write them); nothing if it can.
+
+    Models that are not NVIDIA's, or not known, are not judged.
+    """
+    names = [one.removeprefix("siderolabs/") for one in extensions]
+    found = []
+    for text in models:
+        model = canonical(text)
+        what = generation(model) if model else None
+        if model is None or what is None:
+            continue
+        if what is Generation.OLD:
+            found.append(f"{model} ({what.value}) is too old for the drivers of Talos images.")
+            continue
+        present = [(kind, track) for kind in MODULES for track in TRACKS if f"{kind}-{track}" in names]
+        wanted = PROPRIETARY if what is Generation.LEGACY else OPEN
+        if not present:
+            found.append(f"{model} needs {wanted}, and the image has no driver of NVIDIA.")
+        for kind, track in present:
+            if kind != wanted and what is not Generation.TURING:
+                found.append(f"{model} ({what.value}) needs {wanted}, and the image has {kind}-{track}.")
+                continue
+            branches = DRIVERS.get(minor(talos_version) or (0, 0))
+            branch = dict(zip(("lts", "production"), branches, strict=True))[track] if branches else 0
+            why = _why_not([model], PROPRIETARY if what is Generation.LEGACY else OPEN, branch) if branch else ""
+            if why:
+                found.append(f"The image has {kind}-{track}, driver {branch} in Talos {talos_version}, {why}.")
+    return list(dict.fromkeys(found))
+
+
+def needs_fabric_manager(model: str, gpu_count: int | None) -> bool:
+    """Whether the GPUs sit on a board with NVSwitches, where nothing runs without the fabric manager."""
+    return (gpu_count or 0) >= 8 and bool(_NVSWITCH.fullmatch(canonical(model) or ""))
+
+
+def kernel_modules(model: str) -> tuple[str, ...]:
+    """The kernel modules that a node of this GPU has to load: extensions bring them and do not load them."""
+    return (*KERNEL_MODULES, "ib_umad") if re.fullmatch(r"B[23]00", model) else KERNEL_MODULES
+
+
+def architecture(models: t.Sequence[str]) -> str | None:
+    """The CPU that these GPUs come with where that is certain: "arm64" for Grace boards; None otherwise."""
+    names = [canonical(one) or "" for one in models]
+    return "arm64" if names and all(_GRACE.fullmatch(name) for name in names) else None

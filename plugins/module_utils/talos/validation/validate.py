@@ -1,0 +1,201 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is this a configuration that Talos takes, and one with which a GPU worker joins? Answers in sentences."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import re
+import typing as t
+
+from ...core.errors import InvalidInput
+from ...model import Lane
+from ...model.wireguard import Tunnel
+from ..config import build
+from ..documents import Document, at, machine_document
+from ..images.installer import image_problems
+from ..secrets import ClusterSecrets
+from ..spec import NodeSpec
+from ..versions import DEFAULT_TALOS, KUBERNETES, OLDEST, minor, tag_of
+from . import rules, schema
+
+MODES = ("metal", "cloud", "container")
+
+# Accepted by Talos and left out of its schema, because there are better ways: field -> what to write instead.
+_DEPRECATED = {
+    "persist": "leave it out",
+    "machine.network": "use the network documents (HostnameConfig, LinkConfig …) of Talos 1.12",
+    "machine.disks": "use UserVolumeConfig",
+    "machine.env": "use EnvironmentConfig (Talos 1.13)",
+    "machine.time": "use TimeSyncConfig (Talos 1.12)",
+    "machine.registries": "use RegistryMirrorConfig, RegistryAuthConfig and RegistryTLSConfig (Talos 1.12)",
+    "machine.systemDiskEncryption": "use VolumeConfig",
+    "machine.features.rbac": "it is always on",
+    "machine.features.apidCheckExtKeyUsage": "it is always on",
+    "machine.features.stableHostname": "the host name is the node's",
+    "machine.install.extensions": "it has no effect since Talos 1.10: build an image with the extensions by the Image Factory",
+    "machine.install.extraKernelArgs": "it has no effect since Talos 1.10 on UEFI: put them into the schematic of the image",
+    "machine.install.bootloader": "leave it out",
+}
+_LOG_ENDPOINT = re.compile(r"machine\.logging\.destinations\[\d+\]\.endpoint")
+_UNLISTED_KINDS = ("ImageVerificationConfig",)
+_INSTEAD = {
+    "machine.systemd": "there is no systemd; a service comes as a system extension in the image, with an ExtensionServiceConfig document",
+    "machine.kubelet.registerWithTaints": "it belongs into machine.kubelet.extraConfig, and the pool's taints are written there anyway",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """Why it cannot be used, and what is better written otherwise. One sentence each."""
+
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def check(
+    documents: t.Sequence[Document], *, mode: str = "cloud", talos_version: str = DEFAULT_TALOS, kubernetes_version: str = ""
+) -> Result:
+    """Everything wrong with the documents of one worker.
+
+    ``mode`` as in ``talosctl validate``: metal, cloud or container. ``kubernetes_version`` is the control plane's, "" = unknown.
+    """
+    if mode not in MODES:
+        raise InvalidInput(f"mode {mode!r} must be {', '.join(MODES[:-1])} or {MODES[-1]}.")
+    talos = minor(talos_version)
+    errors: list[str] = []
+    warnings: list[str] = []
+    if talos is None or talos < OLDEST or talos[0] != 1:
+        errors.append(f"Talos version {talos_version!r} is not supported: 1.{OLDEST[1]} is the oldest.")
+        talos = (1, 13)
+    elif talos not in KUBERNETES:
+        warnings.append(f"Talos {talos_version} is newer than what this collection knows; it was checked as for 1.13.")
+    for document in documents:
+        for fault in schema.faults(document):
+            _judge(fault, document, talos, errors, warnings)
+    errors.extend(rules.stream(documents, talos))
+    config = machine_document(documents)
+    if config is not None:
+        for found in (
+            rules.identity(config),
+            rules.joining(config),
+            rules.cluster_network(config),
+            rules.kubelet(config, talos, kubernetes_version),
+            rules.marks(config),
+            rules.files(config),
+            rules.mode_rules(config, mode),
+        ):
+            errors.extend(found)
+    return Result(tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(warnings)))
+
+
+def problems(documents: t.Sequence[Document], *, mode: str = "cloud", talos_version: str = DEFAULT_TALOS) -> list[str]:
+    """The errors of :func:`check`."""
+    return list(check(documents, mode=mode, talos_version=talos_version).errors)
+
+
+def _judge(fault: schema.Fault, document: Document, talos: tuple[int, int], errors: list[str], warnings: list[str]) -> None:
+    """A fault of the schema is an error, unless Talos itself still takes the field."""
+    where = f"{document['kind']}: " if document.get("kind") else ""
+    if not where and fault.path == "machine.network" and talos < (1, 12):
+        return  # the documents that replace it do not exist yet
+    if not where and fault.path.startswith("machine.features.") and fault.path in _DEPRECATED:
+        value = at(document, fault.path)
+        if value is not None and not isinstance(value, bool):
+            errors.append(f"{fault.path} must be true or false; it is outdated: {_DEPRECATED[fault.path]}.")
+            return
+    if not where and fault.path in _DEPRECATED:
+        warnings.append(f"{fault.path} is outdated: {_DEPRECATED[fault.path]}.")
+    elif fault.keyword == "kind" and document.get("kind") in _UNLISTED_KINDS:
+        warnings.append(f"{document['kind']} is not in the published schema; it was not checked.")
+    elif fault.path == "machine.acceptedCAs" or fault.path == "cluster.acceptedCAs":
+        return  # a list in truth; the schema describes one entry of it
+    elif _LOG_ENDPOINT.fullmatch(fault.path) and re.search(r" and is text\.$", fault.text):
+        return  # an address in truth; the schema describes what Talos makes of it
+    elif not where and fault.path in _INSTEAD:
+        errors.append(f"Talos has no field {fault.path}: {_INSTEAD[fault.path]}.")
+    else:
+        errors.append(where + fault.text)
+
+
+# ---- the template of a class ---------------------------------------------------------------------------------------
+
+_PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nplaceholder\n-----END CERTIFICATE-----\n").decode()
+_SECRETS = ClusterSecrets(
+    trustd_token="aaaaaa.aaaaaaaaaaaaaaaa",
+    os_ca_crt=_PEM,
+    k8s_ca_crt=_PEM,
+    cluster_id="cGxhY2Vob2xkZXItaWQ=",
+    cluster_secret="cGxhY2Vob2xkZXItc2VjcmV0",
+)
+_INSTALLER = f"factory.talos.dev/metal-installer/{'0' * 64}:v{DEFAULT_TALOS}"
+_TUNNEL = Tunnel(
+    private_key=base64.b64encode(b"placeholder of a private key....").decode(),
+    address="192.0.2.11/24",
+    hub_key=base64.b64encode(b"placeholder of the hub's key....").decode(),
+    endpoint="198.51.100.1:51820",
+    hub_address="192.0.2.1",
+    allowed=("192.0.2.0/24",),
+)
+MISSING_TEMPLATE = (
+    "talosConfig.machineConfigTemplate is missing: a class needs a complete Talos machine configuration template, "
+    "inline or by reference."
+)
+
+
+def placeholder(talos_version: str = DEFAULT_TALOS, **facts: t.Any) -> NodeSpec:
+    """A node that does not exist, for trying out a template."""
+    known: dict[str, t.Any] = {
+        "name": "tgp-placeholder-000000",
+        "pool": "placeholder",
+        "secrets": _SECRETS,
+        "bootstrap_token": "aaaaaa.aaaaaaaaaaaaaaaa",
+        "endpoint": "https://192.0.2.1:6443",
+        "cluster_name": "placeholder",
+        "auth_key": "placeholder-mesh-key",
+        "lane": Lane.TALOS,
+        "gpu_count": 1,
+        "model": "A10",
+        "instance_type": "placeholder",
+        "region": "placeholder",
+        "talos_version": talos_version,
+        "kubernetes_version": f"1.{KUBERNETES.get(minor(talos_version) or (1, 13), (0, 36))[1]}.0",
+    }
+    if "mesh" in facts and facts["mesh"].backend == "wireguard":
+        known["tunnel"] = _TUNNEL
+    return NodeSpec(**{**known, **facts})
+
+
+def template_result(template: str | None, talos_image: str = "", talos_version: str = "", **facts: t.Any) -> Result:
+    """Everything wrong with a class's template (None or blank = missing) and its image, found by trying it out. ``facts`` are more of
+    the class, as NodeSpec has them: ``patches``, ``registry_mirrors``, ``mesh``.
+
+    What every node gets from the collection anyway (tokens, certificates, host name, taints, mesh service) need not be in it.
+    The Talos version is the image's when it has one, else ``talos_version`` or the newest known.
+    """
+    image = [f"talosConfig.image: {sentence}" for sentence in image_problems(talos_image)] if talos_image else []
+    if template is None or not template.strip():
+        return Result((MISSING_TEMPLATE, *image), ())
+    tagged = tag_of(talos_image) if talos_image else ""
+    version = tagged if (minor(tagged) or (0, 0))[0] == 1 else talos_version or DEFAULT_TALOS
+    try:
+        documents = build(placeholder(version, **{**_install_facts(template), **facts}), template)
+    except InvalidInput as error:
+        return Result((*(error.problems or (error.message,)), *image), ())
+    raw = machine_document(documents)
+    mode = "metal" if raw is not None and isinstance(raw["machine"].get("install"), dict) else "cloud"
+    found = check(documents, mode=mode, talos_version=version)
+    return Result((*found.errors, *image), found.warnings)
+
+
+def _install_facts(template: str) -> dict[str, str]:
+    """Placeholders for the variables of an installation, for a template that uses them; else they would ask for an installation."""
+    facts = {"InstallDisk": ("install_disk", "/dev/sda"), "InstallerImage": ("installer_image", _INSTALLER)}
+    return {field: value for name, (field, value) in facts.items() if re.search(rf"\b({name}|{field})\b", template)}
+
+
+def template_problems(template: str | None, talos_image: str = "", talos_version: str = "", **facts: t.Any) -> list[str]:
+    """The errors of :func:`template_result`."""
+    return list(template_result(template, talos_image, talos_version, **facts).errors)

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Durations and times as documents and annotations write them (L-0): text in, seconds or aware UTC datetimes out, and back."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from datetime import datetime, timezone
+from decimal import Decimal
+
+from ..core.errors import InvalidInput
+
+NEVER = "Never"
+LONGEST = 100 * 365 * 24 * 3600  # what is longer is as long as this: no date lies beyond what a datetime can say
+_UNITS = {"s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h)")
+_WHOLE = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:s|m|h))+")
+
+
+def parse_duration(value: str | int, *, never: bool = False) -> int | None:
+    """Seconds of "90s", "10m", "1h30m", "720h" or a plain number of seconds, at most LONGEST. None for "Never", where ``never`` allows it.
+
+    "0s" is zero ("at once"), not "off". Raises InvalidInput for anything else; Go durations know no day.
+    """
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise InvalidInput(f"{value!r} is not a duration.", remedy="Write it like 90s, 10m or 1h30m.")
+    text = str(value).strip()
+    if text == NEVER:
+        if never:
+            return None
+        raise InvalidInput('"Never" is not allowed here.', remedy="Write a duration like 90s, 10m or 1h30m.")
+    if text.isascii() and text.isdigit():
+        return int(min(Decimal(text), Decimal(LONGEST)))
+    if _WHOLE.fullmatch(text) is None:
+        allowed = 'like 90s, 10m or 1h30m, or "Never"' if never else "like 90s, 10m or 1h30m"
+        raise InvalidInput(f'"{text}" is not a duration.', remedy=f"Write it {allowed}; the largest unit is h (a day is 24h).")
+    seconds = sum((Decimal(number) * _UNITS[unit] for number, unit in _PART.findall(text)), Decimal(0))
+    return int(min(seconds, Decimal(LONGEST)))
+
+
+def print_duration(seconds: float | None) -> str:
+    """ "1h30m", "20s", "0s"; "Never" for None. Fractions of a second are dropped."""
+    if seconds is None:
+        return NEVER
+    whole = int(seconds)
+    hours, rest = divmod(abs(whole), 3600)
+    minutes, rest = divmod(rest, 60)
+    text = "".join(f"{number}{unit}" for number, unit in ((hours, "h"), (minutes, "m"), (rest, "s")) if number)
+    return ("-" if whole < 0 else "") + (text or "0s")
+
+
+def print_time(moment: datetime) -> str:
+    """RFC 3339, UTC, whole seconds, suffix Z."""
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: str) -> datetime:
+    """An RFC 3339 time as an aware UTC datetime; one that only another zone's calendar has (the last hours of the year 9999) is the
+    nearest there is. Raises InvalidInput when it is none, or has no time zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{text!r} is not a time.", remedy="Write it like 2026-08-21T00:00:00Z.") from error
+    if moment.tzinfo is None:
+        raise InvalidInput(f"{text!r} has no time zone.", remedy="Write it like 2026-08-21T00:00:00Z.")
+    try:
+        return moment.astimezone(timezone.utc)
+    except OverflowError:
+        return (datetime.max.replace(microsecond=0) if moment.year > 1 else datetime.min).replace(tzinfo=timezone.utc)
+
+
+def seconds_between(earlier: datetime, later: datetime) -> float:
+    """Seconds from ``earlier`` to ``later``, negative when they are the other way round."""
+    return (later - earlier).total_seconds()
+
+
+def latest(moments: t.Iterable[datetime | None]) -> datetime | None:
+    """The latest of the known moments, None without any."""
+    known = [moment for moment in moments if moment is not None]
+    return max(known) if known else None
