@@ -114,7 +114,7 @@ from ansible.module_utils.basic import env_fallback
 
 from ..module_utils.core.errors import InvalidInput
 from ..module_utils.core.task import Task, main
-from ..module_utils.preflight.endpoint import API, TRUSTD, TRUSTD_PORT, look
+from ..module_utils.preflight.endpoint_check import API, TRUSTD, TRUSTD_PORT, look
 
 SPEC = dict(
     argument_spec=dict(

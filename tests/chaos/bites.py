@@ -13,11 +13,11 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model.names import Verdict
 from ansible_collections.tgp.gpu.plugins.module_utils.planner import cluster_state
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import cost as costs
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import (
-    candidate_order,
     drain_rules,
     emptiness,
     expiration,
     idleness,
+    voluntary,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import document_gone
 from ansible_collections.tgp.gpu.plugins.module_utils.runs import plan
@@ -43,7 +43,7 @@ def _expired(*_given: t.Any) -> expiration.Age:
     return expiration.Age(None, True, "a wrong decision")
 
 
-def _no_floor(candidates: t.Iterable[t.Any], live: int, _floor: int, most: int | None = None) -> candidate_order.Removal:
+def _no_floor(candidates: t.Iterable[t.Any], live: int, _floor: int, most: int | None = None) -> voluntary.Removal:
     return _CHOOSE(candidates, live, 0, most)
 
 
@@ -55,7 +55,7 @@ def _no_disk(price: t.Any, disk: t.Any, *given: t.Any, **more: t.Any) -> t.Any:
     return _BILLED(price - disk, disk * 0, *given, **more)
 
 
-_CHOOSE, _RESULT, _BILLED = candidate_order.choose, plan.result_of, costs.billed
+_CHOOSE, _RESULT, _BILLED = voluntary.choose, plan.result_of, costs.billed
 _IDLE = ("rest 660", "run reap") * 3
 BITES: dict[str, Bite] = {
     "I-17": Bite(
@@ -72,7 +72,7 @@ BITES: dict[str, Bite] = {
     ),
     "I-19": Bite(
         "planner/disruption/candidate_order.choose: minNodes is ignored",
-        lambda: [(candidate_order, "choose", _no_floor)],
+        lambda: [(voluntary, "choose", _no_floor)],
         "lambda",
         ("min 1", "run provision nodes=1", *_IDLE),
     ),

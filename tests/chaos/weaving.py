@@ -22,7 +22,7 @@ import typing as t
 
 import ansible_collections.tgp.gpu.plugins.module_utils as library
 import ansible_collections.tgp.gpu.plugins.modules as modules
-from ansible_collections.tgp.gpu.plugins.module_utils.store import process
+from ansible_collections.tgp.gpu.plugins.module_utils.store import lock_file
 
 import sandbox
 
@@ -99,20 +99,20 @@ def _identity(loom: Loom) -> dict[str, t.Any]:
     """Who a run is, and whether another one still lives, as far as can be told from its host."""
     known: dict[tuple[str, int], Process] = {}
 
-    def describe(_pid: int | None = None) -> process.Process:
+    def describe(_pid: int | None = None) -> lock_file.Process:
         mine = loom.current.process
         if mine is None:
-            return process.Process("story", "boot-story", "pid:[1]", 1, "1")
+            return lock_file.Process("story", "boot-story", "pid:[1]", 1, "1")
         known[mine.host, mine.pid] = mine
-        return process.Process(mine.host, f"boot-{mine.host}", "pid:[1]", mine.pid, str(mine.pid))
+        return lock_file.Process(mine.host, f"boot-{mine.host}", "pid:[1]", mine.pid, str(mine.pid))
 
-    def alive(other: process.Process, *, here: process.Process | None = None) -> bool | None:
+    def alive(other: lock_file.Process, *, here: lock_file.Process | None = None) -> bool | None:
         if other.boot_id != (here or describe()).boot_id:
             return None
         there = known.get((other.host, other.pid))
         return there is not None and not there.dead
 
-    def rebooted(_other: process.Process, *, here: process.Process | None = None) -> bool:
+    def rebooted(_other: lock_file.Process, *, here: lock_file.Process | None = None) -> bool:
         return False
 
     return {"describe": describe, "alive": alive, "rebooted": rebooted}

@@ -21,7 +21,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Conflic
 from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_tokens, csr, nodes, pods, rbac
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.informer import Follow
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait.wait import Expected, Outcome, wait_for
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Expected, Outcome, wait_for
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Lane, Offer, Phase, Taint
 from ansible_collections.tgp.gpu.plugins.module_utils.store.configmap import ConfigMapStore
 from cryptography import x509

@@ -14,7 +14,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import MeshChoice
 from ansible_collections.tgp.gpu.plugins.module_utils.talos import patches
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import Document, at, machine_document, of_kind, parse, to_yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation import schema
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation import validate
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import check
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.versions import KUBERNETES
 
@@ -234,7 +234,7 @@ def test_what_a_release_does_not_know_yet_is_what_it_is_said_not_to_know(release
     """Of every kind of document that the newest schema has."""
     lowest, _highest = KUBERNETES[1, int(release[2:])]
     base = build(make(talos_version=f"{release}.0", kubernetes_version=f"1.{lowest}.0"))
-    kinds = [kind for kind in schema.kinds() if kind]
+    kinds = [kind for kind in validate.kinds() if kind]
     documents = [[*base, {"apiVersion": "v1alpha1", "kind": kind}] for kind in kinds]
     answers = ask([Question(to_yaml(one), "cloud", False) for one in documents], _program(release, request))
     for kind, one, answer in zip(kinds, documents, answers, strict=True):

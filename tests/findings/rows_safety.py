@@ -84,7 +84,7 @@ import sys, yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 try:
-    from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
+    from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document
 except ImportError:
     Document = lambda place, mapping: (place, mapping)
 try:

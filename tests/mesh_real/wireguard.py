@@ -13,7 +13,7 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.keys import generate
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.conf import generate
 
 from tests.cluster.processes import Child, Installation
 

@@ -24,7 +24,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, exe
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Findings
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import Diagnosis, diagnose
 from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_tokens, csr, nodes
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait.wait import Expected, Outcome, wait_for
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Expected, Outcome, wait_for
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane, Taint
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read

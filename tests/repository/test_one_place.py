@@ -58,7 +58,7 @@ def found(wanted: t.Callable[[str], bool], allowed: t.Collection[str]) -> list[s
 def test_keys_of_labels_stand_in_one_file() -> None:
     """A sentence or a template may quote one. Code that writes or reads one names its constant."""
     keys = _constants(labels)
-    template = {"plugins/module_utils/talos/builtin.py"}  # the built-in machine configuration, as text
+    template = {"plugins/module_utils/talos/config.py"}  # the built-in machine configuration, as text
     assert (
         found(
             lambda text: text in keys or text.startswith(labels.PREFIX), {f"{MODEL}/labels.py", f"{MODEL}/resources.py", *template}

@@ -16,7 +16,7 @@ from ..core.errors import InvalidInput
 from ..core.redact import redact, register
 from ..core.task import Task
 from ..model import Lane, MeshChoice, Taint
-from ..model.wireguard import Tunnel
+from ..model.mesh import Tunnel
 from ..talos import talosctl
 from ..talos.config import build
 from ..talos.documents import items_at, parse

@@ -23,7 +23,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .clock import Clock, to_text
-from .error_details import without_details
+from .errors import without_details
 from .redact import redact_all
 
 ROTATE_AT = 10_000_000  # bytes

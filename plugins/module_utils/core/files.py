@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import typing as t
 
 from .errors import InvalidInput
 
@@ -29,3 +30,27 @@ def replace(path: str, data: bytes, mode: int = 0o600) -> None:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)
         raise InvalidInput(f"{path} cannot be written: {error.strerror}.", remedy="Name another path or folder.") from error
+
+
+# ---- where files of this user lie
+
+
+def state_folder(params: t.Mapping[str, t.Any]) -> str:
+    """The folder for files of this user: option ``state_dir``, ``TGP_STATE_DIR``, else ~/.local/state/tgp (XDG_STATE_HOME counts)."""
+    chosen = params.get("state_dir") or os.environ.get("TGP_STATE_DIR")
+    base = os.environ.get("XDG_STATE_HOME") or os.path.join("~", ".local", "state")
+    return os.path.abspath(os.path.expanduser(chosen or os.path.join(base, "tgp")))
+
+
+def events_path(params: t.Mapping[str, t.Any]) -> str:
+    """The event log: option ``events_file``, ``TGP_EVENTS_FILE``, else ``events.jsonl`` in the state folder; empty for ``none``."""
+    chosen = str(params.get("events_file") or os.environ.get("TGP_EVENTS_FILE") or "")
+    if chosen.lower() == "none":
+        return ""
+    return os.path.abspath(os.path.expanduser(chosen)) if chosen else os.path.join(state_folder(params), "events.jsonl")
+
+
+def rbac_file() -> str:
+    """The manifest that grants what the playbooks need, as it can be given to kubectl on this machine."""
+    path = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..", "files", "rbac.yml"))
+    return path if os.path.isfile(path) else "files/rbac.yml (of the collection tgp.gpu)"  # a module that was sent alone has none

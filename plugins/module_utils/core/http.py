@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from . import errors
 from .clock import Clock, SystemClock, compare
-from .error_details import SIGN, note_detail
+from .errors import SIGN, note_detail
 from .lazy_import import lazy
 from .rate_limit import Pace
 from .redact import redact, redact_all

@@ -23,8 +23,7 @@ from .clock import Clock, to_text
 from .errors import ApiError, InvalidInput, LostAnswer, RateLimited, ServerError, TgpError, Unreachable
 from .events import Events
 from .http import Api, Retry
-from .programs import environment
-from .redact import redact, redact_all, register
+from .redact import program_environment, redact, redact_all, register
 
 Json = dict[str, t.Any]
 
@@ -174,7 +173,7 @@ class Sender:
             try:
                 done = subprocess.run(
                     self._command,
-                    env=environment(network=True),
+                    env=program_environment(network=True),
                     input=json.dumps(body),
                     text=True,
                     capture_output=True,

@@ -62,3 +62,27 @@ def _short(seconds: float) -> str:
     if whole < 100:
         return f"{whole}s"
     return f"{whole // 60}m{whole % 60:02d}s"
+
+
+# ---- rows of text as an aligned table that fits a terminal
+
+
+def render(rows: t.Sequence[t.Mapping[str, t.Any]], columns: t.Mapping[str, str], *, right: t.Collection[str] = ()) -> list[str]:
+    """Lines of a table. ``columns`` maps a row's key to its heading, in order; ``right`` names the right-aligned keys."""
+    if not rows:
+        return []
+    cells = [[_text(row.get(key)) for key in columns] for row in rows]
+    widths = [max(len(heading), *(len(line[at]) for line in cells)) for at, heading in enumerate(columns.values())]
+
+    def line(values: t.Sequence[str]) -> str:
+        parts = [
+            value.rjust(width) if key in right else value.ljust(width)
+            for key, value, width in zip(columns, values, widths, strict=True)
+        ]
+        return "  " + "  ".join(parts).rstrip()
+
+    return [line(list(columns.values())), line(["-" * width for width in widths]), *(line(values) for values in cells)]
+
+
+def _text(value: t.Any) -> str:
+    return "" if value is None else str(value)

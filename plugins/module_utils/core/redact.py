@@ -9,6 +9,7 @@ The register is per process on purpose: a leak is a property of the process, not
 
 from __future__ import annotations
 
+import os
 import re
 import typing as t
 
@@ -67,3 +68,22 @@ def redact_all(value: t.Any) -> t.Any:
     if isinstance(value, (list, tuple)):
         return [redact_all(item) for item in value]
     return value
+
+
+# ---- the environment of programs that we start: named variables only (docs/who_may_write.md). Ours holds the keys of all clouds
+
+ALWAYS = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+PLATFORMS = ("AWS_", "AZURE_", "AAD_", "GOOGLE_", "CLOUDSDK_", "XDG_")  # where exec plugins of managed clusters find their login
+
+
+def program_environment(
+    own: t.Mapping[str, str] | None = None, *, network: bool = False, prefixes: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """The whole environment of a program. ``own``: variables for it alone. ``network``: also how to get out (proxies, certificates).
+    ``prefixes``: also every variable of ours that begins with one of them."""
+    names = set(ALWAYS)
+    if network:
+        names |= {*NETWORK, *(name.lower() for name in NETWORK)}
+    kept = {name: value for name, value in os.environ.items() if name in names or (prefixes and name.startswith(prefixes))}
+    return {**kept, **(own or {})}

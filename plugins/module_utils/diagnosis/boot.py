@@ -9,8 +9,7 @@ import re
 import typing as t
 
 from ..model import InstanceState
-from .facts import Findings
-from .verdict import Verdict, quoted
+from .facts import Findings, Verdict, quoted
 
 _CAPACITY = (
     "capacity",

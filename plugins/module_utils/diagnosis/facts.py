@@ -143,3 +143,25 @@ class Findings:
     def missing_taints(self) -> tuple[str, ...]:
         """Wished taints that the Node does not carry."""
         return tuple(str(one) for one in self.wished_taints if self.node is None or one not in self.node.taints)
+
+
+# ---- what one rule of a diagnosis says
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """A cause in one sentence, what to do about it, and the lines that show it. Empty lines of ``evidence`` are dropped."""
+
+    code: str
+    cause: str
+    remedy: str
+    evidence: tuple[str, ...] = ()
+    certain: bool = True
+
+
+Rule = t.Callable[[Findings], "Verdict | None"]
+
+
+def quoted(line: str) -> str:
+    """A line of the machine's console as evidence; empty stays empty."""
+    return f"console: {line[:300]}" if line else ""

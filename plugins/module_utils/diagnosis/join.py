@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from .facts import Findings, Request
-from .verdict import Verdict, quoted
+from .facts import Findings, Request, Verdict, quoted
 
 MADE_FOR = "asked by the bootstrap token made for "
 """How the words begin with which cluster.csr answers a request."""

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from .facts import Findings
+from .facts import Findings, Verdict, quoted
 from .log_patterns import meaning
-from .verdict import Verdict, quoted
 
 _REFUSED = r"(?i)invalid key|invalid pre auth key|authkey (already used|expired|revoked)|API key \S+ (not valid|does not exist)"
 _TAGS = r"(?i)requested tags .* (invalid or not permitted)|oauth authkeys require --advertise-tags"

@@ -8,8 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from .facts import Findings
-from .verdict import Verdict, quoted
+from .facts import Findings, Verdict, quoted
 
 _OLDEST = 3  # minor versions a kubelet may be behind its API server
 _NO_NETWORK = r"(?i)cni plugin not initialized|NetworkPluginNotReady|NetworkReady=false|cni config uninitialized|no networks found"

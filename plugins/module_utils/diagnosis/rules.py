@@ -14,8 +14,7 @@ import dataclasses
 from ..model import Lane
 from . import boot, join, mesh
 from . import node as diagnosis_node
-from .facts import Findings
-from .verdict import Verdict
+from .facts import Findings, Verdict
 
 _RULES = (
     *boot.GONE,

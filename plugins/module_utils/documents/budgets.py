@@ -11,7 +11,7 @@ from decimal import Decimal
 from ..core.errors import InvalidInput
 from ..model import SpendingBudget
 from ..units.money import parse_money
-from ..units.time_zones import zone
+from ..units.periods import zone
 from .reading import Reader
 
 PATH = "spec.budget"

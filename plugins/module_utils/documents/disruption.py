@@ -5,21 +5,22 @@
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 from decimal import Decimal
 
 from ..core.errors import InvalidInput
-from ..model import DisruptionBudget
+from ..model import Calendar, DisruptionBudget, Window
 from ..planner.disruption.disruption_budgets import valid
 from ..units.cron import parse_cron
-from ..units.time_zones import zone
-from .host_quality import share
+from ..units.periods import REMEDY, zone
+from .node_class import share
 from .reading import Reader
+from .schemas import DAYS
 
 PATH = "spec.disruption"
 UNDERUTILIZED = "WhenUnderutilized"
 _SAME = {"WhenEmpty": "WhenIdle", "WhenEmptyOrUnderutilized": UNDERUTILIZED}  # Karpenter's words
-Spec = t.Mapping[str, t.Any]
 
 
 def disruption(end: Spec, reader: Reader, *, services: bool = False) -> dict[str, t.Any]:
@@ -75,3 +76,42 @@ def _budget(one: Spec, path: str, reader: Reader) -> DisruptionBudget:
     if lasts == 0:
         reader.fault(f"{path}.duration", "is 0, so the budget would never be in force.")
     return DisruptionBudget(nodes, tuple(one.get("reasons", ())), one.get("schedule", ""), lasts, one.get("timeZone", "UTC"))
+
+
+# ---- ``spec.calendar`` of a GPUNodePool, valid by its schema, as the model's Calendar
+
+CALENDAR = "spec.calendar"
+
+
+def calendar(spec: Spec | None, reader: Reader, max_nodes: int | None = None) -> Calendar | None:
+    """The pool's calendar, None without one. Faults: an unknown time zone, a window without length, a floor above ``max_nodes``, which the
+    pool may have."""
+    if spec is None:
+        return None
+    name = spec.get("timeZone", "UTC")
+    try:
+        zone(name)
+    except InvalidInput:
+        reader.fault(f"{CALENDAR}.timeZone", f"there is no time zone {name!r}. {REMEDY}")
+    for place, one in enumerate(spec["windows"]):
+        if max_nodes is not None and one.get("minNodes", 0) > max_nodes:
+            reader.fault(f"{CALENDAR}.windows[{place}].minNodes", f"{one['minNodes']} is above limits.maxNodes {max_nodes}.")
+    return Calendar(name, tuple(_window(one, f"{CALENDAR}.windows[{place}]", reader) for place, one in enumerate(spec["windows"])))
+
+
+def _window(spec: Spec, path: str, reader: Reader) -> Window:
+    days = frozenset(DAYS.index(one) for one in spec.get("days", DAYS))
+    start, end = _time(spec["from"]), _time(spec["to"])
+    if start == end and spec["to"] != "24:00":
+        reader.fault(f"{path}.to", f"{spec['to']} is also when the window begins. For a whole day write from 00:00 to 24:00.")
+    stop = _time(spec["hardStop"]) if "hardStop" in spec else None
+    return Window(days, start, end, spec.get("minNodes"), stop)
+
+
+def _time(text: str) -> datetime.time:
+    """A time of day of the schema's form; 24:00 is the next day's beginning."""
+    hour, minute = (int(part) for part in text.split(":"))
+    return datetime.time(hour % 24, minute)
+
+
+Spec = t.Mapping[str, t.Any]

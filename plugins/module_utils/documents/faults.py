@@ -5,19 +5,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import enum
 import functools
 import re
 import typing as t
+from datetime import datetime
 
 from ..core.lazy_import import lazy
-from .refused import REFUSED, REFUSED_VALUES
+from .reading import REFUSED, REFUSED_VALUES
 from .schemas import KINDS, Schema
 
 if t.TYPE_CHECKING:
     import jsonschema
+    import yaml
 else:
     jsonschema = lazy("jsonschema")
+    yaml = lazy("yaml", "pyyaml")
+
 
 _TYPES = {
     "object": "a mapping",
@@ -157,3 +163,55 @@ def _places(schema: Schema, path: str = "") -> t.Iterator[str]:
         yield from _places(inner, place)
         if "items" in inner:
             yield from _places(inner["items"], place)
+
+
+# ---- one document as it was read, before anything in it is checked: what it says, where it stands, and who may have written it
+
+
+class Origin(str, enum.Enum):
+    """Who may have written a document (L-28): the operator of the run (files and inline documents), whoever may write GPUNodeClass
+    objects, or whoever may write GPUNodePool and GPURequest objects."""
+
+    OPERATOR = "operator"
+    CLUSTER = "cluster"
+    NAMESPACE = "namespace"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Document:
+    """``place`` names it for people. ``source`` is the id of what was read: a file or folder as given, or one list of the cluster's API;
+    empty for a document that no later run can look up again (inline). ``uid`` and ``deletion`` (deletionTimestamp) are those of an
+    object."""
+
+    place: str
+    mapping: t.Mapping[str, t.Any]
+    origin: Origin = Origin.OPERATOR
+    source: str = ""
+    uid: str = ""
+    deletion: datetime | None = None
+
+
+# ---- in which line of a file a fault stands
+
+
+def line_of(text: str, number: int, path: str) -> int | None:
+    """The line of ``path`` in the document ``number`` (from 1) of a file; of what is around it where that is missing."""
+    for place, node in enumerate(yaml.compose_all(text, Loader=yaml.SafeLoader), start=1):
+        if place == number:
+            return None if node is None else _line(node, path, node)
+    return None
+
+
+def _line(node: t.Any, path: str, key: t.Any) -> int:
+    """``key``: the node of the name under which ``node`` stands; its line is the one that people look for."""
+    rest = path.removeprefix(".")
+    if isinstance(node, yaml.MappingNode):
+        for name, value in sorted(node.value, key=lambda pair: -len(str(pair[0].value))):
+            after = rest.removeprefix(str(name.value))
+            if rest.startswith(str(name.value)) and after[:1] in ("", ".", "[", " "):
+                return _line(value, after, name)
+    elif isinstance(node, yaml.SequenceNode) and rest.startswith("["):
+        step, _bracket, after = rest[1:].partition("]")
+        if step.isdigit() and int(step) < len(node.value):
+            return _line(node.value[int(step)], after, node.value[int(step)])
+    return int(key.start_mark.line) + 1

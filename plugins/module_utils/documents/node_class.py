@@ -6,26 +6,26 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import pathlib
+import re
 import typing as t
 from decimal import Decimal
 from urllib.parse import urlsplit
 
-from ..model import CloudChoice, Machine, MeshChoice, NodeClass
+from ..model import CloudChoice, Hub, Machine, MeshChoice, NodeClass, Quality
 from ..planner.offers import gpu_models
+from ..planner.provisioning import wireguard_addresses, wireguard_rules
 from ..providers.registry import CAPABILITIES, ENTRIES, canonical_cloud
 from ..providers.webhook.targets import LINK_LOCAL, is_link_local
-from . import wireguard
 from .budgets import budget
 from .faults import unknown_field, validator
-from .host_quality import of_nodes, quality, share
 from .origins import allowed_namespaces
 from .reading import Reader
 
 OWN_MACHINES = "webhook"
 BID_MARGIN = Decimal("0.1")
-Spec = t.Mapping[str, t.Any]
 
 
 def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine], *, of_operator: bool = False) -> NodeClass:
@@ -130,7 +130,7 @@ def mesh_choice(spec: Spec, choices: t.Sequence[CloudChoice], reader: Reader) ->
         )
     return MeshChoice(
         backend=backend,
-        hub=wireguard.hub(spec, reader) if backend == "wireguard" else None,
+        hub=hub(spec, reader) if backend == "wireguard" else None,
         tags=tuple(wish.get("tags", ())),
         ephemeral=wish.get("ephemeral", True),
         accept_routes=wish.get("acceptRoutes", False),
@@ -257,3 +257,105 @@ def _is_address(text: str) -> bool:
 def own_regions(choices: t.Iterable[CloudChoice]) -> list[str]:
     """Where the own machines of a class stand."""
     return [machine.region for choice in choices for machine in choice.machines]
+
+
+# ---- the wireguardConfig of a GPUNodeClass, valid by its schema, as the model's Hub
+
+_HERE = "spec.wireguardConfig"
+_TAILNET = "100.64.0.0/10"
+_FIELDS = {
+    "hub_key": "publicKey",
+    "endpoint": "endpoint",
+    "interface": "interface",
+    "mtu": "mtu",
+    "keepalive": "persistentKeepalive",
+    "hub_address": "hubAddress",
+    "allowed": "allowedIPs",
+}
+
+
+def hub(spec: Spec, reader: Reader) -> Hub | None:
+    """The hub; None without a wireguardConfig or when its network is none. What is wrong is told to the reader."""
+    wish: Spec | None = spec.get("wireguardConfig")
+    if wish is None:
+        return None
+    network = _network(wish["network"], "network", reader)
+    if network is None:
+        return None
+    if network.num_addresses < 4:
+        reader.fault(f"{_HERE}.network", f"{network} has no room for a hub and nodes.")
+        return None
+    if network.version == 4 and network.overlaps(ipaddress.IPv4Network(_TAILNET)):
+        reader.fault(f"{_HERE}.network", f"{network} lies in {_TAILNET}, the addresses of tailnets. Take another private network.")
+    addresses = _network(wish.get("addresses", str(network)), "addresses", reader) or network
+    if addresses.version != network.version or not addresses.subnet_of(network):  # type: ignore[arg-type]
+        reader.fault(f"{_HERE}.addresses", f"{addresses} is no part of the network {network}.")
+        return None
+    allowed = reader.networks(wish.get("allowedIPs", ()), f"{_HERE}.allowedIPs")
+    found = Hub(
+        endpoint=wish["endpoint"],
+        public_key=wish["publicKey"],
+        network=str(network),
+        address=wish.get("hubAddress", str(network[1])),
+        addresses=str(addresses),
+        allowed=tuple(dict.fromkeys((str(network), *allowed))),
+        host=wish.get("hub", ""),
+        interface=wish.get("interface", "wg-tgp"),
+        mtu=wish.get("mtu", 1420),
+        keepalive=reader.duration(wish.get("persistentKeepalive"), f"{_HERE}.persistentKeepalive", 25),
+    )
+    some_node = wireguard_addresses.end_of(found, f"{network[-2]}/{network.prefixlen}", "")
+    for field, what in wireguard_rules.hub_faults(some_node):
+        reader.fault(f"{_HERE}.{_FIELDS[field]}", what)
+    return found
+
+
+def _network(text: str, field: str, reader: Reader) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        reader.fault(f"{_HERE}.{field}", f"{error}. Write a network like 10.77.0.0/24.")
+        return None
+
+
+Spec = t.Mapping[str, t.Any]
+
+
+# ---- what a class says of the hosts it wants and of prices by auction: shares, and the wishes of planner/offers/host_quality.py
+
+_SHARE = re.compile(r"(\d{1,3}) ?%?|(\d{1,3}\.\d+) ?%")  # 0.95 without a sign would be read as less than one per cent
+
+
+def quality(needs: t.Mapping[str, t.Any], reader: Reader, path: str) -> Quality:
+    """The wishes under ``instanceRequirements`` (``path``) about hosts."""
+    return Quality(
+        min_reliability=share(needs.get("minReliability"), f"{path}.minReliability", reader, most=100),
+        verified=needs.get("verified", False),
+        min_cuda=needs.get("minCuda", ""),
+        min_bandwidth=needs.get("minBandwidth"),
+        static_ip=needs.get("staticIp", False),
+        min_ports=needs.get("minPorts"),
+        min_duration=reader.duration(needs["minDuration"], f"{path}.minDuration", 0) if "minDuration" in needs else None,
+    )
+
+
+def of_nodes(known: t.Container[str], settings: t.Mapping[str, t.Any], reader: Reader, path: str) -> Quality:
+    """What the ``settings`` (``path``) of a cloud that has such settings say of hosts of nodes."""
+    bandwidth = settings.get("minBandwidth") if "minBandwidth" in known else None
+    reliability = settings.get("minReliability") if "minReliability" in known else None
+    return Quality(
+        min_reliability=share(reliability, f"{path}.minReliability", reader, most=100),
+        min_bandwidth=bandwidth if isinstance(bandwidth, int) else None,
+    )
+
+
+def share(value: t.Any, path: str, reader: Reader, *, most: int) -> Decimal | None:
+    """A share of one of a text like "10%" or a number of per cent, at most ``most`` per cent; None when not given or not possible."""
+    if value is None:
+        return None
+    match = _SHARE.fullmatch(str(value).strip())
+    found = Decimal(match[1] or match[2]) if match else None
+    if found is None or found > most:
+        reader.fault(path, f'{value!r} is no share from 0% to {most}%. Write text like "10%", or a whole number of per cent.')
+        return None
+    return found / 100

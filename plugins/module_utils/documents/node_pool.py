@@ -9,30 +9,35 @@ import typing as t
 
 from ..model import CloudChoice, Machine, NodeClass, Pool, Requirement
 from ..model.labels import (
+    CLUSTER_LABEL,
+    DISRUPTED_TAINT,
     GPU_COUNT_LABEL,
+    GPU_LOST_TAINT,
     GPU_MEMORY_LABEL,
     GPU_TYPE_LABEL,
+    INITIALIZING_TAINT,
+    INSTANCE_ID_LABEL,
+    NODECLASS_LABEL,
+    NODEPOOL_LABEL,
     PROVIDER_LABEL,
+    PROVISIONED_LABEL,
     REGION_LABEL,
     RELIABILITY_LABEL,
     SPOT_LABEL,
 )
 from ..planner.offers import requirements as words
 from ..providers.registry import ENTRIES
+from ..talos.validation.labels import key_problem, value_problem
 from .budgets import budget
-from .calendar import calendar
-from .disruption import disruption
+from .disruption import calendar, disruption
 from .node_class import OWN_MACHINES, fingerprint, mesh_choice, mirrors, own_regions, template_text
-from .node_labels import check_marks
 from .reading import Reader, taints
-from .scaling import scaling
 from .service import check_clouds, lanes, service
 
 REQUEST_NAMESPACE = "tgp-system"
 REQUEST_CLASS = "request-"
 _EXAMPLE = {GPU_COUNT_LABEL: "2", GPU_MEMORY_LABEL: "24576"}
 _LEAST_MEMORY = 1024
-Spec = t.Mapping[str, t.Any]
 
 
 def node_pool(
@@ -212,3 +217,59 @@ def _number(key: str, operator: str, values: t.Sequence[str], path: str, reader:
         reader.fault(f"{path}.values[0]", f"{values[0]!r} is not a whole number of zero or more.")
     elif key == RELIABILITY_LABEL and float(values[0]) > 1:
         reader.fault(f"{path}.values[0]", f'{values[0]!r} is no share of one; write 95 per cent as "0.95".')
+
+
+# ---- labels, annotations and taints of a pool, checked before anything is rented: what the API server refuses, it refuses on a machine
+# that costs already, and a node without them is never complete
+
+_OURS = "is set by the collection itself. Remove it."
+_LABELS = frozenset(  # by which we find what is ours
+    (NODEPOOL_LABEL, NODECLASS_LABEL, PROVIDER_LABEL, PROVISIONED_LABEL, CLUSTER_LABEL, INSTANCE_ID_LABEL)
+)
+_TAINTS = frozenset((INITIALIZING_TAINT, DISRUPTED_TAINT, GPU_LOST_TAINT))  # by which we say how a node is
+
+
+def check_marks(template: Spec, reader: Reader) -> None:
+    """A fault for each mark under ``spec.template`` that no node could carry, or that would speak for us."""
+    meta: Spec = template.get("metadata", {})
+    inner: Spec = template.get("spec", {})
+    for key, value in meta.get("labels", {}).items():
+        if problem := key_problem(key) or value_problem(value) or (f"{key} {_OURS}" if key in _LABELS else ""):
+            reader.fault("spec.template.metadata.labels", problem)
+    for key in meta.get("annotations", {}):
+        if problem := key_problem(key):
+            reader.fault("spec.template.metadata.annotations", problem.replace("no label key", "no key of an annotation"))
+    stays: set[str] = set()
+    for field in ("taints", "startupTaints"):
+        known: set[tuple[str, str]] = set()
+        for place, taint in enumerate(inner.get(field, ())):
+            key, path = taint["key"], f"spec.template.spec.{field}[{place}]"
+            problem = key_problem(key).replace("no label key", "no key of a taint") or value_problem(taint.get("value", ""))
+            if not problem and key in _TAINTS:
+                problem = f"{key} {_OURS}"
+            elif (key, taint["effect"]) in known:
+                problem = f"there are two taints {key} with effect {taint['effect']}. Keep one."
+            elif key in stays:
+                problem = f"{key} is among taints, too, which stay: the node would never be complete. Keep one of the two."
+            if problem:
+                reader.fault(path, problem)
+            known.add((key, taint["effect"]))
+        stays = {key for key, _effect in known}
+
+
+Spec = t.Mapping[str, t.Any]
+
+
+# ---- what a pool says about machines for waiting pods (L-17)
+
+
+def scaling(spec: t.Mapping[str, t.Any], reader: Reader) -> dict[str, t.Any]:
+    """The Pool's fields that they give, by name."""
+    sliced = spec.get("timeSlicing") or {}
+    return {
+        "pack": spec.get("pack", "price"),
+        "schedulers": tuple(spec.get("schedulers", ())),
+        "scale_up_delay": reader.duration(spec.get("scaleUpDelay"), "spec.scaleUpDelay", 0),
+        "slices": sliced.get("replicas", 1),
+        "slices_renamed": sliced.get("renameByDefault", False),
+    }

@@ -14,7 +14,7 @@ import shlex
 import typing as t
 
 from ..model import NodeClass, Pool
-from .document import Document, Origin
+from .faults import Document, Origin
 from .reading import Reader
 
 Paths = t.Mapping[str, tuple[str, ...]]

@@ -19,8 +19,7 @@ from ..core.errors import Forbidden, InvalidInput, NotFound, RateLimited
 from ..core.http import Answer, Api, code_and_message
 from ..core.redact import redact_all
 from . import rbac
-from .informer import Follows
-from .watch import Expired, Watch
+from .informer import Expired, Follows, Watch
 
 T = t.TypeVar("T")
 Json = dict[str, t.Any]

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from ..core.errors import Conflict, Forbidden
+from ..core.errors import Conflict, Forbidden, InvalidInput
 from ..model.labels import MANAGED_BY_LABEL
+from ..model.names import CLUSTER_ID
 from .client import Kube
 
 NAMESPACE = "tgp-system"
@@ -30,3 +31,17 @@ def ensure_namespace(kube: Kube, name: str = NAMESPACE) -> bool:
     except Conflict:
         return False
     return True
+
+
+# ---- the cluster id that is part of every name (L-1)
+
+
+def cluster_id(kube: Kube | None, option: str | None = None) -> str:
+    """The option if it is set (8 lower-case hex digits), else the first 8 of the UID of namespace kube-system."""
+    if option:
+        if not CLUSTER_ID.fullmatch(option):
+            raise InvalidInput(f"cluster_id {option!r} is not 8 lower-case hexadecimal digits.", remedy="For example a1b2c3d4.")
+        return option
+    if kube is None:
+        raise InvalidInput("Without a cluster to ask, cluster_id must be set.", remedy="Set it to 8 lower-case hex digits.")
+    return kube.cluster_id()

@@ -12,11 +12,11 @@ from datetime import datetime
 
 from ..core.clock import from_text
 from ..core.errors import Conflict, InvalidInput, TgpError
-from ..model import Node, Taint
+from ..model import DevicePlugin, DevicePlugins, Node, Taint
 from ..model.labels import EXCLUDE_FROM_LOAD_BALANCERS_LABEL, INSTANCE_TYPE_LABEL, TOPOLOGY_REGION_LABEL, TOPOLOGY_ZONE_LABEL
 from ..model.resources import NVIDIA_GPU
 from .client import Json, Kube
-from .quantity import whole
+from .pods import placement_of, whole
 
 PATH = "/api/v1/nodes"
 #: domains whose labels, annotations and taints we may change, and the single foreign keys that the rules name
@@ -233,3 +233,46 @@ def delete_node(kube: Kube, name: str, *, uid: str) -> bool:
 def older_than(node: Node, moment: datetime | None) -> bool:
     """True for a Node that existed before ``moment`` (a stale Node of an earlier machine). The API counts whole seconds."""
     return moment is not None and node.created < moment.replace(microsecond=0)
+
+
+# ---- the DaemonSets of the cluster that advertise GPUs, known by the images and names of the usual device plugins and DRA drivers
+
+DAEMON_SETS = "/apis/apps/v1/daemonsets"
+_VENDORS = ("nvidia", "k8s-device-plugin", "gpu", "amd", "rocm")
+
+
+def device_plugins(kube: Kube) -> DevicePlugins:
+    """What was found, or why the list could not be read."""
+    try:
+        return DevicePlugins(tuple(kube.collect(DAEMON_SETS, _reduce)[0]))
+    except (TgpError, KeyError, TypeError, AttributeError) as error:
+        return DevicePlugins(problem=str(error) or repr(error))
+
+
+def _reduce(raw: Json) -> DevicePlugin | None:
+    meta, spec = raw["metadata"], raw["spec"]["template"]["spec"]
+    name = meta["name"]
+    images = " ".join(str(one.get("image") or "") for one in spec.get("containers") or ())
+    text = f"{name} {images}"
+    dra = "dra-driver" in text
+    plugin = "device-plugin" in text and "feature-discovery" not in name and "mps" not in name
+    if not (dra or plugin) or not any(word in text for word in _VENDORS):
+        return None
+    return DevicePlugin(meta["namespace"], name, placement_of(spec, meta["namespace"]), dra)
+
+
+# ---- volumes that are still attached to a node
+
+_PATH = "/apis/storage.k8s.io/v1/volumeattachments"
+
+
+def attached_volumes(kube: Kube, node: str) -> list[str]:
+    """Names of the persistent volumes (or of the attachment, where it names none) attached to ``node``, sorted."""
+
+    def reduce(item: Json) -> str | None:
+        spec = item.get("spec") or {}
+        if spec.get("nodeName") != node or (item.get("status") or {}).get("attached") is False:
+            return None
+        return str((spec.get("source") or {}).get("persistentVolumeName") or item["metadata"]["name"])
+
+    return sorted(kube.collect(_PATH, reduce)[0])

@@ -6,24 +6,26 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import typing as t
 from datetime import datetime
+from decimal import Decimal
 
 from ..core.clock import from_text
-from ..model import Pod
+from ..model import Expression, NodeTerm, Others, Placement, Pod, Toleration
+from ..model.cluster import DEFAULT_SCHEDULER
 from ..model.labels import (
     CLUSTER_API_PREFIX,
     CLUSTER_AUTOSCALER_PREFIX,
+    HOSTNAME_LABEL,
     KARPENTER_PREFIX,
     MIRROR_POD_ANNOTATION,
     PREFIX,
     SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION,
 )
-from ..model.resources import GPU_RESOURCES
+from ..model.resources import GPU_RESOURCES, PARTIAL_GPU_PREFIXES
 from .client import Json, Kube
-from .placement import placement_of
-from .quantity import is_gpu, whole
 
 PATH = "/api/v1/pods"
 _NOTHING: t.Mapping[str, t.Any] = {}
@@ -200,3 +202,121 @@ def _of(container_or_pod: t.Mapping[str, t.Any], wanted: t.Callable[[str], bool]
             if wanted(name):
                 found[name] = whole(str(text), name)
     return found
+
+
+# ---- what a pod says about its place, read from its raw form. Thousands of pods say the same few things, so equal records are one
+
+Raw = t.Mapping[str, t.Any]
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_NO_PLACE: Raw = {}
+_one_of = functools.lru_cache(maxsize=4096)(Placement)
+_toleration = functools.lru_cache(maxsize=1024)(Toleration)
+
+
+def placement_of(spec: Raw, namespace: str) -> Placement:
+    """The placement of a pod's ``spec``. What is only preferred is left out: nothing here follows it."""
+    affinity = spec.get("affinity") or _NO_PLACE
+    alone, unsupported = _others(affinity, namespace) if affinity else ((), "")
+    spread = spec.get("topologySpreadConstraints")
+    volumes = spec.get("volumes")
+    selector = spec.get("nodeSelector")
+    tolerations = spec.get("tolerations")
+    return _one_of(
+        tuple(sorted(selector.items())) if selector else (),
+        _terms(affinity) if affinity else (),
+        tuple(_tolerated(one) for one in tolerations) if tolerations else (),
+        alone,
+        unsupported,
+        bool(spec.get("resourceClaims")),
+        int(spec.get("priority") or 0),
+        spec.get("schedulerName") or DEFAULT_SCHEDULER,
+        any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spread) if spread else False,
+        any("persistentVolumeClaim" in one or "ephemeral" in one for one in volumes) if volumes else False,
+        _avoids(affinity, namespace) if affinity else (),
+    )
+
+
+def _tolerated(raw: Raw) -> Toleration:
+    return _toleration(raw.get("key") or "", raw.get("operator") or "Equal", raw.get("value") or "", raw.get("effect") or "")
+
+
+def _terms(affinity: Raw) -> tuple[NodeTerm, ...]:
+    required = (affinity.get("nodeAffinity") or _NO_PLACE).get(_REQUIRED) or _NO_PLACE
+    return tuple(
+        NodeTerm(_expressions(one.get("matchExpressions")), _expressions(one.get("matchFields")))
+        for one in required.get("nodeSelectorTerms") or ()
+    )
+
+
+def _expressions(raw: t.Iterable[Raw] | None) -> tuple[Expression, ...]:
+    return tuple(
+        Expression(one["key"], one["operator"], tuple(str(value) for value in one.get("values") or ())) for one in raw or ()
+    )
+
+
+def _others(affinity: Raw, namespace: str) -> tuple[tuple[Others, ...], str]:
+    """Pods it keeps away from on its node, and the first required rule beside those that can be followed."""
+    if (affinity.get("podAffinity") or _NO_PLACE).get(_REQUIRED):
+        return (), "required podAffinity"
+    alone = []
+    for term in (affinity.get("podAntiAffinity") or _NO_PLACE).get(_REQUIRED) or ():
+        if term.get("topologyKey") != HOSTNAME_LABEL:
+            return (), f"required podAntiAffinity over {term.get('topologyKey')}"
+        beyond = next(
+            (key for key in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys") if term.get(key) is not None), ""
+        )
+        if beyond:
+            return (), f"podAntiAffinity with {beyond}"
+        if term.get("labelSelector") is not None:  # a selector that is missing matches no pod
+            alone.append(_meant(term, tuple(sorted(term.get("namespaces") or (namespace,)))))
+    return tuple(alone), ""
+
+
+def _avoids(affinity: Raw, namespace: str) -> tuple[Others, ...]:
+    """Pods it keeps away from over a zone, a region or the like, and those of rules that are not followed to the letter: of these
+    rather too many are meant than too few."""
+    found = []
+    for term in (affinity.get("podAntiAffinity") or _NO_PLACE).get(_REQUIRED) or ():
+        vague = any(term.get(key) is not None for key in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"))
+        if term.get("labelSelector") is not None and (vague or term.get("topologyKey") != HOSTNAME_LABEL):
+            everywhere = term.get("namespaceSelector") is not None
+            found.append(_meant(term, () if everywhere else tuple(sorted(term.get("namespaces") or (namespace,)))))
+    return tuple(found)
+
+
+def _meant(term: Raw, namespaces: tuple[str, ...]) -> Others:
+    selector = term["labelSelector"]
+    labels = tuple(Expression(key, "In", (value,)) for key, value in sorted((selector.get("matchLabels") or {}).items()))
+    return Others(namespaces, labels + _expressions(selector.get("matchExpressions")))
+
+
+# ---- kubernetes quantities ("2", "500m", "16Gi") as whole numbers, and which resources are GPUs
+
+#: resources that are GPUs by default (L-3); nvidia.com/mig-* and nvidia.com/gpu.* (shared) always are
+
+_FORM = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i))?$")
+_SUFFIX = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    **{letter: Decimal(1000) ** power for power, letter in enumerate(("k", "M", "G", "T", "P", "E"), 1)},
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate(("K", "M", "G", "T", "P", "E"), 1)},
+}
+
+
+@functools.lru_cache(maxsize=4096)
+def whole(text: str, resource: str = "") -> int:
+    """The quantity as a whole number, rounded up: ``cpu`` in thousandths of a core, everything else in its own unit (memory: bytes,
+    GPUs: pieces). ValueError when it is no quantity."""
+    found = _FORM.match(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a quantity")
+    number = Decimal(found[1] + (found[2] or "")) * _SUFFIX.get(found[3] or "", Decimal(1))
+    if resource == "cpu":
+        number *= 1000
+    return int(number.to_integral_value("ROUND_CEILING"))
+
+
+def is_gpu(resource: str, names: tuple[str, ...] = GPU_RESOURCES) -> bool:
+    """True for a resource that stands for GPUs."""
+    return resource in names or resource.startswith(PARTIAL_GPU_PREFIXES)

@@ -11,7 +11,7 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
 from ..core.errors import TgpError
-from ..core.paths import rbac_file
+from ..core.files import rbac_file
 
 if t.TYPE_CHECKING:
     from .client import Kube

@@ -9,11 +9,11 @@ Units: money is Decimal US dollars per hour, GPU and system memory MiB, disk GiB
 
 from __future__ import annotations
 
-from .budgets import Ledger, LedgerLine, SpendingBudget
 from .claims import Attempt, Claim, DamagedClaim, Deletion, Limits, Peer, Phase
-from .cluster import DevicePlugin, DevicePlugins, MadeToken, Node, Pod, Taint
+from .cluster import DevicePlugin, DevicePlugins, Expression, MadeToken, Node, NodeTerm, Others, Placement, Pod, Taint, Toleration
 from .decisions import Action, Notice, Plan, Shortfall, Tally, WaitingPod
 from .mesh import Device, MeshKey
+from .names import Labels
 from .observation import CloudView, Observation, OffersNotRead, Probe, Published
 from .offers import (
     Capability,
@@ -29,13 +29,14 @@ from .offers import (
     Quality,
     StateFacts,
 )
-from .placement import Expression, NodeTerm, Others, Placement, Toleration
-from .schedule import Calendar, Window
 from .spec import (
+    Calendar,
     CloudChoice,
     DisruptionBudget,
     Hub,
     IdleProbe,
+    Ledger,
+    LedgerLine,
     Machine,
     MeshChoice,
     NodeClass,
@@ -44,9 +45,10 @@ from .spec import (
     SecretRef,
     ServiceSpec,
     Source,
+    SpendingBudget,
+    Window,
     Wishes,
 )
-from .types import Labels
 
 __all__ = [
     "Action",

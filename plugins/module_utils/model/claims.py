@@ -11,8 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from .offers import Lane, Offer
-from .schedule import Calendar
-from .spec import DisruptionBudget, SecretRef
+from .spec import Calendar, DisruptionBudget, SecretRef
 
 ADOPTED = "adopted:"  # how the history of a claim begins that was made for a machine without one
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from decimal import Decimal
 
-from .budgets import SpendingBudget
 from .resources import GPU_RESOURCES
+from .spec import SpendingBudget
 
 SYSTEM_NAMESPACES = ("kube-system", "gpu-device-plugin", "gpu-operator", "tailscale", "tgp-system")
 """Pods of these are no work, whatever a run adds to them."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from datetime import datetime
 
 
@@ -39,3 +40,39 @@ class MeshKey:
     created: datetime | None = None
     expires: datetime | None = None
     invalid: bool | None = None
+
+
+# ---- one node's end of a WireGuard tunnel to the hub, whatever the node's system writes it down as
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tunnel:
+    """``address`` with the length of the whole network (10.77.0.11/24), so that its other nodes are reached without routes of their own.
+    ``endpoint`` is IP:port of the hub, ``allowed`` the networks that are reached through it, ``keepalive`` is seconds."""
+
+    private_key: str = dataclasses.field(repr=False)
+    address: str
+    hub_key: str
+    endpoint: str
+    hub_address: str
+    allowed: tuple[str, ...]
+    interface: str = "wg-tgp"
+    mtu: int = 1420
+    keepalive: int = 25
+
+    @property
+    def ip(self) -> str:
+        """The address alone."""
+        return self.address.partition("/")[0]
+
+    @property
+    def network(self) -> str:
+        """The network the address is in."""
+        return str(ipaddress.ip_interface(self.address).network)
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """What of ``allowed`` lies outside the network and needs a route by ``hub_address``."""
+        own = ipaddress.ip_interface(self.address).network
+        nets = (ipaddress.ip_network(one) for one in self.allowed)
+        return tuple(str(net) for net in nets if net.version != own.version or not net.subnet_of(own))  # type: ignore[arg-type]

@@ -91,3 +91,8 @@ def label_value(text: str) -> str:
     """``text`` as a Kubernetes label value: other characters become "-", at most 63, letter or digit at both ends."""
     cut = _NOT_IN_LABELS.sub("-", text)
     return cut.strip("-_.")[:_LABEL_LENGTH].rstrip("-_.")
+
+
+# ---- types that every part of the model uses
+
+Labels = t.Mapping[str, str]

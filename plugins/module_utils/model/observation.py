@@ -9,11 +9,11 @@ import dataclasses
 import typing as t
 from datetime import datetime
 
-from .budgets import Ledger
 from .claims import Claim, DamagedClaim
 from .cluster import DevicePlugins, MadeToken, Node, Pod
 from .mesh import Device, MeshKey
 from .offers import Extra, Instance, Offer
+from .spec import Ledger
 
 
 class OffersNotRead(Exception):

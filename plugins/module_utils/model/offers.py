@@ -11,7 +11,7 @@ import typing as t
 from datetime import datetime
 from decimal import Decimal
 
-from .types import Labels
+from .names import Labels
 
 
 class InstanceState(str, enum.Enum):

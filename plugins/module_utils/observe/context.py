@@ -25,7 +25,7 @@ from ..model import Claim, CloudChoice, Instance, Ledger, Node, NodeClass, Phase
 from ..model.defaults import Settings
 from ..model.names import Verdict
 from ..planner import clock_skew
-from ..planner.claims.terms import remembered as remembered_pool
+from ..planner.claims.record import remembered as remembered_pool
 from ..planner.cost.ledger import read_ledger
 from ..planner.garbage_collection.ownership import Owner, Store, claimed, generations_of, owner_of, remembered
 from ..planner.offers import launch_backoff

@@ -14,18 +14,20 @@ from ..core.clock import from_text
 from ..core.errors import ApiError, InvalidInput, NotFound
 from ..core.lazy_import import lazy
 from ..core.task import Task
-from ..documents.document import Document, Origin
-from ..documents.lines import line_of
+from ..documents.faults import Document, Origin, line_of
 from ..documents.parse import refuse, understand
 from ..kube.client import Kube
-from ..model import Machine, Source, Wishes
+from ..kube.secrets import read_secret
+from ..model import Machine, NodeClass, Source, Wishes
 from ..model.labels import API_PATH, API_VERSION
 from ..providers.webhook.machines import groups_from_environment, usable_groups
+from .context import Context
 
 if t.TYPE_CHECKING:
     import yaml
 else:
     yaml = lazy("yaml", "pyyaml")
+
 
 _SWITCHED_ON_BY = "_SCALE_UP_ENDPOINT"  # a variable of that name is nobody else's; others end in _GPU_COUNT, too
 _KINDS = {"gpunodeclasses": "GPUNodeClass", "gpunodepools": "GPUNodePool", "gpurequests": "GPURequest"}
@@ -223,3 +225,14 @@ def _asks_for_groups(documents: list[Document]) -> bool:
     listed = (spec.get("providers") for spec in specs if isinstance(spec, dict))
     providers = [one for entries in listed if isinstance(entries, list) for one in entries if isinstance(one, dict)]
     return any(one.get("name") == "webhook" and not one.get("machines") and not one.get("nodeGroups") for one in providers)
+
+
+# ---- finds the Talos template of a class: inline, or a key of a Kubernetes Secret
+
+
+def template_of(context: Context, node_class: NodeClass) -> str | None:
+    """The template's text, None when the class has none."""
+    if node_class.template is not None or node_class.template_ref is None:
+        return node_class.template
+    ref = node_class.template_ref
+    return context.once(("template", ref), lambda: read_secret(context.kube, ref.namespace, ref.name, ref.key))

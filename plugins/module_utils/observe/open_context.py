@@ -10,14 +10,14 @@ import typing as t
 
 from ..core.errors import InvalidInput
 from ..core.events import Events, new_run_id
+from ..core.files import events_path
 from ..core.notifications import Sender
-from ..core.paths import events_path
 from ..core.progress import Progress
 from ..core.task import Task
 from ..documents.budgets import budget_of
 from ..documents.parse import refuse
 from ..kube.auth.connect import connect as connect_cluster
-from ..kube.identity import cluster_id
+from ..kube.namespace import cluster_id
 from ..kube.needed_rights import CLAIM_RIGHTS, RIGHTS
 from ..model import SpendingBudget, Wishes
 from ..model.defaults import REAPING, SYSTEM_NAMESPACES, Settings

@@ -11,7 +11,7 @@ import typing as t
 from ..core.errors import ApiError, InvalidInput, Unreachable
 from ..core.http import Answer, Api, Retry
 from ..core.lazy_import import lazy
-from ..core.programs import environment
+from ..core.redact import program_environment
 from ..core.task import Task
 from ..documents.origins import is_allowed
 from ..model import Device, Pool, Probe, ServiceSpec
@@ -120,7 +120,12 @@ class Prober:
         }
         try:
             done = subprocess.run(
-                list(command), env=environment(own), stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMMAND, check=False
+                list(command),
+                env=program_environment(own),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_COMMAND,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return None, f"{command[0]} did not end within {_COMMAND:.0f} s"

@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ..core.clock import to_text
-from ..core.table import render
+from ..core.progress import render
 from ..model import Offer
 from ..planner.cost.price_history import FIELDS, SPANS, Line, Trend, change
 from ..planner.cost.traffic import Assumption, of_offer

@@ -5,21 +5,26 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import dataclasses
 import json
 import os
+import threading
 import typing as t
 from datetime import datetime
 
-from ..core.errors import InvalidInput
+from ..core.errors import ApiError, BadShape, Conflict, InvalidInput, NotFound, TgpError
+from ..core.files import replace
 from ..core.task import Task
-from ..kube.client import Kube
+from ..kube.client import Json, Kube
+from ..kube.namespace import NAMESPACE, ensure_namespace
 from ..model import CloudChoice, Offer, OfferQuery
 from ..model.defaults import Settings
+from ..model.labels import MANAGED_BY_LABEL
 from ..providers.registry import ENTRIES
 from ..store.records import state_dir
-from .cache import Cache, ConfigMapCache, FolderCache, guarded
-from .record import Reading, key_of
+from .record import Reading, key_of, pack, unpack
 
 PLACES = ("none", "file", "cluster")
 TTL = Settings().price_ttl
@@ -95,3 +100,143 @@ def open_cache(task: Task, place: str, kube: Kube | None) -> Cache | None:
             )
         return ConfigMapCache(kube)
     return None
+
+
+# ---- where readings are kept between runs, so that a question asked twice within minutes costs one call. A cache that cannot be read is
+# a miss, and one that cannot be written is none: both are warnings, never a failure, and never "no offers". Two places with one
+# behaviour: a folder of files, and one ConfigMap in tgp-system
+
+CONFIGMAP = "tgp-offer-cache"
+CONFIGMAP_LIMIT = 700_000  # bytes of packed readings as base64; the API server takes about a megabyte
+FOLDER_LIMIT = 200  # readings in a folder
+_TRIES = 4
+_PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+
+
+class Cache(t.Protocol):
+    """``get`` returns None for what is not there; both verbs raise a TgpError when the place cannot be used."""
+
+    def get(self, key: str) -> Reading | None: ...
+
+    def put(self, key: str, reading: Reading) -> None: ...
+
+
+class FolderCache:
+    """One file per reading in ``folder``, written beside and renamed into place. The oldest go when there are too many."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def get(self, key: str) -> Reading | None:
+        path = self._path(key)
+        try:
+            with open(path, "rb") as file:
+                return unpack(file.read(), path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise BadShape(f"{path} cannot be read: {error.strerror}.", service="offer cache") from error
+
+    def put(self, key: str, reading: Reading) -> None:
+        replace(self._path(key), pack(reading))
+        self._trim()
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self._folder, f"{key}.json.gz")
+
+    def _trim(self) -> None:
+        try:
+            found = [entry for entry in os.scandir(self._folder) if entry.name.endswith(".json.gz")]
+            for entry in sorted(found, key=lambda one: one.stat().st_mtime)[: max(len(found) - FOLDER_LIMIT, 0)]:
+                os.unlink(entry.path)
+        except OSError:
+            return  # another run trims at the same time, or nobody may; a few files too many hurt nobody
+
+
+class ConfigMapCache:
+    """All readings in the ConfigMap ``tgp-offer-cache``, compressed; the oldest go when it would become too large. Safe for threads."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> Reading | None:
+        raw = self._kube.find(f"{_PATH}/{CONFIGMAP}")
+        entry = None if raw is None else next((name for name in _entries(raw) if _key(name) == key), None)
+        if raw is None or entry is None:
+            return None
+        return unpack(_bytes(_entries(raw)[entry]), f"ConfigMap {NAMESPACE}/{CONFIGMAP} key {entry}")
+
+    def put(self, key: str, reading: Reading) -> None:
+        """Replaces the very version that was read; gives up after a few rounds against others."""
+        text = base64.b64encode(pack(reading)).decode()
+        if len(text) > CONFIGMAP_LIMIT:
+            raise BadShape(
+                f"{len(reading.offers)} offers of {reading.cloud} are too many for a ConfigMap and were not kept.",
+                remedy="Ask for less, or keep the cache in a folder (cache: file).",
+                service="offer cache",
+            )
+        name = f"{key}.{int(reading.read.timestamp())}"
+        with self._lock:
+            for attempt in range(_TRIES):
+                try:
+                    self._write(name, key, text)
+                    return
+                except Conflict:
+                    if attempt == _TRIES - 1:
+                        raise
+
+    def _write(self, name: str, key: str, text: str) -> None:
+        raw = self._kube.find(f"{_PATH}/{CONFIGMAP}")
+        kept = {} if raw is None else {one: value for one, value in _entries(raw).items() if _key(one) != key}
+        for one in sorted(kept, key=_age):
+            if sum(map(len, kept.values())) + len(text) <= CONFIGMAP_LIMIT:
+                break
+            del kept[one]
+        meta: Json = {"name": CONFIGMAP, "namespace": NAMESPACE, "labels": {MANAGED_BY_LABEL: "tgp.gpu"}}
+        body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "binaryData": {**kept, name: text}}
+        if raw is not None:
+            meta["resourceVersion"] = raw["metadata"]["resourceVersion"]
+            self._kube.replace(f"{_PATH}/{CONFIGMAP}", body)
+            return
+        try:
+            self._kube.create(_PATH, body)
+        except NotFound:
+            ensure_namespace(self._kube)
+            self._kube.create(_PATH, body)
+
+
+def _entries(raw: Json) -> dict[str, str]:
+    """Entries of the ConfigMap: name "<key>.<unix seconds of reading>" → base64."""
+    found = raw.get("binaryData") or {}
+    return {str(name): str(text) for name, text in found.items()} if isinstance(found, dict) else {}
+
+
+def _key(entry: str) -> str:
+    return entry.rpartition(".")[0]
+
+
+def _age(entry: str) -> tuple[int, str]:
+    """Older entries first; a name that is not ours goes before all."""
+    seconds = entry.rpartition(".")[2]
+    return (int(seconds) if seconds.isdecimal() else 0, entry)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise BadShape(f"ConfigMap {NAMESPACE}/{CONFIGMAP} is not understood: {error}.", service="offer cache") from error
+
+
+def guarded(warn: t.Callable[[str], None], what: str, act: t.Callable[[], t.Any]) -> t.Any:
+    """``act()``, or None and a warning: a cache only saves work."""
+    try:
+        return act()
+    except (ApiError, TgpError) as error:
+        warn(
+            f"The offer cache could not be {what}, so the cloud is asked: {error}"
+            if what == "read"
+            else f"Offers were not kept: {error}"
+        )
+        return None

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+from datetime import datetime, timezone
 
-from ..model import Claim, InstanceState, Node, Phase
+from ..model import Claim, InstanceState, Node, Phase, Pod
 from .claims.phases import LIVE, ORDER, advance
 from .claims.recovery import Recovery, recovery
 from .cluster_state import Situation
-from .cost import billing_facts, first_work
+from .cost import cost
+from .disruption import emptiness
+from .provisioning import service
 from .provisioning.registration import is_stale, not_initialized
 
 
@@ -44,7 +47,7 @@ def settle(claim: Claim, situation: Situation) -> Settled:
     current = _instance_facts(claim, found, node, situation)
     known = current.instance_id or not situation.rented(claim.cloud)  # a name alone proves no machine: its bill is not known yet
     if current.phase in LIVE and known:
-        current = first_work.noted(_node_facts(_mesh_facts(current, situation), node, situation), node, situation)
+        current = noted(_node_facts(_mesh_facts(current, situation), node, situation), node, situation)
     if current.phase in LIVE:
         current = _phase(current, found, node, situation)
     return Settled(situation.documented(current), claim, found, node, stale)
@@ -92,7 +95,7 @@ def _instance_facts(claim: Claim, found: Recovery, node: Node | None, situation:
     if found.what == "adopt":
         facts["instance_id"] = instance.id
         facts["launch_started"] = claim.launch_started or instance.created or situation.now
-    claim = billing_facts.noted(claim, instance, situation.capability(claim), situation.now, node)
+    claim = cost.noted(claim, instance, situation.capability(claim), situation.now, node)
     return _replace(claim, ip=instance.ip or claim.ip, **facts)
 
 
@@ -131,3 +134,35 @@ def _phase(claim: Claim, found: Recovery, node: Node | None, situation: Situatio
 
 def _later(reached: Phase, why: str, phase: Phase, because: str) -> tuple[Phase, str]:
     return (phase, because) if ORDER.index(phase) > ORDER.index(reached) else (reached, why)
+
+
+# ---- when a machine was first seen at work (A-07): noted once in its claim
+
+_ENDED = ("Succeeded", "Failed")
+_EVER = datetime.min.replace(tzinfo=timezone.utc)
+
+
+def noted(claim: Claim, node: Node | None, situation: Situation) -> Claim:
+    """The claim with the moment at which work was first seen on its node. It is written once and never changes.
+
+    What keeps a node busy (L-3) is work once it runs or has run; a pod that was only scheduled, or that ended before the machine was usable, is
+    none. The time is the pod's own start where it is between the machine's first usable moment and now. A pod that tolerates every taint runs
+    before that moment; it is noted with the rest of that run's look, so that the next run has nothing to write.
+    """
+    if claim.worked_since is not None or node is None or service.is_service(claim):
+        return claim
+    pool = situation.in_force(claim)
+    mode = pool.idle_mode if pool else "gpu"  # without a document only what surely is work
+    usable = claim.initialized
+    starts = [
+        min(max(pod.started or situation.now, usable or _EVER), situation.now)
+        for pod in situation.pods(node) or ()
+        if pod.node == node.name and _ran(pod, usable) and emptiness.would_count(pod, mode, situation.settings, situation.now)
+    ]
+    return dataclasses.replace(claim, worked_since=min(starts)) if starts else claim
+
+
+def _ran(pod: Pod, usable: datetime | None) -> bool:
+    if pod.phase == "Running":
+        return True
+    return pod.phase in _ENDED and pod.finished is not None and usable is not None and pod.finished > usable

@@ -31,7 +31,7 @@ from ..model import (
 from ..model.defaults import Settings
 from ..model.labels import INSTANCE_ID_LABEL
 from ..model.names import NO_NAMESPACE, Verdict, label_value, pool_part, verdict
-from .claims import terms
+from .claims import record
 from .claims.phases import LIVE
 from .claims.recovery import Instances
 from .disruption.schedule import floor_of_now, hours
@@ -99,7 +99,7 @@ class Situation:
             return claim
         if document.key != claim.pool:
             claim = dataclasses.replace(claim, pool=document.key, node_class=claim.node_class or document.node_class)
-        return terms.follow(claim, document, self.node_class(claim))
+        return record.follow(claim, document, self.node_class(claim))
 
     def _named_as(self, claim: Claim) -> Pool | None:
         """The document of a machine that was adopted while none described its pool: the only one of that name."""
@@ -112,7 +112,7 @@ class Situation:
     def in_force(self, claim: Claim) -> Pool | None:
         """What holds for the claim's machine (L-25): its document, else what the claim remembers of it; None = neither."""
         found = self.pool(claim)
-        remembered = terms.remembered(claim) if found is None else None
+        remembered = record.remembered(claim) if found is None else None
         if remembered is None:
             return found
         floored = floor_of_now(remembered, self.now)

@@ -17,7 +17,7 @@ from .claims import damaged
 from .cluster_state import Situation
 from .cost import budget_enforcement
 from .disruption import consolidation, drift, forced_disruption, idleness, interruption, voluntary
-from .garbage_collection import auxiliary_resources, document_gone, orphans, unclaimed_services, unclaimed_tokens
+from .garbage_collection import auxiliary_resources, document_gone, orphans
 from .plan_builder import Draft
 from .provisioning import gpu_health, launch_planner
 from .scheduling import completed_requests, scale_up, unschedulable_pods
@@ -99,9 +99,9 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
     orphans.remove_nodes(draft)
     orphans.remove_devices(draft)
     orphans.remove_keys(draft)
-    unclaimed_tokens.remove(draft)
+    auxiliary_resources.remove_tokens(draft)
     auxiliary_resources.remove(draft)
-    unclaimed_services.remove(draft)
+    auxiliary_resources.remove_services(draft)
     orphans.report_foreign(draft)
     interruption.spot_lost(draft)  # a machine that was taken away is still there: none of the next two may call it gone
     forced_disruption.lost(draft)

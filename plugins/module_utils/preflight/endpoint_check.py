@@ -9,15 +9,26 @@ warning. A public address at which nothing answers is an error: rented machines 
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
+import socket
+import ssl
 import threading
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 from ..core.errors import InvalidInput
+from ..core.lazy_import import lazy
 from ..model import NodeClass
 from ..providers.base import CloudCheck
 from ..talos.api.peer import MESH
-from .endpoint import Reached, endpoint, look
+
+if t.TYPE_CHECKING:
+    from cryptography import x509
+else:
+    x509 = lazy("cryptography.x509")
+
 
 TIMEOUT = 3.0  # seconds for each step
 _DEADLINE = 4 * TIMEOUT  # a resolver that does not answer keeps to no timeout of ours
@@ -71,3 +82,136 @@ def not_from_here(host: str, classes: t.Iterable[NodeClass]) -> str:
     if any(address in network for network in _PRIVATE):
         return f"{host} is a private address, and no way leads there from this machine."
     return ""
+
+
+# ---- whether a control plane can be reached as its nodes have to reach it: the API server, and trustd for Talos. Only a TLS handshake
+# takes place; nothing is sent that anybody could keep
+
+API, TRUSTD = "API server", "trustd"
+TRUSTD_PORT = 50001
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reached:
+    """One door. ``stage`` where it ended: name, connect, refused, tls, certificate, or "" when all is well."""
+
+    what: str
+    host: str
+    port: int
+    stage: str = ""
+    problem: str = ""
+    remedy: str = ""
+    names: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.stage
+
+
+def endpoint(url: str) -> tuple[str, int]:
+    """Host and port of an API server's URL. InvalidInput for what is none."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+        parts = None
+    if parts is None or parts.scheme != "https" or not host or parts.path not in ("", "/"):
+        raise InvalidInput(
+            f"{url!r} is no endpoint of a control plane.", remedy="Write it like https://100.64.0.1:6443.", field="endpoint"
+        )
+    return host, port or 443
+
+
+def look(
+    url: str, control_planes: t.Sequence[str], *, talos: bool, trustd_port: int = TRUSTD_PORT, timeout: float = 5.0
+) -> list[Reached]:
+    """Every door, side by side: the API server at ``url`` and, with ``talos``, trustd of each of ``control_planes`` (without them: of
+    the endpoint's host). ``timeout`` seconds for each step of each."""
+    host, port = endpoint(url)
+    doors = [(API, host, port)]
+    doors += [(TRUSTD, one, trustd_port) for one in dict.fromkeys(control_planes or [host]) if talos]
+    with ThreadPoolExecutor(min(16, len(doors))) as pool:
+        return list(pool.map(lambda door: _try(door[0], door[1], door[2], timeout), doors))
+
+
+def _try(what: str, host: str, port: int, timeout: float) -> Reached:
+    try:
+        link = socket.create_connection((host, port), timeout)
+    except socket.gaierror as error:
+        return Reached(what, host, port, "name", f"The name {host} is not known here ({error.strerror}).", _NO_NAME)
+    except ConnectionRefusedError:
+        problem = f"{host} is there, but nothing listens on {port}."
+        return Reached(what, host, port, "refused", problem, _refused(what, host, timeout))
+    except OSError as error:
+        reason = f"no answer within {timeout:g} s" if isinstance(error, TimeoutError) else error.strerror or type(error).__name__
+        return Reached(what, host, port, "connect", f"{host}:{port} cannot be reached: {reason}.", _cut_off(what, port))
+    with link:
+        try:
+            names = _names(_certificate(link, host))
+        except (OSError, ssl.SSLError, ValueError) as error:
+            return Reached(
+                what, host, port, "tls", f"What answers at {host}:{port} speaks no TLS ({type(error).__name__}).",
+                f"It is not {'an API server' if what == API else 'trustd'}: check the port, and what forwards it.",
+            )  # fmt: skip
+    if what == API and not _covers(names, host):
+        return Reached(
+            what, host, port, "certificate", f"The API server's certificate is not for {host}, but for {', '.join(names) or 'no name'}.",
+            f"Add {host} to cluster.apiServer.certSANs of the control planes: kubelets check it.", names,
+        )  # fmt: skip
+    return Reached(what, host, port, names=names)
+
+
+def _certificate(link: socket.socket, host: str) -> bytes:
+    """The peer's certificate as it is: it is looked at, not trusted."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    with context.wrap_socket(link, server_hostname=host, suppress_ragged_eofs=True) as wrapped:
+        return wrapped.getpeercert(binary_form=True) or b""
+
+
+def _names(der: bytes) -> tuple[str, ...]:
+    extensions = x509.load_der_x509_certificate(der).extensions
+    try:
+        found = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    return (*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress)))
+
+
+def _covers(names: t.Collection[str], host: str) -> bool:
+    try:
+        return str(ipaddress.ip_address(host)) in names
+    except ValueError:
+        lower = host.lower()
+        return lower in {name.lower() for name in names} or f"*.{lower.partition('.')[2]}" in names
+
+
+_NO_NAME = (
+    "Names of the tailnet do not resolve on a Talos machine: use the control plane's 100.x address, or give the name to every machine by "
+    "machine.network.extraHostEntries."
+)
+
+
+def _cut_off(what: str, port: int) -> str:
+    way = "Is this machine in the tailnet, and does the policy let it reach the control planes on tcp"
+    if what == API:
+        return f"{way} {port}? Machines must: without it no kubelet joins. tailscale_policy_info says which rule is missing."
+    return f"{way} {port}? A Talos machine fetches the certificate of its own API there; without it, it never gets one."
+
+
+def _refused(what: str, host: str, timeout: float) -> str:
+    if what == TRUSTD:
+        return (
+            "The host is not a Talos control plane, but something before it (a load balancer, a Service that the Tailscale operator "
+            "exposes) that forwards the API server's port only. Machines of lane kubelet can join through it; Talos machines need the "
+            "control planes themselves in the tailnet, by the extension siderolabs/tailscale on each, or a forwarder for 50001, too."
+        )
+    try:
+        socket.create_connection((host, 443), timeout).close()
+    except OSError:
+        return "Check the port of the endpoint; the API server of a Talos control plane listens on 6443."
+    shown = f"[{host}]" if ":" in host else host
+    return f"It answers on 443, as a Service exposed by the Tailscale operator does: write the endpoint as https://{shown}:443."

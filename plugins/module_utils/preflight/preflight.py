@@ -19,7 +19,7 @@ from ..model import Lane, NodeClass, Pool, Wishes
 from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
 from ..observe.credentials import unused
-from ..observe.templates import template_of
+from ..observe.documents import template_of
 from ..operations.launch.payload import needs_payload
 from ..planner.offers.ranking import accepted_lanes
 from ..providers.registry import CAPABILITIES, ENTRIES

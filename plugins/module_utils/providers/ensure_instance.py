@@ -18,7 +18,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 from ..core import errors
-from ..core.paths import state_folder
+from ..core.files import state_folder
 from ..core.task import Task
 from ..model import Instance, InstanceState, LaunchRequest
 from ..planner.garbage_collection.ownership import made_here

@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ..core import errors
+from ..core.http import Api
 
 _SHOWN = 3
 _E = t.TypeVar("_E")
@@ -55,3 +56,25 @@ def readable(service: str, entries: t.Iterable[_E], read: t.Callable[[_E], _R], 
             f"{'are' if several else 'is'} left out: {shown}{more}."
         )
     return found
+
+
+# ---- reading a list to its end. Half a list, or one that never ends, must not be taken for the truth
+
+_MOST = 1000
+
+
+def walk(api: Api, what: str, read: t.Callable[[str | None], tuple[list[t.Any], str | None]]) -> list[t.Any]:
+    """Everything of all pages. ``read(cursor)`` gives a page and the next cursor, None = it was the last. BadShape when a cursor comes
+    again or the pages do not end."""
+    found: list[t.Any] = []
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _page in range(_MOST):
+        items, cursor = read(cursor)
+        found += items
+        if cursor is None:
+            return found
+        if cursor in seen:
+            raise api.bad_shape(what, "its pages go round in a circle")
+        seen.add(cursor)
+    raise api.bad_shape(what, "its pages do not end")

@@ -21,8 +21,7 @@ from ..planner.cost.spend_report import report
 from ..providers.registry import CAPABILITIES
 from ..store.records import ledger_key
 from ..units.durations import parse_time
-from ..units.periods import period_of
-from ..units.time_zones import zone
+from ..units.periods import period_of, zone
 from .page import page
 from .spend_summary import spending
 from .text import as_csv, data, table

@@ -11,18 +11,17 @@ from decimal import Decimal
 
 from ..model import Claim, Ledger
 from ..observe.context import Context
-from ..planner.cost.budgets import Purse, open_purses
-from ..planner.cost.forecast import outlook
+from ..planner.cost.budgets import Purse, open_purses, outlook
 from ..planner.cost.ledger import books
 from ..planner.cost.price_history import break_even_hours
 from ..providers.registry import CAPABILITIES
-from ..units import time_zones
+from ..units import periods
 from ..units.money import parse_money, print_money
 
 
 def spending(context: Context, ledger: Ledger | None, claims: t.Sequence[Claim], now: datetime) -> dict[str, t.Any]:
     """JSON-safe, amounts as text. ``whole`` False: the books could not be read whole, so that every sum is "at least"."""
-    context.task.read("time_zone", time_zones.zone)
+    context.task.read("time_zone", periods.zone)
     zone = context.task.params.get("time_zone") or "UTC"
     found = outlook(books(ledger or Ledger(), claims, now, CAPABILITIES), claims, now, zone)
     purses = open_purses(context.wishes, context.settings.budget, ledger, claims, now, CAPABILITIES)

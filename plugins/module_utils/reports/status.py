@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ..core.clock import to_text
-from ..core.table import render
+from ..core.progress import render
 from ..core.task import Task
 from ..model import Claim, Device, Instance, MeshKey, Node, Observation, Probe
 from ..model.names import Verdict, verdict

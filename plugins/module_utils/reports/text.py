@@ -11,7 +11,7 @@ import typing as t
 from decimal import ROUND_HALF_UP, Decimal
 
 from ..core.clock import to_text
-from ..core.table import render
+from ..core.progress import render
 from ..planner.cost.spend_report import Report
 from ..planner.cost.traffic import HOUR_GB, ONCE_GB, Assumption
 from ..units.money import print_money

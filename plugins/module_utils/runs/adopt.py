@@ -11,7 +11,7 @@ import typing as t
 
 from ..core.clock import to_text
 from ..core.errors import InvalidInput
-from ..core.table import render
+from ..core.progress import render
 from ..core.task import Task
 from ..model import Observation
 from ..observe.context import Context

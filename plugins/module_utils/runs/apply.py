@@ -9,7 +9,7 @@ import typing as t
 from datetime import datetime
 
 from ..core.errors import InvalidInput
-from ..core.table import render
+from ..core.progress import render
 from ..core.task import Task
 from ..model.defaults import LAUNCHING
 from ..observe.context import Context

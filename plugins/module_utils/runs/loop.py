@@ -10,15 +10,21 @@ there is one every ``interval`` seconds, else one every ``full_interval``.
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import threading
+import types
 import typing as t
 from datetime import datetime, timedelta
 
 from ..core.errors import InvalidInput, TgpError
 from ..core.redact import begin_generation
 from ..core.task import Run, Task, execute
+from ..kube.auth.connect import connect
+from ..observe.cluster_watch import Attention
+from ..observe.open_context import settings_of
 from ..observe.options import FLEET_SPEC
-from ..operations.signals import Stop
-from ..operations.watch_trigger import Waker
+from ..planner.scheduling.triggers import Watcher
 from .loop_output import Teller, under_way
 from .machines import join_step, scale_step, unlock_step
 from .plan import STARTS, plan_run
@@ -177,3 +183,81 @@ class Loop:
 
 def _problems(result: t.Mapping[str, t.Any]) -> list[str]:
     return [str(result["msg"])] if result.get("failed") else list(result.get("problems") or ())
+
+
+# ---- how a call that never ends by itself is asked to end: SIGTERM or SIGINT once. The second one ends the process at once, as ever
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop:
+    """While it is entered, a first signal only sets ``asked``. Outside the main thread signals are nobody's business, and stay as they are.
+
+    ``now`` is also true when the process that started this one has died: nobody reads what is done here any more, and the run lock is
+    no longer provably somebody's.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._parent = os.getppid()
+        self._before: dict[signal.Signals, t.Any] = {}
+
+    @property
+    def now(self) -> bool:
+        return self.asked or os.getppid() != self._parent
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {one: signal.signal(one, self._arrived) for one in SIGNALS}
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        for one, handler in self._before.items():
+            signal.signal(one, handler if handler is not None else signal.SIG_DFL)
+        self._before = {}
+
+    def _arrived(self, number: int, _frame: types.FrameType | None) -> None:
+        """Runs between two instructions of whatever is at work: it takes no lock."""
+        if self.asked:
+            self._restore()
+            signal.raise_signal(number)
+        self.asked = True
+
+
+# ---- the watch beside a loop: a thread that follows pods and Nodes, and says only that something deserves a look
+
+
+class Waker:
+    """``wait`` returns early when something happened. ``failure`` is the error that ended the watch for good, None while it lives."""
+
+    def __init__(self, task: Task) -> None:
+        self.failure: TgpError | None = None
+        self._happened = threading.Event()
+        self._kube = connect(task)
+        self._attention = Attention(self._kube, Watcher(), self._tell, task.clock, gpu_resources=settings_of(task).gpu_resources)
+        self._thread = threading.Thread(target=self._follow, name="waker", daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """True when something happened since the last time, or happens within ``seconds`` (real ones)."""
+        found = self._happened.wait(seconds)
+        self._happened.clear()
+        return found
+
+    def close(self) -> None:
+        self._attention.stop()
+        self._thread.join(5)
+        self._kube.close()
+
+    def _tell(self, _event: dict[str, t.Any]) -> None:
+        self._happened.set()
+
+    def _follow(self) -> None:
+        try:
+            self._attention.run()
+        except TgpError as error:
+            self.failure = error
+            self._happened.set()

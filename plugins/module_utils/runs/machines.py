@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..core.clock import to_text
 from ..core.errors import LockLost
-from ..core.table import render
+from ..core.progress import render
 from ..core.task import Task
 from ..model import Claim, Phase
 from ..observe.context import Context
@@ -23,8 +23,7 @@ from ..operations.launch.wireguard_peers import hubs_of
 from ..operations.teardown.garbage_collection import checked, rehearsed, remove_leftovers
 from ..operations.teardown.teardown import teardown_all
 from ..planner.clock_skew import goes_on
-from ..store.lock_keeper import Keeper
-from ..store.run_lock import resume
+from ..store.run_lock import Keeper, resume
 from .plan import unlock
 
 _ON_THEIR_WAY = (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING)

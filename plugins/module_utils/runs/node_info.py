@@ -11,8 +11,7 @@ import typing as t
 from ..core.task import Task
 from ..kube.auth.connect import connect
 from ..kube.nodes import nodes
-from ..kube.pods import pods
-from ..kube.quantity import is_gpu
+from ..kube.pods import is_gpu, pods
 from ..model import Node, Pod
 from ..model.defaults import Settings
 from ..model.labels import PROVISIONED_LABEL

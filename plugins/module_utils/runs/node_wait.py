@@ -13,15 +13,14 @@ from datetime import datetime, timedelta
 from ..core.clock import from_text, to_text
 from ..core.errors import InvalidInput, TgpError, TimedOut
 from ..core.task import Task
-from ..diagnosis.evidence.events import events_of
-from ..diagnosis.evidence.node import node_and_conditions, requests_of, system_pods_in_trouble
+from ..diagnosis.evidence.node import events_of, node_and_conditions, requests_of, system_pods_in_trouble
 from ..diagnosis.facts import Findings
 from ..diagnosis.rules import Diagnosis, diagnose
 from ..diagnosis.view import screen
 from ..kube import csr
 from ..kube.auth.connect import connect
 from ..kube.client import Kube
-from ..kube.wait.wait import Expected, Outcome, is_older, wait_for
+from ..kube.wait import Expected, Outcome, is_older, wait_for
 from ..model import Node
 
 _STEPS = ("csr", "node", "ready", "complete")

@@ -17,8 +17,8 @@ from ..core.task import Task
 from ..kube import csr
 from ..model import Claim, Lane, Phase
 from ..observe.context import Context
+from ..observe.documents import template_of
 from ..observe.open_context import open_context
-from ..observe.templates import template_of
 from ..operations.launch.enrollment import enrol
 from ..operations.launch.payload import node_spec
 from ..operations.launch.wireguard_peers import hubs_of

@@ -9,9 +9,9 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
 from ..core.errors import InvalidInput, TgpError
-from ..core.table import render
+from ..core.progress import render
 from ..core.task import Task
-from ..kube.device_plugins import device_plugins
+from ..kube.nodes import device_plugins
 from ..kube.nodes import nodes as read_nodes
 from ..mesh.connect import connect as connect_mesh
 from ..model import CloudChoice, NodeClass, Pool, Wishes

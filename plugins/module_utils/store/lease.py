@@ -15,7 +15,7 @@ from ..kube.client import Json, Kube
 from ..kube.namespace import NAMESPACE, ensure_namespace
 from ..model.labels import OWNER_PROCESS_ANNOTATION
 from ..planner.run_lock import Reading, decide
-from .process import Process, alive, from_record
+from .lock_file import Process, alive, from_record
 
 PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 DURATION = 900

@@ -9,16 +9,17 @@ beside it is locked while one looks and decides.
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import json
 import os
+import socket
 import typing as t
 from contextlib import contextmanager
 from datetime import timedelta
 
 from ..core.clock import Clock, from_text, to_text
 from ..core.errors import InvalidInput, Locked
-from .process import Process, alive, from_record, rebooted
 
 _FOREIGN_LIFE = timedelta(seconds=900)  # how long an owner is believed alive that cannot be looked at from here
 
@@ -127,3 +128,120 @@ class LocalLock:
         with os.fdopen(descriptor, "r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+# ---- which process owns a run, written so that another process of the same machine can prove that it is dead. A run is a whole playbook,
+# its tasks are short-lived processes. The owner is therefore the ``ansible-playbook`` process (or ``ansible``, ``ansible-pull``,
+# ``ansible-console``): we climb from ourselves to the first ancestor of that name, and on to the last one with the very same command
+# line, because Ansible's workers are forks of it. Without such an ancestor (a module on another host, a script) nobody here knows how
+# long the run lives: this process is named, without the start time that could prove it dead
+
+_ANSIBLE = frozenset({"ansible", "ansible-playbook", "ansible-pull", "ansible-console"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Process:
+    """One process of one boot of one machine. ``boot_id`` and ``namespace`` are "" where the system has no /proc; ``start_time`` is ""
+    where the end of the process would not be the end of the run."""
+
+    host: str
+    boot_id: str
+    namespace: str
+    pid: int
+    start_time: str
+
+    def to_record(self) -> dict[str, t.Any]:
+        return dataclasses.asdict(self)
+
+
+def from_record(record: t.Mapping[str, t.Any]) -> Process | None:
+    """The process a record names, None when the record is not understood (then nothing can be proven of it)."""
+    values = [record.get(field.name) for field in dataclasses.fields(Process)]
+    if not all(isinstance(value, str) for value in values[:3] + values[4:]) or type(values[3]) is not int:
+        return None
+    return Process(*values)  # type: ignore[arg-type]
+
+
+def describe(pid: int | None = None) -> Process:
+    """The process ``pid``, by default the owner of this run."""
+    number = owner_pid() if pid is None else pid
+    known = pid is not None or _is_ansible(_command(number))
+    return Process(socket.gethostname(), _boot_id(), _namespace(), number, (start_time(number) or "") if known else "")
+
+
+def alive(process: Process, *, here: Process | None = None) -> bool | None:
+    """Does that very process live? None when it cannot be told from here: another machine, another boot, another container, or a run
+    that is more than its process."""
+    me = here or describe(os.getpid())
+    if not process.boot_id or not process.start_time or (process.boot_id, process.namespace) != (me.boot_id, me.namespace):
+        return None
+    return start_time(process.pid) == process.start_time
+
+
+def rebooted(process: Process, *, here: Process | None = None) -> bool:
+    """True when this host has started anew since: whatever ran on it then is dead. Only for records that never left this host."""
+    me = here or describe(os.getpid())
+    return bool(process.boot_id and me.boot_id) and process.host == me.host and process.boot_id != me.boot_id
+
+
+def owner_pid(start: int | None = None) -> int:
+    """The process that lives as long as the run; see the head of this file."""
+    pid = os.getpid() if start is None else start
+    fallback = pid
+    while pid > 1 and not _is_ansible(_command(pid)):
+        pid = _parent(pid)
+    if pid <= 1:
+        return fallback
+    command = _command(pid)
+    while (parent := _parent(pid)) > 1 and _command(parent) == command:
+        pid = parent
+    return pid
+
+
+def _is_ansible(command: tuple[str, ...]) -> bool:
+    """``ansible-playbook …``, ``python /path/ansible-playbook …`` or ``python -m ansible playbook …``."""
+    if command[1:3] == ("-m", "ansible"):
+        return True
+    return any(os.path.basename(word) in _ANSIBLE for word in command[:2])
+
+
+def _command(pid: int) -> tuple[str, ...]:
+    text = _read(f"/proc/{pid}/cmdline")
+    return tuple(text.rstrip("\0").split("\0")) if text else ()
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields after the command name of /proc/<pid>/stat: state, parent, …"""
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
+def _parent(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[1]) if len(fields) > 1 else 0
+
+
+def start_time(pid: int) -> str | None:
+    """When the process began, in the kernel's ticks since boot; None when there is none or only its zombie."""
+    fields = _stat(pid)
+    if len(fields) < 20 or fields[0] in ("Z", "X"):
+        return None
+    return fields[19]
+
+
+def _boot_id() -> str:
+    return _read("/proc/sys/kernel/random/boot_id").strip()
+
+
+def _namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -15,14 +15,13 @@ import os
 import re
 import typing as t
 
-from ..core.error_details import without_details
-from ..core.errors import BadShape, Conflict, InvalidInput, NotFound, TgpError
-from ..core.paths import state_folder
+from ..core.errors import BadShape, Conflict, InvalidInput, NotFound, TgpError, without_details
+from ..core.files import state_folder
 from ..core.task import Task
 from ..kube.client import Kube
-from ..kube.identity import cluster_id
+from ..kube.namespace import cluster_id
 from ..model import Claim, DamagedClaim
-from ..planner.claims.merge import rebased
+from ..planner.claims.diff import rebased
 from ..planner.claims.record import from_record, to_record
 
 #: options of everything that reads or writes claims; environment fallbacks are read by :func:`open_store`
@@ -74,7 +73,7 @@ class ClaimStore(t.Protocol):
     def write(self, claim: Claim) -> Claim:
         """Create (``version`` empty) or replace the version that was read; returns it with its new version.
 
-        What somebody else changed meanwhile is read and kept, if it does not contradict (planner/claims/merge.py). Conflict when it does, when
+        What somebody else changed meanwhile is read and kept, if it does not contradict (planner/claims/diff.py). Conflict when it does, when
         the claim exists already, or was removed.
         """
         ...
@@ -176,7 +175,7 @@ class Careful(abc.ABC):
 
 
 def state_dir(task: Task) -> str:
-    """The folder for files of this user (core/paths.py)."""
+    """The folder for files of this user (core/files.py)."""
     return state_folder(task.params)
 
 
@@ -246,7 +245,7 @@ def ledger_key(line: t.Mapping[str, t.Any]) -> str:
 
 
 def encode(record: t.Mapping[str, t.Any]) -> str:
-    """JSON text, the same for the same record. Words of other services are left out (core/error_details.py)."""
+    """JSON text, the same for the same record. Words of other services are left out (core/errors.py)."""
     return json.dumps(without_details(record), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 

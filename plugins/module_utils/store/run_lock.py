@@ -15,13 +15,12 @@ import typing as t
 from datetime import datetime
 
 from ..core.clock import Clock
-from ..core.errors import ApiError, InvalidInput, Locked, LockLost
+from ..core.errors import ApiError, InvalidInput, Locked, LockLost, TgpError
 from ..core.task import Task
 from ..kube.client import Kube
 from ..planner.run_lock import confirmation_due, renewal_due
 from .lease import DURATION, SECOND_READING, Lease
-from .lock_file import LocalLock
-from .process import describe
+from .lock_file import LocalLock, describe
 from .records import state_dir
 
 _POLL = 5.0
@@ -205,3 +204,39 @@ def resume(task: Task, kube: Kube | None, run_id: str, cluster_id: str) -> RunLo
 def release(task: Task, kube: Kube | None, run_id: str, cluster_id: str) -> bool:
     """Let go of a run's lock; False when the run did not hold it."""
     return run_lock(task, kube, run_id, cluster_id).release()
+
+
+# ---- keeps the run lock alive beside work that is long and silent: waiting for machines, draining, confirming (L-8)
+
+_LOOK_EVERY = 60.0
+
+
+class _Renewable(t.Protocol):
+    def renew_if_due(self) -> None: ...
+
+
+class Keeper:
+    """``with Keeper(lock, clock):`` renews whenever it is due. A loss is remembered by the lock itself and met by the next call that
+    asks it; a failing renewal is tried again."""
+
+    def __init__(self, lock: _Renewable, clock: Clock) -> None:
+        self._lock, self._clock = lock, clock
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="run-lock", daemon=True)
+
+    def __enter__(self) -> Keeper:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _keep(self) -> None:
+        while not self._done.wait(_LOOK_EVERY / self._clock.speed):
+            try:
+                self._lock.renew_if_due()
+            except LockLost:
+                return
+            except TgpError:
+                continue  # the next one may succeed; when the time is over, the lock counts as lost

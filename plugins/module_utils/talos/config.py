@@ -5,25 +5,26 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import typing as t
+from urllib.parse import urlsplit
 
 from ..core.errors import InvalidInput
-from ..model import Lane
-from ..model.labels import INSTANCE_TYPE_LABEL, NODEPOOL_LABEL, PROVISIONED_LABEL
+from ..model import Lane, Taint
+from ..model.labels import INSTANCE_TYPE_LABEL, NODEPOOL_LABEL, PREFIX, PROVISIONED_LABEL
+from ..model.mesh import Tunnel
 from ..model.names import label_value
 from ..planner.offers.gpu_models import canonical
 from ..planner.provisioning import wireguard_rules
 from . import patches, wireguard
-from .builtin import WORKER
-from .documents import Document, at, items_at, machine_document, of_kind, parse
+from .documents import Document, at, fields_at, items_at, machine_document, of_kind, parse
 from .images.nvidia import Generation, generation, kernel_modules, mismatches
-from .mirrors import mirrors
-from .protected_fields import changed, held
 from .spec import NodeSpec
 from .template import render
 from .validation.labels import may_set
 from .versions import minor, plain
+from .wireguard import held_of
 
 TAILNET = "100.64.0.0/10"
 KUBELET_IMAGE = "ghcr.io/siderolabs/kubelet"
@@ -267,3 +268,135 @@ def _replace(documents: list[Document], document: Document) -> None:
         documents[same[0]] = document
     else:
         documents.append(document)
+
+
+# ---- what makes a node ours, and which no patch may change: who it is, with what secrets it joins, and how it is told from others
+
+_FIELDS = (
+    "machine.type", "machine.token", "machine.ca", "cluster.token", "cluster.ca", "cluster.id", "cluster.secret",
+    "cluster.controlPlane.endpoint", "machine.network.hostname",
+)  # fmt: skip
+_MESH = ("TS_AUTHKEY", "TS_HOSTNAME", "TS_AUTH_ONCE")
+
+
+def held(documents: t.Sequence[Document], taints: t.Sequence[Taint], tunnel: Tunnel | None = None) -> dict[str, t.Any]:
+    """Field → value of all that must stay as it is; ``taints`` are those with which the node must register."""
+    config = machine_document(documents)
+    found: dict[str, t.Any] = {path: copy.deepcopy(at(config, path)) for path in _FIELDS}
+    for key, value in fields_at(config, "machine.nodeLabels").items():
+        if key.startswith(PREFIX):
+            found[f"machine.nodeLabels.{key}"] = value
+    host = of_kind(documents, "HostnameConfig")
+    found["HostnameConfig.hostname"] = at(host, "hostname")
+    service = of_kind(documents, "ExtensionServiceConfig", "tailscale")
+    environment = dict(str(entry).partition("=")[::2] for entry in items_at(service, "environment"))
+    found |= {f"ExtensionServiceConfig tailscale: {name}": environment.get(name) for name in _MESH}
+    registered = [
+        (one.get("key"), one.get("value", ""), one.get("effect"))
+        for one in items_at(config, "machine.kubelet.extraConfig.registerWithTaints")
+        if isinstance(one, dict)
+    ]
+    for taint in taints:
+        where = f"machine.kubelet.extraConfig.registerWithTaints: {taint.key}"
+        found[where] = (taint.key, taint.value, taint.effect) in registered
+    return found if tunnel is None else found | copy.deepcopy(held_of(documents, config, tunnel))
+
+
+def changed(before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> list[str]:
+    """A sentence for each field that is no longer what it was. No values: some are secrets."""
+    return [
+        f"{field}: a patch may not change this; it makes the node what the documents say it is."
+        for field in {**before, **after}
+        if before.get(field) != after.get(field)
+    ]
+
+
+# ---- mirrors of container registries, in the form that the node's Talos reads
+
+_HOST = re.compile(r"\*|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d{1,5})?")
+
+
+def mirrors(spec: NodeSpec, config: Document, documents: list[Document]) -> None:
+    """Put the node's ``registry_mirrors`` into its configuration. What the template says of the same registry is replaced.
+
+    From Talos 1.12 on a document for each registry; before, and where the template has the old form, a field (never both).
+    """
+    if not spec.registry_mirrors:
+        return
+    problems = mirror_problems(spec.registry_mirrors)
+    if problems:
+        raise InvalidInput("The registry mirrors cannot be used.", problems=problems, node=spec.name)
+    old = (minor(spec.talos_version) or (1, 12)) < (1, 12) or bool(at(config, "machine.registries"))
+    for registry, urls in spec.registry_mirrors.items():
+        if old:
+            machine = config["machine"]
+            registries = machine.setdefault("registries", {})
+            registries.setdefault("mirrors", {})[registry] = {"endpoints": list(urls)}
+            continue
+        document = of_kind(documents, "RegistryMirrorConfig", registry)
+        if document is None:
+            document = {"apiVersion": "v1alpha1", "kind": "RegistryMirrorConfig", "name": registry}
+            documents.append(document)
+        document["endpoints"] = [{"url": url} for url in urls]
+
+
+def mirror_problems(given: t.Mapping[str, t.Sequence[str]]) -> list[str]:
+    """What is wrong with registry → URLs, one sentence each. No URL with a password is repeated."""
+    found = []
+    for registry, urls in given.items():
+        where = f"registryMirrors.{registry}"
+        if not _HOST.fullmatch(registry):
+            found.append(f"{where}: write the registry as images name it (docker.io, ghcr.io, registry.example.org:5000), or *.")
+        if not urls:
+            found.append(f"{where}: no mirror is listed.")
+        for url in urls:
+            parts = urlsplit(url)
+            if parts.password or parts.username:
+                found.append(f"{where}: a password does not belong into an address; write a RegistryAuthConfig document.")
+            elif parts.scheme not in ("http", "https") or not parts.netloc:
+                found.append(f"{where}: {url!r} is no address; write https://host.")
+    return found
+
+
+# ---- the worker template used where a class brings none of its own; the same text as examples/templates/worker.yaml
+
+WORKER = """\
+# A complete worker configuration for a GPU node, to start from. Module talos_config uses it word for word where it is given no
+# template; a GPUNodeClass has to name one, so that nobody rents machines with a configuration they never saw.
+# Written by the collection itself, whatever the template says: secrets, endpoint, host name, taints, the labels under tgp.io,
+# the tailscale service with its key, and on NVIDIA machines the kernel modules.
+version: v1alpha1
+debug: false
+machine:
+  type: worker
+  token: {{ MachineToken }}
+  ca:
+    crt: {{ ClusterCA }}
+  certSANs: [127.0.0.1]
+  kubelet:
+    image: ghcr.io/siderolabs/kubelet:v{{ KubernetesVersion }}
+    defaultRuntimeSeccompProfileEnabled: true
+    disableManifestsDirectory: true
+  nodeLabels:
+    tgp.io/nodepool: "{{ NodePool }}"
+    tgp.io/provisioned: "true"
+  features:
+    diskQuotaSupport: true
+    kubePrism: {enabled: true, port: 7445}
+    hostDNS: {enabled: true, forwardKubeDNSToHost: true}
+cluster:
+  id: {{ ClusterID }}
+  secret: {{ ClusterSecret }}
+  clusterName: "{{ ClusterName }}"
+  controlPlane:
+    endpoint: {{ ControlPlaneEndpoint }}
+  network:
+    dnsDomain: cluster.local
+    podSubnets: [10.244.0.0/16]
+    serviceSubnets: [10.96.0.0/12]
+  discovery:
+    enabled: true
+    registries:
+      kubernetes: {disabled: true}
+      service: {}
+"""

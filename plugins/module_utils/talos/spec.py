@@ -10,7 +10,7 @@ import typing as t
 
 from ..core.redact import register
 from ..model import Labels, Lane, MeshChoice, Taint
-from ..model.wireguard import Tunnel
+from ..model.mesh import Tunnel
 from ..planner.offers import gpu_models
 from ..planner.provisioning.node_labels import EPHEMERAL, INITIALIZING
 from .secrets import ClusterSecrets

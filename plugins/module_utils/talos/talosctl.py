@@ -11,8 +11,7 @@ import subprocess
 import typing as t
 
 from ..core.errors import InvalidInput, TimedOut
-from ..core.programs import environment
-from ..core.redact import redact
+from ..core.redact import program_environment, redact
 from .documents import Document, to_yaml
 from .versions import minor
 
@@ -55,7 +54,13 @@ def validate(program: str, documents: t.Sequence[Document], mode: str) -> list[s
 def _run(program: str, arguments: list[str], text: str = "") -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            [program, *arguments], env=environment(), input=text, capture_output=True, text=True, timeout=_SECONDS, check=False
+            [program, *arguments],
+            env=program_environment(),
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise TimedOut(f"{program} {arguments[0]} did not end within {_SECONDS} seconds.") from None

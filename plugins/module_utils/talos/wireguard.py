@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..core.errors import InvalidInput
-from ..model.wireguard import Tunnel
+from ..model.mesh import Tunnel
 from .documents import Document, at, items_at, of_kind
 from .spec import NodeSpec
 from .validation.wireguard_rules import overlaps

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ..core.errors import InvalidInput
-from .time_zones import zone
 
 PERIODS = ("day", "week", "month")
 
@@ -55,3 +56,19 @@ def days_between(start: datetime, end: datetime, time_zone: str = "UTC") -> list
 def _begin(day: date, place: tzinfo) -> datetime:
     """The first moment of a day there. Where clocks jump over midnight, that is the moment of the jump."""
     return datetime.combine(day, time(0), place).astimezone(timezone.utc)
+
+
+# ---- time zones by their names, for schedules, calendars and periods
+
+REMEDY = "Write a name like Europe/Berlin, or UTC; on a system without a database of time zones install the package tzdata."
+
+
+@functools.lru_cache(maxsize=64)
+def zone(name: str) -> tzinfo:
+    """The time zone of that name in the tz database; UTC is known without one. InvalidInput when there is none."""
+    if name == "UTC":
+        return timezone.utc
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidInput(f"{name!r} is no time zone.", remedy=REMEDY) from error

@@ -14,16 +14,16 @@ import pytest
 from .rig import Rig
 
 try:
-    from ansible_collections.tgp.gpu.plugins.module_utils.preflight import endpoint, endpoint_check
+    from ansible_collections.tgp.gpu.plugins.module_utils.preflight import endpoint_check
 except ImportError:  # the old plugins against which tests/red.py plays have neither
-    endpoint_check = endpoint = None  # type: ignore[assignment]
+    endpoint_check = endpoint_check = None  # type: ignore[assignment]
 
 _FOREIGN = ("TGP_", "LAMBDA_", "TS_", "TAILSCALE_", "WEBHOOK_", "K8S_AUTH", "KUBE")
 
 
 def answers(url: str, _control_planes: t.Sequence[str], **_how: t.Any) -> list[t.Any]:
     """A control plane that can be reached."""
-    return [endpoint.Reached(endpoint.API, *endpoint.endpoint(url))]
+    return [endpoint_check.Reached(endpoint_check.API, *endpoint_check.endpoint(url))]
 
 
 @pytest.fixture

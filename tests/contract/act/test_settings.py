@@ -125,7 +125,7 @@ def test_L3_pods_of_a_namespace_are_no_work_where_the_option_says_so(rig: Rig, i
 
 
 def test_L23_the_loop_that_is_woken_by_pods_counts_the_same_gpus(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ansible_collections.tgp.gpu.plugins.module_utils.operations import watch_trigger
+    from ansible_collections.tgp.gpu.plugins.module_utils.runs import loop
 
     seen: list[tuple[str, ...]] = []
 
@@ -137,6 +137,6 @@ def test_L23_the_loop_that_is_woken_by_pods_counts_the_same_gpus(rig: Rig, monke
 
         def stop(self) -> None: ...
 
-    monkeypatch.setattr(watch_trigger, "Attention", Attention)
-    watch_trigger.Waker(Task({"gpu_resources": [INTEL], "kubeconfig": str(rig.kubeconfig)}, transport=rig._transport)).close()
+    monkeypatch.setattr(loop, "Attention", Attention)
+    loop.Waker(Task({"gpu_resources": [INTEL], "kubeconfig": str(rig.kubeconfig)}, transport=rig._transport)).close()
     assert seen == [(*Settings().gpu_resources, INTEL)]

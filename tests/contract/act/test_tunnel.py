@@ -13,7 +13,7 @@ import re
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.keys import public_key
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.conf import public_key
 
 from sandbox.world import Machine
 

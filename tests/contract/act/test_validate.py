@@ -11,7 +11,7 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Hub, MeshChoice, NodeClass
-from ansible_collections.tgp.gpu.plugins.module_utils.preflight import endpoint, endpoint_check
+from ansible_collections.tgp.gpu.plugins.module_utils.preflight import endpoint_check
 
 from sandbox import device_plugin, lambda_account, vast_account
 
@@ -122,8 +122,10 @@ def test_the_control_planes_address_is_probed(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, url: str, stage: str, status: str, words: str
 ) -> None:
     """Machines that do not find it are billed until their deadline."""
-    host, port = endpoint.endpoint(url)
-    found = endpoint.Reached(endpoint.API, host, port, stage, f"{host}:{port} cannot be reached: no answer." if stage else "")
+    host, port = endpoint_check.endpoint(url)
+    found = endpoint_check.Reached(
+        endpoint_check.API, host, port, stage, f"{host}:{port} cannot be reached: no answer." if stage else ""
+    )
     monkeypatch.setattr(endpoint_check, "look", lambda *_place, **_how: [found])
     try:
         result = rig.run("validate", control_plane_endpoint=url)

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Container, InstanceState, Lane, OfferQuery
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.disks import gigabytes
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.requirements import gigabytes
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.runpod.api import Calls
 from ansible_collections.tgp.gpu.plugins.modules import runpod_pod
 

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Container, InstanceState, Lane, Offer
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.bids import priced
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking import priced
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.cloud import FACTS
 
 from tests.fixtures.talos_nodes import make

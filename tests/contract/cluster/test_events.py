@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Forbidden
-from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.evidence.events import KEPT, PODS, events_of
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.evidence.node import KEPT, PODS_WITH_EVENTS, events_of
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import EventSeen, Findings, PodSeen
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import diagnose
 
@@ -72,8 +72,8 @@ def test_S1_46_events_are_bounded_and_without_secrets(cluster: Cluster, note: t.
     asked: list[str] = []
     kube, inner = cluster.client(), cluster.client().call
     kube.call = lambda method, path, **more: asked.append(path) or inner(method, path, **more)  # type: ignore[method-assign,func-returns-value]
-    found = events_of(kube, "a", [PodSeen(f"kube-system/p{number}", "Pending") for number in range(PODS + 3)], None)
-    assert len(found) == KEPT and found[0].message.startswith(f"{KEPT + 4} token ") and len(asked) == 1 + PODS
+    found = events_of(kube, "a", [PodSeen(f"kube-system/p{number}", "Pending") for number in range(PODS_WITH_EVENTS + 3)], None)
+    assert len(found) == KEPT and found[0].message.startswith(f"{KEPT + 4} token ") and len(asked) == 1 + PODS_WITH_EVENTS
     assert all(len(one.message) <= 300 and secret not in one.message for one in found)
 
 

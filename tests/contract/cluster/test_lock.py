@@ -21,11 +21,10 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import from_tex
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ApiError, InvalidInput, Locked, LockLost
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import OWNER_PROCESS_ANNOTATION
-from ansible_collections.tgp.gpu.plugins.module_utils.store import process
+from ansible_collections.tgp.gpu.plugins.module_utils.store import lock_file
 from ansible_collections.tgp.gpu.plugins.module_utils.store.lease import PATH
-from ansible_collections.tgp.gpu.plugins.module_utils.store.lock_keeper import Keeper
-from ansible_collections.tgp.gpu.plugins.module_utils.store.process import alive, describe, from_record, owner_pid
-from ansible_collections.tgp.gpu.plugins.module_utils.store.run_lock import RunLock, release, resume, take
+from ansible_collections.tgp.gpu.plugins.module_utils.store.lock_file import alive, describe, from_record, owner_pid
+from ansible_collections.tgp.gpu.plugins.module_utils.store.run_lock import Keeper, RunLock, release, resume, take
 
 from .conftest import START, Cluster, make_task
 
@@ -248,7 +247,7 @@ def test_L08_a_module_without_its_playbook_beside_it_is_not_taken_for_the_run(cl
     """On another host each task is a process that ends, and the run goes on: only its time can be over."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "owner_pid", lambda: child.pid)
+        patch.setattr(lock_file, "owner_pid", lambda: child.pid)
         assert lock(cluster, "run-1", tmp_path).acquire()
     child.kill()
     child.wait()
@@ -344,7 +343,7 @@ def test_the_owner_is_the_playbook_not_its_worker(tmp_path: Path) -> None:
     script = tmp_path / "ansible-playbook"
     ask = (
         f"import sys; sys.path.insert(0, {str(here)!r}); "
-        "from ansible_collections.tgp.gpu.plugins.module_utils.store.process import owner_pid; print(owner_pid())"
+        "from ansible_collections.tgp.gpu.plugins.module_utils.store.lock_file import owner_pid; print(owner_pid())"
     )
     script.write_text(
         "import os, subprocess, sys\n"

@@ -26,11 +26,11 @@ from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_toke
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.eviction import evict
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.identity import cluster_id
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.namespace import ensure_namespace
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.namespace import cluster_id, ensure_namespace
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import (
     advertise,
     annotate,
+    attached_volumes,
     change,
     cordon,
     delete_node,
@@ -42,7 +42,6 @@ from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import (
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import pods
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right, missing_rights, of_call
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.secrets import read_secret
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.volumes import attached_volumes
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Taint
 
 from sandbox.kube import pki

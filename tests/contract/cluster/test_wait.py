@@ -20,7 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.kube import csr
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait.wait import Evidence, Expected, Outcome, wait_for
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Evidence, Expected, Outcome, wait_for
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Node
 from ansible_collections.tgp.gpu.plugins.module_utils.runs.node_wait import missing
 

@@ -11,10 +11,9 @@ from datetime import timedelta
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
-from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.evidence.node import token_exists
-from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.evidence.port import refused
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.evidence.node import refused, token_exists
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.bootstrap_tokens import delete
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait.wait import Expected, wait_for
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Expected, wait_for
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Node
 from ansible_collections.tgp.gpu.plugins.modules import node_wait
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.preflight.endpoint import TRUSTD_PORT
+from ansible_collections.tgp.gpu.plugins.module_utils.preflight.endpoint_check import TRUSTD_PORT
 
 from sandbox.running import Running
 from sandbox.talos_maintenance import Maintenance

@@ -205,7 +205,7 @@ def test_a_run_that_broke_off_between_file_and_interface_is_brought_to_its_end(
         hub.programs.fail("syncconf", "")
     else:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.running.Running.sync", _killed)
+            patch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.hub.Running.sync", _killed)
             hub.run(peer(1))
     assert KEYS[1] in hub.text and set(hub.programs.running()) == {LAPTOP, KEYS[0]}
     result = hub.run(peer(1))
@@ -286,7 +286,7 @@ def test_a_file_that_is_not_there_leaves_nothing_behind(hub: HubMachine) -> None
 
 
 def test_programs_that_are_not_installed(hub: HubMachine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.running._PLACES", ())
+    monkeypatch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.hub._PLACES", ())
     monkeypatch.setenv("PATH", str(hub.programs.folder))
     (hub.programs.folder / "wg").unlink()
     result = hub.run(peer(0))

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.documents import crds
 
+from schemas import crds
 from tests.contract.act.rig import Rig
 from tests.contract.act.test_service import documents
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook.machines import (
     groups_from_environment,

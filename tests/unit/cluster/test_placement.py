@@ -11,8 +11,7 @@ import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.placement import placement_of
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import reducer
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import placement_of, reducer
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Expression, NodeTerm, Others, Placement, Toleration
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -41,7 +41,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Wishes,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.observe import credentials, templates
+from ansible_collections.tgp.gpu.plugins.module_utils.observe import credentials, documents
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.cluster_facts import ClusterFacts
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.context import Context
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.probe import Prober
@@ -312,7 +312,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, sent: list[t.Any]) -> t.Any:
     """A context that knows a cluster and reads Secrets that tell their names; ``sent`` gets what the mesh is asked for."""
     facts = ClusterFacts(make().secrets, "https://100.64.0.1:6443", "home", "1.36.3", "1.13.6", "")
     monkeypatch.setattr(payload, "cluster_facts", lambda _context: facts)
-    for module in (payload, templates, credentials):
+    for module in (payload, documents, credentials):
         monkeypatch.setattr(module, "read_secret", lambda _kube, *place: f"machine: {{from: {'/'.join(place)}}}")
     monkeypatch.setattr(enrollment, "make_token", lambda *_given, **_more: Token("abcdef", "", None, "0123456789abcdef"))
     monkeypatch.setattr(enrollment, "take_back_all", recorder([]))

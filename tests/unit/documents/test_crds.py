@@ -9,7 +9,9 @@ import typing as t
 from pathlib import Path
 
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.documents import crds, schemas
+from ansible_collections.tgp.gpu.plugins.module_utils.documents import schemas
+
+from schemas import crds
 
 ROOT = Path(__file__).resolve().parents[3]
 

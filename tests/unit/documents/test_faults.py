@@ -13,7 +13,7 @@ from decimal import Decimal
 import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Machine, Placement, Requirement
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.node_labels import taints

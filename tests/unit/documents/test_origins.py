@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.documents import origins
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document, Origin
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document, Origin
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
 from ansible_collections.tgp.gpu.plugins.module_utils.model import SecretRef, Wishes

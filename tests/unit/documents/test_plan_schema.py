@@ -13,8 +13,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.documents import plan_schema
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.record import from_record, to_record
+
+from schemas import plan_schema
 
 from ..fleet.test_L22_saved_plan import saved
 

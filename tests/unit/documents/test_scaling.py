@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.node_pool import scaling
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.reading import Reader
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.scaling import scaling
 
 
 def read(spec: dict[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:

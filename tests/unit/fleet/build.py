@@ -34,7 +34,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Wishes,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.terms import follow
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import follow
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 
 CLUSTER = "a1b2c3d4"

@@ -13,7 +13,7 @@ import typing as t
 from decimal import Decimal
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import effective_requests
 from ansible_collections.tgp.gpu.plugins.module_utils.model import (

@@ -30,7 +30,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.reasons import Reason
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import replacement
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import consolidation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.consolidation import Use
 
 from .build import at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
@@ -120,7 +120,7 @@ def test_L05_half_used_is_not_below_half() -> None:
     ],
 )
 def test_L05_equal_to_the_share_is_cheap_enough(old: str, new: str, share: str, expected: bool) -> None:
-    assert replacement.saves(Decimal(old), Decimal(new), Decimal(share)) is expected
+    assert consolidation.saves(Decimal(old), Decimal(new), Decimal(share)) is expected
 
 
 def test_L05_the_threshold_is_strict_and_the_pools() -> None:

@@ -14,7 +14,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Pha
 from ansible_collections.tgp.gpu.plugins.module_utils.model import DisruptionBudget as Budget
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.disruption_budgets import Count, Room, allowed, room, valid
-from ansible_collections.tgp.gpu.plugins.module_utils.units import cron, time_zones
+from ansible_collections.tgp.gpu.plugins.module_utils.units import cron, periods
 from cronsim import CronSim, CronSimError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,7 +123,7 @@ def test_L06_a_schedule_follows_its_time_zone() -> None:
 
 
 def test_L06_the_two_days_of_changing_clocks() -> None:
-    berlin = time_zones.zone("Europe/Berlin")
+    berlin = periods.zone("Europe/Berlin")
     skipped = cron.parse_cron("30 2 * * *")  # 02:30 does not exist on 29 March 2026
     assert cron.last_due(skipped, berlin, utc("2026-03-29 00:00"), utc("2026-03-29 12:00")) == utc("2026-03-29 01:30")
     twice = cron.parse_cron("30 2 * * *")  # 02:30 comes twice on 25 October 2026
@@ -162,7 +162,7 @@ def test_L06_words_and_names_of_days_and_months() -> None:
     assert cron.parse_cron("0 9 * * 7") == cron.parse_cron("0 9 * * 0")
     assert cron.parse_cron("0 0 29 2 *").days == {29}
     with pytest.raises(InvalidInput):
-        time_zones.zone("Mars/Olympus")
+        periods.zone("Mars/Olympus")
 
 
 def _field(low: int, high: int) -> st.SearchStrategy[str]:

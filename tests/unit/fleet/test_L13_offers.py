@@ -26,8 +26,14 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import host_quality, launch_backoff
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.bids import bid, priced
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking import REASONS, Selection, price_verdict, select
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking import (
+    REASONS,
+    Selection,
+    bid,
+    price_verdict,
+    priced,
+    select,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.requirements import met
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 from ansible_collections.tgp.gpu.plugins.module_utils.providers import registry

@@ -20,8 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Offer,
     Phase,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.billing_facts import noted
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import claim_cost, ledger_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import claim_cost, ledger_line, noted
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
 
 from .build import CAPABILITIES, at, claim, decide, deletions, instance, node, node_class, of, offer, one, pod, pool, seen, wishes

@@ -20,7 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Plan,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.candidate_order import Candidate, choose
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.voluntary import Candidate, choose
 
 from .build import at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
 

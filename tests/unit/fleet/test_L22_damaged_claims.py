@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, CloudView, DamagedClaim, MadeToken, MeshKey, Phase
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.merge import rebased
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.diff import rebased
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -23,8 +23,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Window,
     Wishes,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import from_record, to_record
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.terms import follow, remembered
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import follow, from_record, remembered, to_record
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import Mode, mode_of
 from hypothesis import given
 from hypothesis import strategies as st

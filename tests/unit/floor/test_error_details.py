@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.core.error_details import note_detail, without_details
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import note_detail, without_details
 from hypothesis import given
 from hypothesis import strategies as st
 

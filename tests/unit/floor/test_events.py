@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
-from ansible_collections.tgp.gpu.plugins.module_utils.core.error_details import note_detail
+from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import note_detail
 from ansible_collections.tgp.gpu.plugins.module_utils.core.events import KEPT, LONGEST, Events
-from ansible_collections.tgp.gpu.plugins.module_utils.core.paths import events_path
+from ansible_collections.tgp.gpu.plugins.module_utils.core.files import events_path
 from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import register
 
 SECRET = "secret-of-the-event-log-0123456789"

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
 from ansible_collections.tgp.gpu.plugins.module_utils.core.notifications import Message, Sender
-from ansible_collections.tgp.gpu.plugins.module_utils.core.programs import ALWAYS, NETWORK, PLATFORMS, environment
+from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import ALWAYS, NETWORK, PLATFORMS, program_environment
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.credentials import access
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.kubeconfig import find
@@ -70,7 +70,7 @@ def program(folder: Path, answer: str = "") -> tuple[Path, Path]:
 def test_L28_only_named_variables_are_passed_on(keys: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("AWS_PROFILE", "a"), ("https_proxy", "http://p"), ("TGP_SOMETHING", "x"), ("LD_PRELOAD", "x")):
         monkeypatch.setenv(name, value)
-    plain, far = environment({"OWN": "1"}), environment(network=True, prefixes=("AWS_",))
+    plain, far = program_environment({"OWN": "1"}), program_environment(network=True, prefixes=("AWS_",))
     assert plain["OWN"] == "1" and "PATH" in plain and "https_proxy" not in plain and "AWS_PROFILE" not in plain
     assert (far["AWS_PROFILE"], far["https_proxy"]) == ("a", "http://p")
     assert not {*KEYS, "TGP_SOMETHING", "LD_PRELOAD"} & (set(plain) | set(far))
@@ -109,7 +109,7 @@ def test_L28_talosctl_gets_no_keys(keys: None, tmp_path: Path) -> None:
 
 
 def test_L28_whoever_starts_a_program_says_what_its_environment_is() -> None:
-    """Every call that starts a program, in all files of the collection, takes its environment from programs.py."""
+    """Every call that starts a program, in all files of the collection, takes its environment from program_environment."""
     found, without = 0, []
     for path in [*(ROOT / "plugins").rglob("*.py"), *(ROOT / "extensions").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -121,7 +121,7 @@ def test_L28_whoever_starts_a_program_says_what_its_environment_is() -> None:
                 continue
             found += 1
             given = next((one.value for one in node.keywords if one.arg == "env"), None)
-            if not (isinstance(given, ast.Call) and isinstance(given.func, ast.Name) and given.func.id == "environment"):
+            if not (isinstance(given, ast.Call) and isinstance(given.func, ast.Name) and given.func.id == "program_environment"):
                 without.append(f"{path.name}:{node.lineno}")
     assert found >= 5 and without == []
 

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet import repository_keys
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet import cloud_config
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Findings
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import diagnose
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Instance, InstanceState, Lane
@@ -129,8 +129,8 @@ def refused(machine: Machine, name: str) -> str:
 
 
 def test_every_pin_is_a_fingerprint_of_a_repository_that_the_program_adds(machine: Machine) -> None:
-    assert set(repository_keys.PINNED) == set(HOSTS)
-    for fingerprints in repository_keys.PINNED.values():
+    assert set(cloud_config.PINNED) == set(HOSTS)
+    for fingerprints in cloud_config.PINNED.values():
         assert fingerprints and all(re.fullmatch("[0-9A-F]{40}", one) for one in fingerprints)
     assert machine.run() == 0
     assert {path.name for path in (machine.root / "etc/apt/keyrings").iterdir()} == {f"tgp-{name}.gpg" for name in HOSTS}
@@ -151,9 +151,9 @@ def test_a_key_that_is_checked_is_readable_for_apt_and_leaves_nothing_beside_it(
 def test_another_key_is_refused_by_name(machine: Machine, name: str) -> None:
     hands_out(machine, HOSTS[name], f"key {OTHER}\n")
     said = refused(machine, name)
-    assert f"expected {' '.join(repository_keys.PINNED[name])}, came {OTHER}. " in said
+    assert f"expected {' '.join(cloud_config.PINNED[name])}, came {OTHER}. " in said
     assert f"Take a newer tgp.gpu, or set KEY_{name.upper()} if its owner says that it is new (docs/kubelet_lane.md)" in said
-    hands_out(machine, HOSTS[name], f"key {repository_keys.PINNED[name][0]}\n")
+    hands_out(machine, HOSTS[name], f"key {cloud_config.PINNED[name][0]}\n")
     assert machine.run() == 0
 
 
@@ -295,7 +295,7 @@ def test_the_sentence_becomes_a_diagnosis_that_fits_the_screen(machine: Machine)
     found = diagnose(_findings(console))
     assert (found.code, found.certain) == ("repository_key", True)
     assert "NVIDIA" not in found.remedy and "KEY_" in found.remedy
-    assert OTHER in found.evidence[0] and repository_keys.PINNED["nvidia"][0] in found.evidence[0]
+    assert OTHER in found.evidence[0] and cloud_config.PINNED["nvidia"][0] in found.evidence[0]
     assert found.evidence[0].endswith("(docs/kubelet_lane.md)")
 
 

@@ -15,7 +15,7 @@ import typing as t
 import pycdlib
 import pytest
 import yaml
-from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.talos.ipxe import own_script
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.talos.boot_media import own_script
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import to_yaml
 

@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking import no_lane

@@ -9,7 +9,7 @@ import ipaddress
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import BadShape
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.api import wire
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.api import machine
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.api.peer import networks, refusal, vouched
 from hypothesis import given
 from hypothesis import strategies as some
@@ -46,22 +46,22 @@ def test_an_address_of_the_mesh_outside_the_mesh_is_explained() -> None:
 
 @given(some.integers(0, 2**64 - 1), some.binary(max_size=300), some.integers(1, 2**20))
 def test_what_is_written_is_read_back(number: int, data: bytes, field: int) -> None:
-    fields = wire.read(wire.number(field, number) + wire.block(field + 1, data) + wire.block(field + 1, data))
-    assert wire.integer(fields, field) == number
+    fields = machine.read(machine.field_number(field, number) + machine.block(field + 1, data) + machine.block(field + 1, data))
+    assert machine.integer(fields, field) == number
     assert fields.get(field + 1, []) == ([data, data] if data else [])
 
 
 @given(some.binary(max_size=60))
 def test_no_bytes_are_misread_or_break_the_reader(data: bytes) -> None:
     try:
-        wire.read(data)
+        machine.read(data)
     except BadShape:
         pass
 
 
 def test_fields_of_fixed_length_are_passed_over() -> None:
-    message = b"\x09" + b"12345678" + b"\x15" + b"1234" + wire.block(3, b"text")
-    assert wire.text(wire.read(message), 3) == "text"
+    message = b"\x09" + b"12345678" + b"\x15" + b"1234" + machine.block(3, b"text")
+    assert machine.text(machine.read(message), 3) == "text"
     for broken in (b"\x09123", b"\x15", b"\x1b", b"\x0a\x05abc", b"\xff" * 11, b"\x00\x01"):
         with pytest.raises(BadShape):
-            wire.read(broken)
+            machine.read(broken)

@@ -10,7 +10,7 @@ import stat
 import typing as t
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.wg_quick import conf
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.cloud_config import conf
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import documents_for, payload
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Carrier, Lane

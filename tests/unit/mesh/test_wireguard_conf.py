@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard import conf as conf
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard import peers as peers
-from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.keys import generate, public_key
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.wireguard.conf import generate, public_key
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.wireguard_rules import is_key
 from hypothesis import given
 from hypothesis import strategies as st

@@ -12,10 +12,10 @@ import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.container import LIMIT, start_script
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.document import Document
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.builtin import WORKER
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import WORKER
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import template_problems
 
 from tests.fixtures.talos_nodes import make

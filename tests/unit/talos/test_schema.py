@@ -15,7 +15,7 @@ import random
 import jsonschema
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation import schema, schema_data
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation import schema_data, validate
 
 from tests.fixtures.talos_nodes import make
 
@@ -51,7 +51,7 @@ def test_the_schema_uses_only_keywords_that_are_read():
                 for inner in value:
                     yield from words(inner)
 
-    assert set(words(json.loads(schema_data.text()))) <= schema.KEYWORDS | SILENT
+    assert set(words(json.loads(schema_data.text()))) <= validate.KEYWORDS | SILENT
 
 
 def _mutations(documents, rng):
@@ -76,7 +76,7 @@ def _mutations(documents, rng):
                 case _ if isinstance(part, dict):
                     part[rng.choice(["disk", "token", "enabled", "zzz"])] = rng.choice(junk)
             break
-        if str(document.get("kind", "")) in schema.kinds():
+        if str(document.get("kind", "")) in validate.kinds():
             yield document
 
 
@@ -85,9 +85,9 @@ def test_it_agrees_with_a_general_validator():
     documents = build(make())
     seen = {True: 0, False: 0}
     for document in [*documents, *_mutations(documents, random.Random(7))]:
-        name = schema.kinds()[str(document.get("kind", ""))]
+        name = validate.kinds()[str(document.get("kind", ""))]
         general = jsonschema.Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": definitions})
-        ours, theirs = schema.faults(document), list(general.iter_errors(document))
+        ours, theirs = validate.faults(document), list(general.iter_errors(document))
         assert bool(ours) == bool(theirs), (document, ours, theirs)
         assert {fault.keyword for fault in ours} == {error.validator for error in theirs}
         seen[bool(ours)] += 1
@@ -107,4 +107,4 @@ def test_it_agrees_with_a_general_validator():
     ],
 )
 def test_sentences(document, sentence):
-    assert [fault.text for fault in schema.faults(document)] == [sentence]
+    assert [fault.text for fault in validate.faults(document)] == [sentence]

@@ -14,10 +14,9 @@ import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import payload
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.builtin import WORKER
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import build
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.config import WORKER, build
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.documents import parse
-from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.installer import image_problems
+from ansible_collections.tgp.gpu.plugins.module_utils.talos.images.image_choice import image_problems
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.validation.validate import (
     MISSING_TEMPLATE,
     check,

@@ -19,13 +19,16 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ...core.errors import InvalidInput
-from ...talos.documents import Document, at, machine_document, of_kind, to_yaml
+from ...model.mesh import Tunnel
+from ...talos.documents import Document, at, items_at, machine_document, of_kind, to_yaml
 from ...talos.spec import NodeSpec
 from ...talos.versions import plain, tag_of
 from ...talos.wireguard import link
-from . import repository_keys, wg_quick
 from .kubelet_config import api_port, kubelet_config, sysctls
 from .script import BOOTSTRAP
+
+"""Name of a repository → the fingerprints of all primary keys in its key file, 40 capital hex digits each."""
+
 
 FORWARDER = "https://127.0.0.1:7445"
 PROGRAM = "/usr/local/sbin/tgp-bootstrap"
@@ -81,7 +84,7 @@ def boot(spec: NodeSpec, documents: t.Sequence[Document]) -> Boot:
     if key:
         files.append(_file(AUTH_KEY, key))
     if spec.tunnel is not None:
-        files.append(_file(wg_quick.path_of(spec.tunnel), wg_quick.conf(documents, config, spec.tunnel)))
+        files.append(_file(path_of(spec.tunnel), conf(documents, config, spec.tunnel)))
     if spec.cni == "local":
         files.append(_file("/etc/tgp/cni.conflist", _conflist(config, _mesh_mtu(spec, documents, config), _beside(spec)), "0644"))
     files += [_packed(file) for file in at(config, "machine.files") or ()]
@@ -141,10 +144,10 @@ def _environment(spec: NodeSpec, config: Document, documents: t.Sequence[Documen
         "DRIVER_BRANCH": spec.driver_branch,
         "KERNEL_MODULES": " ".join([*_modules(config), *(["wireguard"] if spec.tunnel else [])]),
         "CNI": spec.cni,
-        **repository_keys.settings(),
+        **settings(),
     }
     if spec.tunnel is not None:
-        values |= wg_quick.settings(spec.tunnel)
+        values |= tunnel_settings(spec.tunnel)
     if spec.cni == "flannel":
         values |= _flannel(spec)
     elif spec.cni != "local":
@@ -264,3 +267,76 @@ def _conflist(config: Document, mtu: int | None, beside: t.Sequence[str] = ()) -
         bridge["mtu"] = mtu
     portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
     return json.dumps({"cniVersion": "1.0.0", "name": "tgp", "plugins": [bridge, portmap]})
+
+
+# ---- A node's WireGuard tunnel on a stock Ubuntu machine: the file that wg-quick reads, from the same configuration that Talos would
+# read
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+
+
+def path_of(tunnel: Tunnel) -> str:
+    """Where wg-quick looks for it."""
+    return f"/etc/wireguard/{tunnel.interface}.conf"
+
+
+def conf(documents: t.Sequence[Document], config: Document, tunnel: Tunnel) -> str:
+    """The file. Routes need no lines: wg-quick makes one for each allowed network. Raises InvalidInput for what it could not be told."""
+    found = link(documents, config, tunnel.interface)
+    lines = ["# Written by the Ansible collection tgp.gpu.", "[Interface]"]
+    lines += [f"Address = {one['address']}" for one in items_at(found, "addresses")]
+    lines.append(f"PrivateKey = {found['privateKey']}")
+    for field, name in (("mtu", "MTU"), ("listenPort", "ListenPort"), ("firewallMark", "FwMark")):
+        if found.get(field):
+            lines.append(f"{name} = {found[field]}")
+    for peer in items_at(found, "peers"):
+        lines += ["", "[Peer]", f"PublicKey = {peer['publicKey']}"]
+        if peer.get("presharedKey"):
+            lines.append(f"PresharedKey = {peer['presharedKey']}")
+        if peer.get("endpoint"):
+            lines.append(f"Endpoint = {peer['endpoint']}")
+        if peer.get("allowedIPs"):
+            lines.append(f"AllowedIPs = {', '.join(peer['allowedIPs'])}")
+        if peer.get("persistentKeepaliveInterval"):
+            lines.append(f"PersistentKeepalive = {_seconds(str(peer['persistentKeepaliveInterval']))}")
+    if any("\n" in line or "\r" in line for line in lines):
+        raise InvalidInput(f"WireGuard {tunnel.interface}: a setting has a line end in it.")
+    return "\n".join(lines) + "\n"
+
+
+def tunnel_settings(tunnel: Tunnel) -> dict[str, str]:
+    """What node.env says of it; no secret."""
+    return {
+        "MESH_INTERFACE": tunnel.interface,
+        "MESH_ADDRESS": tunnel.ip,
+        "MESH_HUB_KEY": tunnel.hub_key,
+        "MESH_ENDPOINT": tunnel.endpoint,
+    }
+
+
+def _seconds(duration: str) -> int:
+    found = _DURATION.fullmatch(duration)
+    if not found or not duration:
+        raise InvalidInput(f"persistentKeepaliveInterval {duration!r} must be in hours, minutes and whole seconds, like 25s.")
+    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+# ---- who may sign the repositories that lane kubelet installs from: the one place where their keys are pinned. A key that says another
+# expiry date, or has other subkeys, keeps its fingerprint and needs nothing here. One that its owner replaces needs a new line here, or
+# KEY_<NAME> in a pool's template (docs/kubelet_lane.md) until there is one
+
+# Docker's is in Docker's installation guide. Those of Docker, Kubernetes and NVIDIA were computed from the key files that Debian hands out in
+# its signed package extrepo-offline-data. Tailscale publishes no fingerprint: its own was computed from a stored copy of its key file, and is
+# what dnf shows when it takes the key of pkgs.tailscale.com.
+PINNED: t.Mapping[str, tuple[str, ...]] = {
+    "kubernetes": ("DE15B14486CD377B9E876E1A234654DA9A296436",),
+    "docker": ("9DC858229FC7DD38854AE2D88D81803C0EBFCD88",),
+    "tailscale": ("2596A99EAAB33821893C0A79458CA832957F5868",),
+    "nvidia": ("C95B321B61E88C1809C4F759DDCAE044F796ECB0",),
+}
+
+
+def settings() -> dict[str, str]:
+    """They as node.env says them: KEY_DOCKER and so on, fingerprints parted by blanks."""
+    return {f"KEY_{name.upper()}": " ".join(fingerprints) for name, fingerprints in PINNED.items()}

@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import os
 import re
 import typing as t
+from urllib.parse import urlsplit
 
-from ...core.errors import InvalidInput
+from ...core.errors import BadShape, InvalidInput
+from ...core.http import Api, Retry
 from ...core.redact import register
 from ...core.task import Task
 from ...talos.images.factory import PUBLIC, Images, images
 from ...talos.versions import DEFAULT_TALOS, OLDEST, minor, plain
 from .config_volume import NETWORK_FILE, Seed, command, image, metal_iso, nocloud, same_image
 from .configurations import GivenConfig, given_config
-from .files import Private, write
-from .ipxe import chained, own_script, published_script, refuse_secure_boot
-from .kernel_arguments import METAL_ISO, arguments, config_argument, plain_http
+from .kernel_arguments import METAL_ISO, arguments, config_argument, joined, plain_http
 
 FORMS = ("ipxe", "nocloud", "metal_iso")
 _PLATFORM = {"ipxe": "metal", "nocloud": "nocloud", "metal_iso": "metal"}
 _GENERAL = "talos"  # name of what is the same for all machines
-
 Params = t.Mapping[str, t.Any]
 
 
@@ -215,3 +215,135 @@ def _result(
     if task.diff_mode:
         result["diff"] = [dict(one.diff) for one in (*written, *removed) if one.diff]
     return result
+
+
+# ---- files for their owner alone, written whole or not at all, and what of them may be shown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Private:
+    """A file to be, or not to be (``content`` None). ``secret``: its content is never shown, not even as a difference. ``same`` decides
+    whether what lies there is as good, where equal bytes would ask too much."""
+
+    path: str
+    content: bytes | None = dataclasses.field(repr=False)
+    secret: bool = True
+    same: t.Callable[[bytes], bool] | None = dataclasses.field(default=None, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """``changed``: it was, or would be, written or taken away. ``diff`` as Ansible takes it, without secrets; empty when nothing changes."""
+
+    path: str
+    bytes: int
+    sha256: str
+    changed: bool
+    diff: t.Mapping[str, str]
+
+
+def write(files: t.Sequence[Private], check_mode: bool) -> list[Written]:
+    """Put the files there with mode 0600, in folders of mode 0700 where there are none. InvalidInput when that fails."""
+    return [_one(file, check_mode) for file in files]
+
+
+def _one(file: Private, check_mode: bool) -> Written:
+    before, private = _present(file.path)
+    content = file.content
+    if before is not None and content is not None and file.same is not None and file.same(before):
+        content = before
+    changed = content != before or not private and before is not None
+    if changed and not check_mode:
+        _put(file.path, content)
+    diff = {}
+    if changed:
+        texts = {"before": _shown(file, before), "after": _shown(file, content)}
+        diff = {"before_header": file.path, "after_header": f"{file.path} (0600)", **texts}
+    told = content or b""
+    return Written(file.path, len(told), hashlib.sha256(told).hexdigest(), changed, diff)
+
+
+def _present(path: str) -> tuple[bytes | None, bool]:
+    """What lies there, and whether its owner alone may read it."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(), not os.fstat(file.fileno()).st_mode & 0o077
+    except FileNotFoundError:
+        return None, False
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _put(path: str, content: bytes | None) -> None:
+    temporary = f"{path}.{os.getpid()}.new"
+    try:
+        if content is None:
+            os.unlink(path)
+            return
+        _folder(os.path.dirname(path))
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def _folder(path: str) -> None:
+    """The folder and all above it; the mode that os.makedirs takes counts for the last one only."""
+    if path and not os.path.isdir(path):
+        _folder(os.path.dirname(path))
+        os.mkdir(path, 0o700)
+
+
+def _shown(file: Private, content: bytes | None) -> str:
+    if content is None:
+        return ""
+    if file.secret:
+        return f"a secret of {len(content)} bytes, SHA-256 {hashlib.sha256(content).hexdigest()}\n"
+    return content.decode("utf-8", "replace")
+
+
+# ---- network boot: an iPXE script that starts Talos from the Image Factory and tells it where its configuration is
+
+_KERNEL = re.compile(r"^kernel (\S+) (.+)$", re.MULTILINE)
+
+
+def chained(images: Images) -> str:
+    """The factory's own script, fetched at each boot: nothing is added to what stands in the schematic."""
+    return f"#!ipxe\nchain --replace --autofree {images.pxe}\n"
+
+
+def own_script(published: str, more: t.Sequence[str]) -> str:
+    """The factory's script ``published`` with our arguments added to its command line (which holds those of the schematic, too)."""
+    lines = _KERNEL.findall(published)
+    if not published.startswith("#!ipxe") or len(lines) != 1 or "talos.platform=" not in lines[0][1]:
+        raise BadShape(
+            "The Image Factory's iPXE script has no command line that could be added to.",
+            remedy="Scripts for Secure Boot have none: put the arguments into the schematic and leave them out here.",
+            service="image factory",
+        )
+    kernel, line = lines[0]
+    # a function, so that nothing in the line is read as a reference to the pattern
+    return _KERNEL.sub(lambda _found: f"kernel {kernel} {joined(line, more)}", published)
+
+
+def published_script(task: Task, images: Images) -> str:
+    """The factory's script. Raises an ApiError; asking makes no image."""
+    parts = urlsplit(images.pxe)
+    root = f"{parts.scheme}://{parts.netloc}"
+    api = Api("image factory", root, transport=task.transport(root), retry=Retry(tries=3), clock=task.clock)
+    try:
+        return api.call("GET", parts.path).text
+    finally:
+        api.close()
+
+
+def refuse_secure_boot(more: t.Sequence[str]) -> None:
+    """A signed image carries its command line inside."""
+    if more:
+        raise InvalidInput(
+            "With Secure Boot nothing can be added to the command line, which is part of the signed image.",
+            problems=[f"{one.partition('=')[0]} would be added." for one in more],
+            remedy="Put the arguments into the schematic (kernel_args of tgp.gpu.talos_schematic).",
+        )

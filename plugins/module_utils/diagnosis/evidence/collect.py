@@ -25,10 +25,8 @@ from ...talos.versions import DEFAULT_TALOS
 from ..facts import Findings, Request
 from ..rules import Diagnosis, diagnose
 from ..view import screen, steps_of
-from .events import events_of
 from .files import save
-from .node import node_and_conditions, requests_of, system_pods_in_trouble, token_exists
-from .port import refused
+from .node import events_of, node_and_conditions, refused, requests_of, system_pods_in_trouble, token_exists
 
 _WORKERS = 16
 _ODD = (TgpError, ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError)  # answers that nobody foresaw

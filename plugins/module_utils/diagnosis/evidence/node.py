@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import typing as t
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ...core.clock import from_text
+from ...core.errors import ApiError
+from ...core.redact import redact_foreign
 from ...kube import bootstrap_tokens, csr
 from ...kube.client import Json, Kube
 from ...kube.nodes import parse, path_of
 from ...kube.pods import PATH as PODS
 from ...model import Node
-from ..facts import Condition, PodSeen, Request
+from ..facts import Condition, EventSeen, PodSeen, Request
 
 _MOST = 40  # pods in trouble that are kept
 _SYSTEM = ("kube-system", "gpu-operator", "nvidia-gpu-operator", "node-feature-discovery", "kube-flannel")
@@ -38,13 +40,6 @@ def _condition(raw: Json) -> Condition:
         _moment(raw.get("lastTransitionTime")),
         _moment(raw.get("lastHeartbeatTime")),
     )
-
-
-def _moment(text: t.Any) -> datetime | None:
-    try:
-        return from_text(text) if isinstance(text, str) and text else None
-    except ValueError:
-        return None
 
 
 def system_pods_in_trouble(kube: Kube, node: str) -> tuple[PodSeen, ...]:
@@ -86,3 +81,79 @@ def requests_of(found: t.Iterable[csr.Request], token_id: str, node: str, since:
 def token_exists(kube: Kube, token_id: str) -> bool:
     """Whether the Secret of a bootstrap token is there, by a deletion that is not carried out: to read it would be to know the token."""
     return kube.delete(f"{bootstrap_tokens.PATH}/bootstrap-token-{token_id}", dry_run=True)
+
+
+# ---- what the cluster noted about one Node and about the pods on it that do not work: its Events, bounded. Read as core/v1, which shows
+# the same objects as events.k8s.io/v1 and can select them by what they are about
+
+EVENTS = "/api/v1/events"
+PODS_WITH_EVENTS = 5  # pods in trouble whose events are asked for
+_PAGE = 200  # events of one object: the API server forgets them after an hour by itself
+KEPT = 30
+_LONGEST = 300
+_SKEW = timedelta(seconds=60)
+
+
+def events_of(kube: Kube, node: str, pods: t.Sequence[PodSeen], since: datetime | None) -> tuple[EventSeen, ...]:
+    """At most :data:`KEPT`, the newest first; none that is older than ``since``, which may be of another machine of that name."""
+    found = _about(kube, "Node", "", node)
+    for pod in pods[:PODS_WITH_EVENTS]:
+        namespace, _slash, name = pod.name.partition("/")
+        found += _about(kube, "Pod", namespace, name)
+    young = [one for one in found if since is None or one.last is None or one.last >= since - _SKEW]
+    young.sort(key=lambda one: one.last.timestamp() if one.last else 0.0, reverse=True)
+    return tuple(young[:KEPT])
+
+
+def _about(kube: Kube, kind: str, namespace: str, name: str) -> list[EventSeen]:
+    path = f"/api/v1/namespaces/{namespace}/events" if namespace else EVENTS
+    listed = kube.get(path, {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}", "limit": str(_PAGE)})
+    about = f"{namespace}/{name}" if namespace else f"{kind}/{name}"
+    return [_seen(one, about) for one in listed.get("items") or () if isinstance(one, dict)]
+
+
+def _seen(raw: Json, about: str) -> EventSeen:
+    """Events have their time in one of four places, by the age of the client that wrote them."""
+    series, meta = raw.get("series") or {}, raw.get("metadata") or {}
+    times = (series.get("lastObservedTime"), raw.get("lastTimestamp"), raw.get("eventTime"), meta.get("creationTimestamp"))
+    count = series.get("count") or raw.get("count") or 1
+    return EventSeen(
+        about,
+        str(raw.get("type") or ""),
+        str(raw.get("reason") or ""),
+        " ".join(redact_foreign(str(raw.get("message") or "")).split())[:_LONGEST],
+        count if isinstance(count, int) else 1,
+        next((moment for text in times if (moment := _moment(text)) is not None), None),
+    )
+
+
+def _moment(text: t.Any) -> datetime | None:
+    try:
+        return from_text(text) if isinstance(text, str) and text else None
+    except ValueError:
+        return None
+
+
+# ---- asks, through the API server, whether a port of a node is served. The control plane has a way to its nodes where we may have none
+
+TALOS_API = 50000
+KUBELET = 10250
+_NO_WAY = (500, 502, 503, 504)  # with which the API server says that it did not get through; no reason to ask again
+
+
+def refused(kube: Kube, node: str, port: int = TALOS_API) -> str:
+    """What the API server says when the node's own system refuses the connection, that is, when nothing listens there. Empty when
+    something does, and whenever that cannot be told: no way, no right (get on nodes/proxy), another server in between. Where the
+    kubelet's port refuses as well, the control plane does not reach this node at all, and that says nothing about the other port."""
+    if not _is_refused(kube, node, port) or _is_refused(kube, node, KUBELET):
+        return ""
+    return f"port {port} of the node refuses connections (asked by the control plane): nothing listens there"
+
+
+def _is_refused(kube: Kube, node: str, port: int) -> bool:
+    path = path_of(node).replace("/nodes/", "/nodes/https:")
+    try:
+        answer = kube.call("GET", f"{path}:{port}/proxy/", ok=_NO_WAY)
+    except ApiError:
+        return False
+    return answer.status in _NO_WAY and "connection refused" in answer.text

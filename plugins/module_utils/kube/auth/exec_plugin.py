@@ -15,8 +15,7 @@ from datetime import datetime, timedelta, timezone
 
 from ...core.clock import from_text
 from ...core.errors import InvalidInput
-from ...core.programs import PLATFORMS, environment
-from ...core.redact import redact, register
+from ...core.redact import PLATFORMS, program_environment, redact, register
 from .kubeconfig import Entry
 
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -92,7 +91,7 @@ class ExecPlugin:
         try:
             done = subprocess.run(
                 [command, *(str(part) for part in self._setting.get("args") or [])],
-                env=environment(own, network=True, prefixes=PLATFORMS),
+                env=program_environment(own, network=True, prefixes=PLATFORMS),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_TIMEOUT,

@@ -9,13 +9,22 @@ without one is somebody else's. A section ends with its last setting: comments a
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import ipaddress
 import re
 import typing as t
 
-Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+from ...core.lazy_import import lazy
+from ...planner.provisioning.wireguard_rules import is_key
 
+if t.TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import x25519
+else:
+    x25519 = lazy("cryptography.hazmat.primitives.asymmetric.x25519")
+
+
+Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 SECRET = ("privatekey", "presharedkey")
 _OWNER = re.compile(r"\s*#\s*tgp:\s*(?P<name>\S+)(?:\s+(?P<created>\S+))?\s*")
 _SECTIONS = {"[interface]": "interface", "[peer]": "peer"}
@@ -155,3 +164,23 @@ def without(text: str, section: Section) -> str:
     if before.endswith("\n") and (before[:-1][-1:] in ("", "\n") or after[:1] in ("", "\n")):
         before = before[:-1]
     return before + after
+
+
+# ---- keys of WireGuard: 32 bytes of Curve25519 in base64
+
+
+def generate() -> tuple[str, str]:
+    """A new key pair: private key, public key. The private one is a secret and belongs into one machine's boot payload only."""
+    private = _encoded(x25519.X25519PrivateKey.generate().private_bytes_raw())
+    return private, public_key(private)
+
+
+def public_key(private: str) -> str:
+    """The public key of a private one. ValueError, without the key in it, when that is none."""
+    if not is_key(private):
+        raise ValueError("That is no private key of WireGuard: base64 of 32 bytes is one.")
+    return _encoded(x25519.X25519PrivateKey.from_private_bytes(base64.b64decode(private)).public_key().public_bytes_raw())
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()

@@ -20,15 +20,14 @@ from ...model.reasons import Reason
 from ...observe.context import Context
 from ...observe.shared_list import Feed
 from ...planner.claims.phases import LONGEST_WORDS, advance
-from ...planner.cost import billing_facts
+from ...planner.cost import cost
 from ...planner.offers import launch_backoff
 from ...planner.offers.ranking import price_verdict
 from ...planner.provisioning.service import is_service
 from ...providers.registry import CAPABILITIES
 from ...units.money import print_money
-from ..launch.bootstrap_tokens import take_back
+from ..launch.enrollment import take_back
 from ..teardown.teardown import teardown_all
-from .liveness import Hope
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +116,7 @@ class Following:
         with self._lock:
             claim = self.claims[instance.name if instance.name in self.claims else self._name_of(instance)]
             changes: dict[str, t.Any] = {"ip": instance.ip} if instance.ip and instance.ip != claim.ip else {}
-            base = billing_facts.noted(claim, instance, CAPABILITIES[claim.cloud], self.context.clock.now())
+            base = cost.noted(claim, instance, CAPABILITIES[claim.cloud], self.context.clock.now())
             if claim.phase is Phase.PROVISIONING and instance.state is InstanceState.RUNNING:
                 base = advance(base, Phase.BOOTING, self.context.clock.now(), f"{claim.cloud} says it runs")
             if changes or base is not claim:
@@ -252,3 +251,52 @@ class Following:
         except ApiError as error:  # the machine costs money, so it goes all the same
             self.context.warn(f"{name}: its offer could not be put on the block list, so it may be taken again: {error}")
         return ""
+
+
+# ---- when there is no use in waiting for a machine any longer, although its time is not over: the cloud itself has given it up
+
+_OVER = (InstanceState.TERMINATED, InstanceState.FAILED, InstanceState.STOPPED)
+_MISSING = 60.0  # seconds a machine that was listed before must be absent from good lists
+_LISTED_LATE = 600.0  # seconds after the create call in which a new machine may not be listed yet
+_BROKEN = 300.0  # seconds of a complaint of the cloud, with no sign of life; some complaints pass
+
+
+class Hope:
+    """Remembers since when something speaks against each machine of one wait."""
+
+    def __init__(self) -> None:
+        self._listed: set[str] = set()
+        self._missing: dict[str, datetime] = {}
+        self._broken: dict[str, datetime] = {}
+
+    def lost(self, claim: Claim, instance: Instance | None, listed_at: datetime | None, *, alive: bool) -> str:
+        """Why to give up, empty while there is hope. ``listed_at`` is when the cloud's list that (not) shows ``instance`` was read,
+        None when it never could be; ``alive``: its mesh device is online."""
+        if instance is None:
+            return self._absent(claim, listed_at)
+        self._listed.add(claim.name)
+        self._missing.pop(claim.name, None)
+        state = instance.raw_state or instance.state.value
+        if instance.interrupted:
+            return f"{claim.cloud} took its GPUs away ({state})"
+        if instance.state in _OVER:
+            return f"{claim.cloud} calls the machine {state} {instance.problem}".strip()
+        if not instance.problem or alive or listed_at is None:
+            self._broken.pop(claim.name, None)
+            return ""
+        since = self._broken.setdefault(claim.name, listed_at)
+        passed = (listed_at - since).total_seconds()
+        return (
+            f"{claim.cloud} calls the machine {state} for {passed:.0f} s, and nothing is heard of it" if passed >= _BROKEN else ""
+        )
+
+    def _absent(self, claim: Claim, listed_at: datetime | None) -> str:
+        if listed_at is None or not CAPABILITIES[claim.cloud].rented:
+            return ""
+        since = self._missing.setdefault(claim.name, listed_at)
+        started = claim.launch_started or claim.created
+        age = (listed_at - started).total_seconds()
+        young = age < (CAPABILITIES[claim.cloud].list_delay if claim.name in self._listed else _LISTED_LATE)
+        if young or (listed_at - since).total_seconds() < _MISSING:
+            return ""
+        return f"{claim.cloud} does not list the machine {claim.instance_id} any more"

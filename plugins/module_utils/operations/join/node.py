@@ -12,11 +12,11 @@ from datetime import timedelta
 
 from ...core.errors import TgpError
 from ...diagnosis.evidence.collect import schematic_of, server_version
-from ...diagnosis.evidence.port import refused
+from ...diagnosis.evidence.node import refused
 from ...diagnosis.node import wrong_image, wrong_version
 from ...kube.drain.node_drain import STARTED, undoing
 from ...kube.nodes import advertise, change
-from ...kube.wait.wait import Evidence, Expected, wait_for
+from ...kube.wait import Evidence, Expected, wait_for
 from ...model import Claim, InstanceState, Lane, Node, Phase
 from ...model.labels import IDLE_SINCE_ANNOTATION, TERMINATE_ANNOTATION
 from ...model.resources import NEUTRAL_GPU

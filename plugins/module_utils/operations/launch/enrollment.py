@@ -7,13 +7,15 @@ known of them goes on record at once."""
 from __future__ import annotations
 
 import typing as t
+from datetime import datetime
 
 from ...kube import bootstrap_tokens
+from ...kube.bootstrap_tokens import Token
 from ...mesh.base import Mesh, description_of
-from ...model import Claim, Lane, NodeClass
+from ...model import Claim, Lane, MadeToken, NodeClass
+from ...observe import token_registry
 from ...observe.context import Context
 from ...providers.registry import CAPABILITIES
-from .bootstrap_tokens import make_token, take_back_all
 from .payload import Enrolment, needs_payload
 from .wireguard_peers import tunnel_for
 
@@ -56,3 +58,30 @@ def _forget_lost_keys(context: Context, claim: Claim, mesh: Mesh) -> None:
     for key in context.once("keys before the launch", mesh.keys):
         if key.description == description_of(claim.name) and not key.invalid:
             mesh.delete_key(key.id)
+
+
+# ---- bootstrap tokens with their place on our list: on it before they are made, off it once they are deleted (L-12)
+
+
+def make_token(context: Context, machine: str, *, life_seconds: int, groups: str) -> Token:
+    """A fresh one. It is noted first: a run that is killed in between leaves a note too many, never a token that nobody knows."""
+    while True:
+        token = bootstrap_tokens.draw(machine, now=context.clock.now(), life_seconds=life_seconds)
+        token_registry.note(context, MadeToken(token.id, machine, t.cast(datetime, token.expires)))
+        if bootstrap_tokens.put(context.kube, token, groups):
+            return token
+        token_registry.forget(context, token.id)  # the id is somebody else's token: it must never be taken for ours
+
+
+def take_back(context: Context, token_id: str) -> bool:
+    """Make one worthless now. False when it was gone already."""
+    found = bootstrap_tokens.delete(context.kube, token_id)
+    token_registry.forget(context, token_id)
+    return found
+
+
+def take_back_all(context: Context, claim: Claim) -> None:
+    """The one that the claim knows, and those of a killed run that were made for its machine and never reached the claim."""
+    lost = (one.id for one in token_registry.of_machine(context, claim.name))
+    for token_id in dict.fromkeys((*((claim.token_id,) if claim.token_id else ()), *lost)):
+        take_back(context, token_id)

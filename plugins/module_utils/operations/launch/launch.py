@@ -16,12 +16,13 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from ...core.errors import ApiError, InvalidInput, LaunchRefused, LaunchUnknown, LockLost, TgpError
-from ...model import Attempt, Claim, Deletion, Instance, LaunchRequest, Offer, Phase
+from ...model import Attempt, Claim, Deletion, Instance, LaunchRequest, NodeClass, Offer, Phase, Pool
 from ...model.reasons import Reason
 from ...observe.context import Context
 from ...planner.claims.phases import LONGEST_WORDS, advance
 from ...planner.cost.budgets import budgets, open_purses
-from ...planner.offers import launch_backoff
+from ...planner.offers import launch_backoff, ranking, requirements
+from ...planner.offers.query import query_of
 from ...planner.offers.ranking import offer_key
 from ...planner.provisioning.limits import may_switch
 from ...planner.scheduling.capacity import planned_gpus
@@ -29,7 +30,6 @@ from ...providers.launch_errors import PATIENCE, patience
 from ...providers.registry import CAPABILITIES
 from ..teardown.duplicate_instances import give_back, give_back_rejected
 from .enrollment import enrol
-from .offer_refresh import Prices
 from .payload import Enrolment, payload_for
 
 _LOOK_UPS = 3
@@ -369,3 +369,39 @@ class _Launch:
 
 def _with(ids: tuple[str, ...], new: str) -> tuple[str, ...]:
     return ids if new in ids else (*ids, new)
+
+
+# ---- prices that are too old to rent by are read again, once per cloud and step (L-13)
+
+
+class Prices:
+    """What can be rented by in one step. An offer that is only queued for its cloud's pacing may be older than ``oldest`` by then: the
+    price paid is looked at after the launch."""
+
+    def __init__(self, context: Context, oldest: datetime) -> None:
+        self._context = context
+        self._oldest = oldest
+
+    def fresh(self, offer: Offer, pool: Pool | None, node_class: NodeClass) -> Offer | None:
+        """The offer, or what it is now, at our bid where it is an auction's; None when it is gone, sold out, or cannot be read."""
+        if offer.seen is None or offer.seen >= self._oldest:
+            return offer
+        found = self._listed(offer.cloud).get(offer_key(offer))
+        if found is None or found.available == 0:
+            return None
+        choice = next((one for one in node_class.clouds if one.cloud == offer.cloud), None)
+        limit = pool.max_hourly_price if pool else None
+        found = requirements.cut(found, requirements.wanted_gib(node_class))
+        now = found if choice is None else ranking.priced(found, choice.bid_margin, limit)
+        return None if now.price_hour is None or (limit is not None and now.price_hour > limit) else now
+
+    def _listed(self, cloud: str) -> dict[str, Offer]:
+        return self._context.once(("offers again", cloud), lambda: self._read(cloud))
+
+    def _read(self, cloud: str) -> dict[str, Offer]:
+        try:
+            offers = self._context.cloud(cloud).offers(query_of(self._context.wishes, cloud))
+        except TgpError as error:
+            self._context.warn(f"The offers of {cloud} are too old to rent by and could not be read again: {error}")
+            return {}
+        return {offer_key(one): one for one in offers}

@@ -13,10 +13,10 @@ from ...bootstrap.payload import payload
 from ...core.errors import InvalidInput
 from ...kube.secrets import read_secret
 from ...model import Claim, Container, Lane, NodeClass, Offer, Pool
-from ...model.wireguard import Tunnel
+from ...model.mesh import Tunnel
 from ...observe.cluster_facts import ClusterFacts, cluster_facts
 from ...observe.context import Context
-from ...observe.templates import template_of
+from ...observe.documents import template_of
 from ...planner.provisioning import node_labels
 from ...providers.registry import CAPABILITIES
 from ...talos.images.image_choice import image_of

@@ -10,10 +10,10 @@ from datetime import timedelta
 
 from ...core.errors import ApiError, InvalidInput
 from ...core.redact import register
-from ...mesh.wireguard.keys import generate
+from ...mesh.wireguard.conf import generate
 from ...model import Claim, Hub, Peer
+from ...model.mesh import Tunnel
 from ...model.names import Verdict, verdict
-from ...model.wireguard import Tunnel
 from ...observe.context import Context
 from ...observe.gather import asked_clouds
 from ...planner.provisioning import wireguard_addresses

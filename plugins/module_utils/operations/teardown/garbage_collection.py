@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ...core.errors import InvalidInput, LockLost, TgpError
+from ...core.errors import Conflict, InvalidInput, LockLost, TgpError
 from ...kube.nodes import delete_node, get_node
+from ...mesh.find import find_device
+from ...model import Claim, Extra
 from ...observe.context import Context
+from ...observe.shared_list import Feed
 from ...observe.token_registry import made_tokens
+from ...providers.registry import CAPABILITIES
 from ..join.service_endpoints import withdraw_found
-from ..launch.bootstrap_tokens import take_back
+from ..launch.enrollment import take_back
 from .duplicate_instances import give_back
 
 Leftover = t.Mapping[str, str]
@@ -154,3 +158,38 @@ _REMOVERS: dict[str, t.Callable[[Context, Leftover], str]] = {
     "service": _service,
     "extra": _extra,
 }
+
+
+# ---- what is left of a machine elsewhere once it is gone: its mesh device, and what its cloud keeps beside machines (L-10)
+
+
+def delete_device(context: Context, claim: Claim) -> None:
+    """Remove the claim's mesh device: by the id on record, else the one of its name that is not older than the claim."""
+    mesh, device_id = context.mesh(), claim.mesh_device_id
+    if mesh is not None and not device_id:
+        found = find_device(mesh.devices(), hostname=claim.name, tags=context.mesh_tags(claim), created_after=claim.created)
+        device_id = found.device.id if found.device else ""
+    if mesh is not None and device_id:
+        mesh.delete_device(device_id)
+
+
+def extras_of(context: Context, claim: Claim) -> list[Extra] | None:
+    """What the cloud keeps beside machines under the claim's name; None when that could not be read. A claim that made no call has
+    nothing; what its refused calls may have left is found by later runs as leftovers."""
+    name = claim.cloud
+    if not CAPABILITIES[name].rented or not (claim.ids_seen or claim.launch_started):
+        return []
+    feed: Feed[Extra] = context.once(("extras", name), lambda: Feed(context.cloud(name).extras, context.clock))
+    listed = feed.items()
+    return None if listed is None else [one for one in listed if one.name == claim.name]
+
+
+def discard_extras(context: Context, claim: Claim) -> str:
+    """Remove them; what was in the way, empty when nothing was. The next run goes on."""
+    for extra in extras_of(context, claim) or ():
+        try:
+            context.cloud(claim.cloud).discard(extra)
+        except Conflict as error:
+            return f"its {extra.kind} {extra.id} is still held: {error}"
+        context.progress.step(claim.name, "removed", f"{extra.kind} {extra.id}", cloud=claim.cloud)
+    return ""

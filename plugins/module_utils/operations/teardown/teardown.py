@@ -18,16 +18,14 @@ from decimal import Decimal
 
 from ...core.errors import ApiError, Conflict, Forbidden, LockLost, NotFound, RateLimited, TgpError, Unauthorized
 from ...kube.drain.drain import Drained, drain
-from ...kube.nodes import delete_node, get_node
+from ...kube.nodes import attached_volumes, delete_node, get_node
 from ...kube.pods import pods
-from ...kube.volumes import attached_volumes
 from ...model import Claim, Instance, InstanceState, Node, Phase
 from ...model.labels import DRAIN_STARTED_ANNOTATION
 from ...model.reasons import Finding, Reason
 from ...observe.context import Context
 from ...planner.claims.phases import LONGEST_WORDS, advance
-from ...planner.cost.billing_facts import noted
-from ...planner.cost.cost import ledger_line
+from ...planner.cost.cost import ledger_line, noted
 from ...planner.disruption.drain_rules import backoff_after_block, is_voluntary, rules_of
 from ...planner.disruption.expiration import holds_end
 from ...planner.garbage_collection.termination_steps import VOLUME_WAIT, Facts, Step, alarm, came_back, next_step, waits
@@ -35,9 +33,9 @@ from ...planner.provisioning.service import is_service
 from ...providers.base import Cloud
 from ...providers.registry import CAPABILITIES
 from ..join.service_endpoints import withdraw
-from ..launch.bootstrap_tokens import take_back_all
+from ..launch.enrollment import take_back_all
 from .duplicate_instances import book, without_booked
-from .remains import delete_device, discard_extras, extras_of
+from .garbage_collection import delete_device, discard_extras, extras_of
 from .service_idle import got_work, not_idle_any_more
 
 _WORKERS = 32

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ...model import Claim, Offer, Plan
@@ -84,3 +85,35 @@ def _offer(offer: Offer) -> str:
     place = f"in {offer.cloud_region or offer.region}" if offer.cloud_region or offer.region else ""
     machine = " ".join(part for part in (offer.cloud, offer.instance_type, place) if part)
     return ", ".join(part for part in (machine, gpus, "spot" if offer.spot else "", f"${offer.price_hour}/h") if part)
+
+
+# ---- two changes of one claim at the same time: what may be put on top of another writer's change, and what contradicts it
+
+#: what runs observe; everything else says what becomes of the machine (phase, ids, offer, deletion ...)
+_OBSERVED = frozenset(
+    {
+        "price_paid", "ip", "node_name", "node_uid", "mesh_device_id", "mesh_seen", "registered", "initialized", "idle_since",
+        "underused_since", "blocked_until", "blocked_times", "gone_since", "running_since", "interrupted_at",
+        "worked_since",
+    }
+)  # fmt: skip
+
+
+def rebased(base: Claim, ours: Claim, theirs: Claim) -> Claim | None:
+    """``ours`` on top of ``theirs``, both made from ``base``; None when the two contradict.
+
+    They contradict when both changed the same field to different values, and when both changed what becomes of the machine: an id that
+    another writer recorded is never overwritten, and no decision is put on top of another one.
+    """
+    mine, other = _changed(base, ours), _changed(base, theirs)
+    if any(getattr(ours, name) != getattr(theirs, name) for name in mine & other):
+        return None
+    if mine - _OBSERVED and other - _OBSERVED:
+        return None
+    changes = {name: getattr(ours, name) for name in mine}
+    return dataclasses.replace(theirs, **changes)
+
+
+def _changed(before: Claim, after: Claim) -> set[str]:
+    names = (field.name for field in dataclasses.fields(Claim) if field.name != "version")
+    return {name for name in names if getattr(before, name) != getattr(after, name)}

@@ -14,7 +14,7 @@ from datetime import datetime, time
 from decimal import Decimal, InvalidOperation
 
 from ...core.errors import InvalidInput
-from ...model import Attempt, Claim, Offer
+from ...model import Attempt, Claim, Limits, NodeClass, Offer, Pool
 from ...units.durations import parse_time, print_time
 
 _T = t.TypeVar("_T")
@@ -194,3 +194,30 @@ def _decimal(value: t.Any, path: str) -> Decimal:
     if not amount.is_finite():
         raise InvalidInput(f"{path}: {value!r} is not an amount.")
     return amount
+
+
+# ---- what a claim remembers of its documents (L-25), so that its machine is judged although they are absent or faulty
+
+_OF_POOL = tuple(field.name for field in dataclasses.fields(Limits) if field.name not in ("credentials", "mesh_tags"))
+
+
+def follow(claim: Claim, pool: Pool, node_class: NodeClass | None) -> Claim:
+    """The claim with what its documents say now. A class that is absent or faulty leaves what is known of it."""
+    before = claim.limits
+    credentials, tags = (before.credentials, before.mesh_tags) if before is not None else (None, ())
+    if node_class is not None:
+        choice = next((one for one in node_class.clouds if one.cloud == claim.cloud), None)
+        credentials, tags = choice.credentials if choice is not None else None, node_class.mesh.tags
+    limits = Limits(**{name: getattr(pool, name) for name in _OF_POOL}, credentials=credentials, mesh_tags=tags)
+    known = (claim.source, claim.source_uid, claim.limits, claim.document_gone_since)
+    if known == (pool.source, pool.source_uid, limits, None):
+        return claim
+    return dataclasses.replace(claim, source=pool.source, source_uid=pool.source_uid, limits=limits, document_gone_since=None)
+
+
+def remembered(claim: Claim) -> Pool | None:
+    """Its pool as far as the claim tells; None for a claim of version 0.1."""
+    if claim.limits is None:
+        return None
+    namespace, _slash, name = claim.pool.rpartition("/")
+    return Pool(namespace, name, claim.node_class, **{one: getattr(claim.limits, one) for one in _OF_POOL})

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
-from ...model import Claim, Lane
+from ...model import Capability, Claim, Instance, InstanceState, Lane, LedgerLine, Node
 from ...units.durations import print_time
-from .utilization import use_of
 
 HOURS_PER_DAY = 24
 
@@ -130,3 +129,63 @@ def _use(claim: Claim, end: datetime) -> tuple[int | None, int]:
     if found.began is not None:
         return int((found.idle - found.began).total_seconds()), idle
     return (0, int((found.stopped - found.usable).total_seconds())) if found.watched else (None, idle)
+
+
+# ---- what the usable time of a machine was good for (A-07): from its first work to its last idle time it was useful
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Use:
+    """Moments of one life, in order: ``usable`` ≤ ``began`` ≤ ``idle`` ≤ ``stopped``. ``began`` None = no work was seen, and ``watched`` tells
+    whether that means that there was none. ``stopped``: the machine ended or was interrupted."""
+
+    usable: datetime
+    began: datetime | None
+    idle: datetime
+    stopped: datetime
+    watched: bool
+
+
+def use_of(one: Claim | LedgerLine, end: datetime) -> Use | None:
+    """The use of a machine that ended at ``end``, None for one that was never usable. An idle time that began before the first work is over."""
+    if one.initialized is None:
+        return None
+    stopped = min(one.interrupted_at or end, end)
+    usable = min(one.initialized, stopped)
+    began = None if one.worked_since is None else min(max(one.worked_since, usable), stopped)
+    idle = one.idle_since
+    if idle is None or (began is not None and idle < began):
+        idle = stopped
+    return Use(usable, began, min(max(idle, usable), stopped), stopped, one.work_watched)
+
+
+# ---- what the bill of a machine hangs on, from what its cloud says of it (L-16): the price, and when its GPUs ran
+
+_INEXACT = timedelta(seconds=30)  # uptimes come in tenths of a minute, and with an answer that was on its way
+
+
+def noted(claim: Claim, instance: Instance, capability: Capability | None, now: datetime, node: Node | None = None) -> Claim:
+    """The claim with what ``instance``, its own machine, says of its bill.
+
+    Where disk and GPUs are billed apart: since when the GPUs run (the first sighting, if the cloud does not tell), and when they were
+    taken away or stopped. No cloud tells that; a Node that fell silent after it began to run tells it better than the first look at the cloud.
+    """
+    paid = claim.price_paid if instance.price_hour is None else instance.price_hour
+    running, interrupted = claim.running_since, claim.interrupted_at
+    if capability is not None and not capability.bills_boot:
+        told = instance.running_since
+        exact = instance.state is InstanceState.RUNNING  # else a bound, for a claim that knows nothing better
+        if told is not None and (running is None or (exact and told < running - _INEXACT)):
+            running = told
+        elif running is None and instance.state is InstanceState.RUNNING:
+            running = now
+        if (instance.interrupted or instance.halted) and interrupted is None:
+            interrupted = _silent_since(node, running) or now
+    changed = (paid, running, interrupted) != (claim.price_paid, claim.running_since, claim.interrupted_at)
+    return dataclasses.replace(claim, price_paid=paid, running_since=running, interrupted_at=interrupted) if changed else claim
+
+
+def _silent_since(node: Node | None, running: datetime | None) -> datetime | None:
+    if node is None or node.ready or node.ready_since is None or running is None or node.ready_since <= running:
+        return None
+    return node.ready_since

@@ -14,9 +14,9 @@ from decimal import Decimal
 from ...model import LedgerLine
 from ...model.reasons import Finding, Reason
 from ...units.periods import Period, days_between, period_of
+from .cost import use_of
 from .ledger import NOTHING, add_up, between
 from .traffic import Assumption, Total, of_lines
-from .utilization import use_of
 
 #: what money was spent for, in the order in which people read it
 USES = ("useful", "idle_tail", "starting", "failed_join", "failed_launch", "duplicate", "leaked", "unused", "unknown")

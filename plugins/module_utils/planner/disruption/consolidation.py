@@ -13,16 +13,18 @@ import typing as t
 from datetime import datetime
 from decimal import Decimal
 
-from ...model import Claim, Node, Phase, Pod, Pool
+from ...model import Claim, Node, Offer, Phase, Pod, Pool
 from ...model.reasons import Reason
 from ...units.durations import latest, print_duration
+from ...units.money import print_money
 from ..claim_sync import Settled
+from ..offers.ranking import select
 from ..plan_builder import Draft
 from ..provisioning import service
 from ..scheduling.binpacking import Bin, fit, gpus, is_gpu, shown
-from ..scheduling.capacity import blocking, of_node
+from ..scheduling.capacity import blocking, of_node, of_offer
 from ..scheduling.pending_pods import demand
-from . import idleness, replacement, voluntary
+from . import expiration, idleness, voluntary
 from .drain_rules import Do
 
 POLICY = "WhenUnderutilized"
@@ -153,9 +155,9 @@ class _Pool:
         """What makes the node needless, or (second) what keeps it."""
         if self.places.move(t.cast(Node, one.node), moving):
             return f"{found}; its pods fit on other nodes", ""
-        offer = replacement.instead(self.draft, self.pool, one.claim, moving)
+        offer = instead(self.draft, self.pool, one.claim, moving)
         if offer is not None:
-            return f"{found}; {replacement.told(one.claim, offer)}", ""
+            return f"{found}; {told(one.claim, offer)}", ""
         return str(found), "its pods do not fit on other nodes"
 
     def _in_use(self, one: Settled) -> bool:
@@ -190,3 +192,37 @@ class _Pool:
                 yield from (
                     when for when in (pod.created, pod.started, pod.finished, pod.deletion) if when and when <= self.draft.now
                 )
+
+
+# ---- A smaller or cheaper machine instead of one that is used too little (L-5, ``replaceCheaperPercent``)
+
+LEAST_LIFE = 3600  # seconds a machine must still have before it: who goes within the hour is not worth a move
+
+
+def saves(old: Decimal, new: Decimal, share: Decimal) -> bool:
+    """Whether ``new`` is cheaper than ``old`` by at least the share (of the old price)."""
+    return new < old and old - new >= share * old
+
+
+def instead(draft: Draft, pool: Pool, claim: Claim, moving: t.Sequence[Pod]) -> Offer | None:
+    """The cheapest offer that takes all the pods, is cheaper by the pool's share, and is no less firm; None without any."""
+    node_class, situation = draft.situation.node_class(claim), draft.situation
+    due = expiration.due(claim, pool)
+    if pool.replace_cheaper <= 0 or node_class is None or (due is not None and (due - draft.now).total_seconds() < LEAST_LIFE):
+        return None
+    known = [offer for cloud in sorted(situation.seen.clouds) for offer in situation.offers(cloud) or ()]
+    chosen = select(known, pool, node_class, situation.capabilities, situation.settings, draft.now, situation.seen.blocks)
+    for offer in sorted(chosen.candidates, key=lambda one: (one.price_hour or Decimal(0), one.cloud, one.id)):
+        if offer.price_hour is None or not saves(claim.price, offer.price_hour, pool.replace_cheaper):
+            continue
+        if not situation.rented(offer.cloud) or (offer.spot and not claim.offer.spot):
+            continue
+        if not fit(moving, [of_offer(offer, pool, node_class, situation.seen.cluster_id, True, situation.settings)]).left:
+            return offer
+    return None
+
+
+def told(claim: Claim, offer: Offer) -> str:
+    """The replacement in words."""
+    price = print_money(offer.price_hour or Decimal(0))
+    return f"{offer.cloud} {offer.instance_type} for ${price}/h would do instead of ${print_money(claim.price)}/h"

@@ -13,7 +13,7 @@ from ...core.errors import InvalidInput
 from ...model import DisruptionBudget, Pool
 from ...model.reasons import Reason
 from ...units.cron import active, parse_cron
-from ...units.time_zones import zone
+from ...units.periods import zone
 
 REASONS = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED)
 DEFAULTS: dict[str, DisruptionBudget] = {

@@ -10,7 +10,7 @@ import typing as t
 from datetime import datetime, timedelta
 
 from ...core.errors import InvalidInput
-from ...model import Claim, Node, Pod, Pool
+from ...model import Claim, Node, Pod, Pool, Probe
 from ...model.defaults import Settings
 from ...model.labels import IDLE_SINCE_ANNOTATION
 from ...model.resources import PARTIAL_GPU_PREFIXES
@@ -153,3 +153,22 @@ def against(claim: Claim, pool: Pool, now: datetime, since: datetime) -> str:
     if claim.blocked_until is not None and now < claim.blocked_until:
         return f"its drain was blocked; next try after {print_time(claim.blocked_until)}"
     return ""
+
+
+# ---- is a service idle, since when, and may it go for that (L-3)? It says so itself; unknown is never idle
+
+
+def service_idle(claim: Claim, probe: Probe, pool: Pool, now: datetime) -> Idle:
+    """The verdict. The time begins with the first answer "idle" and ends with the first "busy"; an unknown one does neither."""
+    if pool.idle_probe is None:
+        return Idle(None, claim.idle_since, False, False, "no idleProbe says when it is idle")
+    if probe.idle is None:
+        return Idle(
+            None, claim.idle_since, False, False, f"whether it is idle is unknown: {probe.idle_detail or 'it was not asked'}"
+        )
+    if not probe.idle:
+        return Idle(True, None, False, False, f"busy: {probe.idle_detail}".rstrip(": "))
+    since = claim.idle_since or now
+    why = against(claim, pool, now, since)
+    idle_for = f"idle for {print_duration((now - since).total_seconds())}"
+    return Idle(False, since, False, not why, f"{idle_for}; {why}" if why else idle_for)

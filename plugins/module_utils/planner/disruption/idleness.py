@@ -19,7 +19,7 @@ from ..garbage_collection import document_gone
 from ..plan_builder import Draft
 from ..precedence import stronger
 from ..provisioning import service
-from . import candidate_order, emptiness, service_idle, voluntary
+from . import emptiness, voluntary
 
 Shape = tuple[str, int]
 
@@ -52,7 +52,7 @@ def _is_usable(draft: Draft, one: Settled) -> bool:
 
 def _verdict(draft: Draft, one: Settled, pool: Pool) -> emptiness.Idle | None:
     if service.is_service(one.claim):
-        return service_idle.judge(one.claim, service.probe_of(one.claim, draft.situation), pool, draft.now)
+        return emptiness.service_idle(one.claim, service.probe_of(one.claim, draft.situation), pool, draft.now)
     if one.node is None:
         return None
     return emptiness.judge(one.claim, one.node, draft.situation.pods(one.node), pool, draft.situation.settings, draft.now)
@@ -63,7 +63,7 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
     if pool.replicas is not None:  # an exact number: what is above it ends as soon as it has no work
         pool = dataclasses.replace(pool, consolidate_after=0, min_age=0, consolidation_policy="WhenIdle")
     growing = growth(draft, pool)
-    candidates: list[candidate_order.Candidate] = []
+    candidates: list[voluntary.Candidate] = []
     for one in usable:
         found = _verdict(draft, one, pool)
         if found is None:
@@ -81,10 +81,10 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         if against or found.since is None:
             _keep(draft, claim, against)
         else:
-            candidates.append(candidate_order.Candidate(claim, found.since))
+            candidates.append(voluntary.Candidate(claim, found.since))
     room = voluntary.room(draft, pool, Reason.EMPTY) if candidates else voluntary.FREE
     bounds = [bound for bound in (room.nodes, draft.situation.settings.max_remove_per_run) if bound is not None]
-    chosen = candidate_order.choose(candidates, len(usable), pool.min_nodes, min(bounds, default=None))
+    chosen = voluntary.choose(candidates, len(usable), pool.min_nodes, min(bounds, default=None))
     since = {one.claim.name: one.idle_since for one in candidates}
     for claim in chosen.go:
         idle_for = print_duration((draft.now - since[claim.name]).total_seconds())

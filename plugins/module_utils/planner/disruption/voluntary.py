@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+from datetime import datetime
 
 from ...model import Action, Claim, Phase, Pool
 from ...model.labels import DRAIN_STARTED_ANNOTATION
 from ...model.reasons import ActionKind, Finding, Reason
 from ...units.durations import print_duration, print_time
 from ..claim_sync import Settled
-from ..garbage_collection import mass_deletion_guard
+from ..garbage_collection import orphans
 from ..plan_builder import Draft
 from ..provisioning import service
 from ..scheduling.node_affinity import avoided
@@ -123,7 +124,7 @@ def remove(draft: Draft, pool: Pool, reason: str, wanted: t.Sequence[tuple[Claim
     allowed, most = room(draft, pool, reason) if wanted else FREE, bound(draft, reason)
     going = wanted[: at_most(allowed, most, len(wanted))]
     known = count(draft, pool).total
-    if mass_deletion_guard.holds(draft, f"nodes of {pool.key} ({reason})", len(going), known):
+    if orphans.holds(draft, f"nodes of {pool.key} ({reason})", len(going), known):
         going = ()
     for claim, detail in going:
         go(draft, claim, reason, detail)
@@ -161,3 +162,44 @@ def restore(draft: Draft) -> None:
             draft.others.append(
                 Action(ActionKind.RESTORE, name, Finding.KEPT, text, pool=one.claim.pool, target=node.name, uid=node.uid)
             )
+
+
+# ---- which idle nodes go, and in which order (L-18)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that may go for being idle since ``idle_since``."""
+
+    claim: Claim
+    idle_since: datetime
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Removal:
+    """``go`` in this order; ``kept`` for the floor (minNodes), ``later`` because a run removes no more than it may."""
+
+    go: tuple[Claim, ...]
+    kept: tuple[Claim, ...] = ()
+    later: tuple[Claim, ...] = ()
+
+
+def choose(candidates: t.Iterable[Candidate], live: int, min_nodes: int, max_remove: int | None = None) -> Removal:
+    """Choose among the idle nodes of one pool. ``live``: usable nodes of the pool, the candidates included.
+
+    Busy nodes fill the floor first; of the idle ones the cheapest are kept, then the youngest. Dearest first go the others, then those
+    with most GPUs, the longest idle, by name.
+    """
+    ranked = sorted(candidates, key=lambda one: (one.claim.price, -_born(one.claim), one.claim.name))
+    keep = min(len(ranked), max(0, min_nodes - (live - len(ranked))))
+    order = sorted(ranked[keep:], key=lambda one: (-one.claim.price, -one.claim.offer.gpu_count, one.idle_since, one.claim.name))
+    count = len(order) if max_remove is None else max_remove
+    return Removal(
+        tuple(one.claim for one in order[:count]),
+        tuple(one.claim for one in ranked[:keep]),
+        tuple(one.claim for one in order[count:]),
+    )
+
+
+def _born(claim: Claim) -> float:
+    return (claim.launch_started or claim.created).timestamp()

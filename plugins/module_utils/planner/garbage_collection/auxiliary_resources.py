@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import timedelta
 
-from ...model import Action, CloudView, Extra
+from ...model import Action, CloudView, Extra, MadeToken
 from ...model.names import Verdict
 from ...model.reasons import ActionKind, Reason
 from ..plan_builder import Draft
-from . import mass_deletion_guard
+from . import orphans
 
 CASE = "Extra"
 
@@ -32,7 +33,7 @@ def _remove(draft: Draft, cloud: str, view: CloudView) -> None:
     ours = [one for one in extras if situation.is_ours(one.name) is Verdict.OURS]
     busy = set(draft.settled) | set(situation.damaged) | {one.name for one in view.instances or () if not one.gone}
     due = [one for one in ours if one.name not in busy and _is_due(draft, one)]
-    if mass_deletion_guard.holds(draft, f"things beside machines ({cloud})", len(due), len(ours)):
+    if orphans.holds(draft, f"things beside machines ({cloud})", len(due), len(ours)):
         return
     for one in due:
         action = Action(
@@ -50,3 +51,55 @@ def _is_due(draft: Draft, extra: Extra) -> bool:
     first = draft.sighted(key)
     age = (draft.now - (extra.created or first)).total_seconds()
     return age > draft.situation.settings.orphan_age and draft.twice(key)
+
+
+# ---- services of ours in the cluster whose machine and record are gone (O16): what O7 is for Nodes
+
+SERVICE_CASE = "O16"
+
+
+def remove_services(draft: Draft) -> None:
+    """Removed in the second run that sees neither machine nor claim, under the mass guard; decided only when every list is usable."""
+    situation = draft.situation
+    found = situation.seen.services
+    if found is None or situation.unlisted:
+        draft.keep_sightings(f"{SERVICE_CASE}|")
+        return
+    ours = [one for one in found if situation.is_ours(one.name) is Verdict.OURS]
+    busy = set(draft.settled) | set(situation.damaged) | situation.names_in_use
+    lost = sorted((one for one in ours if one.name not in busy), key=lambda one: one.uid)
+    due = [one for one in lost if draft.twice(f"{SERVICE_CASE}||{one.uid}")]
+    if orphans.holds(draft, "Services without a machine (O16)", len(due), len(ours)):
+        return
+    for one in due:
+        what = "O16: no claim, no machine"
+        draft.others.append(
+            Action(ActionKind.DELETE_SERVICE, one.name, Reason.ORPHAN, what, target=f"{one.namespace}/{one.name}", uid=one.uid)
+        )
+
+
+# ---- bootstrap tokens of ours that no claim knows (L-12, case O13): what an unused key without a claim is at the mesh
+
+TOKEN_CASE = "Token"
+LIFE = timedelta(hours=1)  # of each token that we make
+
+
+def remove_tokens(draft: Draft) -> None:
+    """Removed once old enough and seen in two runs, under the mass guard. One whose hour is over is gone already."""
+    situation = draft.situation
+    if situation.seen.tokens is None:
+        draft.keep_sightings(f"{TOKEN_CASE}|")
+        return
+    good = sorted((one for one in situation.seen.tokens if one.expires > draft.now), key=lambda one: one.id)
+    held = {one.claim.token_id for one in draft.settled.values()}
+    due = [one for one in good if one.id not in held and one.machine not in situation.damaged and _token_is_due(draft, one)]
+    if orphans.holds(draft, "bootstrap tokens without a claim (O13)", len(due), len(good)):
+        return
+    for one in due:
+        draft.others.append(Action(ActionKind.DELETE_TOKEN, one.machine, Reason.ORPHAN, "O13: no claim knows it", target=one.id))
+
+
+def _token_is_due(draft: Draft, token: MadeToken) -> bool:
+    seen_twice = draft.twice(f"{TOKEN_CASE}||{token.id}")
+    made = token.expires - LIFE
+    return seen_twice and (draft.now - made).total_seconds() > draft.situation.settings.orphan_age

@@ -14,7 +14,7 @@ from ...model import Claim, InstanceState, Node, Phase, Pod
 from ...model.defaults import Settings
 from ..claim_sync import Settled
 from ..cluster_state import Situation
-from ..disruption import service_idle
+from ..disruption import emptiness
 from ..disruption.drain_rules import MODES, Mode, busy, is_voluntary
 from ..provisioning import service
 
@@ -80,7 +80,7 @@ def refilled(one: Settled, situation: Situation) -> str:
     pool = situation.in_force(claim)
     if service.is_service(claim):
         probe = service.probe_of(claim, situation)
-        return service_idle.judge(claim, probe, pool, situation.now).why if pool is not None and probe.idle is False else ""
+        return emptiness.service_idle(claim, probe, pool, situation.now).why if pool is not None and probe.idle is False else ""
     pods = situation.pods(one.node) if one.node is not None else None
     return came_back(claim, one.node, pods, pool.idle_mode if pool else "workload", situation.settings, situation.now)
 

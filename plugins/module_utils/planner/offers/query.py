@@ -15,7 +15,7 @@ from decimal import Decimal
 
 from ...model import NodeClass, Offer, OfferQuery, Pool, Requirement, Wishes
 from ...model.labels import GPU_COUNT_LABEL, GPU_MEMORY_LABEL, GPU_TYPE_LABEL, PROVIDER_LABEL, SPOT_LABEL
-from . import disks, gpu_models, requirements
+from . import gpu_models, requirements
 from .ranking import accepted_lanes
 
 _T = t.TypeVar("_T")
@@ -50,7 +50,7 @@ def _one(pool: Pool, node_class: NodeClass) -> OfferQuery:
         gpu_counts=_counts(pool, node_class),
         min_gpu_memory_mib=_memory(pool, node_class),
         max_price_hour=pool.max_hourly_price,
-        disk_gib=disks.wanted_gib(node_class),
+        disk_gib=requirements.wanted_gib(node_class),
         spot=spot_wanted(pool, node_class),
         lanes=accepted_lanes(pool),
         rent_seconds=pool.expire_after,

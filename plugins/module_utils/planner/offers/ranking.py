@@ -22,8 +22,8 @@ from ...model.labels import (
     SPOT_LABEL,
     TOPOLOGY_REGION_LABEL,
 )
-from . import bids, disks, requirements
 from . import launch_backoff as blocklist
+from . import requirements
 from .host_quality import for_nodes, good_enough, outlasts
 from .regions import region_matches
 
@@ -119,7 +119,7 @@ def select(
 ) -> Selection:
     """Filter and sort. Limits (L-16) are not asked here: they depend on what else is launched. ``blocks``: key → until.
 
-    An auction's offer is judged, sorted and returned at the price of our bid (planner/offers/bids.py)."""
+    An auction's offer is judged, sorted and returned at the price of our bid (planner/offers/ranking.py)."""
     filters = _Filters(pool, node_class, capabilities, settings, now, {} if settings.ignore_blocklist else blocks or {})
     rejected: dict[str, str] = {}
     passed: list[Offer] = []
@@ -195,7 +195,7 @@ class _Filters:
     ) -> None:
         self.pool = pool
         self.node_class = node_class
-        self.disk_gib = disks.wanted_gib(node_class)
+        self.disk_gib = requirements.wanted_gib(node_class)
         self.capabilities = capabilities
         self.blocks = blocks
         self.now = now
@@ -212,7 +212,7 @@ class _Filters:
         choice = self.choices.get(offer.cloud)
         if choice is None:
             return offer
-        return bids.priced(disks.cut(offer, self.disk_gib), choice.bid_margin, self.pool.max_hourly_price)
+        return priced(requirements.cut(offer, self.disk_gib), choice.bid_margin, self.pool.max_hourly_price)
 
     def discount(self, offer: Offer) -> Decimal:
         """What the cloud's entry says, else the class, else the run."""
@@ -281,3 +281,23 @@ def price_verdict(paid: Decimal, limit: Decimal | None, tolerance: Decimal = Dec
     if limit is None or paid <= limit:
         return "ok"
     return "warn" if paid <= limit * (1 + tolerance) else "jump"
+
+
+# ---- what to bid where spot is an auction (L-13): a margin above the lowest bid that would win, and never more than may be paid
+
+
+def bid(min_bid: Decimal, margin: Decimal, cap: Decimal | None = None) -> Decimal:
+    """Dollars per hour to offer for the machine without its disk. ``cap``: the most that may be paid for it, None = no bound; below
+    ``min_bid`` it leaves no bid that could win, and ``min_bid`` is returned for the caller's own check."""
+    wanted = min_bid * (1 + margin)
+    return wanted if cap is None else max(min(wanted, cap), min_bid)
+
+
+def priced(offer: Offer, margin: Decimal, max_hourly_price: Decimal | None) -> Offer:
+    """An auction's offer at the price of our bid, disk included; every other offer as it is. When even the lowest bid is above the
+    limit, the price is that of the lowest bid, so that the offer leaves for its price."""
+    if not offer.spot or offer.min_bid is None:
+        return offer
+    disk = offer.storage_price_hour
+    cap = None if max_hourly_price is None else max_hourly_price - disk
+    return dataclasses.replace(offer, price_hour=bid(offer.min_bid, margin, cap) + disk)

@@ -13,7 +13,7 @@ import itertools
 import typing as t
 
 from ...model import Claim, Hub, NodeClass, Peer
-from ...model.wireguard import Tunnel
+from ...model.mesh import Tunnel
 
 WIREGUARD = "wireguard"
 

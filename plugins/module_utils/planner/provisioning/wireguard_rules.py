@@ -11,7 +11,7 @@ import ipaddress
 import re
 import typing as t
 
-from ...model.wireguard import Tunnel
+from ...model.mesh import Tunnel
 
 KEY = "must be a WireGuard key: 44 characters of base64, as `wg genkey` and `wg pubkey` print them"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 
 from ...core.errors import InvalidInput
 from ...model import Pod, Pool
+from ...model.cluster import DEFAULT_SCHEDULER
 from ...model.defaults import Settings
 from ...model.labels import POD_SCALE_UP_DELAY_ANNOTATION, SCALE_UP_ANNOTATION
-from ...model.placement import DEFAULT_SCHEDULER
 from ...units.durations import parse_duration, print_duration
 from .binpacking import gpus
 

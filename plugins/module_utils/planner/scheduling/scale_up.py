@@ -10,7 +10,7 @@ import functools
 import typing as t
 from decimal import Decimal
 
-from ...model import Claim, Lane, NodeClass, Offer, Phase, Pod, Pool, WaitingPod
+from ...model import Claim, Lane, NodeClass, Offer, Phase, Pod, Pool, Tally, WaitingPod
 from ...model.reasons import Reason
 from ..claims.phases import BEFORE_READY, LIVE
 from ..claims.recovery import RETRY
@@ -20,8 +20,8 @@ from ..plan_builder import Draft
 from ..provisioning import launch_planner, service
 from ..provisioning.label_sync import drift
 from ..provisioning.registration import not_initialized
-from . import capacity, gpu_summary, unschedulable_pods
-from .binpacking import Bin, Packing, Queue, fit, gpus
+from . import capacity, unschedulable_pods
+from .binpacking import Bin, Packing, Queue, fit, gpus, spare
 from .existing_nodes import Place, places
 from .offer_selection import Shop, buy
 from .pending_pods import Demand, demand
@@ -58,7 +58,7 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
         draft.waiting.append(WaitingPod(pod.namespace, pod.name, gpus(pod), of_machine.get(where, pool), where, reason))
         _warn_of_slices(draft, pod, of_machine.get(where, "") if where else "")
     draft.waiting.extend(WaitingPod(pod.namespace, pod.name, gpus(pod), reason=why) for pod, why in asked.unsupported)
-    draft.tally = gpu_summary.count(places(draft, unresumed=False), draft.waiting, situation.pools)
+    draft.tally = count(places(draft, unresumed=False), draft.waiting, situation.pools)
 
 
 def _warn_of_slices(draft: Draft, pod: Pod, pool: str) -> None:
@@ -231,3 +231,33 @@ class _Buyer:
         detail = f"for pod {pods[0].namespace}/{pods[0].name}{more}"
         claim = launch_planner.add(self.draft, pool, node_class, offer, rest, self.run_id, "Demand", detail)
         self._placed.update({pod.uid: claim.name for pod in pods})
+
+
+# ---- how many GPUs are wanted, used, free, on their way and waited for, per pool
+
+
+def count(places: t.Iterable[Place], waiting: t.Iterable[WaitingPod], pools: t.Iterable[Pool]) -> tuple[Tally, ...]:
+    """One line per pool, by name, and one without a pool for pods that none of them serves, if there are any."""
+    lines: dict[str, dict[str, int]] = {pool.key: {} for pool in pools}
+    for place in places:
+        line = lines.setdefault(place.claim.pool, {})
+        free = spare(place.room.free)
+        if place.node is None:
+            _add_gpus(line, coming=free)
+        else:
+            _add_gpus(line, machines=1, free=free)
+        _add_gpus(line, used=sum(gpus(pod) for pod in place.room.pods))
+    for pod in waiting:
+        _add_gpus(lines.setdefault(pod.pool, {}), waiting=pod.gpus)
+    return tuple(
+        Tally(pool, line.get("used", 0) + line.get("waiting", 0), **{name: line.get(name, 0) for name in _COUNTED})
+        for pool, line in sorted(lines.items())
+    )
+
+
+_COUNTED = ("machines", "used", "free", "coming", "waiting")
+
+
+def _add_gpus(line: dict[str, int], **more: int) -> None:
+    for name, number in more.items():
+        line[name] = line.get(name, 0) + number

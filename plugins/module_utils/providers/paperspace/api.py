@@ -11,7 +11,7 @@ from ...core import errors
 from ...core.clock import Clock
 from ...core.http import Answer, Api, Retry
 from ...core.rate_limit import Bucket, Pace
-from ..pages import walk
+from ..readable import walk
 
 if t.TYPE_CHECKING:
     import httpx

@@ -9,24 +9,26 @@ tags, so name and a stamp in the environment say whose a pod is; a new pod may b
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 import typing as t
 from datetime import datetime, timedelta
 
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
-from ...core.http import Answer
+from ...core.http import Answer, Api
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ..base import EVERYTHING, CloudCheck, NothingBeside
 from ..provider import Entry, Wanted, text_option
 from ..readable import Warn, once, readable, silent
 from .api import Calls, is_problem
 from .launch import SETTINGS, as_text, has_no_exec_form, outcome, pod_body
-from .log import read_log
 from .records import COMMUNITY, REGIONS, SECURE, USUAL_COUNTS, to_instance, to_offers
 
 if t.TYPE_CHECKING:
     import httpx
+
 
 URL = "https://api.runpod.io"
 FACTS = Capability(
@@ -240,3 +242,47 @@ ENTRY = Entry(
     settings=SETTINGS,
     regions=REGIONS,
 )
+
+
+# ---- the log of a pod: server-sent events that may never end, so reading ends with the lines asked for or with silence
+
+_LINES = 200
+_SILENCE = 5.0  # real seconds
+_LONGEST = 15.0
+
+
+def read_log(api: Api, path: str) -> str | None:
+    """What the platform said (image pull, start), then what the container printed; None when the pod is not found."""
+    try:
+        lines = [line for source in ("system", "container") for line in _tail(api, path, source)]
+    except errors.NotFound:
+        return None
+    return "\n".join(lines)
+
+
+def _tail(api: Api, path: str, source: str) -> list[str]:
+    started, lines = time.monotonic(), list[str]()
+    opened = False
+    try:
+        with api.stream(path, params={"source": source, "tail": _LINES}, timeout=_SILENCE) as events:
+            opened = True
+            for event in events:
+                if event.startswith("data:"):
+                    lines.append(_text(event.removeprefix("data:").strip()))
+                if len(lines) >= _LINES or time.monotonic() - started > _LONGEST:
+                    break
+    except errors.LostAnswer:
+        if not opened:
+            raise  # once it is open, silence is its end
+    return lines
+
+
+def _text(data: str) -> str:
+    """``{"source", "line", "ts"}`` as a line; what is none of these stands as it is."""
+    try:
+        event = json.loads(data)
+    except ValueError:
+        return data
+    if not isinstance(event, dict) or "line" not in event:
+        return data
+    return f"{event.get('ts') or ''} {event['line']}".strip()

@@ -11,7 +11,7 @@ import typing as t
 
 from ...core import errors
 from ...model import LaunchRequest
-from ...planner.offers.disks import gigabytes
+from ...planner.offers.requirements import gigabytes
 from .. import launch_errors
 from ..launch_errors import asks_for_patience, judged
 from .api import is_problem

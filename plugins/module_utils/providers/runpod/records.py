@@ -16,8 +16,8 @@ from ...core.clock import from_text
 from ...core.http import Api, part
 from ...model import Capability, Instance, InstanceState, Offer
 from ...planner.offers import gpu_models
-from ...planner.offers.disks import gibibytes, gigabytes
 from ...planner.offers.regions import standard_region
+from ...planner.offers.requirements import gibibytes, gigabytes
 
 SECURE, COMMUNITY = "SECURE", "COMMUNITY"
 USUAL_COUNTS = (1, 2, 4, 8)

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from ...core import errors
 from ...model import Container, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, Quality
-from ...planner.offers import bids, gpu_models
+from ...planner.offers import gpu_models, ranking
 from ...planner.offers.host_quality import good_enough
 from ...planner.offers.regions import region_matches, standard_region
 from ..ensure_instance import too_small
@@ -67,7 +67,7 @@ class Wish:
 
     def requests(self, offers: t.Sequence[Offer]) -> list[LaunchRequest]:
         """The create calls in the order in which they are tried. LaunchRefused when nothing fits."""
-        fitting = [bids.priced(one, _MARGIN, self.max_price_hour) for one in offers if self._fits(one)]
+        fitting = [ranking.priced(one, _MARGIN, self.max_price_hour) for one in offers if self._fits(one)]
         if self.max_price_hour is not None:
             fitting = [one for one in fitting if one.price_hour is not None and one.price_hour <= self.max_price_hour]
         if not fitting:

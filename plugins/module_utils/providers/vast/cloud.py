@@ -13,28 +13,32 @@ import json
 import re
 import threading
 import typing as t
+from decimal import Decimal
+from urllib.parse import urlsplit
 
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
+from ...core.errors import Forbidden
+from ...core.http import Api, Retry
 from ...model import Capability, Carrier, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
+from ...units.money import print_money
 from ..base import EVERYTHING, Cloud, CloudCheck, NothingBeside
-from ..pages import walk
 from ..provider import Entry, Wanted, text_option
-from ..readable import Warn, once, readable, silent
-from .account import examine
+from ..readable import Warn, once, readable, silent, walk
 from .api import GONE, VastApi
 from .choice import NODE_QUALITY
 from .launch import VM_IMAGE, body_of, outcome, refused
-from .log import boot_log
-from .records import BID, to_instance, to_offer
+from .records import BID, decimal, to_instance, to_offer
 from .regions import PLACES
 from .search import PATH, Filters, Market, Pages, filters, fits
 
 if t.TYPE_CHECKING:
     import httpx
+if t.TYPE_CHECKING:
+    import httpx
+
 
 URL = "https://console.vast.ai"
-
 FACTS = Capability(
     cloud="vast",
     lanes=(Lane.KUBELET, Lane.SERVICE),  # an offer without KVM serves containers only
@@ -85,7 +89,6 @@ SETTINGS: dict[str, dict[str, t.Any]] = {
         "description": "Mbit/s towards the host of a node, default 200; 0 asks for nothing",
     },
 }
-
 _INSTANCES, _INSTANCE, _ASK = "/api/v1/instances/", "/api/v0/instances/{}/", "/api/v0/asks/{}/"
 _PAGE = 25
 _CREATE_TIMEOUT = 120.0
@@ -272,3 +275,97 @@ ENTRY = Entry(
     settings=SETTINGS,
     regions=PLACES,
 )
+
+
+# ---- the log of a machine of Vast.ai: it is asked for, uploaded somewhere, and fetched from there. The API key does not go there
+
+_PATH = "/api/v0/instances/request_logs/{}/"
+_LINES = "200"
+_LONGEST = 64 * 1024  # characters kept, from the end
+_TRIES, _PAUSE = 10, 2.0
+
+
+def boot_log(api: VastApi, instance_id: str, transport: httpx.BaseTransport | None, clock: Clock) -> str | None:
+    """Its last lines without known secrets; None when the machine is gone or the log does not come in time."""
+    path = _PATH.format(instance_id)
+    try:
+        answer = api.repeat("PUT", path, json={"tail": _LINES})
+    except errors.NotFound as error:
+        if error.code in GONE:
+            return None
+        raise
+    url = api.http.expect(answer.get("result_url"), str, f"PUT {path}", "result_url")
+    try:
+        parts, home = urlsplit(url), urlsplit(api.http.base_url)
+    except ValueError as error:
+        raise api.http.bad_shape(f"PUT {path}", f"its result_url is no address: {error}") from error
+    redact.register(parts.query)  # a signature: who has it may read the log
+    ours = (parts.scheme, parts.netloc) == (home.scheme, home.netloc)
+    if not parts.netloc or not (ours or parts.scheme == "https"):
+        raise api.http.bad_shape(f"PUT {path}", "its result_url is neither https nor the API's own address")
+    place = Api(
+        "vast logs",
+        f"{parts.scheme}://{parts.netloc}",
+        transport=transport if ours else None,
+        retry=Retry(tries=2, base=1.0, cap=2.0, deadline=10.0),
+        clock=clock,
+    )
+    try:
+        return _fetch(place, f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}", clock)
+    finally:
+        place.close()
+
+
+def _fetch(place: Api, path: str, clock: Clock) -> str | None:
+    """403 and 404 mean that it is not uploaded yet."""
+    for turn in range(_TRIES):
+        if turn:
+            clock.sleep(_PAUSE)
+        answer = place.call("GET", path, ok=(403, 404))
+        if answer.status not in (403, 404):
+            return redact.redact(answer.text[-_LONGEST:])
+    return None
+
+
+# ---- what a look at an account of Vast.ai shows: whether there is money, and the SSH key without which no virtual machine is made
+
+_USER, _KEYS = "/api/v0/users/current/", "/api/v0/ssh/"
+
+
+def examine(api: VastApi, count: int) -> CloudCheck:
+    """Raises ApiError when the account cannot be read. ``count``: how many instances it has."""
+    user = api.read(_USER)
+    api.http.expect(user.get("id"), int, f"GET {_USER}", "id")
+    credit, balance = (decimal(user.get(key)) or Decimal(0) for key in ("credit", "balance"))
+    sentence = (
+        f"vast: the API key is accepted; the account has {count} instance{'' if count == 1 else 's'}, "
+        f"{_dollars(credit)} credit and a balance of {_dollars(balance)}."
+    )
+    return CloudCheck(sentence, tuple(_warnings(api, user, credit + balance)))
+
+
+def _warnings(api: VastApi, user: t.Mapping[str, t.Any], money: Decimal) -> t.Iterator[str]:
+    if money <= 0:
+        yield "vast: there is no money in the account: nothing can be rented, and what runs is stopped. Add credit."
+    if user.get("ssh_key"):
+        return
+    try:
+        listed = _keys(api)
+    except Forbidden:
+        yield "vast: the API key may not read the account's SSH keys; without one no virtual machine is made."
+        return
+    if not listed:
+        yield "vast: the account has no SSH key: no virtual machine, so no node, can be made (containers can). Add one in the console."
+
+
+def _keys(api: VastApi) -> list[t.Any]:
+    """Documented as an object with the keys in it, seen as a bare list."""
+    what = f"GET {_KEYS}"
+    body = api.read_any(_KEYS)
+    if isinstance(body, dict):
+        body = body.get("ssh_keys")
+    return t.cast("list[t.Any]", api.http.expect(body, list, what, "ssh_keys"))
+
+
+def _dollars(amount: Decimal) -> str:
+    return f"{'-' if amount < 0 else ''}${print_money(abs(amount))}"

@@ -14,7 +14,7 @@ from decimal import ROUND_DOWN, Decimal
 
 from ...core import errors
 from ...model import Container, Lane, LaunchRequest
-from ...planner.offers.disks import gigabytes
+from ...planner.offers.requirements import gigabytes
 from ..launch_errors import asks_for_patience, judged
 from .records import MARKS, variable
 

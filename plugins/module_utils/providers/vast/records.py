@@ -13,8 +13,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from ...core import redact
 from ...core.http import Api, part
 from ...model import Capability, Instance, InstanceState, Lane, Offer
-from ...planner.offers.disks import gibibytes, gigabytes
 from ...planner.offers.regions import standard_region
+from ...planner.offers.requirements import gibibytes, gigabytes
 from .gpu_names import memory_mib, model_of
 from .regions import PLACES
 

@@ -14,8 +14,8 @@ import typing as t
 from decimal import Decimal
 
 from ...model import Lane, Offer, OfferQuery
-from ...planner.offers.disks import gigabytes
 from ...planner.offers.host_quality import outlasts
+from ...planner.offers.requirements import gigabytes
 from .api import VastApi
 from .gpu_names import least_cuda, spellings
 

@@ -29,7 +29,7 @@ from ...core.task import Task
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Machine, Offer, OfferQuery, StateFacts
 from ..base import EVERYTHING, CloudCheck, NothingBeside
 from ..provider import Entry, Wanted, text_option
-from .sources import key_hosts, machines_of, root_of
+from .machines import key_hosts, machines_of, root_of
 from .targets import LINK_LOCAL, Origin, faults, is_link_local
 
 if t.TYPE_CHECKING:

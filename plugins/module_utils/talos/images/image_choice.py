@@ -90,3 +90,30 @@ def schematic_problems(
     if tailscale and "siderolabs/tailscale" not in names:
         found.append("there is no extension siderolabs/tailscale in it, so nodes could not enter the mesh.")
     return [f"{_FIELD}: {problem}" for problem in found]
+
+
+# ---- installer images: which of them can make a GPU node (S0-21)
+
+
+def image_problems(image: str) -> t.Iterator[str]:
+    """Whether an image reference can install Talos on a GPU machine."""
+    repository, tag = image.partition("@")[0], tag_of(image)
+    name = repository.removesuffix(f":{tag}") if tag else repository
+    if name.endswith("siderolabs/talos"):
+        yield (
+            f"{image} is the image for running Talos inside a container: it can neither boot nor install a machine; write an "
+            "installer of the Image Factory: factory.talos.dev/metal-installer/<schematic id>:v<version>."
+        )
+    elif name.endswith("siderolabs/installer"):
+        yield (
+            f"{image} carries no system extensions, so the node would have no GPU driver and no tailscale; write an installer of "
+            "the Image Factory: factory.talos.dev/metal-installer/<schematic id>:v<version>."
+        )
+    elif name.startswith("factory.talos.dev/") and not re.fullmatch(
+        r"factory\.talos\.dev/([a-z0-9-]+-)?installer(-secureboot)?/[0-9a-f]{64}", name
+    ):
+        yield f"{image} is no installer of the Image Factory: factory.talos.dev/metal-installer/<64 hex digits>:v<version>."
+    elif not tag and "@" not in image:
+        yield f"{image} has no version; end it with :v<Talos version>."
+    elif tag in ("latest", "main"):
+        yield f"{image} moves with each release; end it with :v<Talos version>."

@@ -12,9 +12,8 @@ import re
 import typing as t
 
 from ..documents import Document, at, fields_at, items_at
-from ..images.installer import image_problems
+from ..images.image_choice import image_problems
 from ..versions import KUBERNETES, minor, tag_of
-from .exclusive_fields import both_forms
 from .labels import EFFECTS, key_problem, may_set, value_problem
 from .wireguard_rules import document_rules, interface_rules
 
@@ -50,7 +49,6 @@ SINCE = {
         (1, 13),
     ),
 }  # fmt: skip
-
 _BEFORE = {"WireguardConfig": "; write an entry of machine.network.interfaces with wireguard in it instead"}
 
 
@@ -310,3 +308,24 @@ def is_subnet(text: str) -> bool:
     except ValueError:
         return False
     return "/" in text
+
+
+# ---- what Talos takes as a field of the machine configuration or as a document of its own, and refuses when both are there
+
+# document -> fields that say the same
+_FORMS = {
+    "HostnameConfig": ("machine.network.hostname", "machine.features.stableHostname"),
+    "KubeSpanConfig": ("machine.network.kubespan",),
+    "ResolverConfig": ("machine.network.nameservers", "machine.network.searchDomains", "machine.network.disableSearchDomain"),
+    "TimeSyncConfig": ("machine.time.servers", "machine.time.disabled", "machine.time.bootTimeout"),
+}
+
+
+def both_forms(configs: t.Sequence[Document], documents: t.Sequence[Document]) -> t.Iterator[str]:
+    """A sentence for each pair that excludes each other."""
+    for kind, fields in _FORMS.items():
+        if not any(document.get("kind") == kind for document in documents):
+            continue
+        for field in fields:
+            if any(at(config, field) not in (None, "", False, []) for config in configs):
+                yield f"{field} and {kind} exclude each other; write {kind} only."

@@ -9,7 +9,7 @@ import ipaddress
 import re
 import typing as t
 
-from ...model.wireguard import Tunnel
+from ...model.mesh import Tunnel
 from ...planner.provisioning.wireguard_rules import KEY, endpoint_of, is_key
 from ..documents import Document, items_at
 

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import random
 import typing as t
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
-from ...core import errors
-from ...core.clock import to_text
-from ...core.http import Api
-from ...core.redact import register
-from ...model import Device, MeshKey
-from ..base import NewKey, check_expiry, check_tags, description_of, segment
-from ..tailscale import records
-from ..tailscale.credential import Credential
-from ..tailscale.session import Session, said_by_service
-from . import policy as headscale_policy
-from . import records as forms
+from ..core import errors
+from ..core.clock import to_text
+from ..core.http import Api
+from ..core.redact import register
+from ..model import Device, MeshKey
+from .base import NewKey, check_expiry, check_tags, description_of, segment
+from .tailscale import hujson, records
+from .tailscale.credential import Credential
+from .tailscale.records import moment, strings
+from .tailscale.session import Session, said_by_service
 
 
 class Headscale:
@@ -46,7 +45,7 @@ class Headscale:
         check_tags(tags)
         devices, keys = self.devices(), self.keys()
         seen = f"headscale (API v1): {self._credential.name} works, {len(devices)} devices and {len(keys)} keys are visible"
-        return f"{seen}; {headscale_policy.verdict(self.policy(), tags)}." if tags else f"{seen}."
+        return f"{seen}; {verdict(self.policy(), tags)}." if tags else f"{seen}."
 
     def policy(self) -> str | None:
         """The policy text (HuJSON); None when the server has none or does not show it."""
@@ -88,7 +87,7 @@ class Headscale:
 
     def _post_key(self, node: str, tags: t.Sequence[str], ephemeral: bool, now: datetime, end: datetime) -> NewKey:
         what = "POST /preauthkey"
-        wish = {"reusable": False, "ephemeral": ephemeral, "expiration": forms.precise(end), "aclTags": list(tags)}
+        wish = {"reusable": False, "ephemeral": ephemeral, "expiration": precise(end), "aclTags": list(tags)}
         answer = self._session.call("POST", "/preauthkey", scope="", tags=tags, json=wish)
         body = self._api.expect(answer.json, dict, what)
         made = self._api.expect(body.get("preAuthKey"), dict, what, "preAuthKey")
@@ -121,7 +120,7 @@ class Headscale:
     def keys(self) -> list[MeshKey]:
         """See Mesh. Without descriptions: headscale keeps none."""
         answer = self._session.call("GET", "/preauthkey", scope="")
-        return [forms.key(self._api, item) for item in records.listed(self._api, answer.json, "preAuthKeys", "GET /preauthkey")]
+        return [to_key(self._api, item) for item in records.listed(self._api, answer.json, "preAuthKeys", "GET /preauthkey")]
 
     def delete_key(self, key_id: str) -> bool:
         """See Mesh. Expires it: whether there was something to expire is looked up, since headscale says yes to any id."""
@@ -143,7 +142,7 @@ class Headscale:
     def devices(self) -> list[Device]:
         """See Mesh."""
         answer = self._session.call("GET", "/node", scope="")
-        return [forms.device(self._api, item, "GET /node") for item in records.listed(self._api, answer.json, "nodes", "GET /node")]
+        return [device(self._api, item, "GET /node") for item in records.listed(self._api, answer.json, "nodes", "GET /node")]
 
     def device(self, device_id: str) -> Device | None:
         """See Mesh."""
@@ -155,7 +154,7 @@ class Headscale:
                 return None
             raise
         body = self._api.expect(answer.json, dict, f"GET {path}")
-        return forms.device(self._api, self._api.expect(body.get("node"), dict, f"GET {path}", "node"), f"GET {path}")
+        return device(self._api, self._api.expect(body.get("node"), dict, f"GET {path}", "node"), f"GET {path}")
 
     def delete_device(self, device_id: str) -> bool:
         """See Mesh."""
@@ -184,3 +183,67 @@ class Headscale:
     @staticmethod
     def _node(device_id: str) -> str:
         return f"/node/{segment(device_id, 'device id')}"
+
+
+# ---- what headscale's policy says of tags. It hands out any tag, so an unknown one is only pointed out
+
+
+def verdict(policy: str | None, tags: t.Sequence[str]) -> str:
+    """The end of a sentence for people."""
+    wanted = ", ".join(tags)
+    if policy is None:
+        return f"it has no policy to be seen, so every device reaches every other and {wanted} needs no rule"
+    try:
+        content = hujson.loads(policy)
+    except ValueError as error:
+        return f"its policy cannot be read ({error}), whether it knows {wanted} is not sure"
+    owners = content.get("tagOwners") if isinstance(content, dict) else None
+    undefined = [tag for tag in tags if tag not in (owners or {})]
+    if undefined:
+        return (
+            f"it hands out any tag, but its policy does not define {', '.join(undefined)}, so no rule can let such a machine reach "
+            'anything unless one is for "*": write it into tagOwners'
+        )
+    return f"its policy defines {wanted}"
+
+
+# ---- turns what headscale's API v1 writes into our records
+
+
+def precise(when: datetime) -> str:
+    """RFC 3339 with microseconds."""
+    return when.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def device(api: Api, item: t.Mapping[str, t.Any], what: str) -> Device:
+    """One node. ``givenName`` is the mesh's name of it: the domain is not told."""
+    if not isinstance(item.get("id"), str) or not isinstance(item.get("name"), str):
+        raise api.bad_shape(what, "a node has no id or no name")
+    if "tags" not in item:
+        raise api.bad_shape(what, "a node has no tags, as before headscale 0.28; this collection needs 0.28 or later")
+    online = item.get("online")
+    to_key = item.get("preAuthKey")
+    return Device(
+        id=item["id"],
+        hostname=item["name"],
+        name=str(item.get("givenName") or ""),
+        addresses=strings(item.get("ipAddresses")),
+        tags=strings(item.get("tags")),
+        online=online if isinstance(online, bool) else None,
+        created=moment(item.get("createdAt")),
+        last_seen=None if online is True else moment(item.get("lastSeen")),
+        ephemeral=to_key.get("ephemeral") is True if isinstance(to_key, dict) else None,
+        key_expiry_disabled=moment(item.get("expiry")) is None,
+        expires=moment(item.get("expiry")),
+    )
+
+
+def to_key(api: Api, item: t.Mapping[str, t.Any]) -> MeshKey:
+    """One pre-auth key. One without an end is of no use: the server takes the missing end for one in the year 1."""
+    if not isinstance(item.get("id"), str):
+        raise api.bad_shape("GET /preauthkey", "a key has no id")
+    expires = moment(item.get("expiration"))
+    used_up = item.get("used") is True and item.get("reusable") is not True
+    return MeshKey(
+        id=item["id"], description="", created=moment(item.get("createdAt")), expires=expires, invalid=used_up or expires is None
+    )

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .origins import COMMANDS, FILES, SECRETS
-from .schemas import KINDS, Schema
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.origins import COMMANDS, FILES, SECRETS
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS, Schema
 
 GROUP = "tgp.io"
 _CLUSTER_SCOPED = frozenset({"GPUNodeClass", "GPURequest"})

@@ -14,8 +14,8 @@ import typing as t
 from datetime import datetime
 from decimal import Decimal
 
-from ..model import Claim
-from ..planner.plans.saved_plan import VERSION, SavedPlan
+from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.saved_plan import VERSION, SavedPlan
 
 _SCALARS: dict[t.Any, dict[str, t.Any]] = {
     str: {"type": "string"},
