@@ -301,7 +301,7 @@ from ..module_utils.offers.market import PLACES, TTL
 from ..module_utils.planner.cost.traffic import HOUR_GB, ONCE_GB
 from ..module_utils.providers.registry import CLOUDS_SPEC
 from ..module_utils.reports.price_report import offers_run
-from ..module_utils.store.records import CLAIMS_SPEC
+from ..module_utils.store.open_store import CLAIMS_SPEC
 
 SPEC = dict(
     argument_spec=dict(

@@ -22,7 +22,7 @@ from ..kube.needed_rights import CLAIM_RIGHTS, RIGHTS
 from ..model import SpendingBudget, Wishes
 from ..model.defaults import REAPING, SYSTEM_NAMESPACES, Settings
 from ..model.resources import GPU_RESOURCES
-from ..store.records import open_store
+from ..store.open_store import open_store
 from ..units.money import parse_money
 from .audit import KubeTeller, told_store
 from .context import Context

@@ -13,7 +13,7 @@ from ..kube.auth.connect import CLUSTER_SPEC
 from ..mesh.connect import MESH_SPEC
 from ..planner.cost.budgets import ACTIONS
 from ..providers.registry import CLOUDS_SPEC
-from ..store.records import CLAIMS_SPEC
+from ..store.open_store import CLAIMS_SPEC
 from ..units.periods import PERIODS
 
 DOCUMENTS_SPEC: dict[str, t.Any] = dict(

@@ -15,7 +15,7 @@ import typing as t
 from datetime import datetime
 
 from ..core.errors import ApiError, BadShape, Conflict, InvalidInput, NotFound, TgpError
-from ..core.files import replace
+from ..core.files import replace, state_folder
 from ..core.task import Task
 from ..kube.client import Json, Kube
 from ..kube.namespace import NAMESPACE, ensure_namespace
@@ -23,7 +23,6 @@ from ..model import CloudChoice, Offer, OfferQuery
 from ..model.defaults import Settings
 from ..model.labels import MANAGED_BY_LABEL
 from ..providers.registry import ENTRIES
-from ..store.records import state_dir
 from .record import Reading, key_of, pack, unpack
 
 PLACES = ("none", "file", "cluster")
@@ -91,7 +90,7 @@ class Market:
 def open_cache(task: Task, place: str, kube: Kube | None) -> Cache | None:
     """The cache of the option: ``file`` lies in the state folder, ``cluster`` in a ConfigMap."""
     if place == "file":
-        return FolderCache(os.path.join(state_dir(task), "offers"))
+        return FolderCache(os.path.join(state_folder(task.params), "offers"))
     if place == "cluster":
         if kube is None:
             raise InvalidInput(

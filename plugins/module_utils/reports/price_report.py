@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ..core.errors import InvalidInput, TgpError
-from ..core.files import replace
+from ..core.files import replace, state_folder
 from ..core.task import Task
 from ..kube.auth.connect import connect as connect_cluster
 from ..kube.client import Kube
@@ -34,7 +34,7 @@ from ..planner.offers.requirements import is_model
 from ..providers.query_all import chosen, each, failures
 from ..providers.registry import CAPABILITIES, ENTRIES, canonical_cloud
 from ..providers.registry import connect as connect_cloud
-from ..store.records import open_store, state_dir
+from ..store.open_store import open_store
 from ..units.money import parse_money, print_money
 
 NO_LANE = "no accepted lane"  # of fleet.offers.REASONS
@@ -204,7 +204,7 @@ def _why_no_lane(rejected: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
 def _open_history(task: Task, place: str, kube: Kube | None) -> History | None:
     if place == "cluster" and kube is not None:
         return ConfigMapHistory(kube)
-    return FolderHistory(os.path.join(state_dir(task), "prices")) if place == "file" else None
+    return FolderHistory(os.path.join(state_folder(task.params), "prices")) if place == "file" else None
 
 
 # ---- what offer_info is asked for: by its own options, and by the rules of a pool when one is named

@@ -16,12 +16,12 @@ from datetime import datetime
 
 from ..core.clock import Clock
 from ..core.errors import ApiError, InvalidInput, Locked, LockLost, TgpError
+from ..core.files import state_folder
 from ..core.task import Task
 from ..kube.client import Kube
 from ..planner.run_lock import confirmation_due, renewal_due
 from .lease import DURATION, SECOND_READING, Lease
 from .lock_file import LocalLock, describe
-from .records import state_dir
 
 _POLL = 5.0
 _SAY_EVERY = 60.0
@@ -186,7 +186,7 @@ class RunLock:
 
 def run_lock(task: Task, kube: Kube | None, run_id: str, cluster_id: str, *, owner_pid: int | None = None) -> RunLock:
     """The lock of a run, not yet taken; files lie in the task's ``state_dir``."""
-    return RunLock(kube, cluster_id, run_id, state_dir(task), task.clock, owner_pid=owner_pid, tell=task.tell)
+    return RunLock(kube, cluster_id, run_id, state_folder(task.params), task.clock, owner_pid=owner_pid, tell=task.tell)
 
 
 def take(task: Task, kube: Kube | None, run_id: str, cluster_id: str, *, wait: float = 0) -> RunLock:

@@ -21,7 +21,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Phase
 from ansible_collections.tgp.gpu.plugins.module_utils.store.configmap import ConfigMapStore
 from ansible_collections.tgp.gpu.plugins.module_utils.store.directory import DirectoryStore
-from ansible_collections.tgp.gpu.plugins.module_utils.store.records import ClaimStore, open_store
+from ansible_collections.tgp.gpu.plugins.module_utils.store.open_store import open_store
+from ansible_collections.tgp.gpu.plugins.module_utils.store.records import ClaimStore
 
 from .conftest import UID, Cluster, make_claim, make_task
 

@@ -19,8 +19,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Phase
 from ansible_collections.tgp.gpu.plugins.module_utils.store import directory
 from ansible_collections.tgp.gpu.plugins.module_utils.store.configmap import ConfigMapStore
 from ansible_collections.tgp.gpu.plugins.module_utils.store.directory import DirectoryStore
-from ansible_collections.tgp.gpu.plugins.module_utils.store.records import ClaimStore, encode, encode_claim, open_store
-from ansible_collections.tgp.gpu.plugins.module_utils.store.split import BookedStore
+from ansible_collections.tgp.gpu.plugins.module_utils.store.open_store import BookedStore, open_store
+from ansible_collections.tgp.gpu.plugins.module_utils.store.records import ClaimStore, encode, encode_claim
 
 from .conftest import UID, Cluster, make_claim, make_task
 

@@ -18,10 +18,10 @@ from datetime import datetime
 from decimal import Decimal
 
 from ...core.clock import to_text
+from ...core.files import state_folder
 from ...core.redact import redact, redact_all
 from ...core.task import Task
 from ...model import Claim
-from ...store.records import state_dir
 from ..facts import Findings
 from ..rules import Diagnosis
 
@@ -31,7 +31,7 @@ BIGGEST = 250_000  # bytes
 
 def folder_of(task: Task) -> str:
     """Where this user's evidence lies."""
-    return os.path.join(state_dir(task), "evidence")
+    return os.path.join(state_folder(task.params), "evidence")
 
 
 def save(task: Task, claim: Claim, findings: Findings, diagnosis: Diagnosis, lines: t.Sequence[str]) -> str:
