@@ -18,9 +18,10 @@ import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Conflict, Forbidden, InvalidInput, Unauthorized
-from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_tokens, csr, nodes, pods, rbac
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_tokens, csr, nodes, pods
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.informer import Follow
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Expected, Outcome, wait_for
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Lane, Offer, Phase, Taint
 from ansible_collections.tgp.gpu.plugins.module_utils.store.configmap import ConfigMapStore
@@ -272,15 +273,15 @@ def test_missing_rights_are_named_before_and_at_the_call(plane: Plane, open_kube
     rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}]
     client = open_kube(objects.person(plane, own, rules))
     assert isinstance(nodes.nodes(client), list)
-    wanted = [("list", "nodes"), ("create", "pods/eviction"), ("list", "poddisruptionbudgets", "policy")]
-    told = rbac.missing_rights(client, wanted)
+    wanted = [Right("list", "nodes"), Right("create", "pods/eviction"), Right("list", "poddisruptionbudgets", "policy")]
+    told = client.missing_rights(wanted)
     assert len(told) == 2 and "pods/eviction" in told[0] and "poddisruptionbudgets.policy" in told[1]
     plane.create("/api/v1/nodes", {"metadata": {"name": own}})
     with pytest.raises(Forbidden, match=f"not allowed to patch nodes {own}") as refused:
         nodes.cordon(client, own)
     grant = {"apiGroups": [""], "resources": ["nodes"], "verbs": [refused.value.details["verb"]]}
     plane.patch(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{own}", {"rules": [*rules, grant]}, kind="merge")
-    plane.until(lambda: not rbac.missing_rights(client, [("patch", "nodes")]), what="the granted right")
+    plane.until(lambda: not client.missing_rights([Right("patch", "nodes")]), what="the granted right")
     assert nodes.cordon(client, own)
 
 

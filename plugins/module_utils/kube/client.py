@@ -15,7 +15,7 @@ import random
 import typing as t
 from datetime import datetime, timezone
 
-from ..core.errors import Forbidden, InvalidInput, NotFound, RateLimited
+from ..core.errors import Forbidden, InvalidInput, NotFound, RateLimited, TgpError
 from ..core.http import Answer, Api, code_and_message
 from ..core.redact import redact_all
 from . import rbac
@@ -164,7 +164,7 @@ class Kube:
             return error
         said = f"The server said: {explain(error.body, '')[1] or 'nothing'}."
         wanted, self.needs = self.needs, ()
-        others = rbac.also_missing(self, wanted, needed) if wanted else []
+        others = self._also_missing(wanted, needed)
         more = f" Missing as well: {', '.join(others)}." if others else ""
         return Forbidden(
             f"kubernetes: {self.source} is not allowed to {needed}.{more}",
@@ -177,6 +177,23 @@ class Kube:
             resource=needed.resource,
             namespace=needed.namespace or None,
         )
+
+    def missing_rights(self, needed: t.Iterable[rbac.Right]) -> builtins.list[str]:
+        """One sentence per right we do not have, by asking the API server itself. Empty = all is well."""
+        return [f"{self.source}: not allowed to {right}. Grant it: {right.rule}." for right in rbac.missing(needed, self._has)]
+
+    def _also_missing(self, needed: t.Iterable[rbac.Right], known: rbac.Right) -> builtins.list[str]:
+        """The other rights of ``needed`` that we do not have, where the server says so; it was asked because ``known`` is missing."""
+        try:
+            return [str(right) for right in rbac.missing(needed, self._has) if right != known]
+        except TgpError:  # who may not even ask that learns of the one right at least
+            return []
+
+    def _has(self, right: rbac.Right) -> bool:
+        status = self.create(rbac.REVIEWS, rbac.review(right)).get("status")
+        if not isinstance(status, dict) or not isinstance(status.get("allowed"), bool):
+            raise self.api.bad_shape(f"POST {rbac.REVIEWS}", "status.allowed is missing")
+        return bool(status["allowed"])
 
     # ---- many objects
 
@@ -254,7 +271,7 @@ class Kube:
 
     def watch(self, path: str, params: t.Mapping[str, t.Any] | None = None, *, silence: float = 60.0) -> Watch:
         """Open a watch; iterate it for (type, object). ``silence`` is the longest pause between two lines, in real seconds."""
-        return Watch(self, path, params, silence)
+        return Watch(self.api, path, params, silence, lambda error: self.forbidden(error, "GET", path, watch=True))
 
     # ---- time
 

@@ -12,18 +12,32 @@ import typing as t
 from ..core.errors import ApiError, Forbidden, NotFound, ServerError, TgpError, Unauthorized
 
 if t.TYPE_CHECKING:
-    from .client import Json, Kube
-if t.TYPE_CHECKING:
-    from .client import Kube
-
+    from ..core.http import Api
 
 T = t.TypeVar("T")
+Json = dict[str, t.Any]
 _SILENCE = 40.0  # real seconds without a line after which a connection is taken for dead
 _SERVER_ENDS = 240
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 #: (kind, key, item): "all" (item is a dict of everything, replacing what was known), "set", "gone", "trouble" (key is the message,
 #: it goes on), "failed" (item is the error, it has ended)
 Listener = t.Callable[[str, str, t.Any], None]
+
+
+class Source(t.Protocol):
+    """What following needs of a connection to a cluster (client.py)."""
+
+    source: str
+
+    def collect(
+        self, path: str, reduce: t.Callable[[Json], T | None], params: t.Mapping[str, t.Any] | None = None
+    ) -> tuple[list[T], str]:
+        """A whole collection, reduced, and its resourceVersion."""
+        ...
+
+    def watch(self, path: str, params: t.Mapping[str, t.Any] | None = None, *, silence: float = 60.0) -> Watch:
+        """An open watch."""
+        ...
 
 
 class Follow(t.Generic[T]):
@@ -34,7 +48,7 @@ class Follow(t.Generic[T]):
     """
 
     def __init__(
-        self, kube: Kube, path: str, reduce: t.Callable[[Json], T | None], params: t.Mapping[str, t.Any] | None = None
+        self, kube: Source, path: str, reduce: t.Callable[[Json], T | None], params: t.Mapping[str, t.Any] | None = None
     ) -> None:
         self._kube, self._path, self._reduce, self._params = kube, path, reduce, dict(params or {})
         self._mutex = threading.RLock()
@@ -199,13 +213,21 @@ class Expired(NotFound):
 class Watch:
     """Iterate for (type, object): type is ADDED, MODIFIED, DELETED or BOOKMARK. Ends quietly when the server ends it.
 
-    Raises Expired when the starting resourceVersion is too old, BadShape for a line that is no event, and the usual errors.
+    Raises Expired when the starting resourceVersion is too old, BadShape for a line that is no event, and the usual errors; a refusal
+    as ``refused`` puts it.
     """
 
-    def __init__(self, kube: Kube, path: str, params: t.Mapping[str, t.Any] | None, silence: float) -> None:
-        self._kube, self._path = kube, path
+    def __init__(
+        self,
+        api: Api,
+        path: str,
+        params: t.Mapping[str, t.Any] | None,
+        silence: float,
+        refused: t.Callable[[Forbidden], Forbidden],
+    ) -> None:
+        self._api, self._path, self._refused = api, path, refused
         query = {**(params or {}), "watch": "true", "allowWatchBookmarks": "true"}
-        self._lines = kube.api.stream(path, params=query, timeout=silence)
+        self._lines = api.stream(path, params=query, timeout=silence)
 
     def __iter__(self) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
         try:
@@ -214,7 +236,7 @@ class Watch:
                     if line:
                         yield self._event(line)
         except Forbidden as error:
-            raise self._kube.forbidden(error, "GET", self._path, watch=True) from error
+            raise self._refused(error) from error
         except NotFound as error:
             if error.status == 410:
                 raise Expired(error.message, service="kubernetes", status=410, code=error.code) from error
@@ -225,11 +247,11 @@ class Watch:
         try:
             event = json.loads(line)
         except ValueError:
-            raise self._kube.api.bad_shape(what, "a line is not JSON") from None
+            raise self._api.bad_shape(what, "a line is not JSON") from None
         kind = event.get("type") if isinstance(event, dict) else None
         thing = event.get("object") if isinstance(event, dict) else None
         if not isinstance(thing, dict):
-            raise self._kube.api.bad_shape(what, "an event without an object")
+            raise self._api.bad_shape(what, "an event without an object")
         if kind == "ERROR":
             message = str(thing.get("message") or "no text")
             if thing.get("code") == 410:
@@ -238,7 +260,7 @@ class Watch:
                 f"kubernetes: {what} was ended by the server: {message}", service="kubernetes", status=thing.get("code")
             )
         if kind not in _TYPES or not isinstance(thing.get("metadata"), dict):
-            raise self._kube.api.bad_shape(what, f"an event of type {kind!r}")
+            raise self._api.bad_shape(what, f"an event of type {kind!r}")
         return str(kind), thing
 
     def cancel(self) -> None:

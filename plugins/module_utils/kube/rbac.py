@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a call needs to be allowed, in words; and whether we are allowed, before anything is rented."""
+"""What a call needs to be allowed, in words; and how to ask whether we are allowed, before anything is rented."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ import re
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
-from ..core.errors import TgpError
 from ..core.files import rbac_file
 
-if t.TYPE_CHECKING:
-    from .client import Kube
-
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _PATH = re.compile(
     r"^/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
     r"/(?P<resource>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<sub>[^/]+))?)?$"
@@ -61,43 +58,24 @@ def of_call(method: str, path: str, *, watch: bool = False) -> Right | None:
     return Right(verb, resource, found["group"] or "", found["namespace"] or "", name)
 
 
-def missing_rights(kube: Kube, needed: t.Iterable[Right | tuple[str, ...]]) -> list[str]:
-    """One sentence per right we do not have, by asking the API server itself (SelfSubjectAccessReview). Empty = all is well.
-
-    ``needed`` are Right records or tuples (verb, resource[, group[, namespace]]).
-    """
-    rights = [one if isinstance(one, Right) else Right(*one) for one in needed]
+def missing(needed: t.Iterable[Right], have: t.Callable[[Right], bool]) -> list[Right]:
+    """Those of ``needed`` that we do not have; ``have`` asks for one, several of them at once."""
+    rights = list(needed)
     if not rights:
         return []
     with ThreadPoolExecutor(max_workers=min(8, len(rights))) as pool:
-        return [sentence for sentence in pool.map(lambda right: _ask(kube, right), rights) if sentence]
+        return [right for right, there in zip(rights, pool.map(have, rights), strict=True) if not there]
 
 
-def also_missing(kube: Kube, needed: t.Iterable[Right], known: Right) -> list[str]:
-    """The other rights of ``needed`` that we do not have, where the server says so; it was asked because ``known`` is missing."""
-    rights = list(needed)
-    try:
-        with ThreadPoolExecutor(max_workers=8) as pool:
-            answers = list(pool.map(lambda right: _ask(kube, right), rights))
-    except TgpError:  # who may not even ask that learns of the one right at least
-        return []
-    return [str(right) for right, sentence in zip(rights, answers, strict=True) if sentence and right != known]
-
-
-def _ask(kube: Kube, right: Right) -> str:
+def review(right: Right) -> dict[str, t.Any]:
+    """The question to the API server whether we have a right, to be created at :data:`REVIEWS`."""
     resource, _slash, sub = right.resource.partition("/")
     attributes = {"verb": right.verb, "resource": resource, "group": right.group}
     for key, value in (("subresource", sub), ("namespace", right.namespace), ("name", right.name)):
         if value:
             attributes[key] = value
-    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    body = {
+    return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-    answer = kube.create(path, body)
-    status = answer.get("status")
-    if not isinstance(status, dict) or not isinstance(status.get("allowed"), bool):
-        raise kube.api.bad_shape(f"POST {path}", "status.allowed is missing")
-    return "" if status["allowed"] else f"{kube.source}: not allowed to {right}. Grant it: {right.rule}."

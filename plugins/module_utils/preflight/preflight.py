@@ -14,7 +14,7 @@ from ..core.clock import SystemClock
 from ..core.errors import InvalidInput, TgpError
 from ..kube import bootstrap_tokens
 from ..kube.needed_rights import CLAIM_RIGHTS, RIGHTS
-from ..kube.rbac import how_to_grant, missing_rights
+from ..kube.rbac import how_to_grant
 from ..model import Lane, NodeClass, Pool, Wishes
 from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
@@ -125,7 +125,7 @@ def _check_rights(context: Context, pools: t.Sequence[Pool]) -> str:
     own_store = context.task.params.get("claim_store") == "directory"
     services = service_rights(dataclasses.replace(context.wishes, pools=tuple(pools)))
     needed = (*RIGHTS, *(() if own_store else CLAIM_RIGHTS), *services)
-    missing = context.once(("missing rights", needed), lambda: missing_rights(context.kube, needed))
+    missing = context.once(("missing rights", needed), lambda: context.kube.missing_rights(needed))
     if missing:
         raise InvalidInput(f"Rights are missing in the cluster. {how_to_grant()}", problems=missing)
     if _takes_kubelets(context, pools) and not context.once("may ask", lambda: bootstrap_tokens.may_ask(context.kube)):

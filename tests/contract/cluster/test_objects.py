@@ -40,7 +40,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import (
     uncordon,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.pods import pods
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right, missing_rights, of_call
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right, of_call
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.secrets import read_secret
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Taint
 
@@ -277,10 +277,14 @@ def test_a_missing_right_is_named_with_its_rule(cluster: Cluster) -> None:
     text = str(caught.value)
     assert "not allowed to create configmaps in namespace tgp-system" in text
     assert 'Role in tgp-system: {apiGroups: [""], resources: ["configmaps"], verbs: ["create"]}' in text
-    needed = [Right("list", "nodes"), ("create", "pods/eviction"), ("update", "leases", "coordination.k8s.io", "tgp-system")]
-    missing = missing_rights(reader, needed)
+    needed = [
+        Right("list", "nodes"),
+        Right("create", "pods/eviction"),
+        Right("update", "leases", "coordination.k8s.io", "tgp-system"),
+    ]
+    missing = reader.missing_rights(needed)
     assert len(missing) == 2 and "create pods/eviction" in missing[0] and "update leases.coordination.k8s.io" in missing[1]
-    assert missing_rights(cluster.client(), needed) == [] and missing_rights(reader, []) == []
+    assert cluster.client().missing_rights(needed) == [] and reader.missing_rights([]) == []
 
 
 @pytest.mark.parametrize(
