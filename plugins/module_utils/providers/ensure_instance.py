@@ -27,14 +27,13 @@ from .base import Cloud
 from .launch_errors import PATIENCE, patience
 from .launch_record import Launch, LaunchRecord
 from .left_behind import LeftBehind, told, with_result
-from .results import instance_result
+from .results import diff_lines, instance_result, planned, rented
 
 _LOOK_UPS = 3
 _LOOK_UP_PAUSE = 10.0
 _POLL = 10.0
 _ENDS = 3  # looks, a poll apart, in which an accepted end has to show
 _APART = timedelta(seconds=30)  # between the two lists that have to miss a machine before it is gone
-_SKEW = timedelta(seconds=60)  # by which the clock of a cloud may be behind ours
 _LOG_EVERY = 60.0
 _PRICE_TOLERANCE = Decimal("1.05")
 _ENDING = (InstanceState.TERMINATING, InstanceState.TERMINATED)
@@ -98,7 +97,7 @@ class ByName:
                 wish = request()
                 wanted = [wish] if isinstance(wish, LaunchRequest) else list(wish)
                 if self.task.check_mode:
-                    return self._result([], [_planned(wanted[0])], changed=True)
+                    return self._result([], [planned(wanted[0])], changed=True)
                 kept, extra, found, changed = self._make(wanted, same), [], [], True
         if not extra:
             kept = self._running(kept)
@@ -155,7 +154,7 @@ class ByName:
         except errors.LaunchRefused as refusal:
             if refusal.instance_id:  # refused, and there all the same
                 self._write(dataclasses.replace(launch, id=refusal.instance_id))
-                self._give_back(_rented(request, refusal.instance_id), refusal.message)
+                self._give_back(rented(request, refusal.instance_id), refusal.message)
             else:
                 self._record.remove()
             raise
@@ -165,7 +164,7 @@ class ByName:
             if not found:
                 raise unknown
         else:
-            self._left.note(_rented(request, made))
+            self._left.note(rented(request, made))
             self._write(dataclasses.replace(launch, id=made))
             found = self._look_up(made)
             if not found:
@@ -421,16 +420,12 @@ class ByName:
 
     def _split(self, machines: list[Instance]) -> tuple[list[Instance], list[Instance]]:
         """Ours, and those of others."""
-        ours = [one for one in machines if made_here(one, self.cloud.facts, recorded=self._is_recorded(one))]
+        ours = [
+            one
+            for one in machines
+            if made_here(one, self.cloud.facts, recorded=self._launch is not None and self._launch.made(one))
+        ]
         return ours, [one for one in machines if one not in ours]
-
-    def _is_recorded(self, one: Instance) -> bool:
-        """Whether this host launched it: by the id, or while that is unknown by the time. Before a launch there was none of the name."""
-        if self._launch is None:
-            return False
-        if self._launch.id:
-            return one.id == self._launch.id
-        return one.created is not None and one.created >= self._launch.started - _SKEW
 
     def _tell_strange(self, strange: t.Iterable[Instance]) -> None:
         for one in strange:
@@ -478,7 +473,7 @@ class ByName:
         shown = [instance_result(one) for one in after]
         result = {"changed": changed, "instance": shown[0] if shown else None, "instances": shown}
         if self.task.diff_mode:
-            result["diff"] = {"before": _lines(before), "after": _lines(after if changed else before)}
+            result["diff"] = {"before": diff_lines(before), "after": diff_lines(after if changed else before)}
         return result
 
 
@@ -493,39 +488,8 @@ def _too_dear(one: Instance, limit: Decimal | None) -> str:
     return f"costs {print_money(one.price_hour)} $/h, and the limit is {print_money(limit)} $/h"
 
 
-def _rented(request: LaunchRequest, identity: str) -> Instance:
-    """What is known of a machine that was made a moment ago: its id, and what its offer said."""
-    return dataclasses.replace(_planned(request), id=identity, raw_state="")
-
-
 def too_small(one: Instance, disk_gib: int) -> str:
     """Why its disk, which cannot grow, is too small; empty if it is not."""
     if one.disk_gib is None or one.disk_gib >= disk_gib:
         return ""
     return f"has a disk of {one.disk_gib} GiB, and {disk_gib} GiB are wanted"
-
-
-def _planned(request: LaunchRequest) -> Instance:
-    """What check mode shows in place of a machine."""
-    offer = request.offer
-    return Instance(
-        cloud=offer.cloud,
-        id="",
-        name=request.name,
-        state=InstanceState.PENDING,
-        raw_state="planned",
-        price_hour=offer.price_hour,
-        region=offer.cloud_region,
-        instance_type=offer.instance_type,
-        model=offer.model,
-        gpu_count=offer.gpu_count,
-        marks=dict(request.marks),
-    )
-
-
-def _lines(machines: list[Instance]) -> str:
-    """Machines as text for a diff: what does not change from run to run."""
-    prices = ["?" if one.price_hour is None else print_money(one.price_hour) for one in machines]
-    return "".join(
-        f"{one.name}: {one.instance_type} in {one.region}, {price} $/h\n" for one, price in zip(machines, prices, strict=True)
-    )

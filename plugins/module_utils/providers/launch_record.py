@@ -16,13 +16,15 @@ import hashlib
 import json
 import os
 import typing as t
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ..core.clock import Clock, from_text, to_text
 from ..core.errors import InvalidInput, TimedOut
+from ..model import Instance
 
 _LONGEST = 600.0  # seconds for which a run waits for another one of the same name: a create call and its look-up take less
 _PAUSE = 1.0
+_SKEW = timedelta(seconds=60)  # by which the clock of a cloud may be behind ours
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,12 @@ class Launch:
     started: datetime
     id: str = ""
     ended: datetime | None = None
+
+    def made(self, one: Instance) -> bool:
+        """Whether it is what the call made: by the id, or while that is unknown by the time. Before a launch there was none of the name."""
+        if self.id:
+            return one.id == self.id
+        return one.created is not None and one.created >= self.started - _SKEW
 
 
 class LaunchRecord:

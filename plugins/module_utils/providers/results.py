@@ -2,15 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Our records as module results: one shape per record for all modules and the inventory. Money is text, so that no
-digit is lost."""
+digit is lost. A machine that is about to be, or was made a moment ago, has the same shape."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from decimal import Decimal
 
 from ..core.clock import to_text
-from ..model import Instance, Offer
+from ..model import Instance, InstanceState, LaunchRequest, Offer
 from ..units.money import print_money
 
 
@@ -37,6 +38,37 @@ def instance_result(instance: Instance) -> dict[str, t.Any]:
         "marks": dict(instance.marks),
         "problem": instance.problem,
     }
+
+
+def planned(request: LaunchRequest) -> Instance:
+    """What check mode shows in place of a machine."""
+    offer = request.offer
+    return Instance(
+        cloud=offer.cloud,
+        id="",
+        name=request.name,
+        state=InstanceState.PENDING,
+        raw_state="planned",
+        price_hour=offer.price_hour,
+        region=offer.cloud_region,
+        instance_type=offer.instance_type,
+        model=offer.model,
+        gpu_count=offer.gpu_count,
+        marks=dict(request.marks),
+    )
+
+
+def rented(request: LaunchRequest, identity: str) -> Instance:
+    """What is known of a machine that was made a moment ago: its id, and what its offer said."""
+    return dataclasses.replace(planned(request), id=identity, raw_state="")
+
+
+def diff_lines(machines: list[Instance]) -> str:
+    """Machines as text for a diff: what does not change from run to run."""
+    prices = ["?" if one.price_hour is None else print_money(one.price_hour) for one in machines]
+    return "".join(
+        f"{one.name}: {one.instance_type} in {one.region}, {price} $/h\n" for one, price in zip(machines, prices, strict=True)
+    )
 
 
 def exact(amount: Decimal | None) -> str | None:

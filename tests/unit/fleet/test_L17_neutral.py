@@ -13,8 +13,11 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Nod
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import NEUTRAL_GPU
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.consolidation import use
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.label_sync import drift
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.registration import allocatable_gpus, not_initialized
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.registration import (
+    allocatable_gpus,
+    drift,
+    not_initialized,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpacking import shown, spare
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.capacity import advertised, of_claim, of_node, of_offer
 

@@ -15,7 +15,7 @@ from ...model import Claim, Node, Phase, Pool
 from ...model.resources import NEUTRAL_GPU
 from ...observe.context import Context
 from ...planner.provisioning import node_labels
-from ...planner.provisioning.label_sync import drift, lacks_neutral_gpus, startup_taint_is_left
+from ...planner.provisioning.registration import drift, lacks_neutral_gpus, startup_taint_is_left
 from ...planner.provisioning.service import is_service
 from ...planner.scheduling.capacity import advertised
 

@@ -27,7 +27,8 @@ from ..garbage_collection import orphans
 from ..offers.ranking import lane_of, offer_key
 from ..plan import plan
 from ..plan_builder import Draft
-from ..provisioning.launch_planner import Market, refuse_to_launch
+from ..provisioning.launch_planner import refuse_to_launch
+from ..provisioning.reservations import Market
 from ..scheduling.capacity import planned_gpus
 from .saved_plan import SavedPlan, Step, documents_of, inputs_hash, is_step, unsent
 

@@ -1,13 +1,14 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From "the machine runs" to "it is usable": registered, initialized, and the one deadline for all of it (L-11)."""
+"""From "the machine runs" to "it is usable": registered, initialized, and the one deadline for all of it (L-11); and which of our marks
+a node that is in use has lost since."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ...model import Capability, Claim, Instance, InstanceState, Node, NodeClass, Pool
+from ...model import Capability, Claim, Instance, InstanceState, Node, NodeClass, Phase, Pool
 from ...model.labels import (
     DRAIN_STARTED_ANNOTATION,
     INITIALIZING_TAINT,
@@ -20,7 +21,9 @@ from ...model.labels import (
     UNREACHABLE_TAINT,
 )
 from ...model.names import label_value
-from . import limits
+from ...model.resources import NEUTRAL_GPU
+from ..scheduling.capacity import advertised
+from . import limits, node_labels
 
 _NOT_USABLE = (
     NOT_READY_TAINT,
@@ -129,3 +132,43 @@ def failure_class(claim: Claim, instance: Instance | None, node: Node | None, no
         uses_mesh = node_class is None or node_class.mesh.backend == "tailscale"  # whether a tunnel is up is known to its hub alone
         return "overlay_offline" if uses_mesh and claim.mesh_seen is None else "node_not_registered"
     return "gpu_missing" if node.ready else "node_not_ready"
+
+
+# ---- marks that a node in use has lost, or never got (L-19), the neutral name of its GPUs among them (L-17)
+
+
+def drift(claim: Claim, node: Node, pool: Pool, cluster_id: str) -> tuple[str, ...]:
+    """The labels, annotations, taints and neutral GPUs that differ from what claim and pool say, in words; empty = all is as it should be.
+
+    A node that is not (or no longer) the very one of a claim in use has no marks of ours to lose.
+    """
+    if claim.phase is not Phase.READY or claim.deletion is not None or node.uid != claim.node_uid:
+        return ()
+    found = [
+        f"label {key}"
+        for key, value in node_labels.asserted_labels(claim, pool, cluster_id, node).items()
+        if node.labels.get(key) != value
+    ]
+    found += [
+        f"annotation {key}"
+        for key, value in node_labels.node_annotations(claim, pool).items()
+        if node.annotations.get(key) != value
+    ]
+    have = {(taint.key, taint.effect): taint.value for taint in node.taints}
+    found += [f"taint {taint}" for taint in node_labels.taints(pool) if have.get((taint.key, taint.effect)) != taint.value]
+    if lacks_neutral_gpus(claim, node, pool):
+        found.append(f"{NEUTRAL_GPU} {node.allocatable.get(NEUTRAL_GPU, 0)} instead of {advertised(claim, pool)}")
+    if startup_taint_is_left(claim, node, pool):
+        found.append(f"taint {node_labels.INITIALIZING} that should be gone")
+    return tuple(found)
+
+
+def lacks_neutral_gpus(claim: Claim, node: Node, pool: Pool) -> bool:
+    """True when the node does not offer its GPUs under the neutral name, too, or another number of them."""
+    return node.allocatable.get(NEUTRAL_GPU, 0) != advertised(claim, pool)
+
+
+def startup_taint_is_left(claim: Claim, node: Node, pool: Pool) -> bool:
+    """True when our own startup taint is on a node that lacks nothing else."""
+    present = any(taint.key == node_labels.INITIALIZING.key for taint in node.taints)
+    return present and not not_initialized(claim, node, pool, marking=True)

@@ -18,8 +18,8 @@ from ..garbage_collection.orphans import Orphan
 from ..offers.ranking import lane_of, offer_key, per_gpu
 from ..plan_builder import Draft
 from ..provisioning import launch_planner, service
-from ..provisioning.label_sync import drift
-from ..provisioning.registration import not_initialized
+from ..provisioning.registration import drift, not_initialized
+from ..provisioning.reservations import Market
 from . import capacity, unschedulable_pods
 from .binpacking import Bin, Packing, Queue, fit, gpus, spare
 from .existing_nodes import Place, places
@@ -166,7 +166,7 @@ def _add(bars: unschedulable_pods.Bars, more: t.Mapping[str, t.Mapping[str, str]
 class _Buyer:
     """The pools as shops, and what is taken from them as launches."""
 
-    def __init__(self, draft: Draft, market: launch_planner.Market, run_id: str) -> None:
+    def __init__(self, draft: Draft, market: Market, run_id: str) -> None:
         self.draft = draft
         self.market = market
         self.run_id = run_id

@@ -1,0 +1,212 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What can be rented in this run, and what of it is taken: stock, limits, budgets and addresses are counted at once (L-16)."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import typing as t
+from decimal import Decimal
+
+from ...model import Claim, Hub, NodeClass, Offer, Pool
+from ...units.money import print_money
+from ..claim_sync import Settled
+from ..claims import damaged
+from ..claims.adoption import adopt
+from ..claims.recovery import RETRY
+from ..cost import budget_enforcement
+from ..disruption import interruption
+from ..garbage_collection.orphans import Orphan, is_used
+from ..offers import no_offer
+from ..offers.ranking import Selection, offer_key, select
+from ..plan_builder import Draft
+from . import limits, wireguard_addresses
+
+TOO_SMALL = "no machine that is large enough"
+
+
+class Market:
+    """What can be rented in this run: selections per pool, stock, limits. Everything taken is reserved at once (L-16)."""
+
+    def __init__(self, draft: Draft, orphans: t.Sequence[Orphan]) -> None:
+        self.situation = draft.situation
+        holding = [one.claim for one in draft.settled.values() if _holds(one)]
+        rented = [one for one in holding if self.situation.rented(one.cloud)]  # own machines enter no tunnel
+        self.addresses = wireguard_addresses.Spare(rented, self.situation.wishes.classes)
+        self.held = limits.reserved(holding)
+        self.held = _reserve_unclaimed(self.held, draft, orphans)
+        anew = {one.claim.name for one in draft.settled.values() if not _holds(one)}
+        self.purses = budget_enforcement.purses_of(draft, orphans, without=anew)
+        self.taken: collections.Counter[str] = collections.Counter()
+        self.own_in_use = {one.claim.name for one in draft.settled.values()} | set(self.situation.damaged)
+        self.own_in_use |= {one.instance.name for one in orphans if is_used(one, self.situation)}
+        self.blocks = interruption.merged(self.situation.seen.blocks, interruption.blocked_by_loss(draft))
+        self._selections: dict[str, Selection] = {}
+        self.unread: dict[str, str] = {}  # without the clouds whose offers nobody needs
+        self._draft = draft
+        for cloud in sorted(self.situation.seen.clouds):
+            if self.situation.seen.clouds[cloud].instances is None:
+                self._unread(cloud, "machines")
+
+    def _unread(self, cloud: str, what: str) -> None:
+        problem = self.situation.seen.clouds[cloud].problem
+        self.unread[cloud] = f"{cloud}: {what} unknown"
+        self._draft.warnings.append(
+            f"The {what} of {cloud} could not be read; nothing is rented there in this run. {problem}".strip()
+        )
+
+    @functools.cached_property
+    def offers(self) -> list[Offer]:
+        """What can be rented where the machines are known, in the order of clouds and ids."""
+        found: list[Offer] = []
+        for cloud in sorted(set(self.situation.seen.clouds) - set(self.unread)):
+            listed = self.situation.offers(cloud)
+            if listed is None:
+                self._unread(cloud, "offers")
+            else:
+                found.extend(sorted(listed, key=lambda offer: (offer.id, offer.cloud_region)))
+        return found
+
+    def selection(self, pool: Pool, node_class: NodeClass) -> Selection:
+        if pool.key not in self._selections:
+            situation = self.situation
+            self._selections[pool.key] = select(
+                self.offers, pool, node_class, situation.capabilities, situation.settings, situation.now, self.blocks
+            )
+        return self._selections[pool.key]
+
+    def take(
+        self,
+        pool: Pool,
+        node_class: NodeClass,
+        without: t.Container[str] = (),
+        serves: t.Callable[[Offer], bool] | None = None,
+    ) -> tuple[Offer | None, tuple[Offer, ...], str]:
+        """The best offer there is room for, reserved; the ones to try after it; or None and the reason. ``serves``: which will do."""
+        first_reason = too_small = ""
+        candidates = self.selection(pool, node_class).candidates
+        for place, offer in enumerate(candidates):
+            reason = self._against(offer, pool, node_class, without)
+            if reason:
+                first_reason = first_reason or reason
+                continue
+            if serves is not None and not serves(offer):
+                too_small = TOO_SMALL
+                continue
+            others = candidates[place + 1 :]
+            rest = self._rest(others if serves is None else filter(serves, others), offer, pool, node_class, without)
+            self.reserve(offer, pool, node_class)
+            return offer, rest, ""
+        return None, (), first_reason or too_small or self.why_none(pool, node_class)
+
+    def take_this(self, offer: Offer, pool: Pool, node_class: NodeClass, serves: t.Callable[[Offer], bool]) -> tuple[Offer, ...]:
+        """Reserve an offer that somebody else chose; of the others those that would serve the same, best first."""
+        others = (one for one in self.selection(pool, node_class).candidates if one is not offer and serves(one))
+        rest = self._rest(others, offer, pool, node_class, ())
+        self.reserve(offer, pool, node_class)
+        return rest
+
+    def against(self, offer: Offer, pool: Pool, node_class: NodeClass) -> str:
+        """Why the offer must not be taken now; empty when it may."""
+        return self._against(offer, pool, node_class, ())
+
+    def find(
+        self, planned: Claim, pool: Pool, node_class: NodeClass, bound: Decimal
+    ) -> tuple[Offer | None, tuple[Offer, ...], str]:
+        """The offer of a planned claim at the price of now, not reserved yet; those of its candidates that may be tried after it; or None
+        and the reason. Nothing above ``bound`` is taken."""
+        selection, key = self.selection(pool, node_class), offer_key(planned.offer)
+        found = next((one for one in selection.candidates if offer_key(one) == key), None)
+        if found is None:
+            why = selection.rejected.get(key) or self.unread.get(planned.offer.cloud) or "is not offered any more"
+            return None, (), f"offer {key}: {why}"
+        now = t.cast(Decimal, found.price_hour)
+        if now > bound:
+            return None, (), f"offer {key} costs ${print_money(now)}/h now, the plan bears up to ${print_money(bound)}/h"
+        reason = self._against(found, pool, node_class, ())
+        if reason:
+            return None, (), f"offer {key}: {reason}"
+        known = {offer_key(one) for one in planned.candidates}
+        rest = self._rest(selection.candidates, found, pool, node_class, {key})
+        return found, tuple(one for one in rest if offer_key(one) in known and t.cast(Decimal, one.price_hour) <= bound), ""
+
+    def _against(self, offer: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]) -> str:
+        if offer_key(offer) in without:
+            return "tried before"
+        if offer.available is not None and self.taken[offer_key(offer)] >= offer.available:
+            return "not available"
+        if not self.situation.rented(offer.cloud) and not self._is_off(offer):
+            return "not available"
+        full = self.addresses.against(self._hub(offer, node_class)) or limits.room(
+            offer, pool, node_class, self.held, self.situation.settings
+        )
+        return full or self.purses.room(pool.key, node_class.name, offer.price_hour)
+
+    def _is_off(self, offer: Offer) -> bool:
+        """An own machine can be switched on when no claim uses it and its Node is not Ready."""
+        machine = self.situation.machines.get(offer.id)
+        node = self.situation.nodes_by_name.get((machine.node_name if machine else "") or offer.id)
+        return offer.id not in self.own_in_use and not (node is not None and node.ready)
+
+    def _rest(
+        self, offers: t.Iterable[Offer], first: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]
+    ) -> tuple[Offer, ...]:
+        """Where to go when ``first`` is refused. An own machine is named after itself, so nothing can stand in for it."""
+        if not self.situation.rented(first.cloud):
+            return ()
+        counted = bool(node_class.resources or pool.resources)
+        rest: list[Offer] = []
+        for offer in offers:
+            if len(rest) + 1 >= self.situation.settings.offers_per_claim:
+                break
+            bigger = counted and offer.gpu_count > first.gpu_count  # may be cheaper and still be one GPU too many
+            if self.situation.rented(offer.cloud) and not bigger and not self._against(offer, pool, node_class, without):
+                rest.append(offer)
+        return tuple(rest)
+
+    def reserve(self, offer: Offer, pool: Pool, node_class: NodeClass) -> None:
+        """Count one more machine of this offer."""
+        self.taken[offer_key(offer)] += 1
+        self.own_in_use.add(offer.id)
+        self.addresses.take(self._hub(offer, node_class))
+        self.held = self.held.plus(offer, t.cast(t.Any, offer.price_hour), node_class.name, pool.key)
+        self.purses = self.purses.plus(pool.key, node_class.name, t.cast(t.Any, offer.price_hour))
+
+    def _hub(self, offer: Offer, node_class: NodeClass) -> Hub | None:
+        """The hub in whose network a machine of the offer gets an address."""
+        return node_class.mesh.hub if self.situation.rented(offer.cloud) else None
+
+    def why_none(self, pool: Pool, node_class: NodeClass) -> str:
+        """Why no offer is left for the pool."""
+        situation = self.situation
+        blocks = {} if situation.settings.ignore_blocklist else self.blocks
+        selection = self.selection(pool, node_class)
+        return no_offer.why_none(pool, node_class, selection, situation.capabilities, self.unread, blocks, situation.now)
+
+    def counts(self, pool: Pool, node_class: NodeClass) -> dict[str, int]:
+        """How many offers each reason excluded; a cloud that could not be read counts once."""
+        counted = no_offer.of_class(self.selection(pool, node_class), node_class)
+        return {**counted, **{self.unread[choice.cloud]: 1 for choice in node_class.clouds if choice.cloud in self.unread}}
+
+
+def _holds(one: Settled) -> bool:
+    """Whether the claim's reservation stands; a launch that is decided anew in this run gives it back first."""
+    return not (one.recovery.what in RETRY and one.claim.deletion is None)
+
+
+def _reserve_unclaimed(held: limits.Reserved, draft: Draft, orphans: t.Sequence[Orphan]) -> limits.Reserved:
+    """Machines that are billed to us without a claim that can be read: orphans, duplicates, and those whose claim is damaged."""
+    for claim in damaged.stand_ins(draft.situation):
+        held = held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
+    for orphan in orphans:
+        if is_used(orphan, draft.situation):
+            for instance in (orphan.instance, *orphan.others):
+                claim = adopt(instance, orphan.node, draft.situation)
+                held = held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
+    for one in draft.settled.values():
+        for extra in (*one.recovery.duplicates, *draft.situation.elsewhere(one.claim)):
+            price = extra.price_hour if extra.price_hour is not None else one.claim.price
+            held = held.plus(one.claim.offer, price, one.claim.node_class, one.claim.pool)
+    return held
