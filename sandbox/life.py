@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One power-on of a machine: its time, its story, its console, and what cuts it short.
+"""What machines live in, and one power-on of a machine: its time, its story, its console, and what cuts it short.
 
 The story (``steps``) is the sandbox's own knowledge, which GET /world shows. The console has what the machine's system and payload print, and
 nothing else.
@@ -9,21 +9,26 @@ nothing else.
 
 from __future__ import annotations
 
+import abc
 import math
+import threading
 import typing as t
 
 from . import payload
-from .behaviour import ENDINGS
-from .payload import Mesh, Refused
-from .tailnet import HEADSCALE
-from .world import Machine
-
-if t.TYPE_CHECKING:
-    from .machine import Machines
+from .behaviour import ENDINGS, Behaviour, Behaviours
+from .clock import ClockClosed
+from .cluster import Cluster
+from .hub import Hub
+from .kubelets import Kubelets
+from .payload import Intent, Mesh, Refused
+from .tailnet import HEADSCALE, Tailnet
+from .world import Machine, World
 
 _DEAD = frozenset({"terminating", "terminated", "preempted", "stopped", "stopping", "off"})
 
 
+_PREEMPTED_SECONDS = 120.0  # how long a machine that was taken back is still listed
+Installed = t.Callable[[Machine], Intent]
 _KNOWN_LOGIN = ("https://controlplane.tailscale.com", "https://login.tailscale.com")
 MESH_TIMEOUT = 'control: LoginHot -> fetch control key: Get "https://controlplane.tailscale.com/key?v=130": i/o timeout'
 
@@ -32,10 +37,85 @@ class Over(Exception):
     """The machine is gone; its story ends here."""
 
 
+class Surroundings(abc.ABC):
+    """What all machines of the world live in, and how they end before their time.
+
+    ``timings`` are seconds per step (packages, mesh, csr, ready, gpu), an offer's own come first. ``installed`` makes the intent of an own
+    machine that was set up before this world began. ``schematics`` maps an Image Factory id to its extensions, None = unknown id.
+    ``trustd`` is (token, CA) of the cluster's Talos side. ``login_servers`` are URLs that lead to the world's tailnet,
+    ``hub`` is its WireGuard hub.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        tailnet: Tailnet,
+        cluster: Cluster | None = None,
+        kubelets: Kubelets | None = None,
+        *,
+        timings: t.Mapping[str, float],
+        behaviours: t.Iterable[Behaviour] = (),
+        installed: Installed | None = None,
+        schematics: t.Callable[[str], t.Sequence[str] | None] | None = None,
+        trustd: tuple[str, str] | None = None,
+        hub: Hub | None = None,
+    ) -> None:
+        self.world, self.tailnet, self.cluster, self.kubelets = world, tailnet, cluster, kubelets
+        self.timings = dict(timings)
+        self.behaviours = Behaviours(behaviours)
+        self.installed, self.schematics, self.trustd = installed, schematics, trustd
+        self.hub = hub or Hub()
+        self.login_servers: set[str] = set()
+        world.on_boot, world.on_end = self.boot, self.silence
+
+    @abc.abstractmethod
+    def boot(self, machine: Machine) -> None:
+        """The whole life of one power-on; runs in the machine's own thread."""
+
+    def silence(self, machine: Machine) -> None:
+        """Kubelet and mesh client answer no more."""
+        node, device = machine.details.get("node"), machine.details.get("device")
+        if node and self.kubelets is not None:
+            self.kubelets.silence(node)
+        if device:
+            self.tailnet.set_online(device, False)
+
+    def strike(self, machine: Machine, kind: str) -> None:
+        """One of the endings of behaviour.py befalls a machine now."""
+        with self.world.lock:
+            machine.details["struck"] = machine.boots
+            own = machine.cloud == "webhook"
+            now = self.world.clock.now()
+            machine.steps.append((now, kind, {"dies": "power lost", "crash": "kernel panic", "vanish": "taken back"}[kind]))
+            if own and kind != "crash":
+                machine.state, machine.ended = "off", now
+            elif kind == "dies":
+                machine.state = "unhealthy"
+            elif kind == "vanish" and machine.cloud not in self.world.on_taken:
+                machine.state = "preempted"
+        if kind == "vanish" and machine.cloud in self.world.on_taken:
+            self.world.on_taken[machine.cloud](machine)
+        elif kind == "vanish" and not own:
+            self.world.release(machine)
+            moment = self.world.clock.seconds()
+            threading.Thread(target=self._leave_list, args=(machine, moment), name=f"preempted-{machine.name}", daemon=True).start()
+        else:
+            self.world.clock.wake()
+            self.silence(machine)
+
+    def _leave_list(self, machine: Machine, moment: float) -> None:
+        try:
+            self.world.clock.sleep(_PREEMPTED_SECONDS, moment)
+        except ClockClosed:
+            return
+        with self.world.lock:
+            machine.destroyed = self.world.clock.now()
+
+
 class Life:
     """What every step of a story needs: how long it takes for this machine, a note of it, and lines for the console."""
 
-    def __init__(self, machines: Machines, machine: Machine) -> None:
+    def __init__(self, machines: Surroundings, machine: Machine) -> None:
         self._all, self._machine, self._world = machines, machine, machines.world
         self._boots = machine.boots
         self._parts = machines.behaviours.of(machine)

@@ -23,7 +23,6 @@ import urllib.parse
 
 from cheroot.server import HTTPConnection, HTTPRequest
 
-from .tailnet import Tailnet
 from .world import Machine, World
 from .wsgi import App, Environ, StartResponse
 
@@ -73,7 +72,7 @@ def _answer(world: World, environ: Environ) -> tuple[int, dict[str, t.Any]]:
 
 
 def _machine_answer(world: World, host: str, port: int, path: str) -> tuple[int, dict[str, t.Any]]:
-    tailnet = Tailnet.of(world)
+    tailnet = world.tailnet
     device = next(
         (one for one in tailnet.devices() if host in (*one.addresses, one.label, tailnet.dns_name(one))),
         None,

@@ -90,21 +90,6 @@ class Intent:
     csr_seconds: float = 600.0
 
 
-def read(text: str | None, system: str, environment: t.Mapping[str, str] | None = None) -> Intent | None:
-    """The intent in ``text`` for a machine that boots ``system``; None when it was given nothing. Raises :class:`Refused`.
-
-    ``environment`` is what its cloud wrote into /etc/environment: a script may bring the rest of itself in there."""
-    if not text or not text.strip():
-        return None
-    if system == TALOS:
-        from .talos_config import read_talos
-
-        return read_talos(text)
-    from .cloud_init import read_cloud_init
-
-    return read_cloud_init(text, environment or {})
-
-
 def up_flags(words: t.Sequence[str]) -> dict[str, t.Any]:
     """The flags of ``tailscale up`` that matter here. ValueError for a flag it does not know."""
     found: dict[str, t.Any] = {}

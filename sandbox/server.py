@@ -26,7 +26,6 @@ from .clock import SimClock
 from .cluster import Cluster
 from .kube import KubeServer
 from .scenario import Scenario
-from .tailnet import Tailnet
 from .wsgi import App
 
 _THREADS = 24
@@ -197,6 +196,6 @@ class Served:
 
 def _credentials(box: Box) -> tuple[str, ...]:
     """Names of the credentials that clients are given: a headscale before 0.30 has API keys and no OAuth clients."""
-    if not Tailnet.of(box.world).v1_only:
+    if not box.world.tailnet.v1_only:
         return _CREDENTIALS
     return (*(name for name in _CREDENTIALS if not name.startswith("TS_OAUTH_")), "TAILSCALE_API_KEY")

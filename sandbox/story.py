@@ -16,7 +16,7 @@ import ipaddress
 import math
 import typing as t
 
-from . import device_plugin, kubelet, payload
+from . import device_plugin, kubelet, payload, payload_reader
 from .bootstrap_words import ONCE, BootstrapWords
 from .cluster import Client, Cluster, KubeError
 from .hub import KEEPALIVE, Tunnel
@@ -112,7 +112,7 @@ class Story(Obstacles):
         machine, state = self._machine, self._machine.details
         given = machine.payload or state.get("payload")  # what it became earlier is on its disk
         if given:
-            intent = payload.read(given, self._system, machine.details.get("environment"))
+            intent = payload_reader.read(given, self._system, machine.details.get("environment"))
         elif state.get("installed") and self._all.installed is not None:
             intent = self._all.installed(machine)
         else:

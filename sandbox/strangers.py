@@ -17,22 +17,30 @@ import httpx
 from .kube import KubeApi
 from .kube.crd import serve
 from .kube.store import clone
-from .world import Machine
-from .wsgi import MACHINE_AGENT
-
-if t.TYPE_CHECKING:
-    from .box import Box
+from .world import Machine, World
+from .wsgi import MACHINE_AGENT, App
 
 _DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 _LEASES = ("coordination.k8s.io", "leases")
 _RUNPOD_MARKS = ("cluster", "generation", "pool", "nonce", "created")
 
 
+class Place(t.Protocol):
+    """Where somebody rents: a world and the emulators of its clouds (box.py)."""
+
+    world: World
+
+    @property
+    def apps(self) -> t.Mapping[str, App]:
+        """The emulators by cloud."""
+        ...
+
+
 class NotRented(RuntimeError):
     """The provider refused it."""
 
 
-def rent(box: Box, cloud: str, name: str, marks: t.Mapping[str, str] | None = None) -> Machine:
+def rent(box: Place, cloud: str, name: str, marks: t.Mapping[str, str] | None = None) -> Machine:
     """Somebody rents a machine called ``name`` by hand. ``marks``: a stamp in the form in which the collection writes it, whole or wrong;
     None or empty: none. It takes the first offer that is in stock."""
     offers = [one for one in box.world.offers if one.cloud == cloud and one.stock > 0]
@@ -42,7 +50,7 @@ def rent(box: Box, cloud: str, name: str, marks: t.Mapping[str, str] | None = No
     return box.world.machines[identity]
 
 
-def _client(box: Box, cloud: str) -> httpx.Client:
+def _client(box: Place, cloud: str) -> httpx.Client:
     headers = {"authorization": f"Bearer {box.world.secrets[f'{cloud.upper()}_API_KEY']}", "user-agent": f"{MACHINE_AGENT}/1"}
     return httpx.Client(transport=httpx.WSGITransport(app=box.apps[cloud]), base_url=f"http://{cloud}.test", headers=headers)
 
@@ -53,7 +61,7 @@ def _answer(answer: httpx.Response) -> t.Any:
     return answer.json()
 
 
-def _lambda(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str], box: Box) -> str:
+def _lambda(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str], box: Place) -> str:
     keys = _answer(client.get("/api/v1/ssh-keys"))["data"]
     body = {"region_name": offer.region, "instance_type_name": offer.type, "ssh_key_names": [keys[0]["name"]], "name": name}
     tags = [{"key": f"tgp:{key}", "value": value} for key, value in sorted(marks.items())]
@@ -61,21 +69,21 @@ def _lambda(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str]
     return str(_answer(client.post("/api/v1/instance-operations/launch", json=body))["data"]["instance_ids"][0])
 
 
-def _vast(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str], box: Box) -> str:
+def _vast(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str], box: Place) -> str:
     env = {f"TGP_{key.upper()}": value for key, value in marks.items()}
     env |= {"TGP_MARKS": " ".join(marks)} if marks else {}
     body = {"client_id": "me", "image": "ubuntu:24.04", "runtype": "ssh_direct", "disk": 10, "label": name, "env": env}
     return str(_answer(client.put(f"/api/v0/asks/{offer.type}/", json=body))["new_contract"])
 
 
-def _runpod(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str], box: Box) -> str:
+def _runpod(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str], box: Place) -> str:
     env = {f"TGP_{key.upper()}" if key in _RUNPOD_MARKS else f"TGP_TAG_{key.upper()}": value for key, value in marks.items()}
     env |= {"TGP_NODE": name} if marks else {}
     body = {"name": name, "image": "ubuntu:24.04", "gpu": {"id": offer.type, "count": 1}, "env": env}
     return str(_answer(client.post("/v2/pods", json=body))["id"])
 
 
-def _paperspace(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str], box: Box) -> str:
+def _paperspace(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, str], box: Place) -> str:
     if marks:
         raise NotRented("A Paperspace machine carries no marks.")
     templates = _answer(client.get("/v1/os-templates"))["items"]
@@ -84,7 +92,7 @@ def _paperspace(client: httpx.Client, offer: t.Any, name: str, marks: dict[str, 
     return str(_answer(client.post("/v1/machines", json=body))["data"]["id"])
 
 
-_RENTERS: dict[str, t.Callable[[httpx.Client, t.Any, str, dict[str, str], Box], str]] = {
+_RENTERS: dict[str, t.Callable[[httpx.Client, t.Any, str, dict[str, str], Place], str]] = {
     "lambda": _lambda,
     "vast": _vast,
     "runpod": _runpod,

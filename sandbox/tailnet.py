@@ -21,9 +21,6 @@ from .clock import SimClock
 from .tailnet_policy import Policy
 from .tailnet_records import Device, Key, Token
 
-if t.TYPE_CHECKING:
-    from .world import World
-
 SAAS, HEADSCALE = "saas", "headscale"
 HEADSCALE_V1 = "headscale-v1"  # headscale before 0.30, which has its own API only
 PROFILES = (SAAS, HEADSCALE, HEADSCALE_V1)
@@ -94,14 +91,6 @@ class Tailnet:
         self._tokens: dict[str, Token] = {}
         self._held: dict[str, datetime] = {}
         self._count = 0
-
-    @classmethod
-    def of(cls, world: World) -> Tailnet:
-        """The world's tailnet, made when it has none yet."""
-        with world.lock:
-            if world.tailnet is None:
-                world.tailnet = cls(world.clock, world.random, lock=world.lock)
-            return world.tailnet
 
     # ---- reading
 

@@ -28,7 +28,7 @@ CLIENT_TAGS = ["tag:tgp"]
 
 def app(world: World) -> flask.Flask:
     """The WSGI application."""
-    tailnet = Tailnet.of(world)
+    tailnet = world.tailnet
     _credentials(world, tailnet)
     flask_app = flask.Flask("tailscale")
 

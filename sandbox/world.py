@@ -13,16 +13,14 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from .clock import ClockClosed, SimClock
-
-if t.TYPE_CHECKING:
-    from .tailnet import Tailnet
+from .tailnet import Tailnet
 
 
 @dataclasses.dataclass
 class Offer:
     """A machine type in a region: ``stock`` machines are left. ``price_hour`` is what is really billed.
 
-    ``boot_seconds`` until the machine is up. ``details`` may hold timings of the later steps (see machine.py) and what the cloud's
+    ``boot_seconds`` until the machine is up. ``details`` may hold timings of the later steps (see life.py) and what the cloud's
     emulator needs besides (description, vcpus ...). Clouds that bill the disk apart keep ``storage_price_hour`` there (Decimal dollars per
     GB and hour).
     """
@@ -144,7 +142,7 @@ class World:
     """State shared by all emulators. Hold ``lock`` while reading or changing it.
 
     ``on_boot`` is called (in a thread of its own) with each machine that starts to boot, ``on_end`` with each that ends or loses power;
-    machine.py sets both. ``secrets`` are the credentials the emulators accept, by the names of the environment file
+    life.py sets both. ``secrets`` are the credentials the emulators accept, by the names of the environment file
     (LAMBDA_API_KEY, TS_OAUTH_CLIENT_ID ...). ``rate_limits`` False lets clients call as fast as they like. ``on_taken`` says by cloud what
     happens to a machine that the cloud takes back; without a word for it the machine ends.
     """
@@ -155,7 +153,7 @@ class World:
         self.lock = threading.RLock()
         self.offers: list[Offer] = []
         self.machines: dict[str, Machine] = {}
-        self.tailnet: Tailnet | None = None
+        self._tailnet: Tailnet | None = None
         self.writes: list[tuple[datetime, str, str]] = []
         self.calls: dict[str, int] = {}
         self.secrets: dict[str, str] = {}
@@ -163,6 +161,18 @@ class World:
         self.on_boot: t.Callable[[Machine], None] = lambda machine: None
         self.on_end: t.Callable[[Machine], None] = lambda machine: None
         self.on_taken: dict[str, t.Callable[[Machine], None]] = {}
+
+    @property
+    def tailnet(self) -> Tailnet:
+        """The world's tailnet, made when it has none yet."""
+        with self.lock:
+            if self._tailnet is None:
+                self._tailnet = Tailnet(self.clock, self.random, lock=self.lock)
+            return self._tailnet
+
+    @tailnet.setter
+    def tailnet(self, tailnet: Tailnet) -> None:
+        self._tailnet = tailnet
 
     def rent(self, machine: Machine) -> Machine:
         """A machine comes into being and starts to boot; its bill starts now."""

@@ -19,10 +19,10 @@ import yaml
 from cryptography import x509
 
 from . import pki
-from .auth import Authenticator, Identity, rules_of
+from .auth import Authenticator, Call, Identity, rules_of
 from .controllers import Controllers
 from .kinds import Strategies
-from .objects import Call, Objects
+from .objects import Objects
 from .paging import Pages
 from .rbac import BINDINGS, ROLES, Authorizer
 from .request import Request

@@ -64,6 +64,15 @@ class Identity:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """Who asks: ``manager`` is the field manager. A dry run does everything but the write."""
+
+    identity: Identity
+    manager: str = "unknown"
+    dry_run: bool = False
+
+
 def rules_of(rules: t.Iterable[t.Any]) -> tuple[Rule, ...]:
     """From (verb, group, resource) triples or PolicyRule documents."""
     made = []

@@ -12,18 +12,15 @@ import time
 import typing as t
 from datetime import datetime, timedelta
 
-from .auth import expired
+from .auth import Call, expired
 from .disruption import Budgets
 from .meta import moment, timestamp
 from .nodes import ready
-from .objects import Call
+from .parts import Parts
 from .pods import phase
 from .scheduler import Scheduler, tolerates
 from .status import Refusal
 from .store import clone
-
-if t.TYPE_CHECKING:
-    from .api import KubeApi
 
 Json = dict[str, t.Any]
 
@@ -37,7 +34,7 @@ _DOUBT = 2.0  # real seconds for which a node must stay silent as well: a jump o
 
 
 class Controllers:
-    def __init__(self, api: KubeApi, node_grace: float | None) -> None:
+    def __init__(self, api: Parts, node_grace: float | None) -> None:
         self._api = api
         self._grace = node_grace
         self._scheduler = Scheduler(api)

@@ -9,12 +9,12 @@ import typing as t
 
 import jsonschema
 
+from .auth import Call
 from .meta import timestamp
-from .objects import Call
+from .parts import Kind
 from .resources import Registry, Resource
 from .status import cause, invalid
 from .store import Item, clone
-from .strategy import Strategy
 
 Json = dict[str, t.Any]
 
@@ -71,7 +71,7 @@ def prune(schema: Json, value: t.Any, root: bool = False) -> t.Any:
     return result
 
 
-class CustomObjects(Strategy):
+class CustomObjects(Kind):
     def on_create(self, call: Call, obj: Json) -> None:
         self._shape(obj)
 
@@ -121,7 +121,7 @@ def _rule(error: jsonschema.ValidationError) -> str:
     return f"does not satisfy {error.validator} {value}"
 
 
-class CustomKinds(Strategy):
+class CustomKinds(Kind):
     """A definition is served from the moment it is written."""
 
     def on_create(self, call: Call, obj: Json) -> None:

@@ -12,11 +12,11 @@ from datetime import timedelta
 from cryptography import x509
 
 from . import pki
+from .auth import Call
 from .meta import timestamp
-from .objects import Call
+from .parts import Kind
 from .status import cause, forbidden, invalid
 from .store import Item, clone
-from .strategy import Strategy
 
 Json = dict[str, t.Any]
 
@@ -47,7 +47,7 @@ def _asks_for_kubelet_client(spec: Json, request: x509.CertificateSigningRequest
     return None
 
 
-class Requests(Strategy):
+class Requests(Kind):
     def on_create(self, call: Call, obj: Json) -> None:
         spec = obj.setdefault("spec", {})
         identity = call.identity

@@ -8,18 +8,15 @@ from __future__ import annotations
 import math
 import typing as t
 
+from .auth import Call
 from .meta import timestamp
-from .objects import Call
+from .parts import Kind, Parts
 from .pods import FINISHED, is_ready, phase
 from .resources import Resource
 from .selectors import selector_test
 from .status import Refusal, bad_request, cause, forbidden, invalid, success
 from .store import Item
-from .strategy import Strategy
 from .validate import check_selector
-
-if t.TYPE_CHECKING:
-    from .api import KubeApi
 
 Json = dict[str, t.Any]
 _SCALED = {"Deployment": ("apps", "deployments"), "ReplicaSet": ("apps", "replicasets"), "StatefulSet": ("apps", "statefulsets")}
@@ -30,7 +27,7 @@ def _rounded_up(value: t.Any, of: int) -> int:
     return math.ceil(int(text[:-1]) * of / 100) if text.endswith("%") else int(text)
 
 
-def _scale(api: KubeApi, namespace: str, pods: list[Json]) -> int:
+def _scale(api: Parts, namespace: str, pods: list[Json]) -> int:
     """Pods that the owners of these pods want. Pods without an owner that can be scaled do not count, as on the real server: a
     percentage or maxUnavailable of theirs allows nothing."""
     owners: dict[str, int] = {}
@@ -43,7 +40,7 @@ def _scale(api: KubeApi, namespace: str, pods: list[Json]) -> int:
     return sum(owners.values())
 
 
-def figures(api: KubeApi, pdb: Json) -> Json:
+def figures(api: Parts, pdb: Json) -> Json:
     """The status of a budget, computed from the pods that exist now."""
     namespace = pdb["metadata"]["namespace"]
     spec = pdb.get("spec") or {}
@@ -71,7 +68,7 @@ def figures(api: KubeApi, pdb: Json) -> Json:
             "expectedPods": expected, "conditions": [condition]}  # fmt: skip
 
 
-class Budgets(Strategy):
+class Budgets(Kind):
     """The status is refreshed whenever a budget is read; what clients write there is lost, as under the real controller."""
 
     def refresh(self, namespace: str | None, name: str | None = None) -> None:

@@ -8,25 +8,22 @@ from __future__ import annotations
 import base64
 import typing as t
 
+from .auth import Call
 from .crd import CustomKinds, CustomObjects
 from .csr import Requests
 from .disruption import Budgets
 from .nodes import Leases, Nodes
-from .objects import Call
+from .parts import Kind, Parts
 from .pods import Pods
 from .resources import Resource
 from .status import forbidden
 from .store import Item
-from .strategy import Strategy
 from .validate import check_data, check_immutable
-
-if t.TYPE_CHECKING:
-    from .api import KubeApi
 
 Json = dict[str, t.Any]
 
 
-class Secrets(Strategy):
+class Secrets(Kind):
     def on_create(self, call: Call, obj: Json) -> None:
         self._fold(obj)
         obj.setdefault("type", "Opaque")
@@ -48,13 +45,13 @@ class Secrets(Strategy):
         check_immutable(self.resource, old, new)
 
 
-class ConfigMaps(Strategy):
+class ConfigMaps(Kind):
     def check(self, old: Json | None, new: Json) -> None:
         check_data(self.resource, new, ("binaryData",))
         check_immutable(self.resource, old, new)
 
 
-class Namespaces(Strategy):
+class Namespaces(Kind):
     """A new namespace gets its default service account; a deleted one goes when its last object is gone."""
 
     def on_create(self, call: Call, obj: Json) -> None:
@@ -90,7 +87,7 @@ class Namespaces(Strategy):
         return not any(self.api.store.table(resource.key).select(name) for resource in spaced)
 
 
-_OWN: dict[tuple[str, str], type[Strategy]] = {
+_OWN: dict[tuple[str, str], type[Kind]] = {
     ("", "nodes"): Nodes,
     ("", "pods"): Pods,
     ("", "secrets"): Secrets,
@@ -106,14 +103,14 @@ _OWN: dict[tuple[str, str], type[Strategy]] = {
 class Strategies:
     """One strategy object per kind."""
 
-    def __init__(self, api: KubeApi) -> None:
+    def __init__(self, api: Parts) -> None:
         self._api = api
-        self._made: dict[Resource, Strategy] = {}
+        self._made: dict[Resource, Kind] = {}
 
-    def __call__(self, resource: Resource) -> Strategy:
+    def __call__(self, resource: Resource) -> Kind:
         strategy = self._made.get(resource)
         if strategy is None:
-            kind = CustomObjects if resource.custom else _OWN.get(resource.key, Strategy)
+            kind = CustomObjects if resource.custom else _OWN.get(resource.key, Kind)
             strategy = self._made.setdefault(resource, kind(self._api, resource))
         if strategy.resource is not resource:  # a custom kind got another schema
             strategy = self._made[resource] = type(strategy)(self._api, resource)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
+from .auth import Call
 from .meta import key_causes, timestamp, value_causes
-from .objects import Call
+from .parts import Kind
 from .status import cause, forbidden, invalid
 from .store import Item
-from .strategy import Strategy
 from .validate import check_amounts, check_lease, check_times
 
 Json = dict[str, t.Any]
@@ -57,7 +57,7 @@ def ready(node: Json) -> str | None:
     return None
 
 
-class Nodes(Strategy):
+class Nodes(Kind):
     def restrict(self, call: Call, old: Json | None, new: Json, sub: str) -> None:
         node = call.identity.node
         if node is None:
@@ -149,7 +149,7 @@ class Nodes(Strategy):
         self.api.objects.vanish(self.api.registry.of("leases", "coordination.k8s.io"), "kube-node-lease", name)
 
 
-class Leases(Strategy):
+class Leases(Kind):
     """Leases: a kubelet only has its own; times are micro times."""
 
     def restrict(self, call: Call, old: Json | None, new: Json, sub: str) -> None:

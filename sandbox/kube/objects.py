@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import typing as t
 import uuid
 from datetime import datetime, timedelta
 
 from . import apply as ssa
-from .auth import Identity
+from .auth import Call
 from .meta import (
     check_body,
     check_identity,
@@ -33,15 +32,6 @@ Json = dict[str, t.Any]
 Produce = t.Callable[[Json], Json]
 
 _RANDOM = "bcdfghjklmnpqrstvwxz2456789"
-
-
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """Who asks: ``manager`` is the field manager. A dry run does everything but the write."""
-
-    identity: Identity
-    manager: str = "unknown"
-    dry_run: bool = False
 
 
 class Objects:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .auth import Call
 from .meta import timestamp
-from .objects import Call
+from .parts import Kind
 from .resources import Resource
 from .status import bad_request, conflict, forbidden, success
 from .store import clone
-from .strategy import Strategy
 from .validate import check_pod
 
 Json = dict[str, t.Any]
@@ -57,7 +57,7 @@ def _quality(spec: Json) -> str:
     return "Guaranteed" if guaranteed and any_set else "Burstable" if any_set else "BestEffort"
 
 
-class Pods(Strategy):
+class Pods(Kind):
     def restrict(self, call: Call, old: Json | None, new: Json, sub: str) -> None:
         node = call.identity.node
         if node is None:

@@ -13,8 +13,7 @@ from urllib.parse import parse_qs
 import yaml
 
 from . import protobuf
-from .auth import Identity
-from .objects import Call
+from .auth import Call, Identity
 from .render import Form
 from .resources import Registry, Resource
 from .status import Refusal, bad_option, bad_request, no_such_path

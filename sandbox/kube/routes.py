@@ -10,6 +10,7 @@ import typing as t
 from . import discovery
 from .auth import Identity
 from .disruption import Budgets
+from .parts import Parts
 from .patches import json_patch, merge_patch
 from .pods import Pods
 from .render import collection, plain, single
@@ -20,9 +21,6 @@ from .status import Refusal, bad_option, bad_request, cause, invalid, method_not
 from .store import Item, encode
 from .strategic import strategic_patch
 from .watch import Watch
-
-if t.TYPE_CHECKING:
-    from .api import KubeApi
 
 Json = dict[str, t.Any]
 
@@ -45,7 +43,7 @@ def _answer(code: int, body: Json) -> Answer:
 
 
 class Routes:
-    def __init__(self, api: KubeApi) -> None:
+    def __init__(self, api: Parts) -> None:
         self.api = api
 
     def __call__(self, request: Request, identity: Identity) -> Answer:

@@ -10,18 +10,16 @@ import decimal
 import json
 import typing as t
 
+from .auth import Call
 from .meta import timestamp
 from .neighbours import Neighbours
 from .nodes import UNSCHEDULABLE, ready
-from .objects import Call
+from .parts import Parts
 from .pods import FINISHED, Pods, phase, set_condition
 from .quantity import quantity
 from .selectors import requirement
 from .status import Refusal
 from .store import clone
-
-if t.TYPE_CHECKING:
-    from .api import KubeApi
 
 Json = dict[str, t.Any]
 Amounts = dict[str, decimal.Decimal]
@@ -143,7 +141,7 @@ def _likeness(pod: Json, need: Amounts) -> str:
 class Scheduler:
     """``run_once`` looks at all waiting pods; the controllers call it when pods or nodes changed."""
 
-    def __init__(self, api: KubeApi) -> None:
+    def __init__(self, api: Parts) -> None:
         self._api = api
         self._call = Call(api.identity("system:kube-scheduler", ["system:masters"]), "kube-scheduler")
         self._seen: tuple[int, list[Place]] = (-1, [])

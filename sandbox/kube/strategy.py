@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-if t.TYPE_CHECKING:
-    from .api import KubeApi
-    from .objects import Call
-    from .resources import Resource
-    from .store import Item
+from .auth import Call
+from .resources import Resource
+from .store import Item
 
 Json = dict[str, t.Any]
 
@@ -20,8 +18,7 @@ class Strategy:
     """Called under the store's lock, in this order: restrict (what the caller may not write), on_create / on_update (defaults, what the
     control plane adds), check (422), after (consequences; the write is done). ``obj`` / ``new`` may be changed until check."""
 
-    def __init__(self, api: KubeApi, resource: Resource) -> None:
-        self.api = api
+    def __init__(self, resource: Resource) -> None:
         self.resource = resource
 
     def restrict(self, call: Call, old: Json | None, new: Json, sub: str) -> None: ...

@@ -10,7 +10,8 @@ import typing as t
 import pytest
 import yaml
 
-from sandbox.payload import TALOS, Refused, read
+from sandbox.payload import TALOS, Refused
+from sandbox.payload_reader import read
 from tests.fixtures.tunnels import WIREGUARD, tunnel
 from tests.unit.sandbox.test_payload import HOST, MESH, REFUSED, talos
 

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Forbidden, InvalidInput, Locked, TimedOut
 from ansible_collections.tgp.gpu.plugins.module_utils.kube import csr
 
-from sandbox import kubelet, payload
+from sandbox import kubelet, payload_reader
 from sandbox.box import IN_PROCESS
 
 from .rig import Rig
@@ -36,7 +36,7 @@ def test_new_secrets_are_written_for_the_owner_alone_and_the_old_ones_are_worthl
     assert (done["name"], done["cloud"], done["changed"]) == (name, "lambda", True) and done["deadline"]
     assert done["login"] == "ubuntu"
     assert stat.S_IMODE(dest.stat().st_mode) == 0o600
-    intent = payload.read(dest.read_text(), "ubuntu")
+    intent = payload_reader.read(dest.read_text(), "ubuntu")
     assert intent is not None and intent.mesh is not None
     assert (intent.node_name, intent.token.partition(".")[0]) == (name, after["token_id"])
     assert after["token_id"] != before["token_id"] and after["mesh_key_id"] != before["mesh_key_id"]
@@ -84,7 +84,7 @@ def _told_anew(rig: Rig, dest: Path) -> tuple[str, str]:
     """The name of a machine that did not join, and the token that it is told now."""
     name = _rented(rig)
     rig.run("rejoin", name=name, dest=str(dest), lock_wait=0)
-    intent = payload.read(dest.read_text(), "ubuntu")
+    intent = payload_reader.read(dest.read_text(), "ubuntu")
     assert intent is not None
     return name, intent.token
 

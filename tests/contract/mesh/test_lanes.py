@@ -17,7 +17,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Lane, 
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
 
 from sandbox import container_command
-from sandbox.payload import TALOS, UBUNTU, Mesh, read
+from sandbox.payload import TALOS, UBUNTU, Mesh
+from sandbox.payload_reader import read
 from sandbox.tailnet import HEADSCALE
 from tests.contract.mesh.conftest import Place, build
 from tests.fixtures.talos_nodes import make

@@ -22,7 +22,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, L
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.cloud import FACTS as PAPERSPACE
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.cloud import FACTS as VAST
 
-from sandbox.payload import UBUNTU, read
+from sandbox.payload import UBUNTU
+from sandbox.payload_reader import read
 from tests.fixtures.talos_nodes import NODE_KEY, make
 
 LAMBDA = Capability("lambda", (Lane.KUBELET,), user_data_limit=1_000_000)

@@ -15,7 +15,6 @@ from sandbox.behaviour import Behaviour
 from sandbox.clock import SimClock
 from sandbox.machine import Machines
 from sandbox.runpod_account import Account
-from sandbox.tailnet import Tailnet
 from sandbox.world import Machine, World
 
 RTX4090, H100 = "NVIDIA GeForce RTX 4090", "NVIDIA H100 80GB HBM3"
@@ -39,7 +38,7 @@ class Stand:
     def __init__(self, *behaviours: dict[str, t.Any], speed: float = 2000.0, rate_limits: bool = False) -> None:
         self.world = World(SimClock(speed), seed=3)
         self.world.rate_limits = rate_limits
-        self.tailnet = Tailnet.of(self.world)
+        self.tailnet = self.world.tailnet
         rules = [Behaviour.parse(rule) for rule in behaviours]
         Machines(self.world, self.tailnet, timings={"mesh": 10.0, "ready": 5.0}, behaviours=rules)
         self.world.offers += [runpod_cloud.runpod_offer(entry) for entry in SHELVES]

@@ -15,7 +15,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import p
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane
 
 from sandbox.hub import Hub, Tunnel, parse, public_key, tunnel_of
-from sandbox.payload import TALOS, UBUNTU, Refused, read
+from sandbox.payload import TALOS, UBUNTU, Refused
+from sandbox.payload_reader import read
 from sandbox.scenario import ScenarioError
 from sandbox.scenario import parse as scenario
 from tests.fixtures.tunnels import HUB, PRIVATE, PUBLIC, make_tunnelled

@@ -13,7 +13,8 @@ import typing as t
 import pytest
 import yaml
 
-from sandbox.payload import TALOS, UBUNTU, Refused, kubelet_may_set, read, up_flags
+from sandbox.payload import TALOS, UBUNTU, Refused, kubelet_may_set, up_flags
+from sandbox.payload_reader import read
 from sandbox.talos_secrets import TalosSecrets
 
 SECRETS = TalosSecrets("-----BEGIN CERTIFICATE-----\nTUFERS1VUA==\n-----END CERTIFICATE-----\n")

@@ -13,7 +13,8 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.user_data import pack
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Carrier, Lane
 
-from sandbox.payload import UBUNTU, Refused, read
+from sandbox.payload import UBUNTU, Refused
+from sandbox.payload_reader import read
 
 from .test_payload import FILES
 
