@@ -14,14 +14,16 @@ class TgpError(Exception):
 
     ``message`` says what failed and where, ``remedy`` what to do about it. ``details`` are machine-readable facts
     (cloud, status, field, path ...) that end up in the module result under ``error``. No secret may be put in any of them.
+    ``result`` is what the module returns although it failed (machines as last seen, checks made), beside ``msg`` and ``error``.
     """
 
     kind = "error"
 
-    def __init__(self, message: str, *, remedy: str = "", **details: t.Any) -> None:
+    def __init__(self, message: str, *, remedy: str = "", result: t.Mapping[str, t.Any] | None = None, **details: t.Any) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.result = result
         self.details = {key: value for key, value in details.items() if value is not None}
 
     def __str__(self) -> str:

@@ -158,8 +158,7 @@ def execute(spec: Spec, run: Run, task: Task, name: str = "") -> dict[str, t.Any
 
 def failure(error: TgpError) -> dict[str, t.Any]:
     """The failed result that stands for ``error``."""
-    result = {"failed": True, "msg": str(error), "error": {"kind": error.kind, **error.details}}
-    result.update(getattr(error, "result", {}))
+    result = {"failed": True, "msg": str(error), "error": {"kind": error.kind, **error.details}, **(error.result or {})}
     return t.cast("dict[str, t.Any]", redact_all(result))
 
 

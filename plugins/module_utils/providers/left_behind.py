@@ -25,7 +25,7 @@ def told(one: Instance) -> str:
 def with_result(error: errors.TgpError, machines: t.Sequence[Instance]) -> errors.TgpError:
     """The failure also returns machines as last seen."""
     shown = [instance_result(one) for one in machines]
-    error.result = {"instance": shown[0] if shown else None, "instances": shown}  # type: ignore[attr-defined]
+    error.result = {"instance": shown[0] if shown else None, "instances": shown}
     return error
 
 

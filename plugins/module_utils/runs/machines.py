@@ -114,7 +114,7 @@ def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tu
             rows = work(context, claims) + _repair(context, drifted)
             hubs = hubs_of(context)
     except LockLost as lost:
-        lost.result = {"outcome": "lock_lost", "machines": [], "problems": [str(lost)]}  # type: ignore[attr-defined]
+        lost.result = {"outcome": "lock_lost", "machines": [], "problems": [str(lost)]}
         raise
     finally:
         context.close()

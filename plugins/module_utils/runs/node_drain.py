@@ -52,7 +52,5 @@ def drain_nodes(task: Task) -> dict[str, t.Any]:
             for one in held
         )
         state = _USABLE if is_voluntary(params["reason"]) else _CLOSED
-        error = TimedOut(f"{len(held)} of {len(drains)} nodes were not emptied: {blockers}.", remedy=state)
-        error.result = result  # type: ignore[attr-defined]
-        raise error
+        raise TimedOut(f"{len(held)} of {len(drains)} nodes were not emptied: {blockers}.", remedy=state, result=result)
     return result

@@ -57,9 +57,8 @@ def wait_for_nodes(task: Task) -> dict[str, t.Any]:
         f"{name}: {outcomes[name].step}: {outcomes[name].message} - {one.cause} [{one.code}]" for name, one in explained.items()
     ]
     if late:
-        error = TimedOut(f"{len(late)} of {len(outcomes)} nodes were not complete after {params['timeout']} s: {'; '.join(late)}.")
-        error.result = result  # type: ignore[attr-defined]
-        raise error
+        text = f"{len(late)} of {len(outcomes)} nodes were not complete after {params['timeout']} s: {'; '.join(late)}."
+        raise TimedOut(text, result=result)
     return result
 
 

@@ -60,9 +60,7 @@ def _verdict(task: Task, checks: list[dict[str, t.Any]]) -> dict[str, t.Any]:
             task.warn(f"{one['what']}: {text}")
     wrong = [f"{one['what']}: {one['message']}" for one in checks if not one["ok"]]
     if wrong:
-        error = InvalidInput("The set-up is not complete:", problems=wrong)
-        error.result = {"checks": checks}  # type: ignore[attr-defined]
-        raise error
+        raise InvalidInput("The set-up is not complete:", problems=wrong, result={"checks": checks})
     return {"changed": False, "checks": checks}
 
 

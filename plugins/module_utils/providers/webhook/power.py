@@ -53,9 +53,8 @@ def _settled(task: Task, cloud: WebhookCloud, name: str, goal: InstanceState, wa
             return seen
         passed = (task.clock.now() - started).total_seconds()
         if passed >= wait_timeout:
-            error = errors.TimedOut(f"{name} is {seen.raw_state} after {wait_timeout:g} s. {seen.problem}".strip())
-            error.result = {"instance": instance_result(seen), "instances": [instance_result(seen)]}  # type: ignore[attr-defined]
-            raise error
+            shown = {"instance": instance_result(seen), "instances": [instance_result(seen)]}
+            raise errors.TimedOut(f"{name} is {seen.raw_state} after {wait_timeout:g} s. {seen.problem}".strip(), result=shown)
         task.clock.sleep(min(_POLL, wait_timeout - passed))
 
 
