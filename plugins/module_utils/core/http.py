@@ -37,6 +37,7 @@ if t.TYPE_CHECKING:
 else:
     httpx = lazy("httpx")
 
+_T = t.TypeVar("_T")
 _BY_STATUS: dict[int, type[errors.ApiError]] = {
     401: errors.Unauthorized,
     403: errors.Forbidden,
@@ -60,6 +61,36 @@ class Answer:
     headers: t.Mapping[str, str]
     text: str
     json: t.Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Request:
+    """What is to be sent, as :meth:`Api.call` takes it; each try of it is the same."""
+
+    method: str
+    path: str
+    params: t.Mapping[str, t.Any] | None
+    json: t.Any
+    content: str | bytes | None
+    data: t.Mapping[str, str] | None
+    headers: t.Mapping[str, str] | None
+    pace: str
+    ok: t.Collection[int]
+    timeout: float | None
+
+    def built(self, client: httpx.Client) -> httpx.Request:
+        """For ``client``, with its timeout unless the request has its own."""
+        options: dict[str, t.Any] = {} if self.timeout is None else {"timeout": _patience(self.timeout)}
+        return client.build_request(
+            self.method,
+            self.path,
+            params=self.params,
+            json=self.json,
+            content=self.content,
+            data=self.data,
+            headers=self.headers,
+            **options,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,13 +257,14 @@ class Api:
         account's pacing ("" = the general one).
         """
         check_headers(self.service, headers or {})
+        request = _Request(method, path, params, json, content, data, headers, pace, ok, timeout)
         repeatable = method in _READS if idempotent is None else idempotent
         started = time.monotonic()
         attempt = 0
         while True:
             attempt += 1
             try:
-                return self._once(method, path, params, json, content, data, headers, pace, ok, timeout)
+                return self._once(request)
             except errors.ApiError as error:
                 pause = self._pause(error, attempt, repeatable)
                 passed = (time.monotonic() - started) * self.clock.speed
@@ -251,18 +283,15 @@ class Api:
 
     # ---- inside
 
-    def _once(self, method, path, params, json, content, data, headers, pace, ok, timeout) -> Answer:  # type: ignore[no-untyped-def]
-        self.take_turn(pace)
-        what = redact(f"{method} {path}")  # errors are kept in claims, and an address may hold a secret
-        options: dict[str, t.Any] = {} if timeout is None else {"timeout": _patience(timeout)}
+    def _once(self, request: _Request) -> Answer:
+        self.take_turn(request.pace)
+        what = redact(f"{request.method} {request.path}")  # errors are kept in claims, and an address may hold a secret
         try:
-            request = self._client.build_request(
-                method, path, params=params, json=json, content=content, data=data, headers=headers, **options
-            )
+            built = request.built(self._client)
             before = self.clock.now()
-            response = self._client.send(request, stream=True)
+            response = self._client.send(built, stream=True)
             compare(self.clock, self.service, response.headers, before, self.clock.now())
-            body = self._body(response, timeout or self._timeout)
+            body = self._body(response, request.timeout or self._timeout)
             text = body.decode(response.encoding or "utf-8", "replace")
         except httpx.HTTPError as error:
             raise self._transport_error(what, error) from error
@@ -271,7 +300,7 @@ class Api:
         except RuntimeError as error:
             raise self._after_close(what, error) from error
         answer = Answer(response.status_code, {k.lower(): v for k, v in response.headers.items()}, text, _decode(body))
-        if 200 <= answer.status < 300 or answer.status in ok:
+        if 200 <= answer.status < 300 or answer.status in request.ok:
             return answer
         raise self.error(what, answer)
 
@@ -348,7 +377,7 @@ class Api:
             why=why,
         )
 
-    def expect(self, value: t.Any, kind: type, what: str, field: str = "the answer") -> t.Any:
+    def expect(self, value: t.Any, kind: type[_T], what: str, field: str = "the answer") -> _T:
         """``value`` if it is a ``kind``, else BadShape naming the field."""
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise self.bad_shape(what, f"{field} should be a {kind.__name__} and is {type(value).__name__}")

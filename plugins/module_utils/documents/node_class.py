@@ -19,6 +19,7 @@ from ..planner.offers import gpu_models
 from ..planner.provisioning import wireguard_addresses, wireguard_rules
 from ..providers.registry import CAPABILITIES, ENTRIES, canonical_cloud
 from ..providers.webhook.targets import LINK_LOCAL, is_link_local
+from ..units.networks import Network, lies_in
 from .budgets import budget
 from .faults import unknown_field, validator
 from .origins import allowed_namespaces
@@ -288,7 +289,7 @@ def hub(spec: Spec, reader: Reader) -> Hub | None:
     if network.version == 4 and network.overlaps(ipaddress.IPv4Network(_TAILNET)):
         reader.fault(f"{_HERE}.network", f"{network} lies in {_TAILNET}, the addresses of tailnets. Take another private network.")
     addresses = _network(wish.get("addresses", str(network)), "addresses", reader) or network
-    if addresses.version != network.version or not addresses.subnet_of(network):  # type: ignore[arg-type]
+    if not lies_in(addresses, network):
         reader.fault(f"{_HERE}.addresses", f"{addresses} is no part of the network {network}.")
         return None
     allowed = reader.networks(wish.get("allowedIPs", ()), f"{_HERE}.allowedIPs")
@@ -310,7 +311,7 @@ def hub(spec: Spec, reader: Reader) -> Hub | None:
     return found
 
 
-def _network(text: str, field: str, reader: Reader) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+def _network(text: str, field: str, reader: Reader) -> Network | None:
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:

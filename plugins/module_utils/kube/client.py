@@ -134,7 +134,7 @@ class Kube:
 
     def _object(self, method: str, path: str, **options: t.Any) -> Json:
         answer = self.call(method, path, **options)
-        return t.cast(Json, self.api.expect(answer.json, dict, f"{method} {path}"))
+        return self.api.expect(answer.json, dict, f"{method} {path}")
 
     def call(self, method: str, path: str, *, watch: bool = False, **options: t.Any) -> Answer:
         """Any request; Forbidden names the right that is missing."""

@@ -9,6 +9,8 @@ import dataclasses
 import ipaddress
 from datetime import datetime
 
+from ..units.networks import lies_in
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Device:
@@ -75,4 +77,4 @@ class Tunnel:
         """What of ``allowed`` lies outside the network and needs a route by ``hub_address``."""
         own = ipaddress.ip_interface(self.address).network
         nets = (ipaddress.ip_network(one) for one in self.allowed)
-        return tuple(str(net) for net in nets if net.version != own.version or not net.subnet_of(own))  # type: ignore[arg-type]
+        return tuple(str(net) for net in nets if not lies_in(net, own))

@@ -79,7 +79,7 @@ def _refuse_without_pools(task: Task, wishes: Wishes, settings: Settings | None)
     )
 
 
-def settings_of(task: Task, **more: object) -> Settings:
+def settings_of(task: Task) -> Settings:
     """The rules' defaults with what the options change."""
     params = task.params
     total = params.get("max_hourly_total")
@@ -107,7 +107,6 @@ def settings_of(task: Task, **more: object) -> Settings:
         max_nodes_total=params.get("max_nodes_total"),
         max_hourly_total=hourly,
         budget=_budget(params.get("budget")),
-        **more,  # type: ignore[arg-type]
     )
 
 

@@ -23,6 +23,7 @@ from ..core.lazy_import import lazy
 from ..model import NodeClass
 from ..providers.base import CloudCheck
 from ..talos.api.peer import MESH
+from ..units.networks import Network
 
 if t.TYPE_CHECKING:
     from cryptography import x509
@@ -34,7 +35,6 @@ TIMEOUT = 3.0  # seconds for each step
 _DEADLINE = 4 * TIMEOUT  # a resolver that does not answer keeps to no timeout of ours
 _NOT_TRIED = "That machines reach port {} there was not tried."
 _PRIVATE = tuple(ipaddress.ip_network(one) for one in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"))
-_Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 
 def check_endpoint(url: str, classes: t.Sequence[NodeClass]) -> CloudCheck:
@@ -73,7 +73,7 @@ def not_from_here(host: str, classes: t.Iterable[NodeClass]) -> str:
         address = ipaddress.ip_address(host)
     except ValueError:
         return f"Only the mesh leads to {host}, and this machine is not in it." if host.lower().endswith(".ts.net") else ""
-    networks: list[_Network] = [*MESH]
+    networks: list[Network] = [*MESH]
     for one in classes:
         if one.mesh.hub is not None:
             networks.extend(ipaddress.ip_network(network) for network in (one.mesh.hub.network, *one.mesh.hub.allowed))

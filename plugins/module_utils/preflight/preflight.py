@@ -29,6 +29,7 @@ from ..talos.versions import DEFAULT_TALOS
 from .render_check import rehearsal_faults
 from .service_check import check_places, service_faults, service_rights
 
+_P = t.ParamSpec("_P")
 _T = t.TypeVar("_T")
 _BETWEEN = "; "
 _PARTS = re.compile(r"; (?=GPUNode)")
@@ -83,25 +84,25 @@ def _faults(context: Context, pools: list[Pool]) -> dict[str, list[str]]:
         found[key] += texts
     for node_class in classes:
         if makes_nodes(context.wishes, node_class) and not found[node_class.name]:
-            found[node_class.name] += _said(lambda: cluster_facts(context)) or _rehearsed(context, node_class)
+            found[node_class.name] += _said(cluster_facts, context) or _rehearsed(context, node_class)
     sound = [pool for pool in pools if not found[pool.key] and not found[pool.node_class]]
     rehearses = context.task.check_mode or context.task.params.get("save_to")
     if sound and not rehearses:  # who only rehearses needs no right to change anything
         for pool in sound:
-            found[pool.key] += _said(lambda pool=pool: _check_rights(context, [pool]))  # type: ignore[misc]
+            found[pool.key] += _said(_check_rights, context, [pool])
             if pool.service is not None and not found[pool.key]:
-                found[pool.key] += _said(lambda pool=pool: check_places(context, [pool]))  # type: ignore[misc]
+                found[pool.key] += _said(check_places, context, [pool])
     meshed = [one for one in classes if one.name in {pool.node_class for pool in sound}]
-    if meshed and _said(lambda: check_mesh(context, meshed)):
+    if meshed and _said(check_mesh, context, meshed):
         for node_class in meshed:
-            found[node_class.name] += _said(lambda node_class=node_class: check_mesh(context, [node_class]))  # type: ignore[misc]
+            found[node_class.name] += _said(check_mesh, context, [node_class])
     return found
 
 
-def _said(check: t.Callable[[], object]) -> list[str]:
+def _said(check: t.Callable[_P, object], *args: _P.args, **options: _P.kwargs) -> list[str]:
     """What a check says against a launch; none when it is content."""
     try:
-        check()
+        check(*args, **options)
     except TgpError as error:
         return list(getattr(error, "problems", ())) or [str(error)]
     return []

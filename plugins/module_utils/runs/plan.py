@@ -268,8 +268,8 @@ def _settings(task: Task) -> Settings:
                 f"{everything} means every machine of this cluster, and {names} or {pools} were given, too.",
                 remedy=f"Leave out {everything} to give back what was named, or {names} and {pools} to give back everything.",
             )
-        return settings_of(task, mode="destroy", destroy=destroy)
-    return settings_of(task, mode=params["mode"])
+        return dataclasses.replace(settings_of(task), mode="destroy", destroy=destroy)
+    return dataclasses.replace(settings_of(task), mode=params["mode"])
 
 
 def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wishes:

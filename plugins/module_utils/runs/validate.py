@@ -115,9 +115,13 @@ def _checks(context: Context) -> list[_Check]:
     only_services = {pool.node_class for pool in service_pools(context.wishes)} - {one.name for one in with_nodes}
     checks += [(f"template of {one.name}", _template_check(context, one)) for one in classes if one.name not in only_services]
     names = [name for name in _named(context.wishes) if not unused(context.task, context.kube, name, context.wishes)]
-    checks += [(f"cloud {name}", lambda name=name: context.cloud(name).check()) for name in names]  # type: ignore[misc]
+    checks += [(f"cloud {name}", _cloud_check(context, name)) for name in names]
     checks += [(f"cloud {name}", _beside(context.task, name)) for name in _unnamed(context.task, context.wishes)]
     return checks if names else [*checks, ("clouds", _no_cloud)]
+
+
+def _cloud_check(context: Context, name: str) -> t.Callable[[], CloudCheck]:
+    return lambda: context.cloud(name).check()
 
 
 def _talos(context: Context) -> str:

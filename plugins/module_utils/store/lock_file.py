@@ -156,10 +156,10 @@ class Process:
 
 def from_record(record: t.Mapping[str, t.Any]) -> Process | None:
     """The process a record names, None when the record is not understood (then nothing can be proven of it)."""
-    values = [record.get(field.name) for field in dataclasses.fields(Process)]
+    values: list[t.Any] = [record.get(field.name) for field in dataclasses.fields(Process)]
     if not all(isinstance(value, str) for value in values[:3] + values[4:]) or type(values[3]) is not int:
         return None
-    return Process(*values)  # type: ignore[arg-type]
+    return Process(*values)
 
 
 def describe(pid: int | None = None) -> Process:

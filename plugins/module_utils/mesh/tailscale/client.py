@@ -214,9 +214,7 @@ class Tailscale:
     def _key(self, key_id: str) -> dict[str, t.Any] | None:
         path = self._key_path(key_id)
         try:
-            return t.cast(
-                "dict[str, t.Any]", self._api.expect(self._session.call("GET", path, scope=_READ_KEYS).json, dict, f"GET {path}")
-            )
+            return self._api.expect(self._session.call("GET", path, scope=_READ_KEYS).json, dict, f"GET {path}")
         except errors.NotFound as error:
             if said_by_service(error):
                 return None

@@ -10,6 +10,7 @@ import ipaddress
 import json
 import typing as t
 
+from ...units.networks import Network, lies_in
 from ..base import DeviceMesh, check_tags
 from . import hujson
 from .policy_requirements import PolicyWish
@@ -83,12 +84,12 @@ def _approved(route: str, tag: str, granted: t.Mapping[str, t.Any]) -> bool:
     wanted = _network(route)
     for prefix, who in granted.items():
         net = _network(prefix)
-        if wanted and net and net.version == wanted.version and wanted.subnet_of(net) and tag in (who or ()):  # type: ignore[arg-type]
+        if wanted and net and lies_in(wanted, net) and tag in (who or ()):
             return True
     return False
 
 
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+def _network(text: str) -> Network | None:
     """None for what is no network, such as a name that the policy gives to several."""
     try:
         return ipaddress.ip_network(text, strict=False)

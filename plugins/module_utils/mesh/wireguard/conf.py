@@ -17,6 +17,7 @@ import typing as t
 
 from ...core.lazy_import import lazy
 from ...planner.provisioning.wireguard_rules import is_key
+from ...units.networks import Network
 
 if t.TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import x25519
@@ -24,7 +25,6 @@ else:
     x25519 = lazy("cryptography.hazmat.primitives.asymmetric.x25519")
 
 
-Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 SECRET = ("privatekey", "presharedkey")
 _OWNER = re.compile(r"\s*#\s*tgp:\s*(?P<name>\S+)(?:\s+(?P<created>\S+))?\s*")
 _SECTIONS = {"[interface]": "interface", "[peer]": "peer"}

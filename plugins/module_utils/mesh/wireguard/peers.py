@@ -16,8 +16,9 @@ from ...model.defaults import Settings
 from ...model.names import CLUSTER_ID, Verdict, verdict
 from ...planner.garbage_collection import orphans
 from ...planner.provisioning.wireguard_rules import is_key
+from ...units.networks import Network, overlap
 from . import conf as conf
-from .conf import Network, Section
+from .conf import Section
 
 
 class GuardRefused(TgpError):
@@ -93,7 +94,7 @@ def _twice(found: t.Sequence[Wish]) -> t.Iterator[str]:
 
 def _shared(one: t.Iterable[Network], other: t.Collection[Network]) -> Network | None:
     """A network of ``one`` that overlaps one of ``other``."""
-    return next((net for net in one for its in other if net.version == its.version and net.overlaps(its)), None)  # type: ignore[arg-type]
+    return next((net for net in one for its in other if overlap(net, its)), None)
 
 
 def ours(sections: t.Iterable[Section], cluster_id: str) -> list[Section]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 from ...bootstrap.container import container_for
@@ -70,7 +71,7 @@ def container(
         )
     refs = pool.service.environment_from
     secrets = {
-        name: context.once(("secret", ref), lambda ref=ref: read_secret(context.kube, ref.namespace, ref.name, ref.key))  # type: ignore[misc]
+        name: context.once(("secret", ref), functools.partial(read_secret, context.kube, ref.namespace, ref.name, ref.key))
         for name, ref in refs.items()
     }
     return container_for(

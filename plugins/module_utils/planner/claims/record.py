@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import enum
 import functools
@@ -125,7 +126,7 @@ def _value(hint: t.Any, value: t.Any, path: str) -> t.Any:
             return None
         inner = [item for item in t.get_args(hint) if item is not type(None)]
         return _value(inner[0], value, path)
-    if origin is not None and isinstance(origin, type) and issubclass(origin, t.Mapping):  # type: ignore[arg-type]
+    if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
         return _texts(value, path)
     if origin is frozenset:
         (inner_hint,) = t.get_args(hint)

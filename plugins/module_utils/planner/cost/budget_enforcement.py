@@ -73,8 +73,7 @@ def _unclaimed(draft: Draft, orphans: t.Sequence[Orphan]) -> t.Iterator[Claim]:
             price = extra.price_hour if extra.price_hour is not None else one.claim.price
             started = extra.created or one.claim.launch_started
             name = f"{one.claim.name}#{extra.id}"
-            changes = {"name": name, "cloud": extra.cloud, "price_paid": price, "launch_started": started}
-            yield dataclasses.replace(one.claim, **changes)  # type: ignore[arg-type]
+            yield dataclasses.replace(one.claim, name=name, cloud=extra.cloud, price_paid=price, launch_started=started)
 
 
 def tell(draft: Draft, purses: Purses) -> None:

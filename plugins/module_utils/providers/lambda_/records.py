@@ -34,8 +34,8 @@ def to_offers(api: Api, entry: t.Any, what: str, lanes: tuple[Lane, ...], now: d
     count = api.expect(specs.get("gpus"), int, what, f"{name}: specs.gpus")
     regions = api.expect(entry.get("regions_with_capacity_available"), list, what, f"{name}: regions_with_capacity_available")
     model, memory = gpu_of(kind) if count else ("", None)
-    for region in [api.expect(region, dict, what, f"{name}: a region").get("name") for region in regions] or [""]:
-        api.expect(region, str, what, f"{name}: name of a region")
+    for region_name in [api.expect(region, dict, what, f"{name}: a region").get("name") for region in regions] or [""]:
+        region = api.expect(region_name, str, what, f"{name}: name of a region")
         yield Offer(
             cloud="lambda",
             id=f"{name}@{region}" if region else name,

@@ -67,7 +67,7 @@ class Calls:
     def get(self, path: str, **params: t.Any) -> dict[str, t.Any]:
         """A read. The answer is an object, else BadShape."""
         answer = self.send("GET", path, params=params)
-        return self.api.expect(answer.json, dict, f"GET {path}")  # type: ignore[no-any-return]
+        return self.api.expect(answer.json, dict, f"GET {path}")
 
     def send(self, method: str, path: str, **options: t.Any) -> Answer:
         """Any call, as Api.call has it; raises its errors, also those that come under status 200."""

@@ -84,14 +84,12 @@ class VastApi:
         self, method: str, path: str, *, pace: str = "", params: t.Mapping[str, t.Any] | None = None, json: t.Any = None
     ) -> dict[str, t.Any]:
         """A call that may be repeated; its answer, an object that does not say that it failed. Raises ApiError."""
-        return t.cast(
-            "dict[str, t.Any]", self.http.expect(self._patiently(method, path, json, params, pace), dict, f"{method} {path}")
-        )
+        return self.http.expect(self._patiently(method, path, json, params, pace), dict, f"{method} {path}")
 
     def once(self, method: str, path: str, *, json: t.Any, pace: str, timeout: float) -> dict[str, t.Any]:
         """A call that is sent once, whatever comes of it."""
         body = self._checked(method, path, json, None, pace, timeout, False)
-        return t.cast("dict[str, t.Any]", self.http.expect(body, dict, f"{method} {path}"))
+        return self.http.expect(body, dict, f"{method} {path}")
 
     def _patiently(self, method: str, path: str, json: t.Any, params: t.Mapping[str, t.Any] | None, pace: str) -> t.Any:
         started, attempt = time.monotonic(), 0

@@ -364,7 +364,7 @@ def _keys(api: VastApi) -> list[t.Any]:
     body = api.read_any(_KEYS)
     if isinstance(body, dict):
         body = body.get("ssh_keys")
-    return t.cast("list[t.Any]", api.http.expect(body, list, what, "ssh_keys"))
+    return api.http.expect(body, list, what, "ssh_keys")
 
 
 def _dollars(amount: Decimal) -> str:

@@ -154,9 +154,7 @@ class Pages:
             if "lte" in body[field]:
                 body[field]["lte"] = min(limit, body[field]["lte"])
         http, what = self._api.http, f"POST {PATH}"
-        return t.cast(
-            "list[t.Any]", http.expect(self._api.repeat("POST", PATH, json=body, pace="search").get("offers"), list, what, "offers")
-        )
+        return http.expect(self._api.repeat("POST", PATH, json=body, pace="search").get("offers"), list, what, "offers")
 
     def _new(self, page: list[t.Any]) -> list[Row]:
         self._odd.update((repr(row), row) for row in page if not _has_id(row))

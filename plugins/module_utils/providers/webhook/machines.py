@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import typing as t
 from decimal import Decimal, InvalidOperation
@@ -49,10 +50,10 @@ def groups_from_environment(env: t.Mapping[str, str]) -> tuple[tuple[Machine, ..
         if not variable.endswith(_START) or not prefix:
             continue
         entry = {key: env[prefix + ending] for key, ending in _ENDINGS.items() if env.get(prefix + ending)}
-        problems = [f"{prefix}{_ENDINGS[key]} is not set" for key in _REQUIRED if key not in entry]
+        problems = [f"{_variable(prefix, key)} is not set" for key in _REQUIRED if key not in entry]
         machine = None
         if not problems:
-            machine, problems = _machine(entry, lambda key, prefix=prefix: prefix + _ENDINGS[key])  # type: ignore[misc]
+            machine, problems = _machine(entry, functools.partial(_variable, prefix))
         if machine is not None and machine.name in {one.name for one in machines}:
             problems = [f"{prefix}_NAME repeats {machine.name}"]
         if machine is None or problems:
@@ -67,6 +68,10 @@ def groups_from_environment(env: t.Mapping[str, str]) -> tuple[tuple[Machine, ..
             "P_SCALE_UP_ENDPOINT and P_SCALE_DOWN_ENDPOINT with its own prefix P.",
         )
     return tuple(machines), tuple(warnings)
+
+
+def _variable(prefix: str, key: str) -> str:
+    return prefix + _ENDINGS[key]
 
 
 def groups_from_values(values: t.Mapping[str, t.Any], base_url: str = "") -> tuple[Machine, ...]:

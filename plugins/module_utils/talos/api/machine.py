@@ -17,8 +17,9 @@ import ssl
 import typing as t
 
 from ...core.errors import ApiError, BadShape, LostAnswer, Unreachable
+from ...units.networks import Network
 from .grpc import CertificateWanted, GrpcError, unary
-from .peer import Network, Untrusted, fingerprint, pin, refusal, vouched
+from .peer import Untrusted, fingerprint, pin, refusal, vouched
 
 PORT = 50000
 MODES = ("reboot", "auto", "no-reboot", "staged", "try")  # numbers of the enum; "auto" is the one that every release takes

@@ -17,6 +17,7 @@ import typing as t
 
 from ...core.errors import BadShape, InvalidInput, TgpError
 from ...core.lazy_import import lazy
+from ...units.networks import Network
 
 if t.TYPE_CHECKING:
     from cryptography import exceptions, x509
@@ -27,7 +28,6 @@ else:
     serialization = lazy("cryptography.hazmat.primitives.serialization")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # What Tailscale and headscale hand out. The first is shared with providers' own address translation, hence the look at our own address.
 MESH: tuple[Network, ...] = (ipaddress.IPv4Network("100.64.0.0/10"), ipaddress.IPv6Network("fd7a:115c:a1e0::/48"))

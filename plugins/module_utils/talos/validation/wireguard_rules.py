@@ -11,6 +11,7 @@ import typing as t
 
 from ...model.mesh import Tunnel
 from ...planner.provisioning.wireguard_rules import KEY, endpoint_of, is_key
+from ...units.networks import Network, overlap
 from ..documents import Document, items_at
 
 _OTHER_LINKS = ("BondConfig", "BridgeConfig", "DummyLinkConfig", "LinkConfig", "VLANConfig", "VRFConfig")
@@ -27,12 +28,12 @@ def overlaps(tunnel: Tunnel, pods: t.Sequence[str], services: t.Sequence[str]) -
     ]
 
 
-def _overlaps(network: t.Any, subnet: str) -> bool:
+def _overlaps(network: Network, subnet: str) -> bool:
     try:
-        other: t.Any = ipaddress.ip_network(subnet, strict=False)
+        other = ipaddress.ip_network(subnet, strict=False)
     except ValueError:
         return False  # it is refused as what it is, elsewhere
-    return bool(other.version == network.version and other.overlaps(network))
+    return overlap(other, network)
 
 
 def document_rules(document: Document) -> t.Iterator[str]:
