@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ...model import DevicePlugins, Expression, Node, NodeClass, Placement, Pool
+from ...model import DevicePlugin, DevicePlugins, Expression, Node, NodeClass, Placement, Pool, Taint
 from ...model.labels import BETA_OS_LABEL, NODECLASS_LABEL, NODEPOOL_LABEL, OS_LABEL, PROVISIONED_LABEL
 from ...model.names import label_value
 from ..provisioning import node_labels
@@ -34,34 +34,43 @@ def answer(pool: Pool, node_class: NodeClass, plugins: DevicePlugins | None, nod
     if plugins is None or pool.service is not None or pool.gpu_wait == "none":
         return Answer(YES)
     showing = [node for node in nodes or () if shown(node.allocatable) > 0]
-    if any(node.labels.get(NODEPOOL_LABEL) == label_value(pool.name) for node in showing):
-        return Answer(YES, "nodes of the pool show GPUs")
-    own = {machine.node_name or machine.name for choice in node_class.clouds for machine in choice.machines}
-    if any(node.name in own for node in showing):
-        return Answer(YES, "own machines of its class show GPUs")
+    if why := _shown_already(pool, node_class, showing):
+        return Answer(YES, why)
     if plugins.problem:
         return Answer(UNKNOWN, f"the DaemonSets of the cluster could not be read: {plugins.problem}")
     known, taints = _known_labels(pool, node_class), (*node_labels.taints(pool), node_labels.INITIALIZING)
-    unknown, against = "", []
-    for one in plugins.found:
-        why = against_taints(one.placement, taints)
-        word, label = (NONE, "") if why else _selects(one.placement, known)
-        name = f"DaemonSet {one.namespace}/{one.name}"
-        if word == YES and not one.dra:
-            return Answer(YES, name)
-        if why or word == NONE:
-            against.append(f"{name}: {why or f'its selector does not match the nodes ({label})'}")
-        elif one.dra:
-            unknown = unknown or f"{name} is a DRA driver; nodes show GPUs only if its DeviceClass names an extended resource"
-        else:
-            unknown = unknown or f"{name} selects nodes by {label}, which is set after a node joins, if at all"
-    if unknown:
-        return Answer(UNKNOWN, unknown)
-    if not plugins.found and showing:
+    each = [_serves(one, known, taints) for one in plugins.found]
+    for word in (YES, UNKNOWN):
+        if fitting := next((one for one in each if one.word == word), None):
+            return fitting
+    if not each and showing:
         return Answer(UNKNOWN, f"node {showing[0].name} shows GPUs, and no DaemonSet of a known device plugin exists")
-    said = "; ".join(against) or "the cluster has no DaemonSet of a device plugin"
+    said = "; ".join(one.why for one in each) or "the cluster has no DaemonSet of a device plugin"
     told = ", ".join(str(taint) for taint in taints if taint.effect in ("NoSchedule", "NoExecute"))
     return Answer(NONE, f"nobody would advertise its GPUs: {said}. {_REMEDY.format(taints=told)}")
+
+
+def _shown_already(pool: Pool, node_class: NodeClass, showing: t.Sequence[Node]) -> str:
+    """Which nodes prove that GPUs are advertised, of those that show some; empty when none does."""
+    if any(node.labels.get(NODEPOOL_LABEL) == label_value(pool.name) for node in showing):
+        return "nodes of the pool show GPUs"
+    own = {machine.node_name or machine.name for choice in node_class.clouds for machine in choice.machines}
+    return "own machines of its class show GPUs" if any(node.name in own for node in showing) else ""
+
+
+def _serves(plugin: DevicePlugin, known: t.Mapping[str, str], taints: t.Sequence[Taint]) -> Answer:
+    """Whether this one would advertise the GPUs of nodes with these labels, and maybe others, and these taints."""
+    name = f"DaemonSet {plugin.namespace}/{plugin.name}"
+    if why := against_taints(plugin.placement, taints):
+        return Answer(NONE, f"{name}: {why}")
+    word, label = _selects(plugin.placement, known)
+    if word == NONE:
+        return Answer(NONE, f"{name}: its selector does not match the nodes ({label})")
+    if plugin.dra:
+        return Answer(UNKNOWN, f"{name} is a DRA driver; nodes show GPUs only if its DeviceClass names an extended resource")
+    if word == UNKNOWN:
+        return Answer(UNKNOWN, f"{name} selects nodes by {label}, which is set after a node joins, if at all")
+    return Answer(YES, name)
 
 
 def _known_labels(pool: Pool, node_class: NodeClass) -> dict[str, str]:
