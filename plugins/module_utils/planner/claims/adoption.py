@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 from decimal import Decimal
 
-from ...model import Claim, Instance, Lane, Node, Offer, Phase
+from ...model import Claim, Instance, Lane, Node, Offer, Phase, Pool
 from ...model.claims import ADOPTED
 from ...model.labels import (
     GPU_COUNT_LABEL,
@@ -34,33 +35,14 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
     """The claim as it would be, had it not been lost. Pool and class come from the Node's labels, else from the name; what the cloud does
     not say of the machine, or in words of its own, comes from the labels too, so that those of a node in use stay as they are."""
     labels = node.labels if node is not None else {}
-    labelled = labels.get(NODEPOOL_LABEL, "")
-    pool_name = labelled or pool_of(instance.name)
-    described = [pool for pool in situation.described if (pool.name if labelled else pool_part(pool.name)) == pool_name]
-    pool = described[0] if len(described) == 1 else None
-    classes = {one.node_class for one in described}  # of one name in two namespaces: its class's limits may be known all the same
+    origin = _origin(instance, labels, situation)
     capability = situation.capabilities.get(instance.cloud)
-    model = instance.model or labels.get(GPU_TYPE_LABEL, "")
-    count = instance.gpu_count if instance.gpu_count is not None else _number(labels.get(GPU_COUNT_LABEL))
-    offer = Offer(
-        cloud=instance.cloud,
-        id=instance.instance_type or instance.id,
-        instance_type=instance.instance_type or labels.get(INSTANCE_TYPE_LABEL, ""),
-        model=model,
-        gpu_count=count,
-        price_hour=instance.price_hour,
-        region=labels.get(REGION_LABEL) or instance.region,
-        cloud_region=instance.region or labels.get(TOPOLOGY_REGION_LABEL, ""),
-        gpu_memory_mib=_number(labels.get(GPU_MEMORY_LABEL)) or gpu_models.memory_mib(model),
-        spot=labels.get(SPOT_LABEL) == "true" if instance.spot is None else instance.spot,
-        host_id=instance.host_id,
-        storage_price_hour=instance.storage_price_hour,
-    )
+    offer = _offer(instance, labels)
     started = instance.created or (node.created if node else situation.now)
     claim = Claim(
         name=instance.name,
-        pool=pool.key if pool else f"{NO_NAMESPACE}/{pool_name or NO_NAMESPACE}",
-        node_class=labels.get(NODECLASS_LABEL) or (classes.pop() if len(classes) == 1 else ""),
+        pool=origin.key,
+        node_class=origin.node_class,
         cloud=instance.cloud,
         lane=capability.lanes[0] if capability and capability.lanes else Lane.KUBELET,
         phase=Phase.JOINING,
@@ -68,7 +50,7 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
         created=started,
         offer=offer,
         reserved_price=instance.price_hour or Decimal(0),
-        expected_gpus=planned_gpus(offer, pool),
+        expected_gpus=planned_gpus(offer, origin.pool),
         launch_started=started,
         instance_id=instance.id,
         ids_seen=(instance.id,),
@@ -79,9 +61,47 @@ def adopt(instance: Instance, node: Node | None, situation: Situation) -> Claim:
         registered=node.created if node else None,
         history=((situation.now, Phase.JOINING.value, f"{ADOPTED} the machine had no claim"),),
     )
-    if node is None and pool is not None and pool.service is not None:
+    if node is None and origin.pool is not None and origin.pool.service is not None:
         return service.adopted(situation.documented(claim), situation)
     return _ready(situation.documented(claim), node, situation)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Origin:
+    """What the machine was made for. ``pool`` is None where no document, or more than one, can be meant; ``key`` names it all the same."""
+
+    pool: Pool | None
+    key: str
+    node_class: str
+
+
+def _origin(instance: Instance, labels: t.Mapping[str, str], situation: Situation) -> _Origin:
+    labelled = labels.get(NODEPOOL_LABEL, "")
+    name = labelled or pool_of(instance.name)
+    described = [pool for pool in situation.described if (pool.name if labelled else pool_part(pool.name)) == name]
+    pool = described[0] if len(described) == 1 else None
+    classes = {one.node_class for one in described}  # of one name in two namespaces: its class's limits may be known all the same
+    node_class = labels.get(NODECLASS_LABEL) or (classes.pop() if len(classes) == 1 else "")
+    return _Origin(pool, pool.key if pool else f"{NO_NAMESPACE}/{name or NO_NAMESPACE}", node_class)
+
+
+def _offer(instance: Instance, labels: t.Mapping[str, str]) -> Offer:
+    """What was rented, as the cloud tells it of the machine, else as the labels do."""
+    model = instance.model or labels.get(GPU_TYPE_LABEL, "")
+    return Offer(
+        cloud=instance.cloud,
+        id=instance.instance_type or instance.id,
+        instance_type=instance.instance_type or labels.get(INSTANCE_TYPE_LABEL, ""),
+        model=model,
+        gpu_count=instance.gpu_count if instance.gpu_count is not None else _number(labels.get(GPU_COUNT_LABEL)),
+        price_hour=instance.price_hour,
+        region=labels.get(REGION_LABEL) or instance.region,
+        cloud_region=instance.region or labels.get(TOPOLOGY_REGION_LABEL, ""),
+        gpu_memory_mib=_number(labels.get(GPU_MEMORY_LABEL)) or gpu_models.memory_mib(model),
+        spot=labels.get(SPOT_LABEL) == "true" if instance.spot is None else instance.spot,
+        host_id=instance.host_id,
+        storage_price_hour=instance.storage_price_hour,
+    )
 
 
 def _ready(claim: Claim, node: Node | None, situation: Situation) -> Claim:
