@@ -66,44 +66,12 @@ def prepare(task: Task) -> dict[str, t.Any]:
 
 def _checked(params: Params, version: str, forms: t.Sequence[str]) -> tuple[Images, list[str]]:
     """References to the image, and the kernel arguments that are the same for all machines."""
-    problems: list[str] = []
-    known = minor(version)
-    if known is None or known < OLDEST or not re.fullmatch(r"\d+\.\d+\.\d+(-[a-z]+\.\d+)?", version):
-        problems.append(f"talos_version {version!r} must be a release like 1.13.9, {OLDEST[0]}.{OLDEST[1]} or newer.")
-    if not re.fullmatch(r"[0-9a-f]{64}", params["schematic_id"]):
-        problems.append("schematic_id must be 64 hex digits; tgp.gpu.talos_schematic tells it.")
-    if forms and not params["dest"]:
-        problems.append("dest is missing: a folder for the files.")
-    if params["platform"] != "metal" and params["config_url"]:
-        problems.append(
-            f"config_url is read on platform metal only, and platform is {params['platform']}: give the machine a seed."
-        )
-    wrong = [form for form in forms if _PLATFORM[form] != params["platform"]]
-    problems += [f"Form {form} is for platform {_PLATFORM[form]}, and platform is {params['platform']}." for form in wrong]
-    common: list[str] = []
-    for part in (
-        lambda: config_argument(params["config_url"], ipxe="ipxe" in forms) if params["config_url"] else None,
-        lambda: arguments(params["consoles"], params["kernel_args"]),
-    ):
-        try:
-            found = part()
-            common += [found] if isinstance(found, str) else found or []
-        except InvalidInput as error:
-            problems += error.problems
+    common, refused = _common_arguments(params, forms)
+    problems = [*_image_faults(params, version), *_form_faults(params, forms), *refused]
     if "metal_iso" in forms and (params["config_url"] or any(node["config_url"] for node in params["nodes"])):
         problems.append("config_url and form metal_iso exclude each other: both say where the configuration is.")
     for node in params["nodes"]:
-        if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,61}[a-z0-9]|[a-z0-9]", node["name"]) or node["name"] == _GENERAL:
-            problems.append(f"nodes: {node['name']!r} cannot be used as a name for files: small letters, digits, dots and dashes.")
-        try:
-            if node["config_url"]:
-                config_argument(node["config_url"], ipxe=True)
-        except InvalidInput as error:
-            problems += [f"{node['name']}: {one}" for one in error.problems]
-        if node["config_url"] and "ipxe" not in forms:
-            problems.append(f"{node['name']}: config_url of one node needs form ipxe, as an image is the same for all.")
-        if node["network_config"] is not None and "nocloud" not in forms:
-            problems.append(f"{node['name']}: network_config needs form nocloud.")
+        problems += _node_faults(node, forms)
     names = [node["name"] for node in params["nodes"]]
     problems += [f"{name} is listed twice." for name in sorted({name for name in names if names.count(name) > 1})]
     if problems:
@@ -113,6 +81,59 @@ def _checked(params: Params, version: str, forms: t.Sequence[str]) -> tuple[Imag
     url = params["image_factory_url"] or PUBLIC
     chosen = {"platform": params["platform"], "arch": params["arch"], "secureboot": params["secureboot"]}
     return images(params["schematic_id"], version, url=url, **chosen), common
+
+
+def _image_faults(params: Params, version: str) -> t.Iterator[str]:
+    """What is wrong with release and schematic, which name the image."""
+    known = minor(version)
+    if known is None or known < OLDEST or not re.fullmatch(r"\d+\.\d+\.\d+(-[a-z]+\.\d+)?", version):
+        yield f"talos_version {version!r} must be a release like 1.13.9, {OLDEST[0]}.{OLDEST[1]} or newer."
+    if not re.fullmatch(r"[0-9a-f]{64}", params["schematic_id"]):
+        yield "schematic_id must be 64 hex digits; tgp.gpu.talos_schematic tells it."
+
+
+def _form_faults(params: Params, forms: t.Sequence[str]) -> t.Iterator[str]:
+    """What the forms lack, and what does not go with their platform."""
+    platform = params["platform"]
+    if forms and not params["dest"]:
+        yield "dest is missing: a folder for the files."
+    if platform != "metal" and params["config_url"]:
+        yield f"config_url is read on platform metal only, and platform is {platform}: give the machine a seed."
+    for form in forms:
+        if _PLATFORM[form] != platform:
+            yield f"Form {form} is for platform {_PLATFORM[form]}, and platform is {platform}."
+
+
+def _common_arguments(params: Params, forms: t.Sequence[str]) -> tuple[list[str], list[str]]:
+    """The kernel arguments that the options make for all machines, and what is wrong with those options."""
+    common: list[str] = []
+    problems: list[str] = []
+    try:
+        if params["config_url"]:
+            common.append(config_argument(params["config_url"], ipxe="ipxe" in forms))
+    except InvalidInput as error:
+        problems += error.problems
+    try:
+        common += arguments(params["consoles"], params["kernel_args"])
+    except InvalidInput as error:
+        problems += error.problems
+    return common, problems
+
+
+def _node_faults(node: Params, forms: t.Sequence[str]) -> t.Iterator[str]:
+    """What is wrong with one entry of ``nodes``, its configuration aside."""
+    name = node["name"]
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,61}[a-z0-9]|[a-z0-9]", name) or name == _GENERAL:
+        yield f"nodes: {name!r} cannot be used as a name for files: small letters, digits, dots and dashes."
+    if node["config_url"]:
+        try:
+            config_argument(node["config_url"], ipxe=True)
+        except InvalidInput as error:
+            yield from (f"{name}: {one}" for one in error.problems)
+        if "ipxe" not in forms:
+            yield f"{name}: config_url of one node needs form ipxe, as an image is the same for all."
+    if node["network_config"] is not None and "nocloud" not in forms:
+        yield f"{name}: network_config needs form nocloud."
 
 
 def _configs(params: Params, version: str, forms: t.Sequence[str]) -> dict[str, GivenConfig]:
