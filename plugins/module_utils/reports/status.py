@@ -13,7 +13,7 @@ from decimal import Decimal
 from ..core.clock import to_text
 from ..core.progress import render
 from ..core.task import Task
-from ..model import Claim, Device, Instance, MeshKey, Node, Observation, Probe
+from ..model import Claim, Device, Instance, Ledger, MeshKey, Node, Observation, Offer, Probe
 from ..model.names import Verdict, verdict
 from ..observe.context import Context
 from ..observe.gather import gather
@@ -82,33 +82,101 @@ def look(task: Task) -> Seen:
 
 def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) -> Seen:
     cluster, now = observation.cluster_id, observation.now
-    claims = {claim.name: claim for claim in observation.claims or ()}
-    named = [
-        one
-        for view in observation.clouds.values()
-        for one in view.instances or ()
-        if not one.gone and (_ours(one.name, cluster) or one.name in claims)
-    ]
-    foreign = {one.id: why for one in named if CAPABILITIES[one.cloud].rented and (why := context.owner(one).why)}
-    listed = [one for one in named if one.id not in foreign]
-    on_record = {claim.instance_id for claim in claims.values()}
-    instances = {
-        one.name: one for one in sorted(listed, key=lambda one: one.id in on_record)
-    }  # of several of one name the claim's own
-    own_nodes = {one.name: one for one in observation.nodes or () if _ours(one.name, cluster) or one.name in claims}
-    devices = {one.hostname: one for one in observation.devices or () if _ours(one.hostname, cluster) or one.hostname in claims}
-    names = sorted({*claims, *instances})
+    ours = _ours(context, observation)
     machines = [
-        _machine(context, name, claims.get(name), instances.get(name), devices.get(name), own_nodes.get(name), now)
-        | _service(context, claims.get(name), devices.get(name), observation)
-        for name in names
+        _machine(name, one, now) | _service(context, one.claim, one.device, observation) for name, one in ours.by_name().items()
     ]
     records, torn = context.store.ledger_records()
     ledger = read_ledger(records, torn)
+    totals = _counts(context, observation, ours) | _sums(machines, ours.claims, ledger)
+    unknown = _unknown(context, observation, ledger)
+    money = spending(context, ledger, tuple(ours.claims.values()), now)
+    drawn = context.generations()
+    store = {"cluster_id": cluster, "generation": drawn[0] if drawn else ""}
+    foreign = [{"name": one.name, "cloud": one.cloud, "id": one.id, "why": why} for one, why in ours.foreign]
+    return Seen(_of_pools(context, machines, pools), totals, records, unknown, money, store, foreign)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Together:
+    """What was found under one name."""
+
+    claim: Claim | None
+    instance: Instance | None
+    device: Device | None
+    node: Node | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ours:
+    """Of all that was read what belongs to this cluster, by name. ``listed`` are the machines of clouds, of which several may have one
+    name; ``foreign`` those with names of ours that are not ours, and why."""
+
+    claims: dict[str, Claim]
+    listed: list[Instance]
+    foreign: list[tuple[Instance, str]]
+    devices: dict[str, Device]
+    nodes: dict[str, Node]
+
+    def by_name(self) -> dict[str, _Together]:
+        """All that has a claim or is listed, in order of names."""
+        on_record = {claim.instance_id for claim in self.claims.values()}
+        by_record = sorted(self.listed, key=lambda one: one.id in on_record)  # of several of one name the claim's own is the last
+        instances = {one.name: one for one in by_record}
+        return {
+            name: _Together(self.claims.get(name), instances.get(name), self.devices.get(name), self.nodes.get(name))
+            for name in sorted({*self.claims, *instances})
+        }
+
+
+def _ours(context: Context, observation: Observation) -> _Ours:
+    claims = {claim.name: claim for claim in observation.claims or ()}
+
+    def is_ours(name: str) -> bool:
+        return verdict(name, observation.cluster_id) is Verdict.OURS or name in claims
+
+    listed = [one for view in observation.clouds.values() for one in view.instances or ()]
+    named = [one for one in listed if not one.gone and is_ours(one.name)]
+    foreign = {one.id: why for one in named if CAPABILITIES[one.cloud].rented and (why := context.owner(one).why)}
+    return _Ours(
+        claims=claims,
+        listed=[one for one in named if one.id not in foreign],
+        foreign=[(one, foreign[one.id]) for one in named if one.id in foreign],
+        devices={one.hostname: one for one in observation.devices or () if is_ours(one.hostname)},
+        nodes={one.name: one for one in observation.nodes or () if is_ours(one.name)},
+    )
+
+
+def _counts(context: Context, observation: Observation, ours: _Ours) -> dict[str, int | None]:
+    """How many there are of each kind; None where they could not be read. A mesh that is not used has none."""
+    unread = any(view.instances is None for view in observation.clouds.values())
+    meshless = not context.uses_mesh()
+    keys = _own_keys(observation.keys, observation.cluster_id)
+    return {
+        "instances": None if unread else len(ours.listed),
+        "devices": len(ours.devices) if observation.devices is not None or meshless else None,
+        "keys": keys if observation.keys is not None or meshless else None,
+        "tokens": None if observation.tokens is None else len(observation.tokens),
+        "nodes": len(ours.nodes),
+        "claims": len(ours.claims),
+    }
+
+
+def _sums(machines: t.Sequence[t.Mapping[str, t.Any]], claims: t.Mapping[str, Claim], ledger: Ledger) -> dict[str, str]:
+    """What all machines cost in an hour, and what they and those before them have cost."""
     closed = add_up(line.cost for line in ledger.lines)
     written = {line.key for line in ledger.lines}  # the removal of such a claim was cut off
     booked = {name for name, claim in claims.items() if written & set(closing_keys(claim))}
     running = sum((Decimal(one["cost"]) for one in machines if one["name"] not in booked), Decimal(0))
+    return {
+        "price_hour": str(sum((Decimal(one["price_hour"]) for one in machines if one["price_hour"]), Decimal(0))),
+        "cost": str((closed + running).quantize(Decimal("0.0001"))),
+        "closed_cost": str(closed.quantize(Decimal("0.0001"))),
+    }
+
+
+def _unknown(context: Context, observation: Observation, ledger: Ledger) -> list[str]:
+    """A sentence for everything that could not be read."""
     unknown = [f"{name}: {view.problem}" for name, view in observation.clouds.items() if view.problem]
     unknown += [f"the claim of {one.name} ({one.where}) cannot be read: {one.problem}" for one in observation.damaged]
     unknown += [problem for _state, problem in sorted(observation.state_problems.items())]
@@ -120,23 +188,7 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     if context.uses_mesh():
         read = {"devices": observation.devices, "keys": observation.keys}
         unknown += [f"the mesh's {what} could not be read" for what, found in read.items() if found is None]
-    unread = any(view.instances is None for view in observation.clouds.values())
-    totals = {
-        "instances": None if unread else len(listed),
-        "devices": len(devices) if observation.devices is not None or not context.uses_mesh() else None,
-        "keys": _own_keys(observation.keys, cluster) if observation.keys is not None or not context.uses_mesh() else None,
-        "tokens": None if observation.tokens is None else len(observation.tokens),
-        "nodes": len(own_nodes),
-        "claims": len(claims),
-        "price_hour": str(sum((Decimal(one["price_hour"]) for one in machines if one["price_hour"]), Decimal(0))),
-        "cost": str((closed + running).quantize(Decimal("0.0001"))),
-        "closed_cost": str(closed.quantize(Decimal("0.0001"))),
-    }
-    money = spending(context, ledger, tuple(claims.values()), now)
-    drawn = context.generations()
-    store = {"cluster_id": cluster, "generation": drawn[0] if drawn else ""}
-    others = [{"name": one.name, "cloud": one.cloud, "id": one.id, "why": foreign[one.id]} for one in named if one.id in foreign]
-    return Seen(_of_pools(context, machines, pools), totals, records, unknown, money, store, others)
+    return unknown
 
 
 def _of_pools(context: Context, machines: list[dict[str, t.Any]], pools: t.Sequence[str]) -> list[dict[str, t.Any]]:
@@ -149,52 +201,90 @@ def _of_pools(context: Context, machines: list[dict[str, t.Any]], pools: t.Seque
     return [one for one in machines if one["pool"] in pools or one["pool"].partition("/")[2] in pools]
 
 
-def _ours(name: str, cluster: str) -> bool:
-    return verdict(name, cluster) is Verdict.OURS
-
-
 def _own_keys(keys: tuple[MeshKey, ...] | None, cluster: str) -> int:
     """Keys that still open the door. A long node name is shortened in a key's description, so only its beginning is compared."""
     return sum(1 for key in keys or () if key.description.startswith(f"tgp tgp-{cluster}-") and not key.invalid)
 
 
-def _machine(
-    context: Context,
-    name: str,
-    claim: Claim | None,
-    instance: Instance | None,
-    device: Device | None,
-    node: Node | None,
-    now: datetime,
-) -> dict[str, t.Any]:
-    offer = claim.offer if claim else None
-    started = claim.launch_started if claim else (instance.created if instance else None)
-    joined = (claim.initialized - started).total_seconds() if claim and claim.initialized and started else None
-    price = claim.price if claim else (instance.price_hour if instance else None)
-    cost = live_line(claim, now, CAPABILITIES.get(claim.cloud)).cost if claim else Decimal(0)
+@dataclasses.dataclass(frozen=True)
+class _View:
+    """A machine as its claim has it or, where it has none, as its cloud does. ``hardware`` says what it is and where."""
+
+    cloud: str
+    hardware: Offer | Instance
+    instance_id: str
+    price: Decimal | None
+    started: datetime | None
+    cost: Decimal = Decimal(0)
+    pool: str = ""
+    node_class: str = ""
+    lane: str = ""
+    phase: str = ""
+    initialized: datetime | None = None
+    idle_since: datetime | None = None
+
+    @classmethod
+    def of_claim(cls, claim: Claim, now: datetime) -> _View:
+        return cls(
+            cloud=claim.cloud,
+            hardware=claim.offer,
+            instance_id=claim.instance_id,
+            price=claim.price,
+            started=claim.launch_started,
+            cost=live_line(claim, now, CAPABILITIES.get(claim.cloud)).cost,
+            pool=claim.pool,
+            node_class=claim.node_class,
+            lane=claim.lane.value,
+            phase=claim.phase.value,
+            initialized=claim.initialized,
+            idle_since=claim.idle_since,
+        )
+
+    @classmethod
+    def of_instance(cls, instance: Instance) -> _View:
+        return cls(
+            cloud=instance.cloud,
+            hardware=instance,
+            instance_id=instance.id,
+            price=instance.price_hour,
+            started=instance.created,
+        )
+
+    @property
+    def joined(self) -> str:
+        """How long it took to become a node, or a service; empty while it has not."""
+        return _duration((self.initialized - self.started).total_seconds()) if self.initialized and self.started else ""
+
+
+def _machine(name: str, found: _Together, now: datetime) -> dict[str, t.Any]:
+    instance, device, node = found.instance, found.device, found.node
+    if found.claim is not None:
+        view = _View.of_claim(found.claim, now)
+    else:
+        view = _View.of_instance(t.cast(Instance, instance))  # a name comes from the one or the other
     return {
         "name": name,
-        "pool": claim.pool if claim else "",
-        "node_class": claim.node_class if claim else "",
-        "cloud": claim.cloud if claim else (instance.cloud if instance else ""),
-        "model": offer.model if offer else (instance.model if instance else ""),
-        "gpu_count": offer.gpu_count if offer else (instance.gpu_count if instance else None),
-        "instance_type": offer.instance_type if offer else (instance.instance_type if instance else ""),
-        "region": offer.region if offer else (instance.region if instance else ""),
-        "lane": claim.lane.value if claim else "",
-        "phase": claim.phase.value if claim else "",
-        "state": "" if claim and is_service(claim) else _state(claim, instance, node),
-        "price_hour": "" if price is None else str(price),
-        "cost": str(cost.quantize(Decimal("0.0001"))),
-        "age": _duration((now - started).total_seconds()) if started else "",
-        "joined": _duration(joined) if joined is not None else "",
-        "instance_id": claim.instance_id if claim else (instance.id if instance else ""),
+        "pool": view.pool,
+        "node_class": view.node_class,
+        "cloud": view.cloud,
+        "model": view.hardware.model,
+        "gpu_count": view.hardware.gpu_count,
+        "instance_type": view.hardware.instance_type,
+        "region": view.hardware.region,
+        "lane": view.lane,
+        "phase": view.phase,
+        "state": _state(found.claim, instance, node),
+        "price_hour": "" if view.price is None else str(view.price),
+        "cost": str(view.cost.quantize(Decimal("0.0001"))),
+        "age": _duration((now - view.started).total_seconds()) if view.started else "",
+        "joined": view.joined,
+        "instance_id": view.instance_id,
         "instance_state": instance.state.value if instance else "",
         "ip": instance.ip if instance else "",
         "mesh_addresses": list(device.addresses) if device else [],
         "mesh_online": device.online if device else None,
         "node_ready": node.ready if node else None,
-        "idle_since": to_text(claim.idle_since) if claim and claim.idle_since else "",
+        "idle_since": to_text(view.idle_since) if view.idle_since else "",
     }
 
 
