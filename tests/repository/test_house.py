@@ -25,7 +25,7 @@ MOST_SMALL = 15
 SMALL = 50  # lines
 LONGEST = 500  # lines
 FEWEST_IN_FOLDER, MOST_IN_FOLDER = 3, 14
-MOST_IGNORED_TYPES = 25
+MOST_IGNORED_TYPES = 2
 GONE = ("fleet", "act")  # folders that were sorted into packages with the field's names
 Graph = dict[str, set[str]]
 
