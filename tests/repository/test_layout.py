@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The house stays easy to walk through: neither crumbs nor giants, folders of a size one can look over, and no imports in circles.
+"""Sizes of files and folders below plugins/module_utils, and no import cycles.
 
-Below plugins/module_utils a folder holds 3 to 14 files. ``__init__.py`` counts for the smallest number, since a cloud may be said in two
-files and its ``__init__.py``; it does not count for the largest one, nor as a file anywhere else. A folder that holds only folders is free.
+A folder holds 3 to 14 files. ``__init__.py`` counts for the smallest number, since a provider may be two files and its ``__init__.py``; it does
+not count for the largest one, nor as a file anywhere else. A folder that holds only folders is free.
 
 An import counts wherever it stands: at the top, inside a function, or for annotations only.
 """
@@ -129,7 +129,7 @@ def cycles(imports: Graph) -> list[list[str]]:
     return found
 
 
-# ---- the house as it is
+# ---- the collection
 
 
 def test_no_old_folder_comes_back() -> None:
@@ -141,16 +141,16 @@ def test_the_number_of_files_stays() -> None:
     assert len(small(UTILS)) <= MOST_SMALL, small(UTILS)
 
 
-def test_no_file_is_a_giant() -> None:
+def test_no_file_is_too_long() -> None:
     assert too_long(UTILS) == []
 
 
-def test_a_folder_can_be_looked_over() -> None:
+def test_folders_have_3_to_14_files() -> None:
     assert odd_folders(UTILS) == []
 
 
 @pytest.mark.parametrize("folder", ["plugins/module_utils", "sandbox"])
-def test_no_imports_in_circles(folder: str) -> None:
+def test_no_import_cycles(folder: str) -> None:
     imports = graph(ROOT / folder)
     assert sum(map(len, imports.values())) > 100
     assert cycles(imports) == []
@@ -160,7 +160,7 @@ def test_types_are_ignored_rarely() -> None:
     assert ignored_types(ROOT / "plugins") <= MOST_IGNORED_TYPES
 
 
-# ---- each of them is seen
+# ---- each check finds what it is for
 
 
 def write(folder: Path, texts: t.Mapping[str, str]) -> Path:
