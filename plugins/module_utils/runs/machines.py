@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
@@ -37,23 +38,22 @@ _GO_ON = "The next run of reap.yml goes on with it."
 
 def launch_step(task: Task) -> dict[str, t.Any]:
     """Rent for every claim that the plan left without a create call on its way."""
-    return _step(task, _unsent, _launch, busy=("launched", "adopted"))
+    return _step(task, _LAUNCH)
 
 
 def join_step(task: Task) -> dict[str, t.Any]:
     """Follow every claim that has a machine until it is Ready or its time is over, and set the marks of nodes in use again."""
-    work = _join if task.params.get("wait", True) else _look_in
-    return _step(task, _unfinished, work, busy=("ready", "failed", "repaired", "admitted", "denied"))
+    return _step(task, _JOIN if task.params.get("wait", True) else _LOOK_IN)
 
 
 def teardown_step(task: Task) -> dict[str, t.Any]:
     """Take down every claim with a deletion, and leftovers without a claim."""
-    return _step(task, lambda claim: claim.deletion is not None, _teardown, busy=("gone", "kept", "removed"))
+    return _step(task, _TEARDOWN)
 
 
 def scale_step(task: Task) -> dict[str, t.Any]:
     """Rent and give back side by side: no launch waits for a drain, and no drain for a launch."""
-    return _step(task, _in_plan, _scale, busy=("launched", "adopted", "gone", "kept", "removed"))
+    return _step(task, _SCALE)
 
 
 def unlock_step(task: Task) -> dict[str, t.Any]:
@@ -77,51 +77,77 @@ def _unfinished(claim: Claim) -> bool:
     return claim.phase in _ON_THEIR_WAY and bool(claim.instance_id)
 
 
-Work = t.Callable[[Context, list[Claim]], "list[dict[str, t.Any]]"]
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One kind of work on claims: which of them it takes (``select``), and what it does with them (``run``). ``changed`` are the results of
+    machines that are a change. ``would`` is what check mode says of a claim that stays, None when nothing is foreseen. ``deletes``: claims
+    with a deletion are taken, too. ``drifted``: nodes in use get their marks again."""
+
+    select: t.Callable[[Claim], bool]
+    run: t.Callable[[Context, list[Claim]], list[dict[str, t.Any]]]
+    changed: frozenset[str]
+    would: str | None = None
+    deletes: bool = False
+    drifted: bool = False
 
 
-def _step(task: Task, wanted: t.Callable[[Claim], bool], work: Work, *, busy: tuple[str, ...]) -> dict[str, t.Any]:
+def _step(task: Task, step: Step) -> dict[str, t.Any]:
     leftovers = checked(task.params.get("leftovers") or [])
     context = open_context(task, documents_required=False)
     try:
-        names = task.params.get("names") or []
-        unrecorded = task.params.get("unrecorded") or []
-        everybody = not names and not task.params.get("only_named")
-        claims = [
-            claim
-            for claim in context.known_claims()
-            if (everybody or claim.name in names)
-            and claim.name not in unrecorded
-            and wanted(claim)
-            and (claim.deletion is None or work in (_teardown, _scale))
-        ]
+        claims = _claims_of(context, step)
         wrong = context.wrong_clock()
         if wrong:  # what a person asked for, and what is past its drain, goes on; all else hangs on time (L-27)
             claims, leftovers = [claim for claim in claims if goes_on(claim)], []
             task.params["leftovers"] = leftovers
-        drifted = drifted_nodes(context, names) if work in (_join, _look_in) and not wrong else []
+        drifted = drifted_nodes(context, task.params.get("names") or []) if step.drifted and not wrong else []
         if task.check_mode:
-            rows = [_row(one.claim, "drifted", f"would be set again: {', '.join(one.what)}", problem=False) for one in drifted]
-            rows += [] if work is _look_in else [_row(one, "planned", _would(one, work), problem=False) for one in claims]
-            rows += rehearsed(leftovers)
+            rows = _foreseen(step, claims, drifted) + rehearsed(leftovers)
             return _result(rows, "ok", changed=bool(rows), hubs=hubs_of(context))
         if not (claims or drifted or leftovers):
-            return _result(
-                [], "partial" if wrong else "ok", changed=False, hubs=hubs_of(context), problems=[wrong] if wrong else []
-            )
+            return _ended([], wrong, step, hubs_of(context))
         context.lock = resume(task, context.kube, context.run_id, context.cluster_id)
         with Keeper(context.lock, context.clock):
-            rows = work(context, claims) + _repair(context, drifted)
+            rows = step.run(context, claims) + _repair(context, drifted)
             hubs = hubs_of(context)
     except LockLost as lost:
         lost.result = {"outcome": "lock_lost", "machines": [], "problems": [str(lost)]}
         raise
     finally:
         context.close()
-    problems = [*([wrong] if wrong else []), *(_sentence(row) for row in rows if row["problem"])]
     for line in render([{"what": row["message"], **row} for row in rows], _COLUMNS, right=("price_hour",)):
         task.progress(line)
-    changed = any(row["result"] in busy for row in rows)
+    return _ended(rows, wrong, step, hubs)
+
+
+def _claims_of(context: Context, step: Step) -> list[Claim]:
+    """The claims that the step takes, of those that the task names."""
+    params = context.task.params
+    names, unrecorded = params.get("names") or [], params.get("unrecorded") or []
+    everybody = not names and not params.get("only_named")
+    return [
+        claim
+        for claim in context.known_claims()
+        if (everybody or claim.name in names)
+        and claim.name not in unrecorded
+        and step.select(claim)
+        and (claim.deletion is None or step.deletes)
+    ]
+
+
+def _foreseen(step: Step, claims: list[Claim], drifted: list[Drifted]) -> list[dict[str, t.Any]]:
+    """What check mode says of nodes and claims."""
+    rows = [_row(one.claim, "drifted", f"would be set again: {', '.join(one.what)}", problem=False) for one in drifted]
+    if step.would is None:
+        return rows
+    told = [(one, f"would be given back: {one.deletion.reason}" if one.deletion is not None else step.would) for one in claims]
+    return rows + [_row(one, "planned", message, problem=False) for one, message in told]
+
+
+def _ended(rows: list[dict[str, t.Any]], wrong: str, step: Step, hubs: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+    """The result of what was done. ``wrong`` is what is wrong with the clock, empty when nothing is."""
+    problems = [*([wrong] if wrong else []), *(_sentence(row) for row in rows if row["problem"])]
+    changed = any(row["result"] in step.changed for row in rows)
     outcome = "partial" if problems else "changed" if changed else "ok"
     return _result(rows, outcome, changed=changed, hubs=hubs, problems=problems)
 
@@ -152,13 +178,6 @@ def _row(claim: Claim, result: str, message: str, *, problem: bool, remedy: str 
         "problem": problem,
         "remedy": remedy,
     }
-
-
-def _would(claim: Claim, work: Work) -> str:
-    """What check mode says of a claim."""
-    if claim.deletion is not None:
-        return f"would be given back: {claim.deletion.reason}"
-    return "would be followed until it is usable" if work is _join else "would be rented"
 
 
 def _launch(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
@@ -194,7 +213,7 @@ def _repair(context: Context, drifted: list[Drifted]) -> list[dict[str, t.Any]]:
 
 def _course(one: Joined) -> dict[str, t.Any]:
     """When each step was first seen, and why it ended early; the table shows no more than the cause, a screen has told the rest."""
-    end = "given back" if one.message.endswith("(given back)") else "not given back yet"
+    end = "not given back yet" if one.left else "given back"
     short = {"what": f"{one.explained.cause} ({end})"} if one.explained is not None else {}
     return short | {
         "seen": {step: to_text(moment) for step, moment in one.seen.items()},
@@ -219,3 +238,14 @@ def _scale(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="scale") as pool:
         going = pool.submit(_teardown, context, [claim for claim in claims if claim.deletion is not None])
         return _launch(context, [claim for claim in claims if claim.deletion is None]) + going.result()
+
+
+_RENTED = frozenset({"launched", "adopted"})
+_JOINED = frozenset({"ready", "failed", "repaired", "admitted", "denied"})
+_ENDED = frozenset({"gone", "kept", "removed"})
+
+_LAUNCH = Step(_unsent, _launch, _RENTED, would="would be rented")
+_JOIN = Step(_unfinished, _join, _JOINED, would="would be followed until it is usable", drifted=True)
+_LOOK_IN = Step(_unfinished, _look_in, _JOINED, drifted=True)
+_TEARDOWN = Step(lambda claim: claim.deletion is not None, _teardown, _ENDED, would="", deletes=True)
+_SCALE = Step(_in_plan, _scale, _RENTED | _ENDED, would="would be rented", deletes=True)
