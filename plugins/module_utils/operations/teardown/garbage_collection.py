@@ -6,6 +6,7 @@ keep beside machines; Services of containers (L-12)."""
 
 from __future__ import annotations
 
+import enum
 import typing as t
 
 from ...core.errors import Conflict, InvalidInput, LockLost, TgpError
@@ -21,6 +22,25 @@ from ..launch.enrollment import take_back
 from .duplicate_instances import give_back
 
 Leftover = t.Mapping[str, str]
+
+
+class Result(enum.StrEnum):
+    """What became of a leftover."""
+
+    REMOVED = "removed"  # by us now, or by somebody before
+    LEFT = "left"  # it is not what was found any more
+    PENDING = "pending"  # the next run tries again
+    PLANNED = "planned"  # in check mode
+
+
+class Removal(t.NamedTuple):
+    """How one attempt ended, and what is said of it."""
+
+    result: Result
+    text: str
+
+
+_GONE_ALREADY = Removal(Result.REMOVED, "gone already")
 _FIELDS = ("kind", "name", "target", "uid", "reason", "cloud")
 
 
@@ -43,24 +63,25 @@ def checked(leftovers: t.Sequence[t.Mapping[str, t.Any]]) -> list[Leftover]:
 
 def rehearsed(leftovers: t.Sequence[Leftover]) -> list[dict[str, t.Any]]:
     """What check mode says of each."""
-    return [_row(one, "planned", f"{one['kind'].removeprefix('delete_')}: would be removed: {one['reason']}") for one in leftovers]
+    return [
+        _row(one, Result.PLANNED, f"{one['kind'].removeprefix('delete_')}: would be removed: {one['reason']}") for one in leftovers
+    ]
 
 
 def _remove(context: Context, leftover: Leftover) -> dict[str, t.Any]:
     what = leftover["kind"].removeprefix("delete_")
     try:
         context.lock.confirm()
-        message = _REMOVERS[what](context, leftover)
-        result = "left" if message.startswith("left alone") else "removed"
+        result, message = _REMOVERS[what](context, leftover)
     except LockLost:
         raise
     except TgpError as error:
-        message, result = str(error), "pending"
-    context.progress.step(leftover["name"], result, f"{what} {leftover['target']}: {message}")
+        result, message = Result.PENDING, str(error)
+    context.progress.step(leftover["name"], result.value, f"{what} {leftover['target']}: {message}")
     return _row(leftover, result, f"{what}: {message}")
 
 
-def _row(leftover: Leftover, result: str, message: str) -> dict[str, t.Any]:
+def _row(leftover: Leftover, result: Result, message: str) -> dict[str, t.Any]:
     return {
         "name": leftover["name"],
         "pool": "",
@@ -68,88 +89,96 @@ def _row(leftover: Leftover, result: str, message: str) -> dict[str, t.Any]:
         "model": "",
         "phase": "",
         "price_hour": "",
-        "result": result,
+        "result": result.value,
         "message": message,
-        "problem": result == "pending",
+        "problem": result is Result.PENDING,
     }
 
 
-def _node(context: Context, leftover: Leftover) -> str:
+def _removed(leftover: Leftover) -> Removal:
+    return Removal(Result.REMOVED, leftover["reason"])
+
+
+def _left(why: str) -> Removal:
+    return Removal(Result.LEFT, f"left alone: {why}")
+
+
+def _node(context: Context, leftover: Leftover) -> Removal:
     node = get_node(context.kube, leftover["target"])
     if node is None:
-        return "gone already"
+        return _GONE_ALREADY
     if node.uid != leftover["uid"] or node.ready is True:
-        return "left alone: it is not the Node that was found, or it came back to life"
+        return _left("it is not the Node that was found, or it came back to life")
     delete_node(context.kube, node.name, uid=node.uid)
-    return leftover["reason"]
+    return _removed(leftover)
 
 
-def _device(context: Context, leftover: Leftover) -> str:
+def _device(context: Context, leftover: Leftover) -> Removal:
     mesh = context.mesh()
     device = mesh.device(leftover["target"]) if mesh is not None else None
     if mesh is None or device is None:
-        return "gone already"
+        return _GONE_ALREADY
     if device.online is not False:
-        return "left alone: it came online" if device.online else "left alone: nobody says whether it is online"
+        return _left("it came online" if device.online else "nobody says whether it is online")
     mesh.delete_device(device.id)
-    return leftover["reason"]
+    return _removed(leftover)
 
 
-def _key(context: Context, leftover: Leftover) -> str:
+def _key(context: Context, leftover: Leftover) -> Removal:
     mesh = context.mesh()
     if mesh is None or not mesh.delete_key(leftover["target"]):
-        return "gone already"
-    return leftover["reason"]
+        return _GONE_ALREADY
+    return _removed(leftover)
 
 
-def _token(context: Context, leftover: Leftover) -> str:
+def _token(context: Context, leftover: Leftover) -> Removal:
     """A bootstrap token. Only what stands on our own list is ever deleted: the cluster has tokens of others, which we cannot tell by a look."""
     target = leftover["target"]
     if not any(one.id == target and one.machine == leftover["name"] for one in made_tokens(context)):
-        return "left alone: it is not on our list of tokens, or its hour is over"
+        return _left("it is not on our list of tokens, or its hour is over")
     if any(claim.token_id == target for claim in context.store.claims()):
-        return "left alone: it has a claim now"
-    return leftover["reason"] if take_back(context, target) else "gone already"
+        return _left("it has a claim now")
+    return _removed(leftover) if take_back(context, target) else _GONE_ALREADY
 
 
-def _instance(context: Context, leftover: Leftover) -> str:
+def _instance(context: Context, leftover: Leftover) -> Removal:
     """A second machine under a claim's name. The one the claim knows is never touched here."""
     cloud, target = leftover["cloud"], leftover["target"]
     claims = context.store.claims()
     if any(claim.instance_id == target for claim in claims):
-        return "left alone: a claim stands for it now"
+        return _left("a claim stands for it now")
     claim = next((one for one in claims if one.name == leftover["name"]), None)
     if claim is None:
-        return "left alone: the claim of its name is gone, so it is no second machine any more"
+        return _left("the claim of its name is gone, so it is no second machine any more")
     instance = context.cloud(cloud).instance(target)
     if instance is None or instance.gone:
-        return "gone already"
+        return _GONE_ALREADY
     if not context.is_ours(instance):
-        return f"left alone: it {context.owner(instance).why}"
+        return _left(f"it {context.owner(instance).why}")
     give_back(context, claim, instance)
-    return leftover["reason"]
+    return _removed(leftover)
 
 
-def _extra(context: Context, leftover: Leftover) -> str:
+def _extra(context: Context, leftover: Leftover) -> Removal:
     """Something beside machines. While a claim or a machine has its name it is left alone: a launch makes it before its machine."""
     cloud, target, kind, name = leftover["cloud"], leftover["target"], leftover["uid"], leftover["name"]
     if context.store.claim(name) is not None or any(one.name == name and not one.gone for one in context.cloud(cloud).instances()):
-        return "left alone: it has a machine or a claim now"
+        return _left("it has a machine or a claim now")
     found = next((one for one in context.cloud(cloud).extras() if (one.kind, one.id, one.name) == (kind, target, name)), None)
     if found is None:
-        return "gone already"
+        return _GONE_ALREADY
     context.cloud(cloud).discard(found)
-    return leftover["reason"]
+    return _removed(leftover)
 
 
-def _service(context: Context, leftover: Leftover) -> str:
+def _service(context: Context, leftover: Leftover) -> Removal:
     """A Service of ours, and its line in the list of endpoints."""
     if context.store.claim(leftover["name"]) is not None:
-        return "left alone: it has a claim now"
-    return leftover["reason"] if withdraw_found(context, leftover["target"], leftover["uid"]) else "gone already"
+        return _left("it has a claim now")
+    return _removed(leftover) if withdraw_found(context, leftover["target"], leftover["uid"]) else _GONE_ALREADY
 
 
-_REMOVERS: dict[str, t.Callable[[Context, Leftover], str]] = {
+_REMOVERS: dict[str, t.Callable[[Context, Leftover], Removal]] = {
     "instance": _instance,
     "node": _node,
     "device": _device,
