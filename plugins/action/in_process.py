@@ -36,7 +36,7 @@ from ..module_utils.core.bytecode import keep, kept
 from ..module_utils.core.errors import TgpError
 from ..module_utils.core.http import trusted
 from ..module_utils.core.redact import redact
-from ..module_utils.core.task import CALLER, Task, execute, secret_values
+from ..module_utils.core.task import CALLER, Task, execute, of_ansible, secret_values
 from ..module_utils.core.variables import OLD_NAMES_END, called, check, renamed
 
 _MODULES = "ansible_collections.tgp.gpu.plugins.modules."
@@ -86,7 +86,7 @@ class ActionModule(ActionBase):
         self._load_name = f"tgp.gpu.{name}"  # what messages about options call it
         self._say_where_it_runs(variables_of_task)
         module = importlib.import_module(_MODULES + name)
-        spec = {key: value for key, value in module.SPEC.items() if key != "supports_check_mode"}
+        spec = {key: value for key, value in of_ansible(module.SPEC).items() if key != "supports_check_mode"}
         with _surrounded_by(self._environment()):
             words = variables_of_task.get("tgp_variables", ())  # of our playbooks, and of those that take variables like them
             self._check_variables(words)

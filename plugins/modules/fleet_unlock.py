@@ -50,7 +50,7 @@ from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
 from ..module_utils.runs.machines import unlock_step
 
-SPEC = dict(argument_spec=dict(**FLEET_SPEC), supports_check_mode=True)
+SPEC = dict(argument_spec=dict(**FLEET_SPEC), supports_check_mode=True, run_report="close")
 
 
 def run(task: Task) -> dict:

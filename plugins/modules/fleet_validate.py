@@ -64,7 +64,9 @@ from ..module_utils.core.task import Task, main
 from ..module_utils.observe.options import FLEET_SPEC
 from ..module_utils.runs.validate import DEVICE_PLUGIN, validate
 
-SPEC = dict(argument_spec=dict(only=dict(type="str", choices=[DEVICE_PLUGIN]), **FLEET_SPEC), supports_check_mode=True)
+SPEC = dict(
+    argument_spec=dict(only=dict(type="str", choices=[DEVICE_PLUGIN]), **FLEET_SPEC), supports_check_mode=True, run_report="none"
+)
 
 
 def run(task: Task) -> dict:

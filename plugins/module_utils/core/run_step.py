@@ -4,12 +4,14 @@
 """A module call as one step of a run: its outcome goes into the event log and into the run's report (docs/events.md).
 
 A run is several processes, so its report is a file that each step takes further: ``<state_dir>/runs/<run id>.json``; ``fleet_unlock``
-closes it. Every module that takes ``run_id`` is a step by itself; those that only look, and check mode, leave nothing behind.
+closes it. Every module that takes ``run_id`` is a step by itself; those that only look, and check mode, leave nothing behind. What a module
+is to the report, it says itself: ``SPEC["run_report"]``, one of Part.
 """
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import json
 import os
 import re
@@ -25,9 +27,15 @@ from .notifications import Message, Sender
 from .redact import redact_all
 
 KEPT = 200  # reports
-_ONLY_LOOK = ("_info", "_validate", "_report")
-_LAST = "_unlock"
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")
+
+
+class Part(enum.StrEnum):
+    """What a module with ``run_id`` is to the report of its run."""
+
+    STEP = "step"  # it takes the report further; a module that says nothing does so
+    CLOSE = "close"  # the last step: it closes the report and returns it
+    NONE = "none"  # it only looks
 
 
 class Caller(notifications.Caller, t.Protocol):
@@ -42,8 +50,10 @@ class Step:
     def __init__(self, task: Caller, name: str, spec: t.Mapping[str, t.Any], warn: t.Callable[[str], None]) -> None:
         self._task, self._name, self._warn = task, name.rpartition(".")[2], warn
         self._started = to_text(task.clock.now())
-        looks = task.check_mode or self._name.endswith(_ONLY_LOOK) or bool(task.params.get("save_to"))  # a plan for later
-        self._counts = "run_id" in spec and not looks
+        part = Part(spec.get("run_report", Part.STEP))
+        self._last = part is Part.CLOSE
+        looks = task.check_mode or part is Part.NONE or bool(task.params.get("save_to"))  # a plan for later
+        self._counts = "run_id" in spec["argument_spec"] and not looks
         if not self._counts:
             return
         fresh = not task.params.get("run_id")
@@ -54,7 +64,7 @@ class Step:
 
     def with_result(self, result: Json) -> Json:
         """Tell how the step ended; the result, of the last step with the whole report."""
-        if not self._counts or not ("outcome" in result or result.get("failed") or self._name.endswith(_LAST)):
+        if not self._counts or not ("outcome" in result or result.get("failed") or self._last):
             return result
         task, outcome = self._task, outcome_of(result)
         problems = list(result.get("problems") or ()) or ([str(result.get("msg"))] if result.get("failed") else [])
@@ -64,7 +74,7 @@ class Step:
         if outcome == "lock_lost":
             self._tell_people_of_the_lock(result)
         report, path = self._take_further(result)
-        if not self._name.endswith(_LAST) or report is None:
+        if not self._last or report is None:
             return result
         word = {key: report[key] for key in ("run_id", "playbook", "outcome", "changed", "counts", "cost", "problems")}
         stats = {"data": {"tgp_run": {**word, "report_file": path}}, "per_host": False, "aggregate": False}
@@ -89,26 +99,25 @@ class Step:
         """The report with this step, written; None (after a warning) when that is not possible, or there is nothing to close."""
         folder = os.path.join(state_folder(self._task.params), "runs")
         path = os.path.join(folder, f"{self._run}.json")
-        last = self._name.endswith(_LAST)
         if not _NAME.match(self._run):
             self._warn(
                 f"The run_id {self._run!r} cannot be the name of a file, so the run has no report. Use letters, digits, '.', '_' and '-'."
             )
             return None, ""
         earlier = _read(path)
-        if earlier is None and last:
+        if earlier is None and self._last:
             return None, ""
         ended = to_text(self._task.clock.now())
         report = earlier or begun(self._run, self._task.playbook, self._started)
         mode = str(self._task.params.get("mode") or "")
-        if not last or result.get("failed"):
+        if not self._last or result.get("failed"):
             report = with_step(report, self._name, self._started, ended, result, mode=mode)
-        if last or (earlier is None and result.get("failed")):  # nobody will close a run that failed before it began
+        if self._last or (earlier is None and result.get("failed")):  # nobody will close a run that failed before it began
             report = closed(report, ended)
         report = t.cast(Json, shortened(redact_all(plain(report))))
         try:
             _write(path, without_details(report))
-            if last:
+            if self._last:
                 _prune(folder)
         except OSError as error:
             self._warn(f"The run's report {path} cannot be written ({error.strerror}); the run goes on without it.")

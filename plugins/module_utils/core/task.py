@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a module sees of Ansible, and the only place where an error of ours becomes a failed result.
 
-A module is ``SPEC`` (arguments of AnsibleModule) and ``run(task) -> dict``. The same ``run`` serves a real module process
-(:func:`main`) and the controller (``plugins/action/in_process.py``).
+A module is ``SPEC`` (arguments of AnsibleModule, and ``run_report``, a word of run_step.Part) and ``run(task) -> dict``. The same ``run``
+serves a real module process (:func:`main`) and the controller (``plugins/action/in_process.py``).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def execute(spec: Spec, run: Run, task: Task, name: str = "") -> dict[str, t.Any
     """Run a module's ``run`` and return a result without secrets; a TgpError becomes ``failed`` with ``msg`` and ``error``. What the
     module ``name`` did for a run goes into that run's events and report."""
     register(*secret_values(spec["argument_spec"], task.params))
-    step = Step(task, name or run.__module__.rpartition(".")[2], spec["argument_spec"], task.warn)
+    step = Step(task, name or run.__module__.rpartition(".")[2], spec, task.warn)
     try:
         try:
             result = t.cast("dict[str, t.Any]", _public(run(task)))
@@ -173,12 +173,17 @@ CALLER = (
 )
 
 
+def of_ansible(spec: Spec) -> Spec:
+    """A module's ``SPEC`` without what only the collection reads: the arguments of AnsibleModule."""
+    return {key: value for key, value in spec.items() if key != "run_report"}
+
+
 def main(spec: Spec, run: Run) -> None:
     """Entry point of a real module process."""
     from ansible.module_utils.basic import AnsibleModule
 
     caller = json.loads(os.environ.pop(CALLER, "{}"))
-    module = AnsibleModule(**spec)
+    module = AnsibleModule(**of_ansible(spec))
     task = Task(params=module.params, check_mode=module.check_mode, diff_mode=module._diff, warn=module.warn, **caller)
     result = execute(spec, run, task, module._name)
     if result.get("failed"):

@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 
 from ..core.errors import InvalidInput, TgpError
 from ..core.redact import begin_generation
+from ..core.run_step import Part
 from ..core.task import Run, Task, execute
 from ..kube.auth.connect import connect
 from ..observe.cluster_watch import Attention
@@ -30,6 +31,7 @@ from .machines import join_step, scale_step, unlock_step
 from .plan import STARTS, plan_run
 
 _SPEC = {"argument_spec": FLEET_SPEC}
+_CLOSING = {**_SPEC, "run_report": Part.CLOSE}
 _PLAN: dict[str, t.Any] = {
     "mode": "autoscale", "pools": [], "nodes": None, "names": [], "all": False, "force": False, "save_to": None, "lock_wait": 0,
     "on_lock_busy": "skip", "loop": True,
@@ -106,7 +108,7 @@ class Loop:
                 self._teller.looked(plan, lines)
                 self._act(plan, run_id)
         finally:
-            self._call(unlock_step, "fleet_unlock", run_id=run_id)
+            self._call(unlock_step, "fleet_unlock", last=True, run_id=run_id)
             self._teller.end()
             gc.collect()  # connections of this look hang in circles; left to itself Python lets dozens of them gather
         return plan
@@ -132,7 +134,9 @@ class Loop:
         self._counts["launched"] += results.count("launched") + results.count("adopted")
         self._counts["gone"] += results.count("gone")
 
-    def _call(self, run: Run, name: str, say: t.Callable[[str], None] | None = None, **params: t.Any) -> dict[str, t.Any]:
+    def _call(
+        self, run: Run, name: str, say: t.Callable[[str], None] | None = None, *, last: bool = False, **params: t.Any
+    ) -> dict[str, t.Any]:
         """One step as Ansible would call it, for a run of its own."""
         task = self._task
         step = Task(
@@ -146,7 +150,7 @@ class Loop:
             playbook=task.playbook,
             variables=task.variables,
         )
-        return execute(_SPEC, run, step, f"tgp.gpu.{name}")
+        return execute(_CLOSING if last else _SPEC, run, step, f"tgp.gpu.{name}")
 
     def _pause(self, began: datetime, *, hurry: bool) -> None:
         """Until the next look is due, something happens, or it is time to end."""
