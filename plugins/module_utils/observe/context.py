@@ -189,7 +189,8 @@ class Context:
 
     def ledger(self) -> Ledger:
         """The books, read now. ApiError when their place cannot be read; torn lines are named in it."""
-        return read_ledger(*self.store.ledger_records())
+        lines, torn = self.store.ledger_records()
+        return read_ledger(lines, [one.place for one in torn])
 
     # ---- what the documents say
 

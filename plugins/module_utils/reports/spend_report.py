@@ -78,7 +78,9 @@ def _ledger(context: Context) -> Ledger:
         return context.ledger()
     lines, torn = context.store.ledger_records()
     here = {ledger_key(line) for line in lines}
-    return read_ledger([*lines, *(line for line in read_archive(path) if ledger_key(line) not in here)], torn)
+    return read_ledger(
+        [*lines, *(line for line in read_archive(path) if ledger_key(line) not in here)], [one.place for one in torn]
+    )
 
 
 def _write(task: Task, path: str, text: bytes) -> bool:

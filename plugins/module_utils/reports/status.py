@@ -87,7 +87,7 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
         _machine(name, one, now) | _service(context, one.claim, one.device, observation) for name, one in ours.by_name().items()
     ]
     records, torn = context.store.ledger_records()
-    ledger = read_ledger(records, torn)
+    ledger = read_ledger(records, [one.place for one in torn])
     totals = _counts(context, observation, ours) | _sums(machines, ours.claims, ledger)
     unknown = _unknown(context, observation, ledger)
     money = spending(context, ledger, tuple(ours.claims.values()), now)

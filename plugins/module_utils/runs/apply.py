@@ -98,8 +98,9 @@ def _closed(context: Context) -> dict[str, datetime]:
         name = str(line.get("name") or "")
         end = _time(line.get("end")) or context.clock.now()  # a line that cannot be read in full still says that the name was used
         found[name] = max(end, found.get(name, end))
-    for place in torn:
-        found.setdefault(place.removesuffix(".json").replace("/", " ").rpartition(" ")[2], context.clock.now())
+    for one in torn:
+        if one.key:
+            found.setdefault(one.key, context.clock.now())
     return found
 
 

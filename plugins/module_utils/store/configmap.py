@@ -21,6 +21,7 @@ from .records import (
     ClaimRecords,
     LedgerPart,
     Records,
+    Torn,
     checked_name,
     damaged,
     decode,
@@ -126,11 +127,11 @@ class ConfigMapStore(Careful):
         with self._ledger_lock:
             parts = self._read_parts()
         lines, torn = sorted_out(
-            (f"ConfigMap {NAMESPACE}/{name} key {key}", text)
+            (f"ConfigMap {NAMESPACE}/{name} key {key}", key, text)
             for name, part in sorted(parts.items())
             for key, text in part.lines.items()
         )
-        return lines, [*torn, *self._strange]
+        return lines, [*torn, *(Torn(place) for place in self._strange)]
 
     def ledger_parts(self) -> list[LedgerPart]:
         with self._ledger_lock:
@@ -192,7 +193,7 @@ class _Part:
 
 
 def _removable(part: _Part) -> LedgerPart:
-    lines, torn = sorted_out((f"ConfigMap {NAMESPACE}/{part.name} key {key}", text) for key, text in part.lines.items())
+    lines, torn = sorted_out((f"ConfigMap {NAMESPACE}/{part.name} key {key}", key, text) for key, text in part.lines.items())
     return LedgerPart(part.name, part.version, tuple(lines), tuple(torn))
 
 

@@ -138,13 +138,13 @@ class DirectoryStore(Careful):
 
     def ledger_records(self) -> Records:
         folder = os.path.join(self._folder, "ledger")
-        return sorted_out((os.path.join(folder, name), self._line(name)) for name in self._entries("ledger"))
+        return sorted_out((os.path.join(folder, name), _key(name), self._line(name)) for name in self._entries("ledger"))
 
     def ledger_parts(self) -> list[LedgerPart]:
         found = []
         for file in self._entries("ledger"):
             text = self._line(file)
-            lines, torn = sorted_out([(os.path.join(self._folder, "ledger", file), text)])
+            lines, torn = sorted_out([(os.path.join(self._folder, "ledger", file), _key(file), text)])
             found.append(LedgerPart(file, _digest(text or ""), tuple(lines), tuple(torn)))
         return found
 
@@ -164,7 +164,7 @@ class DirectoryStore(Careful):
     def _line(self, file: str) -> str | None:
         """A line as it is stored; empty text for what cannot be read at all or is no line."""
         try:
-            return self._read("ledger", file.removesuffix(".json")) if file.endswith(".json") else ""
+            return self._read("ledger", key) if (key := _key(file)) else ""
         except (BadShape, InvalidInput):
             return ""
 
@@ -249,3 +249,8 @@ def _sync_folder(folder: str) -> None:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _key(file: str) -> str:
+    """The key of the ledger line in a file of that name; empty for a file that holds none."""
+    return file.removesuffix(".json") if file.endswith(".json") else ""

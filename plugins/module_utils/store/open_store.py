@@ -18,7 +18,7 @@ from ..kube.namespace import cluster_id
 from ..model import Claim
 from .configmap import ConfigMapStore
 from .directory import DirectoryStore
-from .records import ClaimRecords, ClaimStore, LedgerPart, Records, whole
+from .records import ClaimRecords, ClaimStore, LedgerPart, Records, Torn, whole
 
 #: options of everything that reads or writes claims; environment fallbacks are read by :func:`open_store`
 CLAIMS_SPEC: dict[str, t.Any] = {
@@ -93,20 +93,16 @@ class BookedStore:
     def ledger_records(self) -> Records:
         """Every line once; the first place that has it counts. A line that is torn in one place and whole in another is whole."""
         lines: dict[str, dict[str, t.Any]] = {}
-        torn: list[str] = []
+        torn: list[Torn] = []
         for book in self._books:
             found, odd = book.ledger_records()
             torn += odd
             for line in found:
                 lines.setdefault(str(line.get("key") or line.get("name") or ""), line)
-        return list(lines.values()), [place for place in torn if not any(_names(place, key) for key in lines)]
+        return list(lines.values()), [one for one in torn if not one.key or one.key not in lines]
 
     def ledger_parts(self) -> list[LedgerPart]:
         return [dataclasses.replace(part, book=number) for number, book in enumerate(self._books) for part in book.ledger_parts()]
 
     def remove_part(self, part: LedgerPart) -> None:
         self._books[part.book].remove_part(part)
-
-
-def _names(place: str, key: str) -> bool:
-    return place.endswith((f" key {key}", f"/{key}.json"))

@@ -20,9 +20,18 @@ from ..planner.claims.record import from_record, to_record
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,198}[a-z0-9])?$")
 
 
-Records = tuple["list[dict[str, t.Any]]", "list[str]"]
 ClaimRecords = tuple["list[Claim]", "list[DamagedClaim]"]
 _TRIES = 4  # of a write that meets changes of others
+
+
+class Torn(t.NamedTuple):
+    """A ledger line that cannot be read: where it is, and the key it was written under, empty for what never was a line."""
+
+    place: str
+    key: str = ""
+
+
+Records = tuple["list[dict[str, t.Any]]", "list[Torn]"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +42,7 @@ class LedgerPart:
     place: str
     version: str
     lines: tuple[dict[str, t.Any], ...]
-    torn: tuple[str, ...] = ()
+    torn: tuple[Torn, ...] = ()
     book: int = 0
 
 
@@ -83,7 +92,7 @@ class ClaimStore(t.Protocol):
         ...
 
     def ledger_records(self) -> Records:
-        """All lines that can be read, in no promised order, and the places of those that cannot."""
+        """All lines that can be read, in no promised order, and those that cannot."""
         ...
 
     def ledger_parts(self) -> list[LedgerPart]:
@@ -160,14 +169,14 @@ class Careful(abc.ABC):
 # ---- records as text
 
 
-def sorted_out(texts: t.Iterable[tuple[str, t.Any]]) -> Records:
-    """Ledger lines given as place and text, and the places of those that are torn."""
+def sorted_out(texts: t.Iterable[tuple[str, str, t.Any]]) -> Records:
+    """Ledger lines given as place, key and text, and those that are torn."""
     lines, torn = [], []
-    for where, text in texts:
+    for where, key, text in texts:
         try:
             lines.append(decode(text, where))
         except BadShape:
-            torn.append(where)
+            torn.append(Torn(where, key))
     return lines, torn
 
 
@@ -175,13 +184,13 @@ def whole(records: Records) -> list[dict[str, t.Any]]:
     """The lines, if none is torn."""
     lines, torn = records
     if torn:
-        raise odd(torn[0], "it is not a JSON object")
+        raise odd(torn[0].place, "it is not a JSON object")
     return lines
 
 
 def is_torn(text: str) -> bool:
     """Whether a ledger line is cut off or otherwise not what was written."""
-    return bool(sorted_out([("", text)])[1])
+    return bool(sorted_out([("", "", text)])[1])
 
 
 def checked_name(name: str) -> str:

@@ -48,7 +48,9 @@ def test_L16_a_torn_file_is_told_of_and_the_others_are_read(tmp_path: Path, text
         store.ledger({"name": name, "cost": "0.10"})
     (tmp_path / "ledger" / "tgp-b.json").write_text(text)
     lines, torn = store.ledger_records()
-    assert sorted(one["name"] for one in lines) == ["tgp-a", "tgp-c"] and torn == [str(tmp_path / "ledger" / "tgp-b.json")]
+    assert sorted(one["name"] for one in lines) == ["tgp-a", "tgp-c"] and torn == [
+        (str(tmp_path / "ledger" / "tgp-b.json"), "tgp-b")
+    ]
     with pytest.raises(BadShape, match="tgp-b"):
         store.ledger_lines()
     assert store.ledger({"name": "tgp-b", "cost": "0.10"}) is True, "the line is written anew"
@@ -64,7 +66,7 @@ def test_L16_a_torn_line_in_the_cluster_is_told_of_and_the_others_are_read(clust
     store = ConfigMapStore(kube)
     lines, torn = store.ledger_records()
     assert sorted(one["name"] for one in lines) == ["tgp-a", "tgp-c"]
-    assert torn == ["ConfigMap tgp-system/tgp-ledger-00000 key tgp-b"]
+    assert torn == [("ConfigMap tgp-system/tgp-ledger-00000 key tgp-b", "tgp-b")]
     assert store.ledger({"name": "tgp-b", "cost": "0.10"}) is True
     assert store.ledger({"name": "tgp-b", "cost": "9.99"}) is False
     assert names(ConfigMapStore(kube)) == ["tgp-a", "tgp-b", "tgp-c"] and parts(kube) == ["tgp-ledger-00000"]
@@ -78,7 +80,9 @@ def test_L16_what_is_no_line_at_all_is_torn(tmp_path: Path) -> None:
     (tmp_path / "ledger" / "Bad Name.json").write_text("{}")
     (tmp_path / "ledger" / ".new-1").write_text("{")  # of a process that was killed before the rename: no line yet
     lines, torn = store.ledger_records()
-    assert len(lines) == 1 and [Path(one).name for one in torn] == ["Bad Name.json", "notes.txt", "tgp-x.json"]
+    assert len(lines) == 1 and [(Path(one.place).name, one.key) for one in torn] == [
+        ("Bad Name.json", "Bad Name"), ("notes.txt", ""), ("tgp-x.json", "tgp-x"),
+    ]  # fmt: skip
 
 
 def test_a_configmap_that_only_claims_to_be_a_part_stops_no_closing_line(cluster: Cluster, kube: Kube) -> None:
@@ -88,7 +92,7 @@ def test_a_configmap_that_only_claims_to_be_a_part_stops_no_closing_line(cluster
     store = ConfigMapStore(kube)
     assert store.ledger({"name": "tgp-a1b2c3d4-p-00000", "cost": "0.10"})
     lines, torn = store.ledger_records()
-    assert [one["cost"] for one in lines] == ["0.10"] and torn == ["ConfigMap tgp-system/mine"]
+    assert [one["cost"] for one in lines] == ["0.10"] and torn == [("ConfigMap tgp-system/mine", "")]
 
 
 # ---- no room
