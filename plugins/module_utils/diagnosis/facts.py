@@ -17,7 +17,8 @@ _EVERY_START = ("InvalidDiskCapacity",)  # warnings that a kubelet gives wheneve
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """A certificate request. ``state`` is pending, approved, issued, denied or failed; ``node`` the node name it asks for."""
+    """A certificate request. ``state`` is pending, approved, issued, denied or failed; ``node`` the node name it asks for;
+    ``reason`` the word of who decided."""
 
     name: str
     username: str
@@ -25,6 +26,7 @@ class Request:
     message: str = ""
     node: str = ""
     created: datetime | None = None
+    reason: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

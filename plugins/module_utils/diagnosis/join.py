@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from .facts import Findings, Request, Verdict, quoted
 
+OTHER_NODE = "TgpOtherNode"
+"""The reason that kube.csr gives for a request that it denies."""
 MADE_FOR = "asked by the bootstrap token made for "
-"""How the words begin with which cluster.csr answers a request."""
+"""How the words begin with which kube.csr answers a request."""
 _STRANGE_CA = r"(?i)unknown authority|not of the cluster's CA|unable to get local issuer|self[- ]signed certificate"
 _UNAUTHORIZED = r"(?i)Unauthorized|does not know the bootstrap token|answers 401\b"
 _NO_ANSWER = (
@@ -88,7 +90,7 @@ def _requests(findings: Findings) -> Verdict | None:
     if findings.node is not None or not findings.requests:
         return None
     by_state = {one.state: one for one in findings.requests}
-    if misused := next((one for one in findings.requests if one.state == "denied" and one.message.startswith(MADE_FOR)), None):
+    if misused := next((one for one in findings.requests if one.state == "denied" and one.reason == OTHER_NODE), None):
         return Verdict(
             "token_misused",
             "Its bootstrap token was used to ask for something else than this node's certificate: it was made for "

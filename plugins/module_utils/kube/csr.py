@@ -14,7 +14,7 @@ from datetime import datetime
 from ..core.clock import from_text, to_text
 from ..core.errors import Conflict, Forbidden, NotFound
 from ..core.lazy_import import lazy
-from ..diagnosis.join import MADE_FOR
+from ..diagnosis.join import MADE_FOR, OTHER_NODE
 from .client import Json, Kube
 
 if t.TYPE_CHECKING:
@@ -25,7 +25,6 @@ else:
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 OF_KUBELETS = {"fieldSelector": f"spec.signerName={SIGNER}"}
-OTHER_NODE = "TgpOtherNode"
 _NEEDED = frozenset({"digital signature", "client auth"})
 _USUAL = _NEEDED | {"key encipherment"}  # of an RSA key
 _LONGEST = 366 * 86400  # seconds; a kubelet asks for no time at all, and the cluster gives a year
@@ -36,7 +35,7 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE REQUEST-----\r?\n([A-Za-z0-9+/=\r\n]
 class Request:
     """A CertificateSigningRequest. ``state`` is pending, approved (not signed yet), issued, denied or failed; ``common_name``,
     ``organizations`` and ``other_names`` (subjectAltName) are those asked for ("" and () when the request cannot be read). ``seconds``:
-    the life asked for, None = the cluster's choice."""
+    the life asked for, None = the cluster's choice. ``reason``: the word of who decided it."""
 
     name: str
     username: str
@@ -49,6 +48,7 @@ class Request:
     usages: tuple[str, ...] = ()
     other_names: tuple[str, ...] = ()
     seconds: int | None = None
+    reason: str = ""
 
     @property
     def token_id(self) -> str:
@@ -85,10 +85,11 @@ def parse(raw: Json) -> Request:
     """A raw request as our record."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     conditions = {one.get("type"): one for one in status.get("conditions") or []}
-    state, message = "pending", ""
+    state, message, reason = "pending", "", ""
     for kind, word in (("Approved", "approved"), ("Failed", "failed"), ("Denied", "denied")):
         if kind in conditions:
-            state, message = word, str(conditions[kind].get("message") or conditions[kind].get("reason") or "")
+            reason = str(conditions[kind].get("reason") or "")
+            state, message = word, str(conditions[kind].get("message") or reason)
     if status.get("certificate") and state == "approved":
         state = "issued"
     name, organizations, other_names = _subject(spec.get("request"))
@@ -105,6 +106,7 @@ def parse(raw: Json) -> Request:
         tuple(sorted(str(one) for one in spec.get("usages") or ())),
         other_names,
         seconds if isinstance(seconds, int) else None,
+        reason,
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis import rules
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Condition, Findings, PodSeen, Request
-from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.join import MADE_FOR
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.join import MADE_FOR, OTHER_NODE
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.node import wrong_image, wrong_version
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import Diagnosis, diagnose
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.view import screen, steps_of
@@ -214,7 +214,10 @@ CASES: list[tuple[str, str, Findings]] = [
     ("revoked key", "revoked_key", seen(RUNS, "tailscale up: invalid key: API key does not exist", key=None)),
     ("tags", "tag_not_permitted", seen(RUNS, "tailscale up: requested tags [tag:x] are invalid or not permitted")),
     ("held", "device_held", seen(IN_MESH, device=dataclasses.replace(DEVICE, problem="it waits for approval by an administrator"))),
-    ("misused", "token_misused", seen(IN_MESH, requests=(Request("csr-1", "system:bootstrap:abc123", "denied", f"{MADE_FOR}a, but x"),))),
+    ("misused", "token_misused", seen(IN_MESH, requests=(
+        Request("csr-1", "system:bootstrap:abc123", "denied", f"{MADE_FOR}a, but x", reason=OTHER_NODE),))),
+    ("not ours", "request_refused", seen(IN_MESH, requests=(
+        Request("csr-1", "system:bootstrap:abc123", "denied", f"{MADE_FOR}a, but x", reason="SomebodyElse"),))),
     ("denied", "request_refused", seen(IN_MESH, requests=(Request("csr-1", "system:bootstrap:abc123", "denied", "by policy"),))),
     ("pending", "request_pending", seen(IN_MESH, requests=(Request("csr-1", "system:bootstrap:abc123", "pending"),))),
     ("silent", "node_silent", seen(HAS_NODE, node=node(None, "Kubelet stopped posting node status."))),

@@ -72,7 +72,7 @@ def _waiting(container: Json) -> str:
 def requests_of(found: t.Iterable[csr.Request], token_id: str, node: str, since: datetime | None) -> tuple[Request, ...]:
     """The requests made with this token, and those for this node name that are not older than ``since``."""
     return tuple(
-        Request(one.name, one.username, one.state, one.message, one.node, one.created)
+        Request(one.name, one.username, one.state, one.message, one.node, one.created, one.reason)
         for one in found
         if (token_id and one.token_id == token_id) or (one.node == node and (since is None or one.created >= since))
     )
