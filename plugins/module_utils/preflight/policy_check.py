@@ -50,7 +50,7 @@ def _proven(found: list[tuple[PolicyWish, Report]], host: str, port: int, device
     if device is None:
         way = f"{host}:{port} is no device of the tailnet" if host else "where the API server is, is not known"
         return [f"{way}, so the policy was not asked about {tags} and the way there", *unseen]
-    if any("policy" in text or "rules" in text for text in unseen):
+    if not all(told.tried for _wish, told in found):
         return [f"whether it lets {tags} reach the API server {host}:{port} could not be asked", *unseen]
     trustd = f", and Talos machines trustd ({_TRUSTD})" if any(_TRUSTD in wish.join for wish, _told in found) else ""
     return [f"it lets {tags} reach the API server {host}:{port}{trustd}", *unseen]

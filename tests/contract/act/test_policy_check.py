@@ -101,6 +101,14 @@ def test_a_policy_that_may_not_be_read_is_never_called_good(rig: Rig, api: dict[
     assert "lets tag:gpu reach" not in found["message"].replace("whether it lets", "")
 
 
+def test_a_policy_that_is_kept_elsewhere_is_tried_all_the_same(rig: Rig, api: dict[str, str]) -> None:
+    policy(rig, ports("6443", "50001"))
+    rig.box.tailnet.settings["aclsExternallyManagedOn"] = True
+    found = asked(rig, **api)
+    assert found["status"] == "ok" and "lets tag:gpu reach" in found["message"] and "kept elsewhere" in found["message"]
+    assert "could not be asked" not in found["message"]
+
+
 def test_a_mesh_that_cannot_be_read_is_told_once(rig: Rig, api: dict[str, str]) -> None:
     rig.faults.add({"service": "tailscale", "path": "/devices", "kind": "status", "status": 500, "times": None})
     found = asked(rig, **api)

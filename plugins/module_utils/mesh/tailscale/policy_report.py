@@ -18,10 +18,12 @@ from .policy_requirements import PolicyWish
 
 @dataclasses.dataclass
 class Report:
-    """``problems`` {subject, problem, remedy}; ``unseen``: sentences about what the credential or the server does not show."""
+    """``problems`` {subject, problem, remedy}; ``unseen``: sentences about what the credential or the server does not show; ``tried``: whether
+    the server was asked what the policy lets through."""
 
     problems: list[dict[str, str]] = dataclasses.field(default_factory=list)
     unseen: list[str] = dataclasses.field(default_factory=list)
+    tried: bool = False
 
     def add(self, subject: str, problem: str, remedy: str) -> None:
         self.problems.append({"subject": subject, "problem": problem, "remedy": remedy})
@@ -112,5 +114,6 @@ def _connections(found: Report, mesh: DeviceMesh, wish: PolicyWish) -> None:
     if failed is None:
         found.unseen.append("Whether the rules let machines and control planes reach each other: the server does not try it out.")
         return
+    found.tried = True
     for text in failed:
         found.add("rules", text, "Add the acls of policy_snippet, or grants that say the same.")
