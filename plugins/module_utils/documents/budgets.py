@@ -23,21 +23,20 @@ def budget(spec: Spec, reader: Reader) -> SpendingBudget | None:
     wish = spec.get("budget")
     if wish is None:
         return None
-    found = None
-    try:
-        found = budget_of(wish["period"], wish["amount"], wish.get("timeZone"), wish.get("softPercent"), wish.get("action"))
-    except InvalidInput as error:
-        field = "timeZone" if "time zone" in str(error) else "amount"
-        reader.fault(f"{PATH}.{field}", str(error))
-    return found
+    time_zone = wish.get("timeZone")
+    for field, check in (("amount", lambda: _dollars(wish["amount"])), ("timeZone", lambda: zone(time_zone or "UTC"))):
+        try:
+            check()
+        except InvalidInput as error:
+            reader.fault(f"{PATH}.{field}", str(error))
+            return None
+    return budget_of(wish["period"], wish["amount"], time_zone, wish.get("softPercent"), wish.get("action"))
 
 
 def budget_of(period: str, amount: t.Any, time_zone: str | None, soft_percent: int | None, action: str | None) -> SpendingBudget:
     """A budget of its parts, None = the usual. InvalidInput for an amount or a time zone that is none."""
-    dollars = parse_money(amount)
+    dollars = _dollars(amount)
     zone(time_zone or "UTC")
-    if dollars == 0:
-        raise InvalidInput("A budget of 0 lets nothing be launched.", remedy="Give an amount above 0, or leave the budget out.")
     return SpendingBudget(
         period=period,
         amount=dollars,
@@ -45,3 +44,10 @@ def budget_of(period: str, amount: t.Any, time_zone: str | None, soft_percent: i
         soft_percent=Decimal(80 if soft_percent is None else soft_percent),
         action=action or "stop_launch",
     )
+
+
+def _dollars(amount: t.Any) -> Decimal:
+    dollars = parse_money(amount)
+    if dollars == 0:
+        raise InvalidInput("A budget of 0 lets nothing be launched.", remedy="Give an amount above 0, or leave the budget out.")
+    return dollars

@@ -28,6 +28,14 @@ _ANY = range(200, 600)
 _WORDS = {"idle": True, "true": True, "busy": False, "false": False}
 
 
+class Heard(t.NamedTuple):
+    """What a question brought: a yes, a no or unknown, what is told of it, and whether the service itself said so (``own``)."""
+
+    found: bool | None
+    detail: str
+    own: bool = False
+
+
 class Prober:
     """Asks one service at a time; safe for several threads. ``mesh_proxy`` of the task is the way into the tailnet, else the direct one."""
 
@@ -59,8 +67,8 @@ class Prober:
 
     def health(self, service: ServiceSpec, device: Device) -> Probe:
         """Whether the health path is answered 2xx. A refused connection is a no; no way there is unknown."""
-        healthy, detail = self._ask(service, device, service.health_path, _is_well)
-        return Probe(healthy, detail)
+        heard = self._ask(service, device, service.health_path, _is_well)
+        return Probe(heard.found, heard.detail)
 
     def idle(self, pool: Pool, device: Device) -> tuple[bool | None, str]:
         """The pool's idle probe; (None, why) is unknown."""
@@ -69,17 +77,15 @@ class Prober:
             return None, "no idleProbe says when it is idle"
         if probe.command:
             return self._command(probe.command, service, device)
-        found, detail = self._ask(service, device, probe.url, _is_idle)
-        return (found if detail.startswith("it says") else None), detail  # who is not there is not busy, and not idle either
+        heard = self._ask(service, device, probe.url, _is_idle)
+        return (heard.found if heard.own else None), heard.detail  # who is not there is not busy, and not idle either
 
     # ---- by HTTP
 
-    def _ask(
-        self, service: ServiceSpec, device: Device, path: str, read: t.Callable[[Answer], tuple[bool | None, str]]
-    ) -> tuple[bool | None, str]:
+    def _ask(self, service: ServiceSpec, device: Device, path: str, read: t.Callable[[Answer], Heard]) -> Heard:
         address = address_of(device)
         if not address:
-            return None, "its mesh device has no address"
+            return Heard(None, "its mesh device has no address")
         host = f"[{address}]" if ":" in address else address
         root = f"http://{host}:{service.health_port}"
         api = Api(
@@ -89,11 +95,11 @@ class Prober:
             return read(api.call("GET", path, ok=_ANY))
         except Unreachable as error:
             if not self._proxy and _is_refused(error):
-                return False, f"nothing listens on port {service.health_port}"
+                return Heard(False, f"nothing listens on port {service.health_port}")
             way = f"mesh_proxy {self._proxy}" if self._proxy else "this machine, which may not be in the tailnet (see mesh_proxy)"
-            return None, f"{root} cannot be reached from {way}"
+            return Heard(None, f"{root} cannot be reached from {way}")
         except ApiError as error:
-            return False, f"no answer on port {service.health_port}: {error.message}"
+            return Heard(False, f"no answer on port {service.health_port}: {error.message}")
         finally:
             api.close()
 
@@ -136,19 +142,19 @@ class Prober:
         return None, f"{command[0]} ended with {done.returncode}, which says neither idle (0) nor busy (1)"
 
 
-def _is_well(answer: Answer) -> tuple[bool | None, str]:
+def _is_well(answer: Answer) -> Heard:
     well = 200 <= answer.status < 300
-    return well, "" if well else f"it answers {answer.status}"
+    return Heard(well, "" if well else f"it answers {answer.status}", own=True)
 
 
-def _is_idle(answer: Answer) -> tuple[bool | None, str]:
+def _is_idle(answer: Answer) -> Heard:
     """200 with {"idle": true|false}, or one of the words."""
     if answer.status != 200:
-        return None, f"it answers {answer.status}"
+        return Heard(None, f"it answers {answer.status}")
     said = answer.json.get("idle") if isinstance(answer.json, dict) else _WORDS.get(answer.text.strip().strip('"').lower())
     if not isinstance(said, bool):
-        return None, "its answer says neither idle nor busy"
-    return said, f"it says {'idle' if said else 'busy'}"
+        return Heard(None, "its answer says neither idle nor busy")
+    return Heard(said, f"it says {'idle' if said else 'busy'}", own=True)
 
 
 def _is_refused(error: BaseException) -> bool:

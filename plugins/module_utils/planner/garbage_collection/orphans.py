@@ -24,6 +24,8 @@ from .ownership import Proof
 if t.TYPE_CHECKING:
     from ..plan_builder import Draft
 
+MASS_GUARD = "mass_guard"  # the kind of the notices of a guard that held (L-12)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Orphan:
@@ -390,7 +392,7 @@ def holds(draft: Draft, kind: str, planned: int, known: int) -> bool:
 def refuse(draft: Draft, kind: str, problem: str) -> None:
     """Say of a run that nothing of a kind was touched, and why."""
     draft.problems.append(problem)
-    draft.notice("mass_guard", kind, problem)
+    draft.notice(MASS_GUARD, kind, problem)
 
 
 def refusal(kind: str, planned: int, known: int) -> str:

@@ -125,7 +125,8 @@ def _removal(step: Step, fresh: Plan, situation: Situation, closed: t.Mapping[st
     there = still_there(step, situation)
     if there is False:
         return Verdict(step, DONE, "gone already")
-    guarded = [text for text in fresh.problems if text.startswith("guard_refused")]
+    held = {one.text for one in fresh.notices if one.kind == orphans.MASS_GUARD}
+    guarded = [text for text in fresh.problems if text in held]
     why = guarded[0] if guarded else "the rules do not ask for it any more" if there else "whether it is still there is unknown"
     return Verdict(step, REFUSED, why)
 
