@@ -96,12 +96,12 @@ def _api(task: Task, root: str, path: str) -> Api:
 
 def _credential(task: Task, api: Api, client_id: str, client_secret: str) -> Credential:
     """Options before variables, within each the OAuth client before the token, then the caller's."""
-    for read in (_option, _variable):
+    for read, written in ((_option, True), (_variable, False)):
         found_id, secret = read(task, "tailscale_oauth_client_id"), read(task, "tailscale_oauth_client_secret")
         token = read(task, "tailscale_api_token")
         register(secret, token)
         refuse_mixed_up(token, secret)
-        if read is _option and token and (found_id or secret):
+        if written and token and (found_id or secret):
             raise InvalidInput("Both tailscale_api_token and an OAuth client are given.", remedy="Give one of them.")
         if found_id or secret:  # one half may be an option and the other a variable
             found_id = found_id or _variable(task, "tailscale_oauth_client_id")

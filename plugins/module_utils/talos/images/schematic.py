@@ -38,11 +38,13 @@ def plain_only(value: t.Any) -> str:
     return value
 
 
-def canonical(schematic: Schematic, text: Write = plain_only) -> str:
-    """The text that is hashed. ``text`` writes one string.
+def canonical(schematic: Schematic, write: Write | None = None) -> str:
+    """The text that is hashed. ``write`` writes one string.
 
-    InvalidInput for unknown fields, and for strings that ``text`` does not take: by default those whose quoting is not certain.
+    InvalidInput for unknown fields, and for strings that ``write`` does not take. Without it all has to be certain: the quoting of strings,
+    and the order of options.
     """
+    text = write or plain_only
     _known(schematic, ("owner", "overlay", "customization"), "")
     lines: list[str] = []
     if schematic.get("owner"):
@@ -54,7 +56,7 @@ def canonical(schematic: Schematic, text: Write = plain_only) -> str:
         raise InvalidInput(f"The schematic's overlay has no {lacking[0]}: an overlay is named by its image and its name in it.")
     inner = [f"    {key}: {text(overlay[key])}" for key in ("image", "name") if overlay]
     options = overlay.get("options") or {}
-    if text is plain_only and len(options) > 1 and not all(str(key).isalpha() for key in options):
+    if write is None and len(options) > 1 and not all(str(key).isalpha() for key in options):
         raise InvalidInput(
             "The schematic's overlay has options whose order is not certain, because the factory counts in names with digits and signs; ask "
             "it for the id.",
