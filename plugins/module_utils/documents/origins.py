@@ -15,7 +15,7 @@ import typing as t
 
 from ..model import NodeClass, Pool
 from .faults import Document, Origin
-from .reading import Reader
+from .reading import Fault, Reader
 
 Paths = t.Mapping[str, tuple[str, ...]]
 _TEMPLATE_FILE = "spec.talosConfig.machineConfigTemplateFile"
@@ -50,43 +50,44 @@ def by_origin(documents: t.Sequence[Document]) -> list[Document]:
     return sorted(documents, key=lambda document: _RANK[document.origin])
 
 
-def forbidden(kind: str, document: Document, allow_commands: t.Sequence[str]) -> list[str]:
-    """What the document says and whoever wrote it may not say, one sentence each. The document is valid by its schema."""
+def forbidden(kind: str, document: Document, allow_commands: t.Sequence[str]) -> list[Fault]:
+    """What the document says and whoever wrote it may not say. The document is valid by its schema."""
     of_operator = document.origin is Origin.OPERATOR
     found = []
     for place, command in _named(COMMANDS, kind, document):
         if not of_operator:
-            found.append(
-                f"{place}: an object of the cluster cannot name a program of the controller. "
-                "Use url, or give this pool to the run as a file."
+            text = (
+                "an object of the cluster cannot name a program of the controller. Use url, or give this pool to the run as a file."
             )
+            found.append(Fault(document.place, text, place))
         elif not is_allowed(command, allow_commands):
-            found.append(
-                f"{place}: this program would run on the controller, and allow_commands does not allow it. "
+            text = (
+                "this program would run on the controller, and allow_commands does not allow it. "
                 f"Add {shlex.join(command)!r} to the option allow_commands, or its first words."
             )
+            found.append(Fault(document.place, text, place))
     for place, _file in () if of_operator else _named(FILES, kind, document):
         out = "Write the text as machineConfigTemplate"
         other = ", or put it into a Secret and name that in templateRef" if kind == "GPUNodeClass" else ""
-        found.append(f"{place}: an object of the cluster cannot name a file of the controller. {out}{other}.")
+        text = f"an object of the cluster cannot name a file of the controller. {out}{other}."
+        found.append(Fault(document.place, text, place))
     if document.origin is Origin.NAMESPACE:
         found.extend(_foreign_secrets(kind, document))
     return found
 
 
-def _foreign_secrets(kind: str, document: Document) -> t.Iterator[str]:
+def _foreign_secrets(kind: str, document: Document) -> t.Iterator[Fault]:
     own = namespace_of(document)
     for place, ref in _named(SECRETS, kind, document):
         if not own:
-            yield (
-                f"{place}: a {kind} object has no namespace of its own, so it cannot name a Secret. "
+            text = (
+                f"a {kind} object has no namespace of its own, so it cannot name a Secret. "
                 "Remove it, or give this document to the run as a file."
             )
+            yield Fault(document.place, text, place)
         elif ref.get("namespace", own) != own:
-            yield (
-                f"{place}.namespace: {ref['namespace']} is not the namespace of this object. "
-                f"Put the Secret into {own}, and remove namespace."
-            )
+            text = f"{ref['namespace']} is not the namespace of this object. Put the Secret into {own}, and remove namespace."
+            yield Fault(document.place, text, f"{place}.namespace")
 
 
 def namespace_of(document: Document) -> str:

@@ -18,7 +18,7 @@ from .faults import Document, Origin, dotted, faults, validator
 from .node_class import OWN_MACHINES, node_class
 from .node_pool import REQUEST_NAMESPACE, node_pool, request
 from .origins import by_origin, check_class, forbidden, namespace_of
-from .reading import Reader
+from .reading import Fault, Reader
 from .schemas import KINDS
 
 GROUPS = "node-groups"
@@ -90,7 +90,7 @@ class _Reading:
     """All documents of one run while they are read. A fault belongs to one document and pauses what that document describes."""
 
     def __init__(self, machines: t.Sequence[Machine], defaults: Defaults) -> None:
-        self.problems: list[str] = []
+        self.problems: list[Fault] = []
         self.warnings: list[str] = []
         self.classes: dict[str, NodeClass] = {}
         self.pools: dict[str, Pool] = {}
@@ -117,7 +117,7 @@ class _Reading:
         of, key = subject
         if self._origins.setdefault((of == "GPUNodeClass", key), document.origin) is not document.origin:
             what = "classes" if of == "GPUNodeClass" else "pools"
-            self.problems.append(f"{document.place}: metadata.name: there are two {what} named {key}. Rename one.")
+            self._named_twice(document, f"there are two {what} named {key}. Rename one.")
             return
         if of != "GPUNodeClass":
             self.inventory.setdefault(document.source, []).append(key)
@@ -126,12 +126,15 @@ class _Reading:
         if kind:
             self._good.append((kind, document))
         else:
-            self._note(of, key, self.problems[before])
+            self._note(of, key, self.problems[before].sentence)
             if (parts := sound_parts(of, document.mapping)) is not None:
                 self._partly.append((document, parts))
 
     def _note(self, kind: str, key: str, problem: str) -> None:
         (self.bad_classes if kind == "GPUNodeClass" else self.paused).setdefault(key, problem)
+
+    def _named_twice(self, document: Document, text: str) -> None:
+        self.problems.append(Fault(document.place, text, "metadata.name"))
 
     def classes_of(self) -> None:
         """The classes; those with faults are kept until the pools are read, which may have faults of their own."""
@@ -142,10 +145,10 @@ class _Reading:
             reader = Reader(document.place, self.problems, self.warnings)
             found = node_class(document.mapping, reader, self._machines, of_operator=document.origin is Origin.OPERATOR)
             if found.name in self.classes:
-                self.problems.append(f"{document.place}: metadata.name: there are two classes named {found.name}. Rename one.")
+                self._named_twice(document, f"there are two classes named {found.name}. Rename one.")
             self.classes[found.name] = found
             if len(self.problems) > before:
-                self._note(kind, found.name, self.problems[before])
+                self._note(kind, found.name, self.problems[before].sentence)
             elif document.deletion is not None:
                 self._note(kind, found.name, "it is being deleted")
 
@@ -163,30 +166,26 @@ class _Reading:
             else:
                 own_class, pool = request(document.mapping, reader, self._machines)
                 if own_class.name in self.classes:
-                    self.problems.append(
-                        f"{document.place}: metadata.name: a class named {own_class.name} exists. Rename the request or the class."
-                    )
+                    self._named_twice(document, f"a class named {own_class.name} exists. Rename the request or the class.")
                 else:
                     self.classes[own_class.name] = own_class
             if pool.key in self.pools:
-                self.problems.append(f"{document.place}: metadata.name: there are two pools named {pool.key}. Rename one.")
+                self._named_twice(document, f"there are two pools named {pool.key}. Rename one.")
             self.pools[pool.key] = dataclasses.replace(pool, source=document.source, source_uid=document.uid)
             if len(self.problems) > before:
-                self._note(kind, pool.key, self.problems[before])
+                self._note(kind, pool.key, self.problems[before].sentence)
 
     def rest_of(self, allow_commands: t.Sequence[str]) -> None:
         """What else is wrong with documents that their schema refuses. Of what they say nothing is used."""
         for document, parts in self._partly:
-            found: list[str] = []
+            found: list[Fault] = []
             whole = dataclasses.replace(document, mapping=parts.mapping)
             reader = Reader(document.place, found, [], namespace_of(whole))
             kind = parts.mapping["kind"]
-            found += [f"{document.place}: {sentence}" for sentence in forbidden(kind, whole, allow_commands)]
+            found += forbidden(kind, whole, allow_commands)
             if not found:  # what may not stand there is not followed either: no file is read for an object of the cluster
                 self._read_on(kind, parts.mapping, reader)
-            for sentence in found:
-                if parts.says(sentence.removeprefix(f"{document.place}: ").partition(": ")[0]) and sentence not in self.problems:
-                    self.problems.append(sentence)
+            self.problems += [one for one in found if parts.says(one.path)]
 
     def _read_on(self, kind: str, mapping: t.Mapping[str, t.Any], reader: Reader) -> None:
         """Let the reader find what is wrong with the rest."""
@@ -222,17 +221,16 @@ class _Reading:
             held=tuple(pool for pool in ordered if pool.key in paused),
             paused={key: paused[key] for key in sorted(paused)},
             deleted=frozenset(self.deleted),
-            faults=_by_place(self.problems, documents),
+            faults=_by_place(self.problems),
             sources={name: read[name] for name in sorted(read)},
         )
 
 
-def _by_place(problems: t.Sequence[str], documents: t.Sequence[Document]) -> dict[str, tuple[str, ...]]:
-    places = sorted({one.place for one in documents}, key=len, reverse=True)
-    found: dict[str, list[str]] = {}
-    for sentence in dict.fromkeys(problems):
-        place = next((one for one in places if sentence.startswith(f"{one}: ")), "documents")
-        found.setdefault(place, []).append(sentence)
+def _by_place(problems: t.Iterable[Fault]) -> dict[str, tuple[str, ...]]:
+    """What is told of each place, everything once."""
+    found: dict[str, dict[str, None]] = {}
+    for one in problems:
+        found.setdefault(one.place or "documents", {})[one.sentence] = None
     return {place: tuple(sentences) for place, sentences in found.items()}
 
 
@@ -250,17 +248,17 @@ def _subject(document: t.Mapping[str, t.Any], namespace: str) -> tuple[str, str]
     return (kind, f"{place}/{name}") if isinstance(place, str) and place else None
 
 
-def _kind(document: Document, allow_commands: t.Sequence[str], problems: list[str]) -> str:
+def _kind(document: Document, allow_commands: t.Sequence[str], problems: list[Fault]) -> str:
     """The document's kind if it is valid by its schema and says what its origin may; otherwise its faults are noted."""
     source, kind = document.place, document.mapping.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         near = difflib.get_close_matches(str(kind), KINDS, n=1, cutoff=0.5)
         remedy = f"Did you mean {near[0]}?" if near else f"Known are {', '.join(KINDS)}, of apiVersion {API_VERSION}."
         what = f"{kind!r} is no kind of document we know." if kind else "this field is missing."
-        problems.append(f"{source}: kind: {what} {remedy}")
+        problems.append(Fault(source, f"{what} {remedy}", "kind"))
         return ""
-    found = faults(kind, document.mapping) or forbidden(kind, document, allow_commands)
-    problems.extend(f"{source}: {sentence}" for sentence in found)
+    found = [Fault(source, text) for text in faults(kind, document.mapping)] or forbidden(kind, document, allow_commands)
+    problems += found
     return "" if found else kind
 
 
@@ -285,9 +283,8 @@ def _place_machines(machines: t.Sequence[Machine], machines_from: str, documents
     taken = {machine.name for one in classes.values() for choice in one.clouds for machine in choice.machines}
     lost = [machine.name for machine in machines if machine.name not in taken]
     if lost and not read.problems:
-        read.problems.append(
-            f"node groups: no GPUNodeClass takes {', '.join(lost)}. Add a providers entry `name: webhook` without machines."
-        )
+        text = f"node groups: no GPUNodeClass takes {', '.join(lost)}. Add a providers entry `name: webhook` without machines."
+        read.problems.append(Fault("", text))
     _one_owner(read)
 
 
@@ -299,7 +296,7 @@ def _one_owner(read: _Reading) -> None:
             owner = owners.setdefault(machine.name, name)
             if owner != name:
                 text = f"machine {machine.name}: the classes {owner} and {name} both have it. Keep it in one."
-                read.problems.append(text)
+                read.problems.append(Fault("", text))
                 for one in (owner, name):
                     read.bad_classes.setdefault(one, text)
 

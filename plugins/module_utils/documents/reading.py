@@ -26,18 +26,30 @@ _SECRETS = "tgp-system"
 _T = t.TypeVar("_T")
 
 
+class Fault(t.NamedTuple):
+    """What is wrong with the document at ``place``, empty when it is of no single one. ``path`` is the field, where one rule found it."""
+
+    place: str
+    text: str
+    path: str = ""
+
+    @property
+    def sentence(self) -> str:
+        return ": ".join(part for part in (self.place, self.path, self.text) if part)
+
+
 class Reader:
     """Collects the faults and warnings of one document. ``source`` says where it came from, ``secrets`` is the namespace of a Secret that
     is named without one."""
 
-    def __init__(self, source: str, problems: list[str], warnings: list[str], secrets: str = "") -> None:
+    def __init__(self, source: str, problems: list[Fault], warnings: list[str], secrets: str = "") -> None:
         self.source = source
         self._secrets = secrets or _SECRETS
         self._problems = problems
         self._warnings = warnings
 
     def fault(self, path: str, sentence: str) -> None:
-        self._problems.append(f"{self.source}: {path}: {sentence}")
+        self._problems.append(Fault(self.source, sentence, path))
 
     def warn(self, path: str, sentence: str) -> None:
         self._warnings.append(f"{self.source}: {path}: {sentence}")

@@ -8,12 +8,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.node_pool import scaling
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.reading import Reader
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.reading import Fault, Reader
 
 
 def read(spec: dict[str, t.Any]) -> tuple[dict[str, t.Any], list[str]]:
-    problems: list[str] = []
-    return scaling(spec, Reader("pool.yml", problems, [])), problems
+    problems: list[Fault] = []
+    return scaling(spec, Reader("pool.yml", problems, [])), [one.sentence for one in problems]
 
 
 def test_nothing_said() -> None:
