@@ -27,6 +27,21 @@ _PATIENCE = 180.0  # real seconds for one command
 _FEW = 240  # characters of a command that are shown
 
 
+_IN_0_1 = {  # files of module_utils as version 0.1 calls them
+    "core.clock": "clock",
+    "core.errors": "errors",
+    "core.notifications": "notify",
+    "core.task": "task",
+    "kube": "cluster",
+    "kube.auth.connect": "cluster.connect",
+    "kube.auth.credentials": "cluster.credentials",
+    "kube.auth.kubeconfig": "cluster.kubeconfig",
+    "preflight": "act",
+    "providers.lambda_.cloud": "clouds.lambda_cloud",
+    "store.configmap": "claims.configmap",
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Version:
     """A checkout, and the folder in which Ansible and Python find it as tgp.gpu."""
@@ -166,7 +181,10 @@ class Desk(Papers):
         return self.run("ansible", "localhost", "-m", f"tgp.gpu.{module}", "-a", json.dumps(params), *words, env=env)
 
     def python(self, code: str, *words: str, shown: str) -> Done:
-        """A few lines with the collection of this version."""
+        """A few lines with the collection of this version. They name files of ``module_utils`` as they are called now."""
+        if self.version.old:
+            for now, then in _IN_0_1.items():
+                code = code.replace(f".module_utils.{now} import", f".module_utils.{then} import")
         return self.run(sys.executable, "-c", code, *words, shown=shown)
 
     def provision(self, nodes: int = 1, documents: str = "", **more: t.Any) -> str:

@@ -146,7 +146,7 @@ def _program(desk: Desk, answer: str = "") -> tuple[str, str]:
 
 
 def _notify(desk: Desk) -> Done:
-    return desk.python(NOTIFY, *_program(desk), shown="notify.Sender of notify_command, with LAMBDA_API_KEY set")
+    return desk.python(NOTIFY, *_program(desk), shown="core.notifications.Sender of notify_command, with LAMBDA_API_KEY set")
 
 
 def _exec_plugin(desk: Desk) -> Done:
@@ -160,7 +160,7 @@ def _exec_plugin(desk: Desk) -> Done:
         "users": [{"name": "a", "user": {"exec": plugin}}],
     }
     path = desk.file("config", json.dumps(config))
-    return desk.python(EXEC, path, file, shown="cluster.credentials.access of a kubeconfig with exec, with LAMBDA_API_KEY set")
+    return desk.python(EXEC, path, file, shown="kube.auth.credentials.access of a kubeconfig with exec, with LAMBDA_API_KEY set")
 
 
 TEMPLATE = """
@@ -179,7 +179,7 @@ print("objections:", "; ".join(csr.wrong(request, token_id=sys.argv[2], node=sys
 
 def _asks(what: str, pem: bytes, **spec: t.Any) -> t.Callable[[Desk], Done]:
     return lambda desk: desk.python(
-        CSR, json.dumps(raw_of(pem, **spec)), TOKEN, NODE, shown=f"cluster.csr.wrong(…) of a request with {what}"
+        CSR, json.dumps(raw_of(pem, **spec)), TOKEN, NODE, shown=f"kube.csr.wrong(…) of a request with {what}"
     )
 
 

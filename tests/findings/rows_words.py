@@ -144,7 +144,7 @@ def _validated(**env: str) -> t.Callable[[Desk], Done]:
 
 MESH = """
 from ansible_collections.tgp.gpu.plugins.module_utils.preflight import endpoint_check
-from ansible_collections.tgp.gpu.plugins.module_utils.preflight import endpoint as reach
+from ansible_collections.tgp.gpu.plugins.module_utils.preflight import endpoint_check as reach
 host, port = reach.endpoint("https://100.64.0.1:6443")
 found = reach.Reached(reach.API, host, port, "connect", "no answer.")
 endpoint_check.look = lambda *_place, **_how: [found]
@@ -226,7 +226,7 @@ ITEM_12 = [
     ),
     Row(
         12, "of one that only the mesh reaches, it warns that it did not probe it",
-        lambda desk: desk.python(MESH, shown="act.endpoint_check of https://100.64.0.1:6443, where nothing answers from here"),
+        lambda desk: desk.python(MESH, shown="preflight.endpoint_check of https://100.64.0.1:6443, where nothing answers from here"),
         ended(1, "cannot import name 'endpoint_check'"), ended(0, "Only the mesh leads to 100.64.0.1", "was not tried"),
         "tests/contract/act/test_validate.py::test_the_control_planes_address_is_probed",
     ),
