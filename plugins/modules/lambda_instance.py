@@ -155,7 +155,7 @@ from ..module_utils.planner.offers.regions import region_matches, standard_regio
 from ..module_utils.providers.ensure_instance import ByName
 from ..module_utils.providers.lambda_.cloud import ENTRY
 from ..module_utils.providers.registry import connect
-from ..module_utils.providers.typos import check_region, no_such_type
+from ..module_utils.providers.results import check_region, no_such_type
 from ..module_utils.units.money import parse_money
 
 SPEC = dict(

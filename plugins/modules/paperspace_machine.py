@@ -163,7 +163,7 @@ from ..module_utils.providers.ensure_instance import ByName, has_address, too_sm
 from ..module_utils.providers.paperspace.cloud import ENTRY
 from ..module_utils.providers.paperspace.types import machine_type, short_region
 from ..module_utils.providers.registry import connect
-from ..module_utils.providers.typos import check_region, no_such_type
+from ..module_utils.providers.results import check_region, no_such_type
 from ..module_utils.units.money import parse_money
 
 SPEC = dict(

@@ -192,9 +192,9 @@ from ..module_utils.planner.offers.regions import region_matches, standard_regio
 from ..module_utils.providers.base import Cloud
 from ..module_utils.providers.ensure_instance import ByName, too_small
 from ..module_utils.providers.registry import connect
+from ..module_utils.providers.results import check_region, no_such_type
 from ..module_utils.providers.runpod.cloud import ENTRY
 from ..module_utils.providers.runpod.records import Kind, gpu_of
-from ..module_utils.providers.typos import check_region, no_such_type
 from ..module_utils.units.money import parse_money
 
 SPEC = dict(

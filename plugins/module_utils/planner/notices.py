@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from ..model import Claim, Notice
 from ..model.defaults import REAPING, Settings
+from .garbage_collection.mass_deletion_guard import MASS_GUARD
 from .garbage_collection.termination_steps import ALARM_AFTER, alarm
 from .offers import launch_backoff
 from .plan_builder import Draft
@@ -30,7 +31,7 @@ def watch(draft: Draft, settings: Settings) -> None:
     if not draft.situation.unlisted:
         draft.judged |= {"destroy_pending"}
     if settings.mode in REAPING and not draft.situation.unlisted and draft.situation.nodes is not None:
-        draft.judged |= {"orphan_found", "mass_guard", "gpus_missing", *_BUDGETS}
+        draft.judged |= {"orphan_found", MASS_GUARD, "gpus_missing", *_BUDGETS}
 
 
 def _pending(draft: Draft) -> None:

@@ -89,7 +89,7 @@ def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
     everything and autoscale launch after what has to go and before what is idle: what is lost is replaced in the same plan, under limits
     that count it as still alive, and a node that a pod will run on does not go.
 
-    The judges stand in the order of their reasons (planner/precedence.py): each looks at what no stronger one has decided."""
+    The judges stand in the order of their reasons (planner/plan_builder.py): each looks at what no stronger one has decided."""
     if _blind(draft):
         draft.findings.update(draft.situation.seen.findings)
         return

@@ -11,12 +11,11 @@ import typing as t
 from datetime import datetime
 from decimal import Decimal
 
-from ..model import Action, Claim, Deletion, Notice, Plan, Pod, Shortfall, Tally, WaitingPod
+from ..model import Action, Claim, Deletion, Notice, Phase, Plan, Pod, Shortfall, Tally, WaitingPod
 from ..model.reasons import ActionKind, Finding, Reason
 from .claim_sync import Settled
 from .cluster_state import Situation
 from .garbage_collection.termination_steps import refilled
-from .precedence import decided
 
 # reasons of reports that a machine stays, although
 _STAYS = frozenset({Finding.KEPT, Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED, Reason.REPLACED, Reason.DOCUMENT_GONE})
@@ -153,3 +152,32 @@ def _difference(one: Settled) -> str:
         return f"{one.stored.phase.value} → {one.claim.phase.value}"
     names = [field.name for field in dataclasses.fields(Claim) if getattr(one.claim, field.name) != getattr(one.stored, field.name)]
     return "new facts: " + ", ".join(names)
+
+
+# ---- the order of reasons to end a machine (L-26): a stronger one replaces a weaker one that is under way, never the other way round.
+# The judges of a run (planner/plan.py) are asked in this order, too, so the first reason that holds is the strongest
+
+ORDER = tuple(Reason)
+
+
+def rank(reason: str) -> int:
+    """0 is the strongest. A reason that is not listed is the weakest: it gives way to every one that is known."""
+    return ORDER.index(reason) if reason in ORDER else len(ORDER)
+
+
+def stronger(reason: str, than: str) -> bool:
+    """Whether ``reason`` replaces ``than``."""
+    return rank(reason) < rank(than)
+
+
+def decided(claim: Claim, new: Deletion, *, refilled: bool = False) -> Deletion:
+    """The deletion of ``claim`` after ``new`` was decided. What is under way for the same reason, or a stronger one, keeps its times; and
+    once the pods have left (phase Terminating) there is nothing more that a reason governs, unless others came (``refilled``). Force that
+    a person asked for is never lost."""
+    pending = claim.deletion
+    if pending is None:
+        return new
+    force = pending.force or new.force
+    if (claim.phase is Phase.TERMINATING and not refilled) or not stronger(new.reason, pending.reason):
+        return pending if pending.force == force else dataclasses.replace(pending, force=force)
+    return dataclasses.replace(new, force=force)

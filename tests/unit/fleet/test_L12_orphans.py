@@ -29,7 +29,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Sett
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import INSTANCE_ID_LABEL
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import cost, ledger_line
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import read_ledger
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.orphans import allowed
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.mass_deletion_guard import allowed
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import node_labels
 
 from .build import CLUSTER, at, claim, decide, deletions, device, instance, node, node_class, of, offer, one, pool, seen, wishes

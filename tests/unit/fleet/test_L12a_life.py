@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudView, InstanceState, MeshChoice, MeshKey, Phase, Plan
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import orphans
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import mass_deletion_guard
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES as CLOUDS
 
@@ -184,8 +184,8 @@ def test_L12a_E_a_copy_of_the_store_ends_no_machine_that_is_online() -> None:
 def test_L12a_mass_guard_is_one_or_half_for_what_shows_life_and_three_or_half_for_what_does_not(
     known: int, dead: int, alive: int
 ) -> None:
-    assert orphans.most(known, Settings()) == dead
-    assert orphans.most(known, Settings(), alive=True) == alive
+    assert mass_deletion_guard.most(known, Settings()) == dead
+    assert mass_deletion_guard.most(known, Settings(), alive=True) == alive
 
 
 @pytest.mark.parametrize(("size", "online", "goes"), [(2, True, 1), (5, True, 2), (2, False, 2), (5, False, 5)])

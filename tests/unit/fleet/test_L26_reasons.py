@@ -17,8 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model.reasons import Reaso
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claim_sync import settle
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cluster_state import Situation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import MODES, Mode, mode_of
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan_builder import Draft
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.precedence import ORDER, decided, rank
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan_builder import ORDER, Draft, decided, rank
 from hypothesis import given
 from hypothesis import strategies as st
 

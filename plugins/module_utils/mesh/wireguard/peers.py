@@ -14,7 +14,7 @@ from ...core.clock import from_text
 from ...core.errors import InvalidInput, TgpError
 from ...model.defaults import Settings
 from ...model.names import CLUSTER_ID, Verdict, verdict
-from ...planner.garbage_collection import orphans
+from ...planner.garbage_collection import mass_deletion_guard
 from ...planner.provisioning.wireguard_rules import is_key
 from ...units.networks import Network, overlap
 from . import conf as conf
@@ -197,8 +197,8 @@ def _as_given(leaving: t.Iterable[Section], wanted: t.Iterable[Wish]) -> None:
 
 
 def _guarded(planned: int, known: int, allow_mass_delete: bool) -> None:
-    if not orphans.allowed(planned, known, Settings(allow_mass_delete=allow_mass_delete)):
-        raise GuardRefused(orphans.refusal("wireguard peers", planned, known))
+    if not mass_deletion_guard.allowed(planned, known, Settings(allow_mass_delete=allow_mass_delete)):
+        raise GuardRefused(mass_deletion_guard.refusal("wireguard peers", planned, known))
 
 
 def _refuse_collisions(new: t.Sequence[Wish], staying: t.Sequence[Section]) -> None:

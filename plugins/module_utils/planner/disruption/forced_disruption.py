@@ -15,7 +15,7 @@ from ...units.durations import print_time
 from ..claim_sync import Settled
 from ..claims.phases import BEFORE_READY, may_have_instance
 from ..claims.recovery import RETRY
-from ..garbage_collection import orphans
+from ..garbage_collection import mass_deletion_guard, signs_of_life
 from ..offers.ranking import price_verdict
 from ..plan_builder import Draft
 from ..provisioning import gpu_health, service
@@ -69,7 +69,7 @@ def lost(draft: Draft) -> None:
         if one.recovery.what != "missing" or not claim.instance_id:
             continue
         node = one.node or one.stale_node
-        if sign := orphans.of_claim(one, situation) or ("it is in the mesh" if service.lives(claim, situation) else ""):
+        if sign := signs_of_life.of_claim(one, situation) or ("it is in the mesh" if service.lives(claim, situation) else ""):
             _still_alive(draft, one, sign)
             continue
         started = claim.launch_started or claim.created
@@ -82,7 +82,7 @@ def lost(draft: Draft) -> None:
         if seen_twice and _not_ready_long(node, draft):
             gone.append((one, f"{one.recovery.why} since {print_time(since)}"))
     known = sum(1 for claim in situation.claims if claim.instance_id)
-    if orphans.holds(draft, "claims whose machine is gone", len(gone), known):
+    if mass_deletion_guard.holds(draft, "claims whose machine is gone", len(gone), known):
         return
     for one, detail in gone:
         if one.claim.initialized is None:
@@ -134,7 +134,7 @@ def failed_joins(draft: Draft) -> None:
                 continue
             cause = failure_class(claim, one.recovery.instance, one.node, situation.node_class(claim))
             detail = f"{cause}: not usable after {timeout(claim, pool, capability)} s"
-            if orphans.of_claim(one, situation):
+            if signs_of_life.of_claim(one, situation):
                 alive.append((claim, detail))
             else:
                 draft.destroy(claim, Reason.FAILED_JOIN, detail)
@@ -142,7 +142,7 @@ def failed_joins(draft: Draft) -> None:
             seconds = 2 * timeout(claim, pool, capability)
             draft.destroy(claim, Reason.FAILED_JOIN, f"not_opened: complete, but no run has opened it to pods within {seconds} s")
     known = sum(1 for claim in situation.claims if claim.instance_id)
-    bound = len(alive) if situation.settings.allow_mass_delete else orphans.most(known, situation.settings, alive=True)
+    bound = len(alive) if situation.settings.allow_mass_delete else mass_deletion_guard.most(known, situation.settings, alive=True)
     alive.sort(key=lambda due: (due[0].launch_started or due[0].created, due[0].name))
     for claim, detail in alive[:bound]:
         draft.destroy(claim, Reason.FAILED_JOIN, detail)
@@ -197,7 +197,7 @@ def unhealthy(draft: Draft) -> None:
             sick.setdefault(claim.pool, []).append((one, f"{what}, since {print_time(since)}"))
     for pool in sorted(sick):
         if len(sick[pool]) > max(1, int(sizes[pool] * settings.unhealthy_share)) and not settings.allow_mass_delete:
-            orphans.refuse(
+            mass_deletion_guard.refuse(
                 draft,
                 f"nodes of {pool}",
                 f"guard_refused: {len(sick[pool])} of {sizes[pool]} nodes of {pool} are not well; none is removed. "
@@ -207,7 +207,7 @@ def unhealthy(draft: Draft) -> None:
             continue
         for one, detail in sick[pool]:
             if sizes[pool] == 1 and not settings.allow_mass_delete and not _proven(draft, one):
-                orphans.refuse(
+                mass_deletion_guard.refuse(
                     draft,
                     f"nodes of {pool}",
                     f"guard_refused: {one.claim.name} is the only node of {pool}: {detail}. Nothing else says that it is broken: "
@@ -222,7 +222,7 @@ def _proven(draft: Draft, one: Settled) -> bool:
     """Whether something beside the control plane says that the only node of a pool is broken. A Ready Node without GPUs, and a service
     that answers wrongly, say so themselves."""
     live_word = one.node is not None and bool(one.node.ready)
-    return live_word or service.is_service(one.claim) or bool(orphans.second_witness(one, draft.situation))
+    return live_word or service.is_service(one.claim) or bool(signs_of_life.second_witness(one, draft.situation))
 
 
 def _mesh_says(draft: Draft, one: Settled) -> str:

@@ -16,8 +16,7 @@ from ..claim_sync import Settled
 from ..claims.phases import BEFORE_READY
 from ..cost import budget_enforcement
 from ..garbage_collection import document_gone
-from ..plan_builder import Draft
-from ..precedence import stronger
+from ..plan_builder import Draft, stronger
 from ..provisioning import service
 from . import emptiness, voluntary
 

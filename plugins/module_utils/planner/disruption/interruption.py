@@ -13,7 +13,7 @@ from ...model.reasons import ActionKind, Reason
 from ...units.durations import print_time
 from ..claim_sync import Settled
 from ..claims.phases import LIVE
-from ..garbage_collection import orphans
+from ..garbage_collection import mass_deletion_guard, signs_of_life
 from ..offers import launch_backoff
 from ..plan_builder import Draft
 
@@ -65,14 +65,14 @@ def given_up(draft: Draft) -> None:
         if machine.state not in (InstanceState.FAILED, InstanceState.STOPPED):
             continue
         text = f"{claim.cloud} calls it {machine.raw_state or machine.state.value} {machine.problem}".strip()
-        if sign := orphans.of_claim(one, situation):
+        if sign := signs_of_life.of_claim(one, situation):
             draft.warnings.append(f"{claim.name}: {text}, but {sign}; nothing is deleted")
         elif claim.initialized is None:
             due.append((one, Reason.FAILED_JOIN, f"instance_not_running: {text}"))
         else:
             due.append((one, Reason.INSTANCE_GONE, text))
     known = sum(1 for claim in situation.claims if claim.instance_id)
-    if orphans.holds(draft, "machines that their cloud gave up", len(due), known):
+    if mass_deletion_guard.holds(draft, "machines that their cloud gave up", len(due), known):
         return
     for one, reason, detail in due:
         draft.destroy(one.claim, reason, detail)

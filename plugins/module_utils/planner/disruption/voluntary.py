@@ -14,7 +14,7 @@ from ...model.labels import DRAIN_STARTED_ANNOTATION
 from ...model.reasons import ActionKind, Finding, Reason
 from ...units.durations import print_duration, print_time
 from ..claim_sync import Settled
-from ..garbage_collection import orphans
+from ..garbage_collection import mass_deletion_guard
 from ..plan_builder import Draft
 from ..provisioning import service
 from ..scheduling.node_affinity import avoided
@@ -124,7 +124,7 @@ def remove(draft: Draft, pool: Pool, reason: str, wanted: t.Sequence[tuple[Claim
     allowed, most = room(draft, pool, reason) if wanted else FREE, bound(draft, reason)
     going = wanted[: at_most(allowed, most, len(wanted))]
     known = count(draft, pool).total
-    if orphans.holds(draft, f"nodes of {pool.key} ({reason})", len(going), known):
+    if mass_deletion_guard.holds(draft, f"nodes of {pool.key} ({reason})", len(going), known):
         going = ()
     for claim, detail in going:
         go(draft, claim, reason, detail)

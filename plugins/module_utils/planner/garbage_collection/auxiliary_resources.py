@@ -12,7 +12,7 @@ from ...model import Action, CloudView, Extra, MadeToken
 from ...model.names import Verdict
 from ...model.reasons import ActionKind, Reason
 from ..plan_builder import Draft
-from . import orphans
+from . import mass_deletion_guard
 
 CASE = "Extra"
 
@@ -33,7 +33,7 @@ def _remove(draft: Draft, cloud: str, view: CloudView) -> None:
     ours = [one for one in extras if situation.is_ours(one.name) is Verdict.OURS]
     busy = set(draft.settled) | set(situation.damaged) | {one.name for one in view.instances or () if not one.gone}
     due = [one for one in ours if one.name not in busy and _is_due(draft, one)]
-    if orphans.holds(draft, f"things beside machines ({cloud})", len(due), len(ours)):
+    if mass_deletion_guard.holds(draft, f"things beside machines ({cloud})", len(due), len(ours)):
         return
     for one in due:
         action = Action(
@@ -69,7 +69,7 @@ def remove_services(draft: Draft) -> None:
     busy = set(draft.settled) | set(situation.damaged) | situation.names_in_use
     lost = sorted((one for one in ours if one.name not in busy), key=lambda one: one.uid)
     due = [one for one in lost if draft.twice(f"{SERVICE_CASE}||{one.uid}")]
-    if orphans.holds(draft, "Services without a machine (O16)", len(due), len(ours)):
+    if mass_deletion_guard.holds(draft, "Services without a machine (O16)", len(due), len(ours)):
         return
     for one in due:
         what = "O16: no claim, no machine"
@@ -93,7 +93,7 @@ def remove_tokens(draft: Draft) -> None:
     good = sorted((one for one in situation.seen.tokens if one.expires > draft.now), key=lambda one: one.id)
     held = {one.claim.token_id for one in draft.settled.values()}
     due = [one for one in good if one.id not in held and one.machine not in situation.damaged and _token_is_due(draft, one)]
-    if orphans.holds(draft, "bootstrap tokens without a claim (O13)", len(due), len(good)):
+    if mass_deletion_guard.holds(draft, "bootstrap tokens without a claim (O13)", len(due), len(good)):
         return
     for one in due:
         draft.others.append(Action(ActionKind.DELETE_TOKEN, one.machine, Reason.ORPHAN, "O13: no claim knows it", target=one.id))

@@ -10,21 +10,18 @@ import typing as t
 from datetime import datetime
 
 from ...model import Action, Device, Instance, InstanceState, MeshKey, Node
-from ...model.defaults import Settings
 from ...model.labels import DRAIN_STARTED_ANNOTATION, INSTANCE_ID_LABEL, PROVIDER_LABEL, PROVISIONED_LABEL
 from ...model.names import Verdict, label_value
 from ...model.reasons import ActionKind, Finding, Reason
-from ..claim_sync import Settled
 from ..claims.adoption import adopt
 from ..cluster_state import Situation
 from ..plan_builder import Draft
 from ..provisioning import service
+from . import mass_deletion_guard
 from .ownership import Proof
 
 if t.TYPE_CHECKING:
     from ..plan_builder import Draft
-
-MASS_GUARD = "mass_guard"  # the kind of the notices of a guard that held (L-12)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,7 +156,7 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
         else:
             draft.report(one.name, orphan.case, f"{one.cloud} {one.id} has no claim")
     for case, found in due.items():
-        if holds(draft, f"machines without a claim ({case})", len(found), known):
+        if mass_deletion_guard.holds(draft, f"machines without a claim ({case})", len(found), known):
             continue
         for orphan in found:
             _destroy(draft, orphan, Reason.ORPHAN, f"{case}: {orphan.instance.cloud} {orphan.instance.id} has no claim")
@@ -260,7 +257,7 @@ def remove_nodes(draft: Draft) -> None:
             due.append(node)
         else:
             draft.sighted(f"O7|{cloud}|{node.uid}")
-    if holds(draft, "Nodes without a machine (O7)", len(due), len(ours)):
+    if mass_deletion_guard.holds(draft, "Nodes without a machine (O7)", len(due), len(ours)):
         return
     for node in due:
         draft.others.append(
@@ -302,7 +299,7 @@ def remove_devices(draft: Draft) -> None:
         silent = device.online is False and device.last_seen is not None and _old(device.last_seen, draft, settings.orphan_age)
         if silent and _ripe(first, draft):
             due.append(device)
-    if holds(draft, "mesh devices without a machine (O9)", len(due), len(ours)):
+    if mass_deletion_guard.holds(draft, "mesh devices without a machine (O9)", len(due), len(ours)):
         return
     for device in due:
         draft.others.append(
@@ -366,67 +363,3 @@ def carry_over(draft: Draft) -> None:
         unasked = cloud in situation.capabilities and cloud not in situation.seen.clouds
         if blind or unasked or (not cloud and situation.unlisted):
             draft.findings.setdefault(key, first)
-
-
-# ---- the mass guard (L-12): many deletions of one kind at once are more likely a wrong reading than a wrong world
-
-
-def most(known: int, settings: Settings, *, alive: bool = False) -> int:
-    """How many deletions of one kind one run may do, when ``known`` things of that kind exist; fewer of things that show life."""
-    return max(settings.mass_floor_alive if alive else settings.mass_floor, int(known * settings.mass_share))
-
-
-def allowed(planned: int, known: int, settings: Settings) -> bool:
-    """Whether ``planned`` deletions of one kind are allowed."""
-    return settings.allow_mass_delete or planned <= most(known, settings)
-
-
-def holds(draft: Draft, kind: str, planned: int, known: int) -> bool:
-    """Whether the guard keeps ``planned`` deletions of one kind from happening; then it is a problem of the run, and people are told."""
-    if allowed(planned, known, draft.situation.settings):
-        return False
-    refuse(draft, kind, refusal(kind, planned, known))
-    return True
-
-
-def refuse(draft: Draft, kind: str, problem: str) -> None:
-    """Say of a run that nothing of a kind was touched, and why."""
-    draft.problems.append(problem)
-    draft.notice(MASS_GUARD, kind, problem)
-
-
-def refusal(kind: str, planned: int, known: int) -> str:
-    """The problem that a run reports when the guard held it back."""
-    return (
-        f"guard_refused: {planned} of {known} {kind} would be removed at once, which looks like a wrong reading; none was touched. "
-        "Check them, then run again with allow_mass_delete: true."
-    )
-
-
-# ---- signs of life of a machine, and witnesses against it (L-12a). No single list is enough to end what may be at work
-
-
-def of_machine(name: str, node: Node | None, situation: Situation) -> str:
-    """A sign that the machine of this name is alive, for people; empty when there is none."""
-    if node is not None and node.ready:
-        return "its Node is Ready"
-    return "its mesh device is online" if situation.in_mesh(name) else ""
-
-
-def of_claim(one: Settled, situation: Situation) -> str:
-    """The same for a claim."""
-    if service.answers(one.claim, situation):
-        return "it answers"
-    return of_machine(one.claim.name, one.node or one.stale_node, situation)
-
-
-def second_witness(one: Settled, situation: Situation) -> str:
-    """What else says that a machine is broken whose Node is not well: its provider, or the mesh. Empty when nothing does."""
-    claim, machine = one.claim, one.recovery.instance
-    if machine is not None and (machine.problem or machine.interrupted or machine.state is not InstanceState.RUNNING):
-        return f"{claim.cloud} says {machine.problem or machine.raw_state or machine.state.value}"
-    node_class = situation.node_class(claim)
-    uses_mesh = claim.mesh_backend == "tailscale" or (node_class is not None and node_class.mesh.backend == "tailscale")
-    if uses_mesh and situation.in_mesh(claim.name) is False:
-        return "its mesh device is offline"
-    return ""

@@ -23,7 +23,7 @@ from ..claim_sync import settle
 from ..claims.phases import LIVE
 from ..claims.recovery import RETRY
 from ..cluster_state import Situation
-from ..garbage_collection import orphans
+from ..garbage_collection import mass_deletion_guard, orphans
 from ..offers.ranking import lane_of, offer_key
 from ..plan import plan
 from ..plan_builder import Draft
@@ -125,7 +125,7 @@ def _removal(step: Step, fresh: Plan, situation: Situation, closed: t.Mapping[st
     there = still_there(step, situation)
     if there is False:
         return Verdict(step, DONE, "gone already")
-    held = {one.text for one in fresh.notices if one.kind == orphans.MASS_GUARD}
+    held = {one.text for one in fresh.notices if one.kind == mass_deletion_guard.MASS_GUARD}
     guarded = [text for text in fresh.problems if text in held]
     why = guarded[0] if guarded else "the rules do not ask for it any more" if there else "whether it is still there is unknown"
     return Verdict(step, REFUSED, why)

@@ -16,7 +16,7 @@ from ...planner.offers import gpu_models, ranking
 from ...planner.offers.host_quality import good_enough
 from ...planner.offers.regions import region_matches, standard_region
 from ..ensure_instance import too_small
-from ..typos import check_region
+from ..results import check_region
 from .regions import PLACES
 
 _MOST = 10  # offers that are tried; each refusal costs 4.5 s
