@@ -20,7 +20,7 @@ from pathlib import Path
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute
+from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, execute, of_ansible
 
 from tests.e2e.box import Sandbox, by_name
 from tests.fixtures.demo import demo_documents
@@ -94,7 +94,7 @@ class Desk(Papers):
     ) -> tuple[dict[str, t.Any], list[str]]:
         """The module's result, and the lines that it printed, warnings among them."""
         code = importlib.import_module(f"{MODULES}.{name}")
-        spec = {key: value for key, value in code.SPEC.items() if key != "supports_check_mode"}
+        spec = {key: value for key, value in of_ansible(code.SPEC).items() if key != "supports_check_mode"}
         lines: list[str] = []
         with _environment({**self.sandbox.environment, **(env or {})}):
             read = ArgumentSpecValidator(**spec).validate(copy.deepcopy(params))
