@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import Conflict
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim
-from ansible_collections.tgp.gpu.plugins.module_utils.store import directory, records
+from ansible_collections.tgp.gpu.plugins.module_utils.store import directory, open_store, records
 
 from .sight import Call, Json
 
@@ -150,6 +150,6 @@ def _error(fault: Fault, path: str) -> Exception:
 
 def install(stage: Stage) -> t.Callable[[], None]:
     """From now on runs of this stage meet the door; what is returned takes it away."""
-    plain = directory.DirectoryStore
-    setattr(directory, "DirectoryStore", lambda folder: WatchedStore(stage, folder))  # noqa: B010 - a class becomes a function
-    return lambda: setattr(directory, "DirectoryStore", plain)
+    plain = open_store.DirectoryStore
+    setattr(open_store, "DirectoryStore", lambda folder: WatchedStore(stage, folder))  # noqa: B010 - a class becomes a function
+    return lambda: setattr(open_store, "DirectoryStore", plain)

@@ -25,7 +25,7 @@ from .__main__ import Verdict, scores, told, unproven
 SEED = os.environ.get("TGP_MUTATION_SEED", "1")
 DRAWN = copies.draw(20, SEED)
 _CASES = [
-    {"symbol": "lock.py:decide", "from": "if reading.holder == me :", "to": "if False:"},  # blanks and line ends do not matter
+    {"symbol": "run_lock.py:decide", "from": "if reading.holder == me :", "to": "if False:"},  # blanks and line ends do not matter
     {"symbol": "Reading.expired", "from": "self.renewed is None or", "to": "False or"},
 ]
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A start script in the form in which a cloud takes it.
 
-Three forms (Carrier in fleet/model/): user data; a script of limited length, which therefore only unpacks the real one; a short
+Three forms (Carrier in model/): user data; a script of limited length, which therefore only unpacks the real one; a short
 script and environment variables of limited length, whose contents that script joins.
 """
 
@@ -12,14 +12,10 @@ from __future__ import annotations
 import base64
 import dataclasses
 import gzip
-import posixpath
-import shlex
 import typing as t
 
 from ..core.errors import InvalidInput
 from ..model import Capability, Carrier
-from ..talos.documents import Document
-from .kubelet.cloud_config import UNIT, Boot
 
 VARIABLE = "TGP_PAYLOAD_"
 PIECE = 240  # characters of one variable; Vast.ai takes 256
@@ -90,42 +86,3 @@ _FORMS: t.Mapping[Carrier, t.Callable[[str], Packed]] = {
     Carrier.SCRIPT: _as_script,
     Carrier.ENVIRONMENT: _in_variables,
 }
-
-
-# ---- the first boot of lane ``kubelet`` as a shell script, for clouds that run a script where others read a cloud-config
-
-_HEAD = f"""\
-#!/bin/bash
-# Makes this machine a Kubernetes worker. Written by the Ansible collection tgp.gpu.
-set -eu
-umask 077
-# the unit is written last: when it is there, a boot before this one has done the rest
-[[ ! -e {UNIT} ]] || exec systemctl enable --now --no-block {posixpath.basename(UNIT)}
-"""
-_END = "TGP"
-
-
-def start_script(made: Boot) -> str:
-    """The text; it may be run at every boot. Files are never readable by others, not even for a moment, unless they shall be."""
-    folders = dict.fromkeys(posixpath.dirname(file["path"]) for file in made.files)
-    parts = [_HEAD, f"(umask 022 && mkdir -p {shlex.join(folders)})\n"]
-    parts += [_written(file) for file in made.files]
-    parts += [_run(command) for command in made.commands]
-    return "".join(parts)
-
-
-def _run(command: tuple[str, ...]) -> str:
-    """As cloud-init runs it: folders above one that is made are for everybody to pass, the mode is for the last alone."""
-    if command[0] == "mkdir":
-        return f"# shellcheck disable=SC2174\n(umask 022 && {shlex.join(command)})\n"
-    return f"{shlex.join(command)}\n"
-
-
-def _written(file: Document) -> str:
-    """A here-document: as it is, or in base64 where a here-document would change it (it ends with a line end and holds no NUL)."""
-    path, content = shlex.quote(file["path"]), str(file["content"])
-    lines = content.split("\n")
-    plain = lines[-1] == "" and len(lines) > 1 and "\0" not in content and _END not in lines
-    body = content if plain else base64.b64encode(content.encode()).decode() + "\n"
-    target = f">{'>' if file.get('append') else ''}{path}"
-    return f"{'cat' if plain else 'base64 -d'} {target} <<'{_END}'\n{body}{_END}\nchmod {file['permissions']} {path}\n"

@@ -13,8 +13,8 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap import container
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.cloud_config import boot
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.script import BOOTSTRAP
-from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import documents_for, payload
-from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.user_data import pack, start_script
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import documents_for, payload, start_script
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.user_data import pack
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Carrier, Lane, MeshChoice
 
 from tests import outsiders

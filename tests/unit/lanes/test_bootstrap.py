@@ -21,8 +21,8 @@ import pytest
 import yaml
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.cloud_config import boot
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.script import BOOTSTRAP
-from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import Payload, documents_for, payload
-from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.user_data import pack, start_script
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import Payload, documents_for, payload, start_script
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.user_data import pack
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Carrier, Lane, MeshChoice
 
 from tests.fixtures.talos_nodes import NODE_KEY, NODE_TOKEN, make

@@ -15,8 +15,8 @@ import subprocess
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.kubelet.cloud_config import Boot, boot
-from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import documents_for, payload
-from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.user_data import pack, start_script
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.payload import documents_for, payload, start_script
+from ansible_collections.tgp.gpu.plugins.module_utils.bootstrap.user_data import pack
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Lane
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.cloud import FACTS as PAPERSPACE

@@ -153,7 +153,7 @@ def _share_of_memory(row: Row) -> int | None:
 
 
 def _traits(row: Row) -> dict[str, str]:
-    """Facts about the host, as fleet/model/ names them. What is not told is not there."""
+    """Facts about the host, as model/ names them. What is not told is not there."""
     verified = row.get("verification") or {"True": "verified", "False": "unverified"}.get(str(row.get("verified")))
     static = row.get("static_ip")
     found = {
