@@ -290,7 +290,7 @@ def _meant(term: Raw, namespaces: tuple[str, ...]) -> Others:
     return Others(namespaces, labels + _expressions(selector.get("matchExpressions")))
 
 
-# ---- kubernetes quantities ("2", "500m", "16Gi") as whole numbers, and which resources are GPUs
+# ---- Kubernetes quantities ("2", "500m", "16Gi") as whole numbers, and which resources are GPUs
 
 #: resources that are GPUs by default (L-3); nvidia.com/mig-* and nvidia.com/gpu.* (shared) always are
 

@@ -4,7 +4,7 @@
 """The run lock (L-8): one changing run per cluster at a time, shared by all tasks of a playbook run through its ``run_id``.
 
 Two locks stand behind it: a file for the runs of this machine and a Lease for all machines. Both are needed: the file works without
-a network, the Lease across hosts. What is held belongs to the playbook's process (process.py), not to the short-lived task.
+a network, the Lease across hosts. What is held belongs to the playbook's process (lock_file.py), not to the short-lived task.
 """
 
 from __future__ import annotations

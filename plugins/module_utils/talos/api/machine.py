@@ -184,7 +184,7 @@ def _applied(answer: bytes) -> Applied:
     )
 
 
-# ---- protocol Buffers on the wire, as far as the machine API's messages need them. A message is read into ``{field number: [values in
+# ---- Protocol Buffers on the wire, as far as the machine API's messages need them. A message is read into ``{field number: [values in
 # their order]}``; numbers come as int, texts, bytes and inner messages as bytes
 
 Fields = dict[int, list["int | bytes"]]
