@@ -9,6 +9,7 @@ from __future__ import annotations
 class ModuleDocFragment:
     DOCUMENTATION = r"""
 requirements:
+  - cronsim >= 2.6 (for schedules of disruption budgets)
   - cryptography >= 42
   - jsonschema >= 4.20
   - tzdata >= 2024.1 (where the system has no time zones)

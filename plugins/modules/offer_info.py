@@ -149,6 +149,7 @@ options:
     type: int
     default: 0
 requirements:
+  - cronsim >= 2.6 (for schedules of disruption budgets)
   - jsonschema >= 4.20
   - tzdata >= 2024.1 (where the system has no time zones)
 extends_documentation_fragment:

@@ -76,9 +76,9 @@ def test_L06_a_budget_is_read_as_karpenter_writes_it() -> None:
         ({"nodes": "1", "duration": "1h"}, "budgets[0].schedule: is missing: a budget has both"),
         (
             {"nodes": "1", "schedule": "0 25 * * *", "duration": "1h"},
-            "budgets[0].schedule: '25' is no hour in the schedule '0 25 * * *'",
+            "budgets[0].schedule: '0 25 * * *' is not a schedule: bad hour",
         ),
-        ({"nodes": "1", "schedule": "0 0 31 2 *", "duration": "1h"}, "budgets[0].schedule: '0 0 31 2 *' never comes due"),
+        ({"nodes": "1", "schedule": "0 0 31 2 *", "duration": "1h"}, "budgets[0].schedule: '0 0 31 2 *' is not a schedule: bad day-of-month"),
         (
             {"nodes": "1", "schedule": "@daily", "duration": "0s"},
             "budgets[0].duration: is 0, so the budget would never be in force",

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
@@ -15,7 +16,6 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import DisruptionBud
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.disruption_budgets import Count, Room, allowed, room, valid
 from ansible_collections.tgp.gpu.plugins.module_utils.units import cron, periods
-from cronsim import CronSim, CronSimError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,14 +122,28 @@ def test_L06_a_schedule_follows_its_time_zone() -> None:
     assert free("2026-01-20 07:59") and not free("2026-01-20 08:00") and free("2026-01-20 09:00")  # winter: one
 
 
+def _due(text: str, where: tzinfo, since: datetime, now: datetime) -> list[datetime]:
+    """The minutes (UTC) after ``since`` up to ``now`` at which a schedule of that length would have begun."""
+    schedule, minute = cron.parse_cron(text), timedelta(minutes=1)
+    moments = (since + place * minute for place in range(1, int((now - since) / minute) + 1))
+    return [moment for moment in moments if cron.active(schedule, where, minute, moment)]
+
+
 def test_L06_the_two_days_of_changing_clocks() -> None:
     berlin = periods.zone("Europe/Berlin")
-    skipped = cron.parse_cron("30 2 * * *")  # 02:30 does not exist on 29 March 2026
-    assert cron.last_due(skipped, berlin, utc("2026-03-29 00:00"), utc("2026-03-29 12:00")) == utc("2026-03-29 01:30")
-    twice = cron.parse_cron("30 2 * * *")  # 02:30 comes twice on 25 October 2026
-    assert cron.last_due(twice, berlin, utc("2026-10-25 00:00"), utc("2026-10-25 12:00")) == utc("2026-10-25 00:30")
-    every = cron.parse_cron("30 * * * *")
-    assert cron.last_due(every, berlin, utc("2026-10-25 00:00"), utc("2026-10-25 01:45")) == utc("2026-10-25 01:30")
+    spring, autumn = (utc("2026-03-29 00:00"), utc("2026-03-29 12:00")), (utc("2026-10-25 00:00"), utc("2026-10-25 12:00"))
+    assert _due("30 2 * * *", berlin, *spring) == [utc("2026-03-29 01:00")]  # there is no 02:30: at 03:00, when the gap ends
+    assert _due("30 2 * * *", berlin, *autumn) == [utc("2026-10-25 00:30")]  # there are two: at the first
+    assert _due("30 * * * *", berlin, autumn[0], utc("2026-10-25 02:00")) == [utc("2026-10-25 00:30"), utc("2026-10-25 01:30")]
+
+
+def test_L06_a_schedule_is_in_force_through_the_repeated_hour() -> None:
+    berlin, lasts = periods.zone("Europe/Berlin"), timedelta(hours=1)
+    schedule = cron.parse_cron("30 2 * * *")
+    inside = [utc("2026-10-25 00:30"), utc("2026-10-25 00:59"), utc("2026-10-25 01:10"), utc("2026-10-25 01:29")]
+    assert all(cron.active(schedule, berlin, lasts, moment) for moment in inside)
+    outside = [utc("2026-10-25 00:29"), utc("2026-10-25 01:30"), utc("2026-10-25 01:45"), utc("2026-10-25 02:10")]
+    assert not any(cron.active(schedule, berlin, lasts, moment) for moment in outside)
 
 
 def test_L06_a_schedule_may_last_over_midnight_and_over_days() -> None:
@@ -154,38 +168,58 @@ def test_L06_what_is_no_schedule(text: str) -> None:
         cron.parse_cron(text)
 
 
+@given(st.text("0123456789*/,-#LW@ AFJMNORSTUafjmnorstu²", max_size=24))
+def test_L06_any_text_is_a_schedule_or_a_refusal(text: str) -> None:
+    with contextlib.suppress(InvalidInput):
+        cron.active(cron.parse_cron(text), UTC, timedelta(hours=1), NOON)
+
+
 def test_L06_words_and_names_of_days_and_months() -> None:
     assert cron.parse_cron("@daily") == cron.parse_cron("0 0 * * *")
-    assert cron.parse_cron("0 9 * JAN-Mar mon-FRI") == cron.parse_cron("0 9 * 1-3 1-5")
-    assert cron.parse_cron("0 9 * * fri-sun").weekdays == {5, 6, 0}
-    assert cron.parse_cron("0 9 * * 0-0").weekdays == {0}
-    assert cron.parse_cron("0 9 * * 7") == cron.parse_cron("0 9 * * 0")
-    assert cron.parse_cron("0 0 29 2 *").days == {29}
+    week = (utc("2026-02-28 00:00"), utc("2026-03-08 00:00"))  # from a Saturday
+    for text, same in (
+        ("0 9 * JAN-Mar mon-FRI", "0 9 * 1-3 1-5"),
+        ("0 9 * * fri-sun", "0 9 * * 5,6,0"),
+        ("0 9 * * 6-0,2", "0 9 * * 2,6,7"),
+        ("0 9 * * 0-0", "0 9 * * 0"),
+        ("0 9 * * sun-sun", "0 9 * * 7"),
+        ("0 9 * * sun-tue", "0 9 * * 0,1,2"),
+    ):
+        assert _due(text, UTC, *week) == _due(same, UTC, *week) != []
+    assert _due("0 0 29 2 *", UTC, utc("2028-02-28 00:00"), utc("2028-03-01 00:00")) == [utc("2028-02-29 00:00")]
     with pytest.raises(InvalidInput):
         periods.zone("Mars/Olympus")
 
 
-def _field(low: int, high: int) -> st.SearchStrategy[str]:
-    number = st.integers(low, high)
-    span = st.tuples(number, number).filter(lambda pair: pair[0] < pair[1]).map("{0[0]}-{0[1]}".format)
-    step = st.tuples(st.one_of(st.just("*"), span, number.map(str)), st.integers(1, high)).map(lambda pair: f"{pair[0]}/{pair[1]}")
-    return st.one_of(st.just("*"), st.lists(st.one_of(number.map(str), span, step), min_size=1, max_size=3).map(",".join))
+def _numbers(low: int, high: int) -> st.SearchStrategy[frozenset[int] | None]:
+    return st.none() | st.frozensets(st.integers(low, high), min_size=1, max_size=3)
 
 
 @given(
-    st.tuples(_field(0, 59), _field(0, 23), _field(1, 31), _field(1, 12), _field(1, 7)).map(" ".join),
+    st.tuples(_numbers(0, 59), _numbers(0, 23), _numbers(1, 31), _numbers(1, 12), _numbers(0, 6)),
     st.integers(0, 4 * 365 * 24 * 60),
+    st.integers(1, 3 * 24 * 60),
 )
-def test_L06_schedules_mean_what_another_cron_makes_of_them(text: str, minutes: int) -> None:
-    """A library that others use for the same is asked when the schedule was due last."""
-    now = utc("2026-01-01 00:00") + timedelta(minutes=minutes)
+def test_L06_a_schedule_is_in_force_after_each_minute_that_fits(
+    fields: tuple[frozenset[int] | None, ...], minutes: int, lasts: int
+) -> None:
+    """Counted minute by minute: a field fits by its numbers (None = any), and of two restricted kinds of days one is enough."""
+    text = " ".join("*" if field is None else ",".join(map(str, sorted(field))) for field in fields)
+    now, length = utc("2026-01-01 00:00") + timedelta(minutes=minutes), timedelta(minutes=lasts)
     try:
-        theirs = next(CronSim(text, now + timedelta(minutes=1), reverse=True))
-    except (CronSimError, StopIteration):
+        schedule = cron.parse_cron(text)
+    except InvalidInput:
+        assert fields[4] is None and fields[2] is not None and min(fields[2]) > 29  # no month has the day
         return
-    since = now - timedelta(days=40)
-    ours = cron.last_due(cron.parse_cron(text), UTC, since, now)
-    assert ours == (theirs if theirs.date() >= since.date() else None)
+
+    def fits(moment: datetime) -> bool:
+        values = (moment.minute, moment.hour, moment.day, moment.month, moment.isoweekday() % 7)
+        minute, hour, day, month, weekday = (field is None or value in field for field, value in zip(fields, values, strict=True))
+        either = fields[2] is not None and fields[4] is not None
+        return minute and hour and month and (day or weekday if either else day and weekday)
+
+    expected = any(fits(now - timedelta(minutes=place)) for place in range(lasts))
+    assert cron.active(schedule, UTC, length, now) is expected
 
 
 # ---- in a plan
