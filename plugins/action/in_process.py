@@ -32,7 +32,6 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 
-from ..module_utils.core.bytecode import keep, kept
 from ..module_utils.core.errors import TgpError
 from ..module_utils.core.http import trusted
 from ..module_utils.core.redact import redact
@@ -54,10 +53,9 @@ def _import_all() -> None:
     """
     looks = gc.isenabled()
     gc.disable()
-    with kept():
-        for name in _WARM:
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
+    for name in _WARM:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     with contextlib.suppress(ImportError, OSError, TgpError):
         trusted()
     if looks:
@@ -82,7 +80,6 @@ class ActionModule(ActionBase):
         variables_of_task = task_vars or {}
         name = self._task.action.rpartition(".")[2]
         seconds = self._seconds()
-        keep()
         self._load_name = f"tgp.gpu.{name}"  # what messages about options call it
         self._say_where_it_runs(variables_of_task)
         module = importlib.import_module(_MODULES + name)

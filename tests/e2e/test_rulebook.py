@@ -269,7 +269,6 @@ def quick(folder: Path, cloud: str) -> tuple[Path, Path]:
 def test_S2_02_how_long_it_takes_from_a_pod_to_the_create_call(start: Start, tmp_path: Path, cloud: str) -> None:
     scenario, documents = quick(tmp_path, cloud)
     sandbox = start(speed=1, scenario=scenario)
-    sandbox.environment.pop("PYTHONDONTWRITEBYTECODE", None)  # nobody sets it where a rulebook runs
     courses: list[dict[str, float]] = []
     print(f"\n{cloud}: seconds\n" + "".join(f"{name:>10}" for name in _STEPS) + "       sum  load")
     with at_work(sandbox, tmp_path, documents, "--print-events") as (log, running):
