@@ -296,9 +296,10 @@ table:
 
 from ..module_utils.core.task import Task, main
 from ..module_utils.kube.auth.connect import CLUSTER_SPEC
+from ..module_utils.model.defaults import PRICE_TTL
 from ..module_utils.observe.options import DOCUMENTS_SPEC
 from ..module_utils.offers.listing import FORMATS
-from ..module_utils.offers.market import PLACES, TTL
+from ..module_utils.offers.market import PLACES
 from ..module_utils.planner.cost.traffic import HOUR_GB, ONCE_GB
 from ..module_utils.providers.registry import CLOUDS_SPEC
 from ..module_utils.reports.price_report import offers_run
@@ -320,7 +321,7 @@ SPEC = dict(
         sold_out=dict(type="bool", default=False),
         pool=dict(type="str"),
         cache=dict(type="str", choices=list(PLACES), default="file"),
-        cache_ttl=dict(type="int", default=TTL),
+        cache_ttl=dict(type="int", default=PRICE_TTL),
         refresh=dict(type="bool", default=False),
         history=dict(type="str", choices=list(PLACES), default="file"),
         trend=dict(type="bool", default=True),

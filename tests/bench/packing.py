@@ -40,7 +40,7 @@ def rows() -> list[tuple[str, str]]:
     """What a run plans with its usual bound of five machines per pool."""
     observation, wishes = _world(random.Random(7))
     shapes = len({(frozenset(pod.requests.items()), pod.placement) for pod in observation.pods or ()})
-    settings = Settings(mode="autoscale", max_launch_per_run=5)
+    settings = Settings(mode="autoscale")
     best, launches, placed = min(_timed(observation, wishes, settings) for _ in range(3))
     return [
         (f"P13 autoscale, {PODS} pods of {shapes} kinds, {OFFERS} offers, 5 machines a run and pool: seconds", f"{best:.2f}"),

@@ -1,20 +1,22 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keys of labels, names of GPU resources, words of reasons and defaults each stand in one file, and each default is read."""
+"""Keys of labels, names of GPU resources and words of reasons stand in one file each; rules read each setting; L-23 names constants."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 import typing as t
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import labels, reasons, resources
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 
-from .tree import below, name, tree
+from .tree import ROOT, UTILS, below, name, tree
 
 MODEL = "plugins/module_utils/model"
 CODE = [
@@ -101,7 +103,8 @@ def test_a_key_is_found_however_it_is_written(code: str, wrong: bool) -> None:
 
 # ---- defaults
 
-SETTINGS = "plugins/module_utils/model/defaults.py"
+PLANNER = "plugins/module_utils/planner"
+_CONSTANT = re.compile(r"^\| L-[^|]* \| `([A-Z_]+)`[^|]* \| (-?[0-9.]+) \| `([^`]+)` \|$", re.MULTILINE)
 
 
 def _reads(path: Path) -> set[str]:
@@ -110,15 +113,33 @@ def _reads(path: Path) -> set[str]:
     for one in ast.walk(tree(path)):
         if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Load):
             owner = ast.unparse(one.value)
-            if owner.split(".")[-1].lstrip("_") in ("settings", "Settings()", "DEFAULTS") or owner == "Settings()":
+            if owner.split(".")[-1].lstrip("_") == "settings":
                 read.add(one.attr)
     return read
 
 
 def test_L23_each_default_is_read_by_a_rule() -> None:
-    read = set().union(*(_reads(path) for path in below("plugins/module_utils", suffix=".py") if name(path) != SETTINGS))
+    """Saved plans only carry settings from one run to the other."""
+    rules = [path for path in below(PLANNER, suffix=".py") if not name(path).startswith(f"{PLANNER}/plans/")]
+    read = set().union(*map(_reads, rules))
     fields = {one.name for one in dataclasses.fields(Settings)}
     assert fields - read == set(), "a default that nobody reads is a promise that nobody keeps"
+
+
+def _finals(path: Path) -> t.Iterator[tuple[str, Decimal, str]]:
+    """The numbers of a file that are marked as final: name, value, and the file's path below module_utils."""
+    for one in tree(path).body:
+        if isinstance(one, ast.AnnAssign) and ast.unparse(one.annotation) == "t.Final" and one.value is not None:
+            number = one.value.args[0] if isinstance(one.value, ast.Call) else one.value
+            yield ast.unparse(one.target), Decimal(ast.literal_eval(number)), path.relative_to(UTILS).as_posix()
+
+
+def test_L23_the_table_of_constants_is_true_and_complete() -> None:
+    text = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## L-23 .*?(?=^## )", text, re.MULTILINE | re.DOTALL)
+    told = [(constant, Decimal(value), path) for constant, value, path in _CONSTANT.findall(section)]
+    there = [row for path in (*below(PLANNER, suffix=".py"), *below(MODEL, suffix=".py")) for row in _finals(path)]
+    assert len(told) == section.count("\n| L-") and sorted(told) == sorted(there)
 
 
 def test_nothing_is_stored_twice() -> None:

@@ -25,6 +25,7 @@ from ..model.labels import (
     RELIABILITY_LABEL,
     SPOT_LABEL,
 )
+from ..model.spec import DRAIN_TIMEOUT
 from ..planner.offers import requirements as words
 from ..providers.registry import ENTRIES
 from ..talos.validation.labels import key_problem, value_problem
@@ -83,7 +84,7 @@ def node_pool(
         replicas=spec.get("replicas"),
         weight=spec.get("weight", 0),
         termination_grace=reader.duration(spec.get("terminationGracePeriod"), "spec.terminationGracePeriod", 600),
-        drain_timeout=reader.duration(spec.get("drainTimeout"), "spec.drainTimeout", 600),
+        drain_timeout=reader.duration(spec.get("drainTimeout"), "spec.drainTimeout", DRAIN_TIMEOUT),
         registration_timeout=reader.duration_or_never(
             spec.get("registrationTimeout"), "spec.registrationTimeout", None, never=False
         ),

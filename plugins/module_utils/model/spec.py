@@ -14,6 +14,9 @@ from .cluster import Taint
 from .names import Labels
 from .offers import Lane, Quality
 
+DRAIN_TIMEOUT: t.Final = 600  # seconds for which pods may take to leave, of a pool that says nothing (L-9)
+UNHEALTHY_TIMEOUT: t.Final = 1200  # seconds for which a Node may be ill, of a pool that says nothing (L-20)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Requirement:
@@ -212,7 +215,7 @@ class Pool:
     utilization_threshold: Decimal = Decimal("0.5")
     replace_cheaper: Decimal = Decimal(0)
     termination_grace: int = 600
-    drain_timeout: int = 600
+    drain_timeout: int = DRAIN_TIMEOUT
     min_age: int = 600
     registration_timeout: int | None = None
     unhealthy_timeout: int | None = None

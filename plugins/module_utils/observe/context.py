@@ -24,6 +24,7 @@ from ..mesh.connect import connect as connect_mesh
 from ..model import Claim, CloudChoice, Instance, Ledger, Node, NodeClass, Phase, Pool, Wishes
 from ..model.defaults import Settings
 from ..model.names import Verdict
+from ..model.spec import DRAIN_TIMEOUT
 from ..planner import clock_skew
 from ..planner.claims.record import remembered as remembered_pool
 from ..planner.cost.ledger import read_ledger
@@ -220,7 +221,7 @@ class Context:
         return next((one.settings for one in node_class.clouds if one.cloud == cloud), {})
 
     def drain_timeout(self, pool: Pool | None) -> int:
-        return pool.drain_timeout if pool else self.settings.drain_timeout
+        return pool.drain_timeout if pool else DRAIN_TIMEOUT
 
     def granularity(self, cloud: str) -> int:
         return CAPABILITIES[cloud].billing_granularity if cloud in CAPABILITIES else 1

@@ -199,7 +199,7 @@ def _market(context: Context) -> Market:
 
     def opened() -> Market:
         cache = open_cache(context.task, context.task.params.get("offer_cache") or "none", context.kube)
-        return Market(context.task, cache, ttl=context.settings.price_ttl, keep=not context.task.check_mode)
+        return Market(context.task, cache, keep=not context.task.check_mode)
 
     return context.once("market", opened)
 

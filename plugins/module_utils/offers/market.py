@@ -20,13 +20,12 @@ from ..core.task import Task
 from ..kube.client import Json, Kube
 from ..kube.namespace import NAMESPACE, ensure_namespace
 from ..model import CloudChoice, Offer, OfferQuery
-from ..model.defaults import Settings
+from ..model.defaults import PRICE_TTL
 from ..model.labels import MANAGED_BY_LABEL
 from ..providers.registry import ENTRIES
 from .record import Reading, key_of, pack, unpack
 
 PLACES = ("none", "file", "cluster")
-TTL = Settings().price_ttl
 _FUTURE = 5.0  # seconds by which a reading may lie ahead of our clock
 
 
@@ -48,7 +47,7 @@ class Market:
     """``cache`` None = always ask. ``ttl`` seconds for which a reading serves; ``refresh`` asks all the same and keeps the answer.
     ``keep`` False (check mode) writes nothing. Safe for threads."""
 
-    def __init__(self, task: Task, cache: Cache | None, *, ttl: int = TTL, refresh: bool = False, keep: bool = True) -> None:
+    def __init__(self, task: Task, cache: Cache | None, *, ttl: int = PRICE_TTL, refresh: bool = False, keep: bool = True) -> None:
         self._task = task
         self._cache = cache
         self._ttl = ttl

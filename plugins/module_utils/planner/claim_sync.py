@@ -39,7 +39,7 @@ class Settled:
 
 def settle(claim: Claim, situation: Situation) -> Settled:
     """The claim with everything that this run's observation says about it."""
-    found = recovery(claim, situation.instances(claim.cloud), situation.now, situation.settings)
+    found = recovery(claim, situation.instances(claim.cloud), situation.now)
     node, stale = situation.node(claim), None
     if node is not None and is_stale(claim, node, situation.capability(claim)):
         node, stale = None, node

@@ -37,6 +37,8 @@ from .claims.recovery import Instances
 from .disruption.schedule import floor_of_now, hours
 from .garbage_collection.ownership import Owner, Store, claimed, owner_of
 
+CONFIRM_EMPTY: t.Final = 30  # seconds after which a list without our machines is read again before it is believed
+
 
 class Situation:
     """The observation with wishes, settings and capabilities of one run. ``claims`` are in the order of their names."""
@@ -183,7 +185,7 @@ class Situation:
         listed = self.instances(cloud)
         if listed is None or not self.rented(cloud) or any(self.owner(one) is Verdict.OURS for one in listed.all):
             return False
-        recent = timedelta(seconds=self.settings.confirm_empty)
+        recent = timedelta(seconds=CONFIRM_EMPTY)
         known = [one for one in self.claims if one.cloud == cloud and one.instance_id and one.phase in LIVE]
         return any(one.gone_since is None or self.now - one.gone_since < recent for one in known)
 

@@ -17,6 +17,7 @@ from .claim_sync import Settled
 from .cluster_state import Situation
 from .garbage_collection.termination_steps import refilled
 
+SECOND_RUN_AFTER: t.Final = 60  # seconds between two runs that count as two: what must be seen twice is seen so far apart
 # reasons of reports that a machine stays, although
 _STAYS = frozenset({Finding.KEPT, Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED, Reason.REPLACED, Reason.DOCUMENT_GONE})
 
@@ -113,7 +114,7 @@ class Draft:
 
     def twice(self, key: str) -> bool:
         """Note a finding; True when an earlier run, at least a minute ago, saw it too."""
-        return (self.now - self.sighted(key)).total_seconds() >= self.situation.settings.second_run_after
+        return (self.now - self.sighted(key)).total_seconds() >= SECOND_RUN_AFTER
 
     def _is_over(self, report: Action) -> bool:
         """Why a machine stays is not told of one that goes after all, for another reason."""

@@ -18,7 +18,7 @@ from ..core.task import Task
 from ..kube.auth.connect import connect as connect_cluster
 from ..kube.client import Kube
 from ..model import CloudChoice, Lane, NodeClass, Offer, OfferQuery, Pool, Wishes
-from ..model.defaults import Settings
+from ..model.defaults import PRICE_TTL, Settings
 from ..observe.credentials import cloud_credential, unused
 from ..observe.documents import load
 from ..offers.history import ConfigMapHistory, FolderHistory, History, lines_of, oldest_needed
@@ -310,8 +310,8 @@ class Shopping:
         if self.pool is None or self.node_class is None:
             return [(offer, None, None) for offer in offers], [], {}
         pool = self.pool
-        settings = Settings(price_ttl=max(Settings().price_ttl, self.task.params["cache_ttl"]))
-        selection = select(offers, pool, self.node_class, CAPABILITIES, settings, now, self._blocks(now))
+        oldest = max(PRICE_TTL, self.task.params["cache_ttl"])
+        selection = select(offers, pool, self.node_class, CAPABILITIES, Settings(), now, self._blocks(now), oldest=oldest)
         served: list[Chosen] = []
         for place, offer in enumerate(selection.candidates, start=1):
             lane = lane_of(offer, pool, CAPABILITIES[offer.cloud])

@@ -37,7 +37,7 @@ def apply_run(task: Task) -> dict[str, t.Any]:
     settings = settings_of(saved, options_of(task))
     context = open_context(task, settings=settings, documents_required=settings.mode in LAUNCHING)
     try:
-        refuse_other(saved, context.cluster_id, context.clock.now(), settings)
+        refuse_other(saved, context.cluster_id, context.clock.now())
         context.wishes = wishes_of(saved, context.wishes)
         if task.check_mode:
             return _apply(context, saved, writes=False)
@@ -48,7 +48,7 @@ def apply_run(task: Task) -> dict[str, t.Any]:
 
 
 def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.Any]:
-    refuse_other(saved, context.cluster_id, context.clock.now(), context.settings)  # the lock may have been waited for
+    refuse_other(saved, context.cluster_id, context.clock.now())  # the lock may have been waited for
     sight = Sight(context)
     closed = _closed(context)
     judged, wishes = after_preflight(

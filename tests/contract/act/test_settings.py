@@ -14,6 +14,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.open_context import settings_of
 from ansible_collections.tgp.gpu.plugins.module_utils.observe.options import RUN_SPEC
+from ansible_collections.tgp.gpu.plugins.module_utils.runs import plan
 
 from sandbox import strangers
 
@@ -54,6 +55,15 @@ def test_L23_an_option_changes_its_setting_and_no_other(option: str) -> None:
     assert usual == Settings()
     changed = {name: getattr(found, name) for name in Settings.__slots__ if getattr(found, name) != getattr(usual, name)}
     assert changed == wanted and None not in wanted.values()
+
+
+def test_L23_each_setting_is_changed_by_an_option() -> None:
+    """One that no option reaches is a constant that poses as a switch: it belongs beside its rule."""
+    asked = {"mode": "destroy", "names": [], "pools": [], "all": True, "force": False}
+    found = plan._settings(Task(asked))
+    of_the_mode = {name for name in Settings.__slots__ if getattr(found, name) != getattr(Settings(), name)}
+    assert of_the_mode == {"mode", "destroy"}
+    assert of_the_mode.union(*(wanted for _value, wanted in GIVEN.values())) == set(Settings.__slots__)
 
 
 @pytest.mark.parametrize(

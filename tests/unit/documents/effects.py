@@ -49,6 +49,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.operations.launch import e
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import read_ledger
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import idleness
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import node_labels, wireguard_addresses
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LambdaCloud
@@ -285,10 +286,11 @@ def told(found: Plan) -> list[t.Any]:
     return [rows, said, sorted(found.findings)]
 
 
-def plans(wishes: Wishes) -> t.Iterator[list[t.Any]]:
+def plans(wishes: Wishes, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[list[t.Any]]:
     """What each of the worlds is planned to become, in two runs: the second knows what the first saw 25 minutes before."""
+    monkeypatch.setattr(idleness, "SCALE_DOWN_DELAY_AFTER_ADD", 0)
     for mode, seen, wished in situations(wishes):
-        settings = Settings(mode=mode, scale_down_delay_after_add=0)
+        settings = Settings(mode=mode)
         once = plan(seen, wished, settings, CAPABILITIES, "run-1")
         yield told(once)
         later = dataclasses.replace(seen, now=seen.now + timedelta(minutes=25), findings=once.findings)

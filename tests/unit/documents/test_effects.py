@@ -102,4 +102,6 @@ def test_D06_each_field_changes_a_plan_or_what_a_machine_is_made_from(
         assert path == "allowedNamespaces" and "does not allow namespace team-b" in str(refusal)
         return
     assert not differs(rendered(first, monkeypatch), rendered(again, monkeypatch)), "the same document makes the same"
-    assert differs(rendered(first, monkeypatch), rendered(second, monkeypatch)) or differs(plans(first), plans(second))
+    assert differs(rendered(first, monkeypatch), rendered(second, monkeypatch)) or differs(
+        plans(first, monkeypatch), plans(second, monkeypatch)
+    )

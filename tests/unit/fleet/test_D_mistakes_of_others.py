@@ -104,7 +104,7 @@ def test_D17_every_container_counts() -> None:
 
 
 def test_D17_a_selector_for_the_architecture_matches() -> None:
-    place = capacity.of_offer(offer(), pool(), node_class(), "a1b2c3d4", True, Settings())
+    place = capacity.of_offer(offer(), pool(), node_class(), "a1b2c3d4", True)
     tolerant = (Toleration(operator="Exists"),)
     for arch, why in (("amd64", ""), ("arm64", "selector kubernetes.io/arch=arm64")):
         assert binpacking.against(waiting(placement=Placement((("kubernetes.io/arch", arch),), tolerations=tolerant)), place) == why

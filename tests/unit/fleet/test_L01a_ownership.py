@@ -15,6 +15,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudView, De
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import MODES, Destroy, Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.model.names import Verdict
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cluster_state import Situation
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import auxiliary_resources, orphans
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import (
     Proof,
     Store,
@@ -231,11 +232,14 @@ def worlds(draw: st.DrawFn) -> Observation:
 @given(worlds(), st.sampled_from(MODES))
 def test_L1a_no_action_of_any_plan_is_about_a_foreign_machine(world: Observation, mode: str) -> None:
     wanted = wishes(pool(), classes=(node_class(clouds=("vast", "runpod", "lambda", "paperspace")),))
-    settings = Settings(mode=mode, destroy=Destroy(all=mode == "destroy", force=True), allow_mass_delete=True, orphan_age=0)
+    settings = Settings(mode=mode, destroy=Destroy(all=mode == "destroy", force=True), allow_mass_delete=True)
     findings: t.Mapping[str, t.Any] = {}
     for later in (0, 15, 30):
         current = dataclasses.replace(world, now=world.now + timedelta(minutes=later), findings=findings)
-        found = plan(current, wanted, settings, CAPABILITIES, f"run-{later}")
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (orphans, auxiliary_resources):
+                patch.setattr(module, "ORPHAN_AGE", 0)
+            found = plan(current, wanted, settings, CAPABILITIES, f"run-{later}")
         findings = found.findings
         situation = Situation(current, wanted, settings, CAPABILITIES)
         foreign = {one.id for one in situation.listed() if situation.owner(one) is not Verdict.OURS}

@@ -24,7 +24,6 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Offer,
     Phase,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.phases import IllegalTransition, advance, counts, legal
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import from_record, to_record
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.recovery import Instances, recovery
@@ -125,7 +124,7 @@ def test_L02_records_are_strict(change: dict[str, t.Any], message: str) -> None:
 
 
 def look(made: Claim, found: t.Sequence[Instance] | None, now: datetime = NOON) -> str:
-    return recovery(made, found, now, Settings()).what
+    return recovery(made, found, now).what
 
 
 def test_L02_crash_after_the_claim_was_written() -> None:
@@ -206,13 +205,13 @@ def test_L02_duplicates_keep_the_known_id() -> None:
 def test_L02_a_second_machine_is_found_by_its_id_whatever_its_name_is() -> None:
     ready = claim(instance_id="502", ids_seen=("501", "502"))
     pair = (instance("renamed-by-hand", id="501"), instance(id="502"))
-    found = recovery(ready, pair, NOON, Settings())
+    found = recovery(ready, pair, NOON)
     assert (found.what, [one.id for one in found.duplicates]) == ("go_on", ["501"])
 
 
 def test_L02_a_machine_that_is_not_ours_is_nobody_s_second_one() -> None:
     mine = claim(instance_id="501", ids_seen=("501",))
-    found = recovery(mine, Instances([instance(id="501")], foreign={"501"}), NOON, Settings())
+    found = recovery(mine, Instances([instance(id="501")], foreign={"501"}), NOON)
     assert (found.what, found.instance, found.duplicates) == ("unknown", None, ()) and "is not ours" in found.why
 
 

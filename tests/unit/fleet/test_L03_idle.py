@@ -19,7 +19,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import (
     SCALE_DOWN_DISABLED_ANNOTATION,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import cost, ledger_line
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import do_not_disrupt, emptiness
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import do_not_disrupt, emptiness, idleness
 from ansible_collections.tgp.gpu.plugins.module_utils.units.money import print_money
 
 from .build import NOON, at, claim, decide, instance, node, of, one, pod, pool, seen, wishes
@@ -195,11 +195,12 @@ def test_L03_never_and_zero() -> None:
     assert of(machine.run("13:30"), "destroy")
 
 
-def test_L03_min_age_protects_a_young_node() -> None:
+def test_L03_min_age_protects_a_young_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idleness, "SCALE_DOWN_DELAY_AFTER_ADD", 0)
     machine = Machine()
     machine.pool = pool(consolidate_after=0)
-    assert not of(machine.run("12:09:59", scale_down_delay_after_add=0), "destroy")
-    assert of(machine.run("12:10", scale_down_delay_after_add=0), "destroy")
+    assert not of(machine.run("12:09:59"), "destroy")
+    assert of(machine.run("12:10"), "destroy")
 
 
 def test_L03_a_pod_nominated_to_the_node_keeps_it() -> None:

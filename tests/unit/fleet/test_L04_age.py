@@ -11,8 +11,8 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Phase
-from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import TERMINATE_ANNOTATION
+from ansible_collections.tgp.gpu.plugins.module_utils.model.spec import DRAIN_TIMEOUT
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import cost
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import do_not_disrupt, drain_rules, expiration
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.termination_steps import Facts, Step, next_step
@@ -113,7 +113,7 @@ def test_L04_a_pod_of_two_minutes_grace_is_deleted_two_minutes_before_the_deadli
     made = claim(launch_started=at("08:00"))
     due = expiration.due(made, pool(expire_after=4 * HOUR))
     assert due == at("12:00")
-    end = drain_rules.deadline(due, Settings().drain_timeout)
+    end = drain_rules.deadline(due, DRAIN_TIMEOUT)
     assert end == at("12:10") and drain_rules.mode_of("Expired") is drain_rules.Mode.FORCEFUL
     kept = pod(grace_seconds=120)
     assert drain_rules.direct_delete(kept, at("12:07:59"), end) is None

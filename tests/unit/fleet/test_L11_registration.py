@@ -19,6 +19,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Taint,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.cost import ledger_line
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import idleness
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.registration import not_initialized
 from ansible_collections.tgp.gpu.plugins.module_utils.units.money import print_money
@@ -29,8 +30,9 @@ JOINING = claim(phase=Phase.JOINING, launch_started=at("12:00"), created=at("12:
 NEW = node(created=at("12:03"))
 
 
-def test_L11_initialized_node_makes_the_claim_ready() -> None:
-    found = decide(seen(at("12:05"), claims=(JOINING,), nodes=(NEW,), instances=(instance(),)), scale_down_delay_after_add=0)
+def test_L11_initialized_node_makes_the_claim_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idleness, "SCALE_DOWN_DELAY_AFTER_ADD", 0)
+    found = decide(seen(at("12:05"), claims=(JOINING,), nodes=(NEW,), instances=(instance(),)))
     updated = one(found, "update").claim
     assert updated is not None and updated.phase is Phase.READY
     assert (updated.registered, updated.initialized, updated.node_uid) == (at("12:05"), at("12:05"), NEW.uid)

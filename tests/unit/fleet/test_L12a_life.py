@@ -184,8 +184,8 @@ def test_L12a_E_a_copy_of_the_store_ends_no_machine_that_is_online() -> None:
 def test_L12a_mass_guard_is_one_or_half_for_what_shows_life_and_three_or_half_for_what_does_not(
     known: int, dead: int, alive: int
 ) -> None:
-    assert mass_deletion_guard.most(known, Settings()) == dead
-    assert mass_deletion_guard.most(known, Settings(), alive=True) == alive
+    assert mass_deletion_guard.most(known) == dead
+    assert mass_deletion_guard.most(known, alive=True) == alive
 
 
 @pytest.mark.parametrize(("size", "online", "goes"), [(2, True, 1), (5, True, 2), (2, False, 2), (5, False, 5)])

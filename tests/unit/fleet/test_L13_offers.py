@@ -137,11 +137,11 @@ def test_L13_strategies() -> None:
     assert ordered("priority") == ["0.50", "0.44", "0.40", "0.42", "0.39"]
 
 
-def test_L13_strategy_of_the_run_beats_that_of_the_class() -> None:
+def test_L13_strategy_of_the_class_decides_between_price_and_priority() -> None:
     made = node_class(clouds=(CloudChoice("lambda", 3), CloudChoice("vast", 0)))
     offers = (offer("0.40"), offer("0.42", cloud="vast"))
     assert choose(*offers, made=made).candidates[0].cloud == "vast"
-    assert choose(*offers, made=made, strategy="cheapest").candidates[0].cloud == "lambda"
+    assert choose(*offers, made=dataclasses.replace(made, strategy="cheapest")).candidates[0].cloud == "lambda"
 
 
 def test_L13_ties() -> None:
@@ -187,7 +187,7 @@ def test_L13_spot_competes_only_with_the_asked_discount() -> None:
     made = node_class(spot_allowed=True)
     firm, cheap, dear = offer("0.40", id="firm"), offer("0.28", id="cheap", spot=True), offer("0.29", id="dear", spot=True)
     assert [one.id for one in choose(firm, cheap, dear, made=made).candidates] == ["cheap", "dear", "firm"]
-    found = choose(firm, cheap, dear, made=made, spot_discount_min=Decimal("0.3"))
+    found = choose(firm, cheap, dear, made=dataclasses.replace(made, spot_discount_min=Decimal("0.3")))
     assert [one.id for one in found.candidates] == ["cheap", "firm"] and found.rejected == {"lambda/dear": "spot discount"}
 
 

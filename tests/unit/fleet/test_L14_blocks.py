@@ -11,7 +11,6 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Attempt, Claim, Phase
-from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.record import from_record, to_record
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.recovery import recovery
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import launch_backoff
@@ -91,13 +90,13 @@ def refused(**facts: object) -> Claim:
 
 def test_L14_what_a_refusal_left_behind_is_never_adopted() -> None:
     left = instance(id="r-1")
-    found = recovery(refused(), [left], at("11:01"), Settings())
+    found = recovery(refused(), [left], at("11:01"))
     assert (found.what, found.instance, found.duplicates) == ("launch", None, (left,))
-    assert recovery(refused(), [], at("11:01"), Settings()).what == "launch"  # a definite refusal: nothing is waited for
+    assert recovery(refused(), [], at("11:01")).what == "launch"  # a definite refusal: nothing is waited for
     own = instance(id="i-2")
-    both = recovery(refused(), [left, own], at("11:01"), Settings())
+    both = recovery(refused(), [left, own], at("11:01"))
     assert (both.what, both.instance, both.duplicates) == ("adopt", own, (left,))
-    ending = recovery(refused(phase=Phase.FAILED), [left], at("11:01"), Settings())
+    ending = recovery(refused(phase=Phase.FAILED), [left], at("11:01"))
     assert (ending.what, ending.instance, ending.duplicates) == ("teardown", None, (left,))
 
 

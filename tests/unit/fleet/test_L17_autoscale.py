@@ -30,6 +30,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import launch_planner
 
 from .build import NOON, at, claim, decide, instance, node, node_class, of, offer, pod, pool, seen, wishes
 from .pods import GPU, waiting
@@ -190,13 +191,14 @@ def test_L17_dra_is_said_and_gets_no_machine() -> None:
     assert launched(found) == [] and reasons(found) == {"w": "resource claims (DRA) are not supported"}
 
 
-def test_L17_at_most_five_machines_per_run_and_pool() -> None:
+def test_L17_at_most_five_machines_per_run_and_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     pods = [asks(f"w{number}") for number in range(7)]
     found = scale(world(*pods, offers=(ONE,)))
     assert len(launched(found)) == 5 and list(reasons(found).values()) == ["max_launch_per_run"] * 2
-    assert len(launched(scale(world(*pods, offers=(ONE,)), max_launch_per_run=None))) == 7
     floor = scale(world(*pods, offers=(ONE,)), pool(min_nodes=3))
     assert len(launched(floor)) == 5, "minNodes and pods share the bound, and pods run on what minNodes brings"
+    monkeypatch.setattr(launch_planner, "MAX_LAUNCH_PER_RUN", 7)
+    assert len(launched(scale(world(*pods, offers=(ONE,))))) == 7
 
 
 def test_L17_a_request_is_satisfied_by_its_own_machine_only() -> None:

@@ -10,7 +10,6 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Node, Phase, Plan, Pod
-from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import NEUTRAL_GPU
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.consolidation import use
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.registration import (
@@ -51,15 +50,15 @@ def test_L17_a_pod_that_asks_for_the_neutral_name_gets_a_machine_that_is_large_e
 
 def test_L17_a_machine_on_its_way_serves_the_neutral_name() -> None:
     made = claim(phase=Phase.BOOTING, offer=offer("0.40", gpu_count=2))
-    assert of_claim(made, pool(), CLUSTER, True, Settings()).free[NEUTRAL_GPU] == 2
-    more = of_claim(dataclasses.replace(made, expected_gpus=8), pool(), CLUSTER, True, Settings())
+    assert of_claim(made, pool(), CLUSTER, True).free[NEUTRAL_GPU] == 2
+    more = of_claim(dataclasses.replace(made, expected_gpus=8), pool(), CLUSTER, True)
     assert more.free[NEUTRAL_GPU] == more.free[GPU] == 8, "the pool was sliced when it was rented"
 
 
 def test_L17_slices_count_under_both_names() -> None:
     """A pod that asks for both finds as many of the one as of the other."""
     sliced, two = pool(slices=4), offer("0.40", gpu_count=2)
-    assert {of_offer(two, sliced, node_class(), CLUSTER, True, Settings()).free[name] for name in (GPU, NEUTRAL_GPU)} == {8}
+    assert {of_offer(two, sliced, node_class(), CLUSTER, True).free[name] for name in (GPU, NEUTRAL_GPU)} == {8}
     assert advertised(claim(offer=two, expected_gpus=8), sliced) == advertised(claim(offer=two), sliced) == 8
 
 

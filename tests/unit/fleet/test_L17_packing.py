@@ -11,7 +11,6 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Expression, NodeTerm, Others, Placement, Pod, Taint, Toleration
-from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import binpacking, capacity
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpacking import Bin, fit
 from hypothesis import given
@@ -204,30 +203,30 @@ def test_L17_free_on_a_ready_node() -> None:
 
 
 def test_L17_a_machine_on_its_way_counts_with_its_planned_gpus() -> None:
-    planned = capacity.of_claim(claim(offer=offer(gpu_count=2)), pool(), "a1b2c3d4", True, Settings())
+    planned = capacity.of_claim(claim(offer=offer(gpu_count=2)), pool(), "a1b2c3d4", True)
     assert planned.free[GPU] == 2 and planned.labels["tgp.io/gpu-type"] == "A10" and planned.labels["kubernetes.io/os"] == "linux"
     assert [str(taint) for taint in planned.taints] == ["tgp.io/ephemeral=true:NoSchedule"], "start-up taints need no toleration"
-    assert capacity.of_claim(claim(offer=offer(gpu_count=2)), pool(slices=4), "a1b2c3d4", True, Settings()).free[GPU] == 8
+    assert capacity.of_claim(claim(offer=offer(gpu_count=2)), pool(slices=4), "a1b2c3d4", True).free[GPU] == 8
 
 
 def test_L17_ten_per_cent_of_an_offer_are_the_systems() -> None:
     rent = offer(vcpus=10, memory_mib=1000)
-    found = capacity.of_offer(rent, pool(), node_class(), "a1b2c3d4", True, Settings())
+    found = capacity.of_offer(rent, pool(), node_class(), "a1b2c3d4", True)
     assert found.free["cpu"] == 9000 and found.free["memory"] == 900 * 1024 * 1024
-    unknown = capacity.of_offer(offer(), pool(), node_class(), "a1b2c3d4", True, Settings())
+    unknown = capacity.of_offer(offer(), pool(), node_class(), "a1b2c3d4", True)
     assert unknown.free["cpu"] == 0, "what is not known of an offer meets no wish"
-    own = capacity.of_offer(offer(cloud="webhook"), pool(), node_class(), "a1b2c3d4", False, Settings())
+    own = capacity.of_offer(offer(cloud="webhook"), pool(), node_class(), "a1b2c3d4", False)
     assert own.free["cpu"] is None
 
 
 def test_L17_slices_are_offered_under_their_own_name() -> None:
     shared = pool(slices=4, slices_renamed=True)
-    found = capacity.of_offer(offer(), shared, node_class(), "a1b2c3d4", True, Settings())
+    found = capacity.of_offer(offer(), shared, node_class(), "a1b2c3d4", True)
     assert found.free["nvidia.com/gpu.shared"] == 4 and GPU not in found.free
 
 
 def test_L17_labels_of_the_pool_are_on_its_machines() -> None:
-    found = capacity.of_offer(offer(), pool(labels={"team": "red"}), node_class(), "a1b2c3d4", True, Settings())
+    found = capacity.of_offer(offer(), pool(labels={"team": "red"}), node_class(), "a1b2c3d4", True)
     assert found.labels["team"] == "red" and found.labels["tgp.io/nodepool"] == "p"
 
 

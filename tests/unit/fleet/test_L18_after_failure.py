@@ -21,6 +21,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost.ledger import read_ledger
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import voluntary
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import backoff_after_block
 
 from .build import NOON, at, claim, decide, instance, node, node_class, of, pod, pool, seen, wishes
@@ -60,10 +61,11 @@ def test_L18_nothing_goes_for_being_idle_within_three_minutes_of_a_drain_that_wa
     assert any(text in one.detail for one in of(found, "report") if one.name == SECOND) is not goes
 
 
-def test_L18_the_pause_after_a_failure_is_of_its_pool_and_can_be_another() -> None:
+def test_L18_the_pause_after_a_failure_is_of_its_pool_and_can_be_another(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gone(idle_pair(given_up(at("11:59")), claim(OTHER, pool="default/q"))) == [OTHER]
-    assert gone(idle_pair(given_up(at("11:59")), scale_down_delay_after_failure=60)) == [SECOND]
     assert gone(idle_pair(claim(FIRST, blocked_until=None, blocked_times=2))) == [FIRST, SECOND], "long over"
+    monkeypatch.setattr(voluntary, "SCALE_DOWN_DELAY_AFTER_FAILURE", 60)
+    assert gone(idle_pair(given_up(at("11:59")))) == [SECOND]
 
 
 def test_L18_what_was_begun_goes_on_after_a_failure_elsewhere() -> None:

@@ -111,7 +111,7 @@ def test_L22_the_bound_is_inclusive(price: str, result: str) -> None:
 
 
 def test_L22_the_bound_is_of_the_planned_price() -> None:
-    assert bound(Decimal("0.42"), Settings()) == Decimal("0.441")
+    assert bound(Decimal("0.42")) == Decimal("0.441")
 
 
 # ---- what removes
@@ -414,14 +414,14 @@ def test_L22_a_launch_without_its_claim_or_price_is_refused() -> None:
 
 def test_L22_a_saved_plan_is_good_for_thirty_minutes() -> None:
     made = saved()
-    refuse_other(made, CLUSTER, NOON + timedelta(minutes=30), Settings())
-    refuse_other(made, CLUSTER, NOON - timedelta(seconds=60), Settings())
+    refuse_other(made, CLUSTER, NOON + timedelta(minutes=30))
+    refuse_other(made, CLUSTER, NOON - timedelta(seconds=60))
     with pytest.raises(InvalidInput, match=r"plan\.made_at.*30m1s ago; plans are good for 30m"):
-        refuse_other(made, CLUSTER, NOON + timedelta(minutes=30, seconds=1), Settings())
+        refuse_other(made, CLUSTER, NOON + timedelta(minutes=30, seconds=1))
     with pytest.raises(InvalidInput, match=r"plan\.made_at.*still to come"):
-        refuse_other(made, CLUSTER, NOON - timedelta(seconds=61), Settings())
+        refuse_other(made, CLUSTER, NOON - timedelta(seconds=61))
     with pytest.raises(InvalidInput, match=r"plan\.cluster_id.*a1b2c3d4, this is ffffffff"):
-        refuse_other(made, "ffffffff", NOON, Settings())
+        refuse_other(made, "ffffffff", NOON)
 
 
 def test_L22_the_hash_is_of_claims_nodes_and_prices() -> None:

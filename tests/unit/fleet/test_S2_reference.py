@@ -161,7 +161,7 @@ def ours(world: World) -> Calls:
     view = {"webhook": CloudView(tuple(instances), tuple(offers.values()))}
     wanted = wishes(pool(consolidate_after=0, min_age=0, idle_mode="gpu"), classes=(own,))
     facts = {"clouds": view, "claims": tuple(claims), "nodes": tuple(nodes), "pods": pods, "devices": None}
-    found = decide(seen(NOON, **facts), wanted, "autoscale", max_launch_per_run=None, max_remove_per_run=1)
+    found = decide(seen(NOON, **facts), wanted, "autoscale", max_remove_per_run=1)
     down = [one.name for one in of(found, "destroy")]
     assert len(down) <= 1, found.actions
     return (tuple(sorted(one.name for one in of(found, "launch"))), down[0] if down else "")

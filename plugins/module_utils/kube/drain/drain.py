@@ -17,7 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from ...core.clock import Clock, ShiftedClock, others_ahead
 from ...core.errors import InvalidInput, TgpError
 from ...model import Pod
-from ...model.defaults import Settings
+from ...model.defaults import SYSTEM_NAMESPACES, Settings
+from ...model.resources import GPU_RESOURCES
 from ...planner.clock_skew import is_wrong
 from ...planner.disruption.drain_rules import Rules
 from ..client import Json, Kube
@@ -32,7 +33,6 @@ __all__ = ["Blocked", "Drained", "Target", "drain", "drain_all"]
 _PDBS = "/apis/policy/v1/poddisruptionbudgets"
 _SLICE = 0.25  # real seconds; a simulated clock may be moved while we wait
 _OWN_WATCHES = 8  # nodes watched one by one; more share a watch on all pods
-_DEFAULTS = Settings()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ def drain(
     check: bool = False,
     force: bool = False,
     rules: Rules = Rules(),
-    gpu_resources: tuple[str, ...] = _DEFAULTS.gpu_resources,
+    gpu_resources: tuple[str, ...] = GPU_RESOURCES,
     idle_mode: str = "workload",
-    ignore_namespaces: tuple[str, ...] = _DEFAULTS.ignore_namespaces,
+    ignore_namespaces: tuple[str, ...] = SYSTEM_NAMESPACES,
     progress: t.Callable[[str], None] = lambda text: None,
 ) -> Drained:
     """Empty one node; see :func:`drain_all`."""
@@ -88,9 +88,9 @@ def drain_all(
     check: bool = False,
     force: bool = False,
     rules: Rules = Rules(),
-    gpu_resources: tuple[str, ...] = _DEFAULTS.gpu_resources,
+    gpu_resources: tuple[str, ...] = GPU_RESOURCES,
     idle_mode: str = "workload",
-    ignore_namespaces: tuple[str, ...] = _DEFAULTS.ignore_namespaces,
+    ignore_namespaces: tuple[str, ...] = SYSTEM_NAMESPACES,
     progress: t.Callable[[str, str], None] = lambda node, text: None,
 ) -> list[Drained]:
     """Empty all nodes side by side; one :class:`Drained` each, in the order given. Failures of one node are in its record.

@@ -17,6 +17,7 @@ from decimal import Decimal
 
 from ...core.errors import ApiError, InvalidInput, LaunchRefused, LaunchUnknown, LockLost, TgpError
 from ...model import Attempt, Claim, Deletion, Instance, LaunchRequest, NodeClass, Offer, Phase, Pool
+from ...model.defaults import PRICE_TTL
 from ...model.reasons import Reason
 from ...observe.context import Context
 from ...planner.claims.phases import LONGEST_WORDS, advance
@@ -57,7 +58,7 @@ def launch_all(context: Context, claims: t.Sequence[Claim]) -> list[Launched]:
     """Launch every claim side by side; one failing claim never stops the others. LockLost ends the whole step."""
     if not claims:
         return []
-    shared = Shared(Prices(context, context.clock.now() - timedelta(seconds=context.settings.price_ttl)))
+    shared = Shared(Prices(context, context.clock.now() - timedelta(seconds=PRICE_TTL)))
     with ThreadPoolExecutor(max_workers=min(_WORKERS, len(claims)), thread_name_prefix="launch") as pool:
         outcomes = list(pool.map(lambda claim: _guarded(context, claim, shared), claims))
     return outcomes
@@ -108,7 +109,7 @@ class _Launch:
             return self._fail(problem)
         offers = self._fresh_offers()
         if not offers:
-            text = f"its offers are older than {self.context.settings.price_ttl} s, and none of them is there any more; the next run plans anew"
+            text = f"its offers are older than {PRICE_TTL} s, and none of them is there any more; the next run plans anew"
             self.context.progress.step(self.claim.name, "waiting", text)
             return Launched(self.claim, "waiting", text)
         enrolment = enrol(self.context, self.claim, self.node_class, self._write)

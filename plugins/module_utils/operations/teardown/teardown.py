@@ -25,6 +25,7 @@ from ...model.labels import DRAIN_STARTED_ANNOTATION
 from ...model.reasons import Finding, Reason
 from ...observe.context import Context
 from ...planner.claims.phases import LONGEST_WORDS, advance
+from ...planner.claims.recovery import UNKNOWN_WINDOW
 from ...planner.cost.cost import ledger_line, noted
 from ...planner.disruption.drain_rules import backoff_after_block, is_voluntary, rules_of
 from ...planner.disruption.expiration import holds_end
@@ -323,7 +324,7 @@ class _Teardown:
                 self._write(instance_id=found[0], ids_seen=(*self.claim.ids_seen, *found))
                 return None
             unsure = self.claim.unknown_since or self.claim.launch_started
-            if (self.context.clock.now() - unsure).total_seconds() < self.context.settings.unknown_window:
+            if (self.context.clock.now() - unsure).total_seconds() < UNKNOWN_WINDOW:
                 return self.pending("the cloud does not yet say that the machine is gone")
         self._gone()
         return None

@@ -11,9 +11,9 @@ import typing as t
 from datetime import datetime, timedelta
 
 from ...model import Claim, Instance, Phase
-from ...model.defaults import Settings
 from ...units.durations import print_time
 
+UNKNOWN_WINDOW: t.Final = 600  # seconds after a create call without an answer in which its machine may still be listed (L-2)
 RETRY = ("launch", "next_offer")  # what is to be done with a claim whose create call certainly made nothing
 
 
@@ -54,7 +54,7 @@ class Instances:
         return tuple(sorted(found.values(), key=lambda one: (one.id != claim.instance_id, _age(one), one.id)))
 
 
-def recovery(claim: Claim, instances: Instances | t.Sequence[Instance] | None, now: datetime, settings: Settings) -> Recovery:
+def recovery(claim: Claim, instances: Instances | t.Sequence[Instance] | None, now: datetime) -> Recovery:
     """What to do with ``claim``. ``instances``: its cloud's complete list, None = could not be read."""
     ending = claim.phase in (Phase.TERMINATING, Phase.FAILED)
     reason = claim.deletion.reason if claim.deletion else claim.phase.value
@@ -77,7 +77,7 @@ def recovery(claim: Claim, instances: Instances | t.Sequence[Instance] | None, n
     if claim.attempts and claim.attempts[-1].result == "refused" and claim.attempts[-1].instance_id:
         return Recovery("launch", f"the refused call left {claim.attempts[-1].instance_id}, which goes first", duplicates=left)
     since = claim.unknown_since or claim.launch_started
-    until = since + timedelta(seconds=settings.unknown_window)
+    until = since + timedelta(seconds=UNKNOWN_WINDOW)
     if now < until:
         return Recovery("wait", f"the create call may still show its effect; waiting until {print_time(until)}")
     return Recovery("next_offer", f"no machine appeared since {print_time(since)}")

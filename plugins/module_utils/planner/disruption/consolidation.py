@@ -217,7 +217,7 @@ def instead(draft: Draft, pool: Pool, claim: Claim, moving: t.Sequence[Pod]) -> 
             continue
         if not situation.rented(offer.cloud) or (offer.spot and not claim.offer.spot):
             continue
-        if not fit(moving, [of_offer(offer, pool, node_class, situation.seen.cluster_id, True, situation.settings)]).left:
+        if not fit(moving, [of_offer(offer, pool, node_class, situation.seen.cluster_id, True)]).left:
             return offer
     return None
 

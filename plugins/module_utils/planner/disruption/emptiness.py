@@ -11,13 +11,14 @@ from datetime import datetime, timedelta
 
 from ...core.errors import InvalidInput
 from ...model import Claim, Node, Pod, Pool, Probe
-from ...model.defaults import Settings
+from ...model.defaults import CLOCK_TOLERANCE, Settings
 from ...model.labels import IDLE_SINCE_ANNOTATION
 from ...model.resources import PARTIAL_GPU_PREFIXES
 from ...units.durations import parse_time, print_duration, print_time
 from .do_not_disrupt import node_hold, pod_hold, skips_drain
 
 MODES = ("workload", "gpu", "all")
+TERMINATING_GRACE: t.Final = 60  # seconds after its deletion timestamp in which a pod is still work
 AHEAD = 120  # seconds by which another host's clock may be ahead of ours (L-27)
 
 
@@ -60,7 +61,7 @@ def would_count(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
     """As :func:`counts`, for a pod that may have ended."""
     if pod.mirror or pod.owner_kind == "Node" or (pod.owner_kind == "DaemonSet" and pod.owner_api.startswith("apps/")):
         return False
-    if pod.deletion is not None and now > pod.deletion + timedelta(seconds=settings.terminating_grace):
+    if pod.deletion is not None and now > pod.deletion + timedelta(seconds=TERMINATING_GRACE):
         return False
     if skips_drain(pod):
         return False
@@ -113,7 +114,7 @@ def _stored(node: Node, now: datetime) -> tuple[datetime | None, tuple[str, ...]
 def _last_end(pods: t.Sequence[Pod], mode: str, settings: Settings, now: datetime) -> datetime | None:
     """When the last pod that kept the node busy ended, as far as ended pods are still listed. The node's clock may be a little ahead of
     ours: then it ended now. A time that is far ahead says nothing."""
-    latest = now + timedelta(seconds=settings.clock_tolerance)
+    latest = now + timedelta(seconds=CLOCK_TOLERANCE)
     ends = [
         min(pod.finished, now)
         for pod in pods

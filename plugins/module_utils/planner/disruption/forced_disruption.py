@@ -6,23 +6,29 @@
 from __future__ import annotations
 
 import collections
+import typing as t
 from datetime import datetime
 from decimal import Decimal
 
 from ...model import Claim, Instance, InstanceState, Node, Phase
 from ...model.reasons import ActionKind, Finding, Reason
+from ...model.spec import UNHEALTHY_TIMEOUT
 from ...units.durations import print_time
 from ..claim_sync import Settled
 from ..claims.phases import BEFORE_READY, may_have_instance
-from ..claims.recovery import RETRY
+from ..claims.recovery import RETRY, UNKNOWN_WINDOW
 from ..garbage_collection import mass_deletion_guard, signs_of_life
+from ..garbage_collection.orphans import NODE_NOT_READY
 from ..offers.ranking import price_verdict
-from ..plan_builder import Draft
+from ..plan_builder import SECOND_RUN_AFTER, Draft
 from ..provisioning import gpu_health, service
 from ..provisioning.registration import failure_class, forsaken, overdue, timeout
 from . import expiration
 from .do_not_disrupt import node_hold, terminate_requested
 from .drain_rules import MODES, is_voluntary
+
+MISSING_RUNS: t.Final = 3  # runs that do not see a machine that shows life before that is a problem of the run (O5)
+UNHEALTHY_SHARE: t.Final = Decimal("0.4")  # of a pool's nodes; when more are ill, none is removed (L-20)
 
 
 def finish(draft: Draft) -> None:
@@ -62,7 +68,7 @@ def go_on(draft: Draft) -> None:
 
 def lost(draft: Draft) -> None:
     """Machines that their cloud does not list any more (O5, O6). A sign of life protects: then the list is more likely wrong."""
-    situation, settings = draft.situation, draft.situation.settings
+    situation = draft.situation
     gone: list[tuple[Settled, str]] = []
     for one in draft.undecided():
         claim = one.claim
@@ -73,12 +79,12 @@ def lost(draft: Draft) -> None:
             _still_alive(draft, one, sign)
             continue
         started = claim.launch_started or claim.created
-        if claim.initialized is None and (draft.now - started).total_seconds() < settings.unknown_window:
+        if claim.initialized is None and (draft.now - started).total_seconds() < UNKNOWN_WINDOW:
             continue  # a cloud may list a new machine late
         if claim.initialized is None and not situation.rented(claim.cloud):
             continue  # an own machine that boots looks like one that is off; its registration time decides
         since = claim.gone_since or draft.now
-        seen_twice = (draft.now - since).total_seconds() >= settings.second_run_after
+        seen_twice = (draft.now - since).total_seconds() >= SECOND_RUN_AFTER
         if seen_twice and _not_ready_long(node, draft):
             gone.append((one, f"{one.recovery.why} since {print_time(since)}"))
     known = sum(1 for claim in situation.claims if claim.instance_id)
@@ -93,17 +99,17 @@ def lost(draft: Draft) -> None:
 
 def _still_alive(draft: Draft, one: Settled, sign: str) -> None:
     """O5: warn, and fail loudly once three runs have seen it. Each run, at least a minute apart, leaves one finding."""
-    settings, claim = draft.situation.settings, one.claim
+    claim = one.claim
     text = f"{claim.name}: {sign}, but {one.recovery.why}; nothing is deleted"
     draft.warnings.append(text)
     runs = 0
     while (key := f"O5|{claim.cloud}|{claim.name}|{runs + 1}") in draft.situation.seen.findings:
         last = draft.sighted(key)
         runs += 1
-    if runs == 0 or (draft.now - last).total_seconds() >= settings.second_run_after:
+    if runs == 0 or (draft.now - last).total_seconds() >= SECOND_RUN_AFTER:
         runs += 1
         draft.sighted(f"O5|{claim.cloud}|{claim.name}|{runs}")
-    if runs >= settings.missing_runs:
+    if runs >= MISSING_RUNS:
         draft.problems.append(f"{text} (seen in {runs} runs); check the account and the credentials of {claim.cloud}")
 
 
@@ -111,7 +117,7 @@ def _not_ready_long(node: Node | None, draft: Draft) -> bool:
     if node is None:
         return True
     since = node.ready_since
-    return since is not None and (draft.now - since).total_seconds() >= draft.situation.settings.node_not_ready
+    return since is not None and (draft.now - since).total_seconds() >= NODE_NOT_READY
 
 
 def failed_joins(draft: Draft) -> None:
@@ -142,7 +148,7 @@ def failed_joins(draft: Draft) -> None:
             seconds = 2 * timeout(claim, pool, capability)
             draft.destroy(claim, Reason.FAILED_JOIN, f"not_opened: complete, but no run has opened it to pods within {seconds} s")
     known = sum(1 for claim in situation.claims if claim.instance_id)
-    bound = len(alive) if situation.settings.allow_mass_delete else mass_deletion_guard.most(known, situation.settings, alive=True)
+    bound = len(alive) if situation.settings.allow_mass_delete else mass_deletion_guard.most(known, alive=True)
     alive.sort(key=lambda due: (due[0].launch_started or due[0].created, due[0].name))
     for claim, detail in alive[:bound]:
         draft.destroy(claim, Reason.FAILED_JOIN, detail)
@@ -196,7 +202,7 @@ def unhealthy(draft: Draft) -> None:
                 continue
             sick.setdefault(claim.pool, []).append((one, f"{what}, since {print_time(since)}"))
     for pool in sorted(sick):
-        if len(sick[pool]) > max(1, int(sizes[pool] * settings.unhealthy_share)) and not settings.allow_mass_delete:
+        if len(sick[pool]) > max(1, int(sizes[pool] * UNHEALTHY_SHARE)) and not settings.allow_mass_delete:
             mass_deletion_guard.refuse(
                 draft,
                 f"nodes of {pool}",
@@ -230,10 +236,10 @@ def _mesh_says(draft: Draft, one: Settled) -> str:
 
 
 def _patience(draft: Draft, claim: Claim) -> int:
-    """Seconds for which a node may be ill: its pool's wish, else the run's setting."""
+    """Seconds for which a node may be ill: its pool's wish, else the default."""
     pool = draft.situation.in_force(claim)
     own = None if pool is None else pool.unhealthy_timeout
-    return draft.situation.settings.unhealthy_timeout if own is None else own
+    return UNHEALTHY_TIMEOUT if own is None else own
 
 
 def _service_down(draft: Draft, one: Settled) -> tuple[datetime | None, str]:
@@ -258,10 +264,9 @@ def prices(draft: Draft, *, destroy: bool) -> None:
         claim, pool = one.claim, draft.situation.in_force(one.claim)
         if claim.price_paid is None or pool is None:
             continue
-        tolerance = draft.situation.settings.price_tolerance
-        found = price_verdict(claim.price_paid, pool.max_hourly_price, tolerance)
+        found = price_verdict(claim.price_paid, pool.max_hourly_price)
         agreed_price = claim.reserved_price + _disk_that_was_not_counted(claim, one.recovery.instance)
-        agreed = claim.initialized is not None and price_verdict(claim.price_paid, agreed_price, tolerance) != "jump"
+        agreed = claim.initialized is not None and price_verdict(claim.price_paid, agreed_price) != "jump"
         text = f"costs {claim.price_paid} $/h, maxHourlyPrice is {pool.max_hourly_price}"
         if found == "jump" and agreed:
             draft.warnings.append(f"{claim.name} {text} by now; it was rented for that price, so it stays")

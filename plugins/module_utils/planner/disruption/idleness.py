@@ -20,6 +20,7 @@ from ..plan_builder import Draft, stronger
 from ..provisioning import service
 from . import emptiness, voluntary
 
+SCALE_DOWN_DELAY_AFTER_ADD: t.Final = 600  # seconds after the last machine of a pool was opened to pods
 Shape = tuple[str, int]
 
 
@@ -126,8 +127,7 @@ def growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:
     joining = {_shape(one): one.name for one in claims if one.phase in BEFORE_READY and one.deletion is None}
     joining |= {_shape(one.claim): one.name for one in draft.launches if one.claim is not None and one.pool == pool.key}
     added = latest(one.initialized for one in claims if one.phase is Phase.READY)
-    delay = draft.situation.settings.scale_down_delay_after_add
-    grew = added is not None and (draft.now - added).total_seconds() < delay
+    grew = added is not None and (draft.now - added).total_seconds() < SCALE_DOWN_DELAY_AFTER_ADD
     failed = voluntary.after_failure(draft, pool)
 
     def against(claim: Claim) -> str:
@@ -136,7 +136,7 @@ def growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:
         if _shape(claim) in joining:
             return f"{joining[_shape(claim)]} of the same shape is still joining"
         if grew:
-            return f"its pool grew less than {print_duration(delay)} ago"
+            return f"its pool grew less than {print_duration(SCALE_DOWN_DELAY_AFTER_ADD)} ago"
         return failed if claim.deletion is None else ""
 
     return against

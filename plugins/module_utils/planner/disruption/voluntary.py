@@ -24,6 +24,7 @@ from .do_not_disrupt import node_hold
 from .drain_rules import MOVES, Do, Mode, Verdict, backoff_after_block, classify, is_voluntary, rules_of
 
 FREE = Room(None)
+SCALE_DOWN_DELAY_AFTER_FAILURE: t.Final = 180  # seconds after a drain in the pool was given up
 _WITH_NODE = (Phase.JOINING, Phase.READY, Phase.TERMINATING)
 
 
@@ -102,14 +103,13 @@ def cloud_unknown(one: Settled) -> str:
 def after_failure(draft: Draft, pool: Pool) -> str:
     """What keeps every node of the pool that can wait and that nobody has begun to empty: a drain of one of them was given up less
     than three minutes ago (L-18). Empty = nothing. When that was follows from how long the node is left alone since."""
-    delay = draft.situation.settings.scale_down_delay_after_failure
     for name, one in draft.settled.items():
         claim = one.claim
         if claim.pool != pool.key or claim.blocked_until is None or claim.blocked_times < 1:
             continue
         pause, _times = backoff_after_block(claim.blocked_times - 1)
-        if 0 <= (draft.now - (claim.blocked_until - pause)).total_seconds() < delay:
-            return f"the drain of {name} in its pool was given up less than {print_duration(delay)} ago"
+        if 0 <= (draft.now - (claim.blocked_until - pause)).total_seconds() < SCALE_DOWN_DELAY_AFTER_FAILURE:
+            return f"the drain of {name} in its pool was given up less than {print_duration(SCALE_DOWN_DELAY_AFTER_FAILURE)} ago"
     return ""
 
 

@@ -13,6 +13,7 @@ from ...model.names import Verdict
 from ...model.reasons import ActionKind, Reason
 from ..plan_builder import Draft
 from . import mass_deletion_guard
+from .orphans import ORPHAN_AGE
 
 CASE = "Extra"
 
@@ -50,7 +51,7 @@ def _is_due(draft: Draft, extra: Extra) -> bool:
     key = f"{CASE}|{extra.cloud}|{extra.kind}/{extra.id}"
     first = draft.sighted(key)
     age = (draft.now - (extra.created or first)).total_seconds()
-    return age > draft.situation.settings.orphan_age and draft.twice(key)
+    return age > ORPHAN_AGE and draft.twice(key)
 
 
 # ---- services of ours in the cluster whose machine and record are gone (O16): what O7 is for Nodes
@@ -102,4 +103,4 @@ def remove_tokens(draft: Draft) -> None:
 def _token_is_due(draft: Draft, token: MadeToken) -> bool:
     seen_twice = draft.twice(f"{TOKEN_CASE}||{token.id}")
     made = token.expires - LIFE
-    return seen_twice and (draft.now - made).total_seconds() > draft.situation.settings.orphan_age
+    return seen_twice and (draft.now - made).total_seconds() > ORPHAN_AGE

@@ -10,14 +10,16 @@ that unknown: nothing ends for it, and the machine stays under the limits that i
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 from datetime import timedelta
 
 from ...model import Claim, Source
 from ...model.reasons import Finding, Reason
 from ...units.durations import print_duration, print_time
 from ..claims.phases import LIVE
-from ..plan_builder import Draft
+from ..plan_builder import SECOND_RUN_AFTER, Draft
 
+DOCUMENT_GONE_AFTER: t.Final = 600  # seconds for which a document must be gone before its machines are drained (L-25)
 _INVENTORY, _SHRUNK = "Document|", "SourceShrunk|"
 _FEW = 4  # documents; of fewer than these a loss of most is no sign of a wrong reading
 
@@ -82,7 +84,7 @@ def _judge(draft: Draft, claim: Claim, doubtful: set[str]) -> None:
     since = claim.document_gone_since or draft.now
     claim = dataclasses.replace(claim, document_gone_since=since)
     draft.change(claim)
-    due = since + timedelta(seconds=situation.settings.document_gone_after)
+    due = since + timedelta(seconds=DOCUMENT_GONE_AFTER)
     what = f"its document is gone from {claim.source} since {print_time(since)}"
     if draft.now >= due or _keeps(claim) or is_pending(claim):
         _end(draft, claim, what)
@@ -141,7 +143,7 @@ def _has_shrunk(draft: Draft, name: str, source: Source) -> bool:
     if len(known) < _FEW or 2 * len(lost) <= len(known) or draft.twice(f"{_SHRUNK}{name}"):
         return False
     draft.keep_sightings(prefix)
-    wait = print_duration(draft.situation.settings.second_run_after)
+    wait = print_duration(SECOND_RUN_AFTER)
     text = (
         f"{name} had {len(known)} documents of pools and requests and has {len(known) - len(lost)} now, which looks like a wrong reading: "
         f"no machine ends for that unless a run at least {wait} later finds the same."

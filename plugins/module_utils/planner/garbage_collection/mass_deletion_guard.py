@@ -5,20 +5,26 @@
 
 from __future__ import annotations
 
+import typing as t
+from decimal import Decimal
+
 from ...model.defaults import Settings
 from ..plan_builder import Draft
 
+MASS_FLOOR: t.Final = 3  # deletions of one kind that a run may do, however few things there are
+MASS_FLOOR_ALIVE: t.Final = 1  # the same of things that show life
+MASS_SHARE: t.Final = Decimal("0.5")  # of all things of one kind; above it the guard holds
 MASS_GUARD = "mass_guard"  # the kind of the notices of a guard that held (L-12)
 
 
-def most(known: int, settings: Settings, *, alive: bool = False) -> int:
+def most(known: int, *, alive: bool = False) -> int:
     """How many deletions of one kind one run may do, when ``known`` things of that kind exist; fewer of things that show life."""
-    return max(settings.mass_floor_alive if alive else settings.mass_floor, int(known * settings.mass_share))
+    return max(MASS_FLOOR_ALIVE if alive else MASS_FLOOR, int(known * MASS_SHARE))
 
 
 def allowed(planned: int, known: int, settings: Settings) -> bool:
     """Whether ``planned`` deletions of one kind are allowed."""
-    return settings.allow_mass_delete or planned <= most(known, settings)
+    return settings.allow_mass_delete or planned <= most(known)
 
 
 def holds(draft: Draft, kind: str, planned: int, known: int) -> bool:

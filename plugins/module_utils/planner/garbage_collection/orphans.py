@@ -15,13 +15,13 @@ from ...model.names import Verdict, label_value
 from ...model.reasons import ActionKind, Finding, Reason
 from ..claims.adoption import adopt
 from ..cluster_state import Situation
-from ..plan_builder import Draft
+from ..plan_builder import SECOND_RUN_AFTER, Draft
 from ..provisioning import service
 from . import mass_deletion_guard
 from .ownership import Proof
 
-if t.TYPE_CHECKING:
-    from ..plan_builder import Draft
+ORPHAN_AGE: t.Final = 600  # seconds for which a thing without a claim must exist before it is removed
+NODE_NOT_READY: t.Final = 300  # seconds for which a Node must be not Ready before its machine counts as gone
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -196,8 +196,7 @@ def _tell(draft: Draft, orphan: Orphan, text: str) -> None:
 def _is_due(orphan: Orphan, first: datetime, draft: Draft) -> bool:
     """Old enough, seen in two runs, and with a Node that has not been Ready for long, if it has one."""
     youngest = max(one.created or first for one in (orphan.instance, *orphan.others))
-    old = _old(youngest, draft, draft.situation.settings.orphan_age)
-    return old and _ripe(first, draft) and (orphan.node is None or _not_ready_long(orphan.node, draft))
+    return _old(youngest, draft) and _ripe(first, draft) and (orphan.node is None or _not_ready_long(orphan.node, draft))
 
 
 def _destroy(draft: Draft, orphan: Orphan, reason: str, detail: str) -> None:
@@ -208,18 +207,18 @@ def _destroy(draft: Draft, orphan: Orphan, reason: str, detail: str) -> None:
     draft.others.append(draft.decisions.pop(claim.name))
 
 
-def _old(since: datetime, draft: Draft, seconds: int) -> bool:
-    return (draft.now - since).total_seconds() > seconds
+def _old(since: datetime, draft: Draft) -> bool:
+    return (draft.now - since).total_seconds() > ORPHAN_AGE
 
 
 def _ripe(first: datetime, draft: Draft) -> bool:
-    return (draft.now - first).total_seconds() >= draft.situation.settings.second_run_after
+    return (draft.now - first).total_seconds() >= SECOND_RUN_AFTER
 
 
 def _not_ready_long(node: Node, draft: Draft) -> bool:
     if node.ready or node.ready_since is None:
         return False
-    return (draft.now - node.ready_since).total_seconds() >= draft.situation.settings.node_not_ready
+    return (draft.now - node.ready_since).total_seconds() >= NODE_NOT_READY
 
 
 def duplicates(draft: Draft) -> None:
@@ -281,7 +280,7 @@ def _machine_is_gone(node: Node, cloud: str, situation: Situation) -> bool:
 
 def remove_devices(draft: Draft) -> None:
     """O9: mesh devices of ours, by name and tag, that are offline for long. O10: one that is online is reported."""
-    situation, settings = draft.situation, draft.situation.settings
+    situation = draft.situation
     if situation.devices is None or situation.nodes is None or situation.unlisted:
         return
     tags = {tag for node_class in situation.wishes.classes.values() for tag in node_class.mesh.tags}
@@ -296,7 +295,7 @@ def remove_devices(draft: Draft) -> None:
             draft.report(device.hostname, "O10", "is online in the mesh, but no claim, machine or Node is known", target=device.id)
             continue
         first = draft.sighted(f"O9||{device.id}")
-        silent = device.online is False and device.last_seen is not None and _old(device.last_seen, draft, settings.orphan_age)
+        silent = device.online is False and device.last_seen is not None and _old(device.last_seen, draft)
         if silent and _ripe(first, draft):
             due.append(device)
     if mass_deletion_guard.holds(draft, "mesh devices without a machine (O9)", len(due), len(ours)):
@@ -317,7 +316,7 @@ def remove_keys(draft: Draft) -> None:
             continue
         if any(one.name.startswith(name) for one in situation.listed()):
             continue  # of a machine that another record store made
-        if key.created is not None and not _old(key.created, draft, situation.settings.orphan_age):
+        if key.created is not None and not _old(key.created, draft):
             continue  # another record store of this cluster id may be about to use it
         if any(known.startswith(name) or name.startswith(known) for known in (*draft.settled, *situation.damaged)):
             continue  # descriptions may be cut

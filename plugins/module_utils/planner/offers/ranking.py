@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from ...model import Capability, CloudChoice, Lane, NodeClass, Offer, Pool, Requirement
-from ...model.defaults import Settings
+from ...model.defaults import PRICE_TTL, Settings
 from ...model.labels import (
     GPU_COUNT_LABEL,
     GPU_MEMORY_LABEL,
@@ -48,6 +48,8 @@ REASONS = (
     "maxHourlyPrice",
     "spot discount",
 )
+PRICE_TOLERANCE: t.Final = Decimal("0.05")  # the share by which a price may lie above what was agreed to before it has jumped
+SPOT_DISCOUNT_MIN: t.Final = Decimal(0)  # the share by which spot must be cheaper where neither entry nor class says one
 DEFAULT_LANES = (Lane.TALOS, Lane.KUBELET)  # lane takeover is experimental and lane service makes no node: both only by name
 _STAGE_OF_KEY = {
     GPU_TYPE_LABEL: "gpu type",
@@ -116,11 +118,14 @@ def select(
     settings: Settings,
     now: datetime,
     blocks: t.Mapping[str, datetime] | None = None,
+    *,
+    oldest: int = PRICE_TTL,
 ) -> Selection:
     """Filter and sort. Limits (L-16) are not asked here: they depend on what else is launched. ``blocks``: key → until.
+    ``oldest``: seconds, the age up to which a price is believed.
 
     An auction's offer is judged, sorted and returned at the price of our bid (planner/offers/ranking.py)."""
-    filters = _Filters(pool, node_class, capabilities, settings, now, {} if settings.ignore_blocklist else blocks or {})
+    filters = _Filters(pool, node_class, capabilities, now, {} if settings.ignore_blocklist else blocks or {}, oldest)
     rejected: dict[str, str] = {}
     passed: list[Offer] = []
     for offer in map(filters.priced, offers):
@@ -131,8 +136,9 @@ def select(
             passed.append(offer)
     passed = _drop_dear_spot(passed, filters.discount, capabilities, rejected)
     priorities = {choice.cloud: choice.priority for choice in node_class.clouds}
-    strategy = settings.strategy or node_class.strategy
-    passed.sort(key=lambda offer: _sort_key(offer, strategy, priorities.get(offer.cloud, 0), capabilities[offer.cloud].rented))
+    passed.sort(
+        key=lambda offer: _sort_key(offer, node_class.strategy, priorities.get(offer.cloud, 0), capabilities[offer.cloud].rented)
+    )
     return Selection(tuple(passed), dict(sorted(rejected.items())))
 
 
@@ -189,9 +195,9 @@ class _Filters:
         pool: Pool,
         node_class: NodeClass,
         capabilities: t.Mapping[str, Capability],
-        settings: Settings,
         now: datetime,
         blocks: t.Mapping[str, datetime],
+        oldest: int,
     ) -> None:
         self.pool = pool
         self.node_class = node_class
@@ -199,8 +205,7 @@ class _Filters:
         self.capabilities = capabilities
         self.blocks = blocks
         self.now = now
-        self.settings = settings
-        self.oldest = now - timedelta(seconds=settings.price_ttl)
+        self.oldest = now - timedelta(seconds=oldest)
         self.choices: dict[str, CloudChoice] = {choice.cloud: choice for choice in node_class.clouds if choice.enabled}
         self.by_stage: dict[str, list[Requirement]] = collections.defaultdict(list)
         for requirement in pool.requirements:
@@ -215,10 +220,10 @@ class _Filters:
         return priced(requirements.cut(offer, self.disk_gib), choice.bid_margin, self.pool.max_hourly_price)
 
     def discount(self, offer: Offer) -> Decimal:
-        """What the cloud's entry says, else the class, else the run."""
+        """What the cloud's entry says, else the class."""
         choice = self.choices.get(offer.cloud)
         said = (choice.spot_discount_min if choice else None, self.node_class.spot_discount_min)
-        return next((share for share in said if share is not None), self.settings.spot_discount_min)
+        return next((share for share in said if share is not None), SPOT_DISCOUNT_MIN)
 
     def first_reason(self, offer: Offer) -> str:
         for reason, passes in self.checks:
@@ -276,11 +281,11 @@ def _at_least(value: int | None, wanted: int | None) -> bool:
     return wanted is None or (value is not None and value >= wanted)
 
 
-def price_verdict(paid: Decimal, limit: Decimal | None, tolerance: Decimal = Decimal("0.05")) -> str:
+def price_verdict(paid: Decimal, limit: Decimal | None) -> str:
     """The price after the launch against maxHourlyPrice: ok, warn (above it), or jump (above it by more than the tolerance)."""
     if limit is None or paid <= limit:
         return "ok"
-    return "warn" if paid <= limit * (1 + tolerance) else "jump"
+    return "warn" if paid <= limit * (1 + PRICE_TOLERANCE) else "jump"
 
 
 # ---- what to bid where spot is an auction (L-13): a margin above the lowest bid that would win, and never more than may be paid

@@ -11,12 +11,13 @@ import typing as t
 from datetime import datetime
 
 from ...core.errors import InvalidInput
-from ...model.defaults import MODES, Settings
+from ...model.defaults import CLOCK_TOLERANCE, MODES
 from ...model.reasons import ActionKind
 from ...units.durations import print_duration, print_time
 from ..claims.record import decode, encode
 from .saved_plan import VERSION, SavedPlan
 
+PLAN_MAX_AGE: t.Final = 1800  # seconds after which a saved plan is no longer applied (L-22)
 _AGAIN = "Make the plan again with plan.yml; saved plans are not edited."
 
 
@@ -48,7 +49,7 @@ def from_record(record: t.Any) -> SavedPlan:
     return plan
 
 
-def refuse_other(plan: SavedPlan, cluster_id: str, now: datetime, settings: Settings) -> None:
+def refuse_other(plan: SavedPlan, cluster_id: str, now: datetime) -> None:
     """Raise InvalidInput for another cluster's plan, one that is too old, and one of the future."""
     if plan.cluster_id != cluster_id:
         raise InvalidInput(
@@ -56,13 +57,13 @@ def refuse_other(plan: SavedPlan, cluster_id: str, now: datetime, settings: Sett
             remedy="Check the kubeconfig, or apply the plan where it belongs.",
         )
     age = (now - plan.made_at).total_seconds()
-    if age > settings.plan_max_age:
+    if age > PLAN_MAX_AGE:
         raise InvalidInput(
             f"plan.made_at: the plan is of {print_time(plan.made_at)}, {print_duration(age)} ago; "
-            f"plans are good for {print_duration(settings.plan_max_age)}.",
+            f"plans are good for {print_duration(PLAN_MAX_AGE)}.",
             remedy="Make the plan again with plan.yml.",
         )
-    if age < -settings.clock_tolerance:
+    if age < -CLOCK_TOLERANCE:
         raise InvalidInput(
             f"plan.made_at: the plan is of {print_time(plan.made_at)}, which is still to come.",
             remedy="Set up time synchronisation on both machines.",

@@ -18,7 +18,7 @@ from ...model.reasons import ActionKind, Finding
 from ...units.money import print_money
 from ..claims.spec_hash import generation
 from ..cost.cost import per_day
-from ..offers.ranking import offer_key
+from ..offers.ranking import PRICE_TOLERANCE, offer_key
 from ..provisioning.limits import reserved
 
 VERSION = 1
@@ -127,7 +127,7 @@ def make(plan: Plan, observation: Observation, wishes: Wishes, settings: Setting
         ),
         inputs_hash(observation, [action.claim for action in actions if _rents(action) and action.claim]),
         Costs(*hour_day),
-        tuple(_step(action, versions, uids, wishes, settings) for action in actions),
+        tuple(_step(action, versions, uids, wishes) for action in actions),
     )
 
 
@@ -136,9 +136,9 @@ def is_step(action: Action) -> bool:
     return action.kind not in FACTS or (action.kind == ActionKind.UPDATE and action.reason == Finding.ADOPTED)
 
 
-def bound(price: Decimal, settings: Settings) -> Decimal:
+def bound(price: Decimal) -> Decimal:
     """The highest price at which a launch that was planned at ``price`` may still be done, inclusive."""
-    return price * (1 + settings.price_tolerance)
+    return price * (1 + PRICE_TOLERANCE)
 
 
 def inputs_hash(observation: Observation, rented: t.Iterable[Claim]) -> str:
@@ -173,7 +173,7 @@ def unsent(claim: Claim | None) -> bool:
     )
 
 
-def _step(action: Action, versions: t.Mapping[str, str], uids: t.Mapping[str, str], wishes: Wishes, settings: Settings) -> Step:
+def _step(action: Action, versions: t.Mapping[str, str], uids: t.Mapping[str, str], wishes: Wishes) -> Step:
     claim = action.claim
     rents = _rents(action)
     needs = Precondition(
@@ -181,7 +181,7 @@ def _step(action: Action, versions: t.Mapping[str, str], uids: t.Mapping[str, st
         node_uid=(uids.get(claim.node_name or claim.name, "") if claim else "") if not rents else "",
         generation=documents_of(claim, wishes) if claim and rents else "",
         offer=offer_key(claim.offer) if claim and rents else "",
-        price_bound=bound(claim.offer.price_hour, settings) if claim and rents and claim.offer.price_hour is not None else None,
+        price_bound=bound(claim.offer.price_hour) if claim and rents and claim.offer.price_hour is not None else None,
     )
     return Step(
         action.kind,

@@ -11,6 +11,7 @@ from ...model import Action, Claim, Node, Phase, Taint
 from ...model.labels import GPU_LOST_TAINT
 from ...model.reasons import ActionKind, Finding, Reason
 from ...model.resources import MIG_PREFIX
+from ...model.spec import UNHEALTHY_TIMEOUT
 from ...units.durations import print_time
 from ..claim_sync import Settled
 from ..disruption import voluntary
@@ -66,7 +67,7 @@ def replace(draft: Draft) -> None:
         if pool.gpu_loss_policy != "Replace":
             continue
         wanted: list[tuple[Claim, str]] = []
-        timeout = draft.situation.settings.unhealthy_timeout if pool.unhealthy_timeout is None else pool.unhealthy_timeout
+        timeout = UNHEALTHY_TIMEOUT if pool.unhealthy_timeout is None else pool.unhealthy_timeout
         for one in draft.undecided():
             node = one.node
             if one.claim.pool != pool.key or node is None or not _watched(draft, one):

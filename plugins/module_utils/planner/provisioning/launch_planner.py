@@ -31,6 +31,7 @@ from . import gpu_health, service
 from .registration import overdue
 from .reservations import TOO_SMALL, Market
 
+MAX_LAUNCH_PER_RUN: t.Final = 5  # machines of one pool that a run rents without being asked for a number (L-17)
 COULD_NOT_JOIN = "a machine could not join"
 
 
@@ -50,9 +51,8 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> Market:
         missing = wanted - live[pool.key]
         if missing < 0 and pool.key in situation.wishes.nodes and situation.settings.mode == "provision":
             draft.warnings.append(f"{pool.key} has {live[pool.key]} machines, wanted are {wanted}; provision never removes any.")
-        bound = situation.settings.max_launch_per_run
         if missing > 0:
-            now = missing if by_number or bound is None else min(missing, bound)
+            now = missing if by_number else min(missing, MAX_LAUNCH_PER_RUN)
             _launch_pool(draft, market, pool, now, missing - now, run_id)
         if situation.settings.mode == "provision":
             _tell_unusable(draft, pool, min(wanted, live[pool.key]))
@@ -193,7 +193,7 @@ def _serving(draft: Draft, claim: Claim, pool: Pool, node_class: NodeClass) -> t
 
     def serves(offer: Offer) -> bool:
         rented = situation.rented(offer.cloud)
-        return not fit(pods, [of_offer(offer, pool, node_class, situation.seen.cluster_id, rented, situation.settings)]).left
+        return not fit(pods, [of_offer(offer, pool, node_class, situation.seen.cluster_id, rented)]).left
 
     return serves
 

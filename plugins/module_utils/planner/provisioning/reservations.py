@@ -24,6 +24,7 @@ from ..offers.ranking import Selection, offer_key, select
 from ..plan_builder import Draft
 from . import limits, wireguard_addresses
 
+OFFERS_PER_CLAIM: t.Final = 25  # the chosen offer and those that a launch goes on with when it is refused (L-14)
 TOO_SMALL = "no machine that is large enough"
 
 
@@ -159,7 +160,7 @@ class Market:
         counted = bool(node_class.resources or pool.resources)
         rest: list[Offer] = []
         for offer in offers:
-            if len(rest) + 1 >= self.situation.settings.offers_per_claim:
+            if len(rest) + 1 >= OFFERS_PER_CLAIM:
                 break
             bigger = counted and offer.gpu_count > first.gpu_count  # may be cheaper and still be one GPU too many
             if self.situation.rented(offer.cloud) and not bigger and not self._against(offer, pool, node_class, without):

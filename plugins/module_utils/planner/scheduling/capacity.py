@@ -9,7 +9,6 @@ import typing as t
 from decimal import Decimal
 
 from ...model import Claim, Node, NodeClass, Offer, Pod, Pool
-from ...model.defaults import Settings
 from ...model.labels import ARCH_LABEL, BETA_ARCH_LABEL, BETA_OS_LABEL, DISRUPTED_TAINT, GPU_MEMORY_LABEL, OS_LABEL
 from ...model.resources import NEUTRAL_GPU
 from ..provisioning import limits, node_labels
@@ -18,6 +17,7 @@ from .node_affinity import KEEPS_OFF
 
 CPU, MEMORY, DISK = "cpu", "memory", "ephemeral-storage"
 _MIB = 1024 * 1024
+CAPACITY_RESERVE: t.Final = Decimal("0.1")  # the share of cpu, memory and disk of an offer that the system takes (L-17)
 
 
 def gpu_resource(model: str, pool: Pool | None) -> str:
@@ -56,10 +56,10 @@ def of_node(node: Node, pods: t.Iterable[Pod], *, pool: str = "", gpu_memory_mib
     return Bin(node.name, free, node.labels, node.taints, pool=pool, gpu_memory_mib=memory, pods=bound, node=node.name)
 
 
-def of_claim(claim: Claim, pool: Pool | None, cluster_id: str, rented: bool, settings: Settings) -> Bin:
+def of_claim(claim: Claim, pool: Pool | None, cluster_id: str, rented: bool) -> Bin:
     """The room that a machine on its way will have, by its offer. What is not known of it is not held against it."""
     labels = {**node_labels.node_labels(claim, pool, cluster_id), **_system_labels(claim.offer)}
-    free = _planned(claim.offer, pool, settings, None)
+    free = _planned(claim.offer, pool, None)
     free[gpu_resource(claim.offer.model, pool)] = free[NEUTRAL_GPU] = advertised(claim, pool)
     name = "" if rented else claim.node_name
     return Bin(
@@ -67,12 +67,12 @@ def of_claim(claim: Claim, pool: Pool | None, cluster_id: str, rented: bool, set
     )
 
 
-def of_offer(offer: Offer, pool: Pool, node_class: NodeClass, cluster_id: str, rented: bool, settings: Settings) -> Bin:
+def of_offer(offer: Offer, pool: Pool, node_class: NodeClass, cluster_id: str, rented: bool) -> Bin:
     """The room a machine rented for the pool would have. What an own machine does not say of itself is not held against it."""
     labels = node_labels.offer_labels(offer, offer.cloud, pool.key, node_class.name, cluster_id)
     return Bin(
         offer.id,
-        _planned(offer, pool, settings, 0 if rented else None),
+        _planned(offer, pool, 0 if rented else None),
         {**labels, **pool.labels, **_system_labels(offer)},
         node_labels.taints(pool),
         pool=pool.key,
@@ -81,9 +81,9 @@ def of_offer(offer: Offer, pool: Pool, node_class: NodeClass, cluster_id: str, r
     )
 
 
-def _planned(offer: Offer, pool: Pool | None, settings: Settings, unknown: int | None) -> dict[str, int | None]:
+def _planned(offer: Offer, pool: Pool | None, unknown: int | None) -> dict[str, int | None]:
     """cpu in thousandths, memory in bytes, less what the system takes; GPUs whole."""
-    share = 1 - settings.capacity_reserve
+    share = 1 - CAPACITY_RESERVE
     return {
         CPU: unknown if offer.vcpus is None else int(Decimal(offer.vcpus * 1000) * share),
         MEMORY: unknown if offer.memory_mib is None else int(Decimal(offer.memory_mib * _MIB) * share),

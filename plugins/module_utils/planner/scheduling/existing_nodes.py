@@ -85,9 +85,7 @@ def _ready(draft: Draft, one: Settled) -> t.Iterator[Place]:
 
 def _planned(draft: Draft, claim: Claim) -> Bin:
     situation = draft.situation
-    return capacity.of_claim(
-        claim, situation.pool(claim), situation.seen.cluster_id, situation.rented(claim.cloud), situation.settings
-    )
+    return capacity.of_claim(claim, situation.pool(claim), situation.seen.cluster_id, situation.rented(claim.cloud))
 
 
 def _coming(draft: Draft, claim: Claim, node: Node | None) -> Place:

@@ -17,6 +17,8 @@ from ...model.labels import POD_SCALE_UP_DELAY_ANNOTATION, SCALE_UP_ANNOTATION
 from ...units.durations import parse_duration, print_duration
 from .binpacking import gpus
 
+LOWEST_PRIORITY: t.Final = -10  # of a pod that machines are rented for; the cluster autoscaler's usual bound
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
@@ -66,7 +68,7 @@ def waits(pod: Pod, settings: Settings) -> bool:
         return False
     if pod.mirror or pod.owner_kind == "Node" or (pod.owner_kind == "DaemonSet" and pod.owner_api.startswith("apps/")):
         return False
-    if pod.placement.priority < settings.lowest_priority or pod.annotations.get(SCALE_UP_ANNOTATION) == "false":
+    if pod.placement.priority < LOWEST_PRIORITY or pod.annotations.get(SCALE_UP_ANNOTATION) == "false":
         return False
     return gpus(pod) > 0 or pod.placement.claims
 

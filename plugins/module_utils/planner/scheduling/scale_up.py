@@ -183,18 +183,16 @@ class _Buyer:
         return self._placed, {pod.uid: (reason.pool, reason.text) for pod, reason in left}
 
     def _shop(self, pool: Pool, node_class: NodeClass) -> Shop:
-        situation, settings = self.draft.situation, self.draft.situation.settings
+        situation = self.draft.situation
         priorities = {choice.cloud: choice.priority for choice in node_class.clouds}
-        strategy = settings.strategy or node_class.strategy
         selection = self.market.selection(pool, node_class).candidates
         offers = [one for one in selection if lane_of(one, pool, situation.capabilities[one.cloud]) is not Lane.SERVICE]
         launched = sum(1 for one in self.draft.launches if one.pool == pool.key)
-        bound = settings.max_launch_per_run
 
         @functools.cache
         def room(key: str) -> Bin:
             offer = by_key[key]
-            return capacity.of_offer(offer, pool, node_class, situation.seen.cluster_id, situation.rented(offer.cloud), settings)
+            return capacity.of_offer(offer, pool, node_class, situation.seen.cluster_id, situation.rented(offer.cloud))
 
         by_key = {offer_key(one): one for one in offers}
         return Shop(
@@ -202,13 +200,15 @@ class _Buyer:
             offers,
             size=lambda offer: capacity.planned_gpus(offer, pool),
             room=lambda offer: room(offer_key(offer)),
-            per_gpu=lambda offer, used: per_gpu(offer.price_hour or Decimal(0), priorities.get(offer.cloud, 0), strategy, used),
+            per_gpu=lambda offer, used: per_gpu(
+                offer.price_hour or Decimal(0), priorities.get(offer.cloud, 0), node_class.strategy, used
+            ),
             against=lambda offer: self.market.against(offer, pool, node_class),
             taken=lambda offer, pods: self._take(pool, node_class, offer, pods, lambda one: offer_key(one) in by_key, room),
             rented=lambda offer: situation.rented(offer.cloud),
             closed=launch_planner.refuse_to_launch(self.draft, pool, node_class) or _exact(pool),
             why_none=self.market.why_none(pool, node_class) if not offers else "",
-            most=None if bound is None else max(0, bound - launched),
+            most=max(0, launch_planner.MAX_LAUNCH_PER_RUN - launched),
             fewest=pool.pack == "fewest",
         )
 

@@ -18,6 +18,7 @@ from . import capacity, node_affinity
 from .binpacking import Bin, Queue, against, lacks, shown
 from .existing_nodes import Place
 
+UNSATISFIABLE_FOR: t.Final = 1800  # seconds for which a pool rents nothing for a pod that its machines did not serve
 _SEEN, _MARK = "unplaced", "unsatisfiable"
 _STATES = (NODE_TAINT_PREFIX, CLOUD_PROVIDER_TAINT_PREFIX, PREFIX)
 Bars = dict[str, dict[str, str]]
@@ -26,7 +27,7 @@ Bars = dict[str, dict[str, str]]
 def remembered(draft: Draft, pods: t.Iterable[Pod]) -> Bars:
     """Pods that earlier runs marked: uid to pool and reason. Marks that are over, and those of pods that wait no more, are dropped."""
     bars: Bars = {}
-    keeps = timedelta(seconds=draft.situation.settings.unsatisfiable_for)
+    keeps = timedelta(seconds=UNSATISFIABLE_FOR)
     by_uid = {pod.uid: pod for pod in pods}
     for key, since in sorted(draft.situation.seen.findings.items()):
         case, _nothing, rest = (*key.split("|", 2), "", "")[:3]
@@ -43,7 +44,7 @@ def mark(draft: Draft, pod: Pod, pool: str) -> str:
         return ""
     del draft.findings[f"{_SEEN}||{pod.uid}|{pool}"]
     draft.findings[f"{_MARK}||{pod.uid}|{pool}"] = draft.now
-    return _text(pod, print_time(draft.now + timedelta(seconds=draft.situation.settings.unsatisfiable_for)))
+    return _text(pod, print_time(draft.now + timedelta(seconds=UNSATISFIABLE_FOR)))
 
 
 def too_small(draft: Draft, pods: t.Iterable[Pod], places: t.Iterable[Place]) -> Bars:
