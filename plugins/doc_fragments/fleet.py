@@ -107,7 +107,8 @@ options:
   gpu_resources:
     description:
       - Extended resources that count as GPUs beside C(nvidia.com/gpu), C(amd.com/gpu) and C(tgp.io/gpu), for example
-        C(gpu.intel.com/i915). A pod that asks for one of them is work in every C(idleMode).
+        C(gpu.intel.com/i915). A pod that asks for one of them is work in every C(idleMode), counts in the use of its node, and is listed
+        among the pods that wait. No machine is rented for it, since offers have GPUs of NVIDIA and AMD alone.
       - Taken from E(TGP_GPU_RESOURCES) when not given, separated by commas.
     type: list
     elements: str

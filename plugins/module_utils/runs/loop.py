@@ -241,7 +241,9 @@ class Waker:
         self.failure: TgpError | None = None
         self._happened = threading.Event()
         self._kube = connect(task)
-        self._attention = Attention(self._kube, Watcher(), self._tell, task.clock, gpu_resources=settings_of(task).gpu_resources)
+        settings = settings_of(task)
+        watcher = Watcher(settings=settings)
+        self._attention = Attention(self._kube, watcher, self._tell, task.clock, gpu_resources=settings.gpu_resources)
         self._thread = threading.Thread(target=self._follow, name="waker", daemon=True)
         self._thread.start()
 

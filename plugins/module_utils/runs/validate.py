@@ -142,9 +142,10 @@ def _device_plugin(context: Context) -> CloudCheck:
     documents this is asked for a pool of which nothing is known."""
     plugins, nodes = device_plugins(context.kube), read_nodes(context.kube)
     pools = [pool for pool in context.wishes.pools if pool.service is None]
-    found = {pool.key: answer(pool, context.wishes.classes[pool.node_class], plugins, nodes) for pool in pools}
+    resources = context.settings.gpu_resources
+    found = {pool.key: answer(pool, context.wishes.classes[pool.node_class], plugins, nodes, resources) for pool in pools}
     if not context.wishes.pools:
-        found = {_ANY: answer(Pool("", "", ""), NodeClass("", ()), plugins, nodes)}
+        found = {_ANY: answer(Pool("", "", ""), NodeClass("", ()), plugins, nodes, resources)}
     missing = [f"{key}: {one.why}" for key, one in found.items() if one.word == NONE]
     if missing:
         raise InvalidInput("Nodes would not show their GPUs:", problems=missing)

@@ -137,11 +137,11 @@ def test_L3_pods_of_a_namespace_are_no_work_where_the_option_says_so(rig: Rig, i
 def test_L23_the_loop_that_is_woken_by_pods_counts_the_same_gpus(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     from ansible_collections.tgp.gpu.plugins.module_utils.runs import loop
 
-    seen: list[tuple[str, ...]] = []
+    seen: list[t.Any] = []
 
     class Attention:
-        def __init__(self, *_given: t.Any, gpu_resources: tuple[str, ...]) -> None:
-            seen.append(gpu_resources)
+        def __init__(self, _kube: t.Any, watcher: t.Any, *_given: t.Any, gpu_resources: tuple[str, ...]) -> None:
+            seen.extend([gpu_resources, watcher.settings.gpu_resources])
 
         def run(self) -> None: ...
 
@@ -149,4 +149,4 @@ def test_L23_the_loop_that_is_woken_by_pods_counts_the_same_gpus(rig: Rig, monke
 
     monkeypatch.setattr(loop, "Attention", Attention)
     loop.Waker(Task({"gpu_resources": [INTEL], "kubeconfig": str(rig.kubeconfig)}, transport=rig._transport)).close()
-    assert seen == [(*Settings().gpu_resources, INTEL)]
+    assert seen == [(*Settings().gpu_resources, INTEL)] * 2

@@ -9,6 +9,7 @@ Those that need a cloud or a cluster are in tests/contract/act/test_D_mistakes_o
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 from decimal import Decimal
 
@@ -28,6 +29,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Toleration,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
+from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.phases import advance
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import drain_rules
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.termination_steps import Facts, Step, next_step
@@ -99,8 +101,9 @@ def test_D17_every_container_counts() -> None:
         return {"name": "x", "resources": {"limits": {"tgp.io/gpu": str(count)}}}
 
     none = {"name": "proxy", "resources": {}}
-    assert effective_requests({"containers": [none, box(2)]}, is_gpu)["tgp.io/gpu"] == 2
-    assert effective_requests({"containers": [none], "initContainers": [box(1)]}, is_gpu)["tgp.io/gpu"] == 1
+    counted = functools.partial(is_gpu, gpu_resources=GPU_RESOURCES)
+    assert effective_requests({"containers": [none, box(2)]}, counted)["tgp.io/gpu"] == 2
+    assert effective_requests({"containers": [none], "initContainers": [box(1)]}, counted)["tgp.io/gpu"] == 1
 
 
 def test_D17_a_selector_for_the_architecture_matches() -> None:
@@ -163,6 +166,6 @@ def test_K04_a_booting_machine_counts_once() -> None:
 )
 def test_K06_selectors_taints_and_other_resources_are_looked_at(facts: dict[str, t.Any], why: str) -> None:
     tainted = binpacking.Bin("a", {GPU: 1}, {}, (Taint("gpu", "", "NoSchedule"),))
-    assert binpacking.fit([waiting(**facts)], [tainted]).placed == {}
+    assert binpacking.fit([waiting(**facts)], [tainted], GPU_RESOURCES).placed == {}
     if "requests" not in facts:
         assert binpacking.against(waiting(**facts), tainted) == why

@@ -29,6 +29,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Wishes,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model.labels import IDLE_SINCE_ANNOTATION
+from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning import launch_planner
 
@@ -189,6 +190,14 @@ def test_K03_pods_that_are_bound_gated_or_nominated_ask_for_nothing() -> None:
 def test_L17_dra_is_said_and_gets_no_machine() -> None:
     found = scale(world(asks(placement=Placement(claims=True))))
     assert launched(found) == [] and reasons(found) == {"w": "resource claims (DRA) are not supported"}
+
+
+def test_L17_a_pod_waits_for_what_the_run_counts_as_gpus() -> None:
+    waits = world(asks(requests={"gpu.intel.com/i915": 2}))
+    assert scale(waits).waiting == ()
+    found = scale(waits, gpu_resources=(*GPU_RESOURCES, "gpu.intel.com/i915"))
+    assert launched(found) == [] and reasons(found) == {"w": "no machine with 2 GPUs"}
+    assert [one.gpus for one in found.waiting] == [2]
 
 
 def test_L17_at_most_five_machines_per_run_and_pool(monkeypatch: pytest.MonkeyPatch) -> None:

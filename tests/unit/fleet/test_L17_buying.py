@@ -12,6 +12,7 @@ from decimal import Decimal
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Expression, Offer, Others, Placement, Pod, Taint
+from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.ranking import per_gpu
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import binpacking, offer_selection
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpacking import Bin, Queue, Room
@@ -59,11 +60,11 @@ def sizes(*wanted: int) -> list[Pod]:
 
 
 def bought(pods: t.Iterable[Pod], *shops: offer_selection.Shop) -> list[str]:
-    return [one.offer.id for one in offer_selection.buy(Queue(pods), shops).purchases]
+    return [one.offer.id for one in offer_selection.buy(Queue(pods, GPU_RESOURCES), shops).purchases]
 
 
 def reasons(pods: t.Iterable[Pod], *shops: offer_selection.Shop) -> dict[str, str]:
-    return {pod.name: reason.text for pod, reason in offer_selection.buy(Queue(pods), shops).left}
+    return {pod.name: reason.text for pod, reason in offer_selection.buy(Queue(pods, GPU_RESOURCES), shops).left}
 
 
 def test_L17_four_small_pods_share_the_machine_that_costs_less_for_each() -> None:
@@ -79,13 +80,13 @@ def test_L17_a_large_pod_fits_the_large_machine_only() -> None:
 
 
 def test_L17_room_for_one_machine_and_three_pods() -> None:
-    found = offer_selection.buy(Queue(sizes(1, 1, 1)), [shop(ONE, FOUR, room=1)])
+    found = offer_selection.buy(Queue(sizes(1, 1, 1), GPU_RESOURCES), [shop(ONE, FOUR, room=1)])
     assert [one.offer.id for one in found.purchases] == ["one"]
     assert [reason.text for _pod, reason in found.left] == ["limit:maxNodes", "limit:maxNodes"]
 
 
 def test_L17_pack_fewest_takes_the_one_that_serves_all() -> None:
-    found = offer_selection.buy(Queue(sizes(1, 1, 1)), [shop(ONE, FOUR, room=1, fewest=True)])
+    found = offer_selection.buy(Queue(sizes(1, 1, 1), GPU_RESOURCES), [shop(ONE, FOUR, room=1, fewest=True)])
     assert [one.offer.id for one in found.purchases] == ["four"] and not found.left
 
 
@@ -98,7 +99,9 @@ def test_L17_time_slices() -> None:
     four_slices = {"size": lambda one: one.gpu_count * 4, "room": lambda one: Bin(one.id, {GPU: one.gpu_count * 4})}
 
     def machines(*wanted: int) -> int:
-        return len(offer_selection.buy(Queue(sizes(*wanted)), [dataclasses.replace(shop(ONE), **four_slices)]).purchases)
+        return len(
+            offer_selection.buy(Queue(sizes(*wanted), GPU_RESOURCES), [dataclasses.replace(shop(ONE), **four_slices)]).purchases
+        )
 
     assert machines(1, 1, 1, 1, 1) == 2 and machines(1, 1, 1, 1) == 1 and machines(4) == 1
 
@@ -106,12 +109,12 @@ def test_L17_time_slices() -> None:
 def test_L17_pools_in_their_order_the_first_that_can() -> None:
     tainted = shop(ONE, pool="default/a", taints=(Taint("a", "", "NoSchedule"),))
     free = shop(ONE, pool="default/b")
-    assert [one.pool for one in offer_selection.buy(Queue(sizes(1)), [tainted, free]).purchases] == ["default/b"]
+    assert [one.pool for one in offer_selection.buy(Queue(sizes(1), GPU_RESOURCES), [tainted, free]).purchases] == ["default/b"]
     assert reasons(sizes(1), shop(ONE, taints=(Taint("a", "", "NoSchedule"),))) == {"w0": "taint a:NoSchedule not tolerated"}
 
 
 def test_L17_at_most_so_many_per_run_and_pool() -> None:
-    found = offer_selection.buy(Queue(sizes(1, 1, 1)), [shop(ONE, pool="a", most=1), shop(ONE, pool="b", most=1)])
+    found = offer_selection.buy(Queue(sizes(1, 1, 1), GPU_RESOURCES), [shop(ONE, pool="a", most=1), shop(ONE, pool="b", most=1)])
     assert [one.pool for one in found.purchases] == ["a", "b"]
     assert [reason.text for _pod, reason in found.left] == ["max_launch_per_run"]
 
@@ -134,7 +137,7 @@ def test_L17_the_first_reason_of_a_pod_that_gets_nothing(pod: Pod, market: dict[
 def test_L17_of_several_pools_the_reason_of_the_one_that_came_furthest() -> None:
     tainted = shop(ONE, pool="default/a", taints=(Taint("a", "", "NoSchedule"),))
     full = shop(ONE, pool="default/b", room=0)
-    ((_pod, reason),) = offer_selection.buy(Queue(sizes(1)), [tainted, full]).left
+    ((_pod, reason),) = offer_selection.buy(Queue(sizes(1), GPU_RESOURCES), [tainted, full]).left
     assert reason == offer_selection.Reason(offer_selection.FULL, "default/b", "limit:maxNodes")
     assert reasons(sizes(1)) == {"w0": "there is no pool"}
 
@@ -197,7 +200,7 @@ def world(offers: t.Any, pods: t.Any) -> tuple[list[Offer], list[Pod]]:
 def plainly(offers: list[Offer], pods: list[Pod], fewest: bool) -> list[str]:
     """The rule in its plainest words: every offer is tried for the first pod, by first fit over all that wait."""
     market = shop(*offers)
-    waiting_pods = sorted(pods, key=binpacking.rank)
+    waiting_pods = sorted(pods, key=lambda pod: binpacking.rank(pod, GPU_RESOURCES))
     result: list[str] = []
     while waiting_pods:
         tried: list[tuple[t.Any, int, list[Pod]]] = []
@@ -207,7 +210,7 @@ def plainly(offers: list[Offer], pods: list[Pod], fewest: bool) -> list[str]:
                 if not binpacking.against(pod, room.place) and room.takes(pod):
                     room.add(pod)
             if waiting_pods[0] in room.placed:
-                used = sum(binpacking.gpus(pod) for pod in room.placed)
+                used = sum(binpacking.gpus(pod, GPU_RESOURCES) for pod in room.placed)
                 price = t.cast(Decimal, one.price_hour) / used
                 value = (-used, price) if fewest else (price,)
                 tried.append(((*value, one.gpu_count - used, number), number, room.placed))
@@ -231,32 +234,38 @@ def test_L17_the_same_machines_in_any_order_of_pods(offers: t.Any, pods: t.Any, 
     made, wanted = world(offers, pods)
     shuffled = wanted[:]
     chance.shuffle(shuffled)
-    assert offer_selection.buy(Queue(wanted), [shop(*made)]) == offer_selection.buy(Queue(shuffled), [shop(*made)])
+    assert offer_selection.buy(Queue(wanted, GPU_RESOURCES), [shop(*made)]) == offer_selection.buy(
+        Queue(shuffled, GPU_RESOURCES), [shop(*made)]
+    )
 
 
 @given(OFFERS, PODS)
 def test_L17_every_pod_that_any_offer_fits_is_served_once(offers: t.Any, pods: t.Any) -> None:
     made, wanted = world(offers, pods)
-    found = offer_selection.buy(Queue(wanted), [shop(*made)])
+    found = offer_selection.buy(Queue(wanted, GPU_RESOURCES), [shop(*made)])
     served = [pod.uid for one in found.purchases for pod in one.pods]
     assert len(served) == len(set(served)) and len(served) + len(found.left) == len(wanted)
     market = shop(*made)
     for pod, _reason in found.left:
-        assert not any(not binpacking.against(pod, market.room(one)) and one.gpu_count >= binpacking.gpus(pod) for one in made)
+        assert not any(
+            not binpacking.against(pod, market.room(one)) and one.gpu_count >= binpacking.gpus(pod, GPU_RESOURCES) for one in made
+        )
     for one in found.purchases:
-        assert sum(binpacking.gpus(pod) for pod in one.pods) <= one.offer.gpu_count
+        assert sum(binpacking.gpus(pod, GPU_RESOURCES) for pod in one.pods) <= one.offer.gpu_count
 
 
 @given(OFFERS, PODS)
 def test_L17_a_machine_never_costs_more_per_used_gpu_than_the_cheapest_for_its_first_pod(offers: t.Any, pods: t.Any) -> None:
     made, wanted = world(offers, pods)
     market = shop(*made)
-    for one in offer_selection.buy(Queue(wanted), [shop(*made)]).purchases:
-        head, used = one.pods[0], sum(binpacking.gpus(pod) for pod in one.pods)
+    for one in offer_selection.buy(Queue(wanted, GPU_RESOURCES), [shop(*made)]).purchases:
+        head, used = one.pods[0], sum(binpacking.gpus(pod, GPU_RESOURCES) for pod in one.pods)
         fitting = [
-            each for each in made if not binpacking.against(head, market.room(each)) and each.gpu_count >= binpacking.gpus(head)
+            each
+            for each in made
+            if not binpacking.against(head, market.room(each)) and each.gpu_count >= binpacking.gpus(head, GPU_RESOURCES)
         ]
-        alone = min(t.cast(Decimal, each.price_hour) / binpacking.gpus(head) for each in fitting)
+        alone = min(t.cast(Decimal, each.price_hour) / binpacking.gpus(head, GPU_RESOURCES) for each in fitting)
         assert t.cast(Decimal, one.offer.price_hour) / used <= alone
 
 
@@ -278,7 +287,7 @@ def optimum(offers: list[Offer], sizes_wanted: tuple[int, ...]) -> Decimal:
 def test_L17_no_dearer_than_a_machine_of_the_cheapest_kind_for_each_gpu(wanted: list[int], more: list[tuple[str, int]]) -> None:
     """Between the optimum, and the optimum with every pod alone counted by the dearest price per GPU that a first pod had to accept."""
     offers = [FOUR, *(offer(price, id=f"o{number}", gpu_count=count) for number, (price, count) in enumerate(more))]
-    found = offer_selection.buy(Queue(sizes(*wanted)), [shop(*offers)])
+    found = offer_selection.buy(Queue(sizes(*wanted), GPU_RESOURCES), [shop(*offers)])
     cost = sum((t.cast(Decimal, one.offer.price_hour) for one in found.purchases), Decimal(0))
     assert not found.left
     assert cost >= optimum(offers, tuple(wanted))

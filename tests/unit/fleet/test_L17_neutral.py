@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Deletion, Node, Phase, Plan, Pod
-from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import NEUTRAL_GPU
+from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES, NEUTRAL_GPU
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.consolidation import use
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.provisioning.registration import (
     allocatable_gpus,
@@ -86,7 +86,7 @@ def test_L17_a_ready_node_serves_the_neutral_name_as_far_as_it_offers_it() -> No
     ],
 )
 def test_L17_what_is_spare_is_counted_once(free: dict[str, int | None], left: int) -> None:
-    assert spare(free) == left
+    assert spare(free, GPU_RESOURCES) == left
 
 
 @pytest.mark.parametrize("requests", [{GPU: 1}, {NEUTRAL_GPU: 1}, BOTH])
@@ -96,7 +96,7 @@ def test_L17_used_and_free_are_counted_once(requests: dict[str, int]) -> None:
 
 
 def test_L05_the_share_of_used_gpus_is_of_those_there_are() -> None:
-    found = use(node(allocatable={GPU: 2, NEUTRAL_GPU: 2}), [pod(requests=BOTH)])
+    found = use(node(allocatable={GPU: 2, NEUTRAL_GPU: 2}), [pod(requests=BOTH)], GPU_RESOURCES)
     assert (found.used, found.total) == (1, 2)
 
 
@@ -110,7 +110,7 @@ def test_L17_room_of_a_node_is_kept_per_name_as_the_scheduler_does() -> None:
 
 def test_L11_the_neutral_name_is_no_gpu_that_came_up() -> None:
     alone = node(allocatable={NEUTRAL_GPU: 1}, labels={"tgp.io/provisioned": "true"})
-    assert shown(alone.allocatable) == 0 and allocatable_gpus(claim(), alone) == 0
+    assert shown(alone.allocatable, GPU_RESOURCES) == 0 and allocatable_gpus(claim(), alone) == 0
     assert not_initialized(claim(phase=Phase.JOINING), alone, pool()) == ("0 of 1 nvidia.com/gpu",)
 
 

@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Expression, NodeTerm, Others, Placement, Pod, Taint, Toleration
+from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling import binpacking, capacity
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.binpacking import Bin, fit
 from hypothesis import given
@@ -25,7 +26,7 @@ APART = (Others(("default",), (Expression("app", "In", ("x",)),)),)
 def placed(pods: t.Iterable[Pod], *bins: Bin, **more: t.Any) -> dict[str, str]:
     """Pod name to bin name."""
     given_pods = list(pods)
-    found = fit(given_pods, bins, **more)
+    found = fit(given_pods, bins, GPU_RESOURCES, **more)
     names = {one.uid: one.name for one in given_pods}
     return {names[uid]: where for uid, where in found.placed.items()}
 
@@ -43,7 +44,7 @@ def test_L17_order_of_packing() -> None:
     important = waiting("important", 1, placement=Placement(priority=5))
     large, old, young = waiting("large", 2), waiting("old", created=at("11:00")), waiting("young", created=at("11:30"))
     same = waiting("aaa", created=at("11:30"))
-    order = [one.name for one in sorted([young, same, old, large, important], key=binpacking.rank)]
+    order = [one.name for one in sorted([young, same, old, large, important], key=lambda pod: binpacking.rank(pod, GPU_RESOURCES))]
     assert order == ["important", "large", "old", "aaa", "young"]
 
 
@@ -52,7 +53,7 @@ def test_L17_first_fit_in_the_order_of_the_bins() -> None:
 
 
 def test_L17_what_fits_nowhere_is_left_in_its_order() -> None:
-    found = fit([waiting("small"), waiting("big", 8)], [place("a", 1)])
+    found = fit([waiting("small"), waiting("big", 8)], [place("a", 1)], GPU_RESOURCES)
     assert found.placed == {"uid-small": "a"} and [one.name for one in found.left] == ["big"]
 
 
@@ -183,7 +184,7 @@ def test_L17_barred_pods_pass_over_a_pool() -> None:
 
 
 def test_L17_a_vendors_and_the_neutral_name_are_the_same_gpus() -> None:
-    assert binpacking.gpus(waiting(requests={GPU: 2, "tgp.io/gpu": 2, "cpu": 9000})) == 2
+    assert binpacking.gpus(waiting(requests={GPU: 2, "tgp.io/gpu": 2, "cpu": 9000}), GPU_RESOURCES) == 2
 
 
 # ---- what a machine has room for
@@ -241,18 +242,18 @@ def test_L17_the_order_of_pods_does_not_matter(pods: list[int], bins: list[int],
     places = [place(f"b{number}", size) for number, size in enumerate(bins)]
     shuffled = wanted[:]
     chance.shuffle(shuffled)
-    assert fit(wanted, places) == fit(shuffled, places)
+    assert fit(wanted, places, GPU_RESOURCES) == fit(shuffled, places, GPU_RESOURCES)
 
 
 @given(SIZES, SIZES)
 def test_L17_no_place_is_overfilled_and_nobody_is_left_who_would_fit(pods: list[int], bins: list[int]) -> None:
     wanted = {f"uid-w{number}": waiting(f"w{number}", size) for number, size in enumerate(pods)}
     free = {f"b{number}": size for number, size in enumerate(bins)}
-    found = fit(wanted.values(), [place(name, size) for name, size in free.items()])
+    found = fit(wanted.values(), [place(name, size) for name, size in free.items()], GPU_RESOURCES)
     for uid, name in found.placed.items():
-        free[name] -= binpacking.gpus(wanted[uid])
+        free[name] -= binpacking.gpus(wanted[uid], GPU_RESOURCES)
     assert min(free.values(), default=0) >= 0
-    assert all(binpacking.gpus(one) > max(free.values(), default=0) for one in found.left)
+    assert all(binpacking.gpus(one, GPU_RESOURCES) > max(free.values(), default=0) for one in found.left)
     assert len(found.placed) + len(found.left) == len(wanted)
 
 
@@ -261,8 +262,8 @@ def test_L17_sizes_that_divide_each_other_are_packed_as_well_as_possible(pods: l
     """By brute force: no other placement serves more GPUs of the largest pods first."""
     wanted = [waiting(f"w{number}", size) for number, size in enumerate(pods)]
     places = [place(f"b{number}", size) for number, size in enumerate(bins)]
-    found = fit(wanted, places)
-    ours = sorted((binpacking.gpus(one) for one in wanted if one.uid in found.placed), reverse=True)
+    found = fit(wanted, places, GPU_RESOURCES)
+    ours = sorted((binpacking.gpus(one, GPU_RESOURCES) for one in wanted if one.uid in found.placed), reverse=True)
     best: list[int] = []
     for choice in itertools.product(range(-1, len(bins)), repeat=len(pods)):
         left = bins[:]

@@ -22,6 +22,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Pool,
     Wishes,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.spec_hash import generation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.disruption_budgets import DEFAULTS, allowed
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.do_not_disrupt import node_hold
@@ -155,7 +156,7 @@ def test_L05_every_moved_gpu_has_a_place_that_stays(world: Observation, asked: W
     going = {one.name for one in of(found, "destroy")}
     packed = {one.name for one in of(found, "destroy") if one.reason == "Underutilized"}
     ready = {one.name for one in world.claims or () if one.phase is Phase.READY}
-    used = {name: sum(gpus(one) for one in world.pods or () if one.node == name) for name in NAMES}
+    used = {name: sum(gpus(one, GPU_RESOURCES) for one in world.pods or () if one.node == name) for name in NAMES}
     moved = sum(used[name] for name in packed)
     free = sum(
         max(0, one.allocatable["nvidia.com/gpu"] - used[one.name])

@@ -17,6 +17,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Placement,
     Toleration,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.model.resources import GPU_RESOURCES
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.scheduling.device_plugins import NONE, UNKNOWN, YES, answer
 
 from .build import CloudChoice, decide, node, node_class, of, offer, pool, seen, wishes
@@ -53,20 +54,20 @@ def term(key: str, operator: str, *values: str) -> tuple[NodeTerm, ...]:
     ],
 )
 def test_three_answers(found: DevicePlugins | None, word: str) -> None:
-    assert answer(pool(), node_class(), found, ()).word == word
+    assert answer(pool(), node_class(), found, (), GPU_RESOURCES).word == word
 
 
 def test_pools_without_gpus_to_wait_for_are_not_concerned() -> None:
-    assert answer(pool(gpu_wait="none"), node_class(), DevicePlugins(), ()).word == YES
+    assert answer(pool(gpu_wait="none"), node_class(), DevicePlugins(), (), GPU_RESOURCES).word == YES
 
 
 def test_nodes_that_show_gpus_are_evidence() -> None:
     own = node_class(clouds=(CloudChoice("webhook", machines=(Machine("rack-1", 1, "/up", "/down"),)),))
-    assert answer(pool(), node_class(), plugins(tolerations=STOCK), (node(),)).word == YES, "a node of the pool"
-    assert answer(pool(), own, DevicePlugins(), (node("rack-1", labels={"tgp.io/nodepool": "x"}),)).word == YES
+    assert answer(pool(), node_class(), plugins(tolerations=STOCK), (node(),), GPU_RESOURCES).word == YES, "a node of the pool"
+    assert answer(pool(), own, DevicePlugins(), (node("rack-1", labels={"tgp.io/nodepool": "x"}),), GPU_RESOURCES).word == YES
     other = node("other", labels={"tgp.io/nodepool": "x"})
-    assert answer(pool(), node_class(), DevicePlugins(), (other,)).word == UNKNOWN
-    assert answer(pool(), node_class(), plugins(tolerations=STOCK), (other,)).word == NONE
+    assert answer(pool(), node_class(), DevicePlugins(), (other,), GPU_RESOURCES).word == UNKNOWN
+    assert answer(pool(), node_class(), plugins(tolerations=STOCK), (other,), GPU_RESOURCES).word == NONE
 
 
 @pytest.mark.parametrize("mode", ["provision", "everything", "autoscale"])

@@ -46,10 +46,11 @@ class Use:
         return f"{self.used} of {self.total} GPUs are used" + (" beside those of resource claims" if self.claims else "")
 
 
-def use(node: Node, pods: t.Iterable[Pod]) -> Use:
+def use(node: Node, pods: t.Iterable[Pod], gpu_resources: t.Collection[str]) -> Use:
     """The use of a node by the unfinished pods on it."""
     bound = [pod for pod in pods if pod.node == node.name and pod.phase not in ("Succeeded", "Failed")]
-    return Use(sum(gpus(pod) for pod in bound), shown(node.allocatable), any(pod.placement.claims for pod in bound))
+    used = sum(gpus(pod, gpu_resources) for pod in bound)
+    return Use(used, shown(node.allocatable, gpu_resources), any(pod.placement.claims for pod in bound))
 
 
 def judge(draft: Draft) -> None:
@@ -70,15 +71,17 @@ class _Places:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
+        self._gpu_resources = draft.situation.settings.gpu_resources
         self._nodes: dict[str, Settled] = {}
         self._moved: dict[str, list[Pod]] = {}
         for name, one in draft.settled.items():
             if name in draft.decisions or one.claim.phase is not Phase.READY or one.node is None or blocking(one.node):
                 continue
-            if not use(one.node, draft.situation.pods(one.node) or ()).claims:  # how much is free beside claims is not known
+            here = draft.situation.pods(one.node) or ()
+            if not use(one.node, here, self._gpu_resources).claims:  # how much is free beside claims is not known
                 self._nodes[one.node.name] = one
         self._bins = {name: self._bin(name) for name in sorted(self._nodes)}
-        self._free = {name: _free_gpus(place) for name, place in self._bins.items()}
+        self._free = {name: self._free_gpus(place) for name, place in self._bins.items()}
 
     @property
     def receiving(self) -> t.Collection[str]:
@@ -87,11 +90,12 @@ class _Places:
 
     def move(self, node: Node, moving: t.Sequence[Pod]) -> bool:
         """Give each of the pods a place on the other nodes, if all get one; the node itself is none any more then."""
-        asked = [gpus(pod) for pod in moving]
+        asked = [gpus(pod, self._gpu_resources) for pod in moving]
         if sum(asked) > sum(self._free.values()) - self._free.get(node.name, 0):
             return False
         least = min(asked, default=0)
-        found = fit(moving, [place for name, place in self._bins.items() if self._free[name] >= least and name != node.name])
+        others = [place for name, place in self._bins.items() if self._free[name] >= least and name != node.name]
+        found = fit(moving, others, self._gpu_resources)
         if found.left:
             return False
         for pod in moving:
@@ -99,7 +103,7 @@ class _Places:
             self._moved.setdefault(target, []).append(dataclasses.replace(pod, node=target))
         for name in set(found.placed.values()):
             self._bins[name] = self._bin(name)
-            self._free[name] = _free_gpus(self._bins[name])
+            self._free[name] = self._free_gpus(self._bins[name])
         self._bins.pop(node.name, None)
         self._free.pop(node.name, None)
         return True
@@ -109,10 +113,9 @@ class _Places:
         pods = [*(self._draft.situation.pods(t.cast(Node, one.node)) or ()), *self._moved.get(name, ())]
         return of_node(t.cast(Node, one.node), pods, pool=one.claim.pool, gpu_memory_mib=one.claim.offer.gpu_memory_mib)
 
-
-def _free_gpus(place: Bin) -> int:
-    """At least as many as pods find there: a vendor's and the neutral name may mean the same GPUs."""
-    return sum(max(0, amount or 0) for name, amount in place.free.items() if is_gpu(name))
+    def _free_gpus(self, place: Bin) -> int:
+        """At least as many as pods find there: a vendor's and the neutral name may mean the same GPUs."""
+        return sum(max(0, amount or 0) for name, amount in place.free.items() if is_gpu(name, self._gpu_resources))
 
 
 class _Pool:
@@ -132,7 +135,7 @@ class _Pool:
             voluntary.room(draft, pool, Reason.UNDERUTILIZED), voluntary.bound(draft, Reason.UNDERUTILIZED), len(ready)
         )
         for one in sorted(ready, key=lambda one: (-one.claim.price, -one.claim.offer.gpu_count, one.claim.name)):
-            found = use(t.cast(Node, one.node), self._pods(one))
+            found = use(t.cast(Node, one.node), self._pods(one), self.draft.situation.settings.gpu_resources)
             moving = [verdict.pod for verdict in voluntary.verdicts(draft, one, Reason.UNDERUTILIZED) if verdict.do is Do.EVICT]
             blocked = any(verdict.do is Do.BLOCK for verdict in voluntary.verdicts(draft, one, Reason.UNDERUTILIZED))
             goes_on = one.stored.deletion is not None and one.stored.deletion.reason == Reason.UNDERUTILIZED
@@ -217,7 +220,8 @@ def instead(draft: Draft, pool: Pool, claim: Claim, moving: t.Sequence[Pod]) -> 
             continue
         if not situation.rented(offer.cloud) or (offer.spot and not claim.offer.spot):
             continue
-        if not fit(moving, [of_offer(offer, pool, node_class, situation.seen.cluster_id, True)]).left:
+        room = of_offer(offer, pool, node_class, situation.seen.cluster_id, True)
+        if not fit(moving, [room], situation.settings.gpu_resources).left:
             return offer
     return None
 

@@ -193,7 +193,8 @@ def _serving(draft: Draft, claim: Claim, pool: Pool, node_class: NodeClass) -> t
 
     def serves(offer: Offer) -> bool:
         rented = situation.rented(offer.cloud)
-        return not fit(pods, [of_offer(offer, pool, node_class, situation.seen.cluster_id, rented)]).left
+        room = of_offer(offer, pool, node_class, situation.seen.cluster_id, rented)
+        return not fit(pods, [room], situation.settings.gpu_resources).left
 
     return serves
 
@@ -253,7 +254,8 @@ def blocked(draft: Draft, pool: Pool) -> str:
 def _advertised(draft: Draft, pool: Pool) -> device_plugins.Answer:
     situation = draft.situation
     node_class = situation.wishes.classes[pool.node_class]
-    return device_plugins.answer(pool, node_class, situation.seen.device_plugins, situation.nodes)
+    resources = situation.settings.gpu_resources
+    return device_plugins.answer(pool, node_class, situation.seen.device_plugins, situation.nodes, resources)
 
 
 def prevented(draft: Draft, pool: Pool) -> None:

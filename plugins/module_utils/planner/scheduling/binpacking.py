@@ -4,7 +4,7 @@
 """Which pods fit where (L-17): first fit, in one fixed order, with the same answer whatever the order of what is given.
 
 ``fit`` answers "do these pods fit on these nodes' free GPUs", for demand and for consolidation alike; a node's room is a
-:class:`Bin` (``capacity.of_node``). Nothing given is changed.
+:class:`Bin` (``capacity.of_node``). Nothing given is changed. ``gpu_resources``: the run's names of resources that count as GPUs.
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ import typing as t
 from datetime import datetime, timezone
 
 from ...model import Labels, Pod, Taint
-from ...model.defaults import Settings
 from ...model.labels import GPU_MEMORY_LABEL
 from ...model.resources import NEUTRAL_GPU, PARTIAL_GPU_PREFIXES
 from . import node_affinity
 
-#: the annotation by which a pod asks for GPUs with at least so much memory each: GiB, or with a unit (24Gi, 24576Mi)
-_GPU_NAMES = Settings().gpu_resources
-#: a name for GPUs of any vendor, which we put on our nodes beside the vendor's (L-17)
+#: how much memory each GPU has at least (the annotation GPU_MEMORY_LABEL of a pod): GiB, or with a unit (24Gi, 24576Mi)
 _AMOUNT = re.compile(r"\s*([0-9]{1,12})\s*(Mi|MiB|Gi|GiB)?\s*")
 Barred = t.Mapping[str, t.Mapping[str, str]]
 _EVER = datetime.min.replace(tzinfo=timezone.utc)
@@ -54,31 +51,32 @@ class Packing:
     left: tuple[Pod, ...]
 
 
-def gpus(pod: Pod) -> int:
+def gpus(pod: Pod, gpu_resources: t.Collection[str]) -> int:
     """How many GPUs a pod asks for. A vendor's name and the neutral one beside it mean the same GPUs."""
-    return max((amount for name, amount in pod.requests.items() if is_gpu(name)), default=0)
+    return max((amount for name, amount in pod.requests.items() if is_gpu(name, gpu_resources)), default=0)
 
 
-def is_gpu(resource: str) -> bool:
+def is_gpu(resource: str, gpu_resources: t.Collection[str]) -> bool:
     """True for a resource that stands for GPUs, whole or shared."""
-    return resource in _GPU_NAMES or resource.startswith(PARTIAL_GPU_PREFIXES)
+    return resource in gpu_resources or resource.startswith(PARTIAL_GPU_PREFIXES)
 
 
-def shown(amounts: t.Mapping[str, int]) -> int:
+def shown(amounts: t.Mapping[str, int], gpu_resources: t.Collection[str]) -> int:
     """How many GPUs (or slices) a Node shows by its vendor's names. The neutral name is our own saying and proves nothing."""
-    return sum(amount for name, amount in amounts.items() if is_gpu(name) and name != NEUTRAL_GPU)
+    return sum(amount for name, amount in amounts.items() if is_gpu(name, gpu_resources) and name != NEUTRAL_GPU)
 
 
-def spare(free: t.Mapping[str, int | None]) -> int:
+def spare(free: t.Mapping[str, int | None], gpu_resources: t.Collection[str]) -> int:
     """How many GPUs are left under the largest of the vendor's names, and no more than under the neutral one: both mean the same GPUs."""
-    most = max((amount or 0 for name, amount in free.items() if is_gpu(name) and name != NEUTRAL_GPU), default=0)
+    vendors = (amount or 0 for name, amount in free.items() if is_gpu(name, gpu_resources) and name != NEUTRAL_GPU)
+    most = max(vendors, default=0)
     neutral = free.get(NEUTRAL_GPU)
     return most if neutral is None else min(most, neutral)
 
 
-def rank(pod: Pod) -> tuple[t.Any, ...]:
+def rank(pod: Pod, gpu_resources: t.Collection[str]) -> tuple[t.Any, ...]:
     """The order of packing: the important ones, then the large ones, then the old ones, then by name."""
-    return (-pod.placement.priority, -gpus(pod), pod.created or _EVER, pod.namespace, pod.name, pod.uid)
+    return (-pod.placement.priority, -gpus(pod, gpu_resources), pod.created or _EVER, pod.namespace, pod.name, pod.uid)
 
 
 def against(pod: Pod, place: Bin) -> str:
@@ -146,8 +144,11 @@ class Queue:
     ``barred``: a pod's uid to the pools (with the reason) that it must not go to. ``by_labels``: pods that stand somewhere keep others
     away by labels, so these tell kinds apart."""
 
-    def __init__(self, pods: t.Iterable[Pod], barred: Barred | None = None, *, by_labels: bool = False) -> None:
-        self.pods = sorted(pods, key=rank)
+    def __init__(
+        self, pods: t.Iterable[Pod], gpu_resources: t.Collection[str], barred: Barred | None = None, *, by_labels: bool = False
+    ) -> None:
+        self.gpu_resources = gpu_resources
+        self.pods = sorted(pods, key=lambda pod: rank(pod, gpu_resources))
         self.examples: list[Pod] = []
         self.barred: list[t.Mapping[str, str]] = []
         self.waiting: list[collections.deque[int]] = []
@@ -168,6 +169,10 @@ class Queue:
                 self.waiting.append(collections.deque())
             self.kind_of.append(number)
             self.waiting[number].append(place)
+
+    def gpus(self, pod: Pod) -> int:
+        """How many GPUs one of the pods asks for."""
+        return gpus(pod, self.gpu_resources)
 
     def against(self, number: int, place: Bin) -> str:
         """Why a place never suits pods of a kind."""
@@ -208,7 +213,7 @@ class Queue:
         return tuple(self.pods[place] for place in sorted(place for places in self.waiting for place in places))
 
 
-def fit(pods: t.Iterable[Pod], bins: t.Iterable[Bin], barred: Barred | None = None) -> Packing:
+def fit(pods: t.Iterable[Pod], bins: t.Iterable[Bin], gpu_resources: t.Collection[str], barred: Barred | None = None) -> Packing:
     """Place each pod, in the order of packing, on the first bin that suits it and has room.
 
     ``bins`` are tried in the order given. ``barred`` as for :class:`Queue`. Pods keep apart as they ask, from those that are on a bin
@@ -216,7 +221,7 @@ def fit(pods: t.Iterable[Pod], bins: t.Iterable[Bin], barred: Barred | None = No
     """
     places = tuple(bins)
     apart = any(pod.placement.alone for place in places for pod in place.pods)
-    queue = Queue(pods, barred, by_labels=apart)
+    queue = Queue(pods, gpu_resources, barred, by_labels=apart)
     rooms: list[Room | None] = [None] * len(places)
     reached = [0] * len(queue.waiting)  # no bin before this one has anything for the kind
     suited = [-1] * len(queue.waiting)

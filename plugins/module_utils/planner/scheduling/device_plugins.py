@@ -29,11 +29,17 @@ class Answer:
     why: str = ""
 
 
-def answer(pool: Pool, node_class: NodeClass, plugins: DevicePlugins | None, nodes: t.Iterable[Node] | None) -> Answer:
+def answer(
+    pool: Pool,
+    node_class: NodeClass,
+    plugins: DevicePlugins | None,
+    nodes: t.Iterable[Node] | None,
+    gpu_resources: t.Collection[str],
+) -> Answer:
     """Whether new nodes of the pool will show GPUs. ``plugins`` None = not looked at."""
     if plugins is None or pool.service is not None or pool.gpu_wait == "none":
         return Answer(YES)
-    showing = [node for node in nodes or () if shown(node.allocatable) > 0]
+    showing = [node for node in nodes or () if shown(node.allocatable, gpu_resources) > 0]
     if why := _shown_already(pool, node_class, showing):
         return Answer(YES, why)
     if plugins.problem:

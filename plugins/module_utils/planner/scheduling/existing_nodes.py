@@ -70,7 +70,7 @@ def _ready(draft: Draft, one: Settled) -> t.Iterator[Place]:
         return
     situation = draft.situation
     end = deadline(one.claim, situation.in_force(one.claim), situation.capability(one.claim))
-    shows = shown(node.allocatable) > 0
+    shows = shown(node.allocatable, situation.settings.gpu_resources) > 0
     if (
         not shows and end is not None and draft.now < end
     ):  # its plugin is not up yet: the planned GPUs count as long as one waits for them

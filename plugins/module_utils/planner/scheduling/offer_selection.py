@@ -11,7 +11,7 @@ import typing as t
 from decimal import Decimal
 
 from ...model import Offer, Pod
-from .binpacking import Bin, Queue, Room, gpus, is_gpu, lacks
+from .binpacking import Bin, Queue, Room, is_gpu, lacks
 
 PACKS = ("price", "fewest")  # what a pool may say of the offer it takes
 #: how much a reason says: one about a place that suits and is full says more than one about a place that never suits
@@ -133,7 +133,7 @@ class _Counter:
             served = self.queue.serve(Room(self._bin(number)), self._suits(number))
             if not served or served[0][1] != kind:
                 continue
-            value = self._value(offer, number, sum(gpus(self.queue.pods[place]) for place, _kind in served))
+            value = self._value(offer, number, sum(self.queue.gpus(self.queue.pods[place]) for place, _kind in served))
             if best is not None and value >= best:
                 continue
             refused = shop.against(offer)
@@ -161,7 +161,7 @@ class _Counter:
 
     def _ordered(self) -> list[tuple[t.Any, int]]:
         """Offers by the best they can possibly be worth, so that the search ends early."""
-        waiting = sum(len(places) * gpus(self.queue.examples[kind]) for kind, places in enumerate(self.queue.waiting))
+        waiting = sum(len(places) * self.queue.gpus(self.queue.examples[kind]) for kind, places in enumerate(self.queue.waiting))
         usable = min(waiting, self._largest)
         if self._order[0] != usable:
             numbers = (number for number in range(len(self.shop.offers)) if number not in self._refused)
@@ -200,7 +200,8 @@ class _Counter:
             if kind not in self._suits(number):
                 first = first or self.queue.against(kind, place)
             elif lacking := lacks(pod.requests, place.free):
-                short = short or (f"no machine with {gpus(pod)} GPUs" if is_gpu(lacking) else f"no machine with enough {lacking}")
+                what = f"{self.queue.gpus(pod)} GPUs" if is_gpu(lacking, self.queue.gpu_resources) else f"enough {lacking}"
+                short = short or f"no machine with {what}"
             elif number in self._refused:
                 self._none(kind, FULL, self._refused[number])
                 return

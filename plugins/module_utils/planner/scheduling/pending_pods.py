@@ -70,7 +70,7 @@ def waits(pod: Pod, settings: Settings) -> bool:
         return False
     if pod.placement.priority < LOWEST_PRIORITY or pod.annotations.get(SCALE_UP_ANNOTATION) == "false":
         return False
-    return gpus(pod) > 0 or pod.placement.claims
+    return gpus(pod, settings.gpu_resources) > 0 or pod.placement.claims
 
 
 def _bars(pod: Pod, pools: t.Sequence[Pool], now: datetime, warnings: list[str]) -> dict[str, str]:

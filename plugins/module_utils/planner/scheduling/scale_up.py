@@ -36,6 +36,7 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
         unschedulable_pods.keep(draft)
         launch_planner.launch(draft, orphans, run_id)
         return
+    resources = situation.settings.gpu_resources
     asked = demand(situation.seen.pods, situation.pools, situation.settings, draft.now)
     draft.warnings.extend(asked.warnings)
     bars = {uid: dict(pools) for uid, pools in asked.barred.items()}
@@ -46,7 +47,7 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
     placed = dict(packed.placed)
     reasons: dict[str, tuple[str, str]] = {}
     if packed.left:
-        bought = _Buyer(draft, market, run_id).buy(Queue(packed.left, bars))
+        bought = _Buyer(draft, market, run_id).buy(Queue(packed.left, resources, bars))
         placed |= bought[0]
         reasons = bought[1]
     for key in sorted({pool for pool, _why in reasons.values() if pool}):
@@ -55,17 +56,18 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
     for pod in asked.pods:
         pool, reason = reasons.get(pod.uid, ("", ""))
         where = placed.get(pod.uid, "")
-        draft.waiting.append(WaitingPod(pod.namespace, pod.name, gpus(pod), of_machine.get(where, pool), where, reason))
+        draft.waiting.append(WaitingPod(pod.namespace, pod.name, gpus(pod, resources), of_machine.get(where, pool), where, reason))
         _warn_of_slices(draft, pod, of_machine.get(where, "") if where else "")
-    draft.waiting.extend(WaitingPod(pod.namespace, pod.name, gpus(pod), reason=why) for pod, why in asked.unsupported)
-    draft.tally = count(places(draft, unresumed=False), draft.waiting, situation.pools)
+    draft.waiting.extend(WaitingPod(pod.namespace, pod.name, gpus(pod, resources), reason=why) for pod, why in asked.unsupported)
+    draft.tally = count(places(draft, unresumed=False), draft.waiting, situation.pools, resources)
 
 
 def _warn_of_slices(draft: Draft, pod: Pod, pool: str) -> None:
     """Several slices may be of one card: the pod gets no more of it than its neighbours leave, and nothing keeps them apart."""
     described = draft.situation.pool_by_key.get(pool)
-    if described is not None and described.slices > 1 and gpus(pod) > 1:
-        text = f"gets {gpus(pod)} slices of shared GPUs of {pool}, maybe of one card; slices are not isolated from each other."
+    asked = gpus(pod, draft.situation.settings.gpu_resources)
+    if described is not None and described.slices > 1 and asked > 1:
+        text = f"gets {asked} slices of shared GPUs of {pool}, maybe of one card; slices are not isolated from each other."
         draft.warnings.append(f"Pod {pod.namespace}/{pod.name} {text}")
 
 
@@ -112,7 +114,7 @@ def _place(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -> tuple[
     ready = {one.claim.name: one for one in there if one.node is not None}
     pods = {pod.uid: pod for pod in asked.pods}
     while True:
-        packed = fit(asked.pods, [one.room for one in there], bars)
+        packed = fit(asked.pods, [one.room for one in there], draft.situation.settings.gpu_resources, bars)
         on_ready = [(pods[uid], ready[name]) for uid, name in packed.placed.items() if name in ready]
         marked = {
             pod.uid: {one.claim.pool: why} for pod, one in on_ready if (why := unschedulable_pods.mark(draft, pod, one.claim.pool))
@@ -139,7 +141,8 @@ def _drop_unwanted(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -
             living[one.claim.pool] += 1
     if not again:
         return
-    placed = fit(asked.pods, [one.room for one in places(draft, unresumed=True)], bars).placed
+    there = [one.room for one in places(draft, unresumed=True)]
+    placed = fit(asked.pods, there, draft.situation.settings.gpu_resources, bars).placed
     needed: dict[str, list[Pod]] = {}
     for pod in asked.pods:
         needed.setdefault(placed.get(pod.uid, ""), []).append(pod)
@@ -221,10 +224,12 @@ class _Buyer:
         known: t.Callable[[Offer], bool],
         room: t.Callable[[str], Bin],
     ) -> None:
-        needed = sum(gpus(pod) for pod in pods)
+        resources = self.draft.situation.settings.gpu_resources
+        needed = sum(gpus(pod, resources) for pod in pods)
 
         def serves(other: Offer) -> bool:
-            return capacity.planned_gpus(other, pool) >= needed and known(other) and not fit(pods, [room(offer_key(other))]).left
+            large_enough = capacity.planned_gpus(other, pool) >= needed and known(other)
+            return large_enough and not fit(pods, [room(offer_key(other))], resources).left
 
         rest = self.market.take_this(offer, pool, node_class, serves)
         more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
@@ -236,17 +241,19 @@ class _Buyer:
 # ---- how many GPUs are wanted, used, free, on their way and waited for, per pool
 
 
-def count(places: t.Iterable[Place], waiting: t.Iterable[WaitingPod], pools: t.Iterable[Pool]) -> tuple[Tally, ...]:
+def count(
+    places: t.Iterable[Place], waiting: t.Iterable[WaitingPod], pools: t.Iterable[Pool], gpu_resources: t.Collection[str]
+) -> tuple[Tally, ...]:
     """One line per pool, by name, and one without a pool for pods that none of them serves, if there are any."""
     lines: dict[str, dict[str, int]] = {pool.key: {} for pool in pools}
     for place in places:
         line = lines.setdefault(place.claim.pool, {})
-        free = spare(place.room.free)
+        free = spare(place.room.free, gpu_resources)
         if place.node is None:
             _add_gpus(line, coming=free)
         else:
             _add_gpus(line, machines=1, free=free)
-        _add_gpus(line, used=sum(gpus(pod) for pod in place.room.pods))
+        _add_gpus(line, used=sum(gpus(pod, gpu_resources) for pod in place.room.pods))
     for pod in waiting:
         _add_gpus(lines.setdefault(pod.pool, {}), waiting=pod.gpus)
     return tuple(

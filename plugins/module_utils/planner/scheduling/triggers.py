@@ -88,7 +88,7 @@ class Watcher:
             self._sighting(NODES_IDLE, idle, now),
             self._sighting(NODES_LOST, {name for name, node in staying.items() if not node.ready}, now, vanished),
         ]
-        asked = sum(gpus(pod) for pod in waiting.values())
+        asked = sum(gpus(pod, self.settings.gpu_resources) for pod in waiting.values())
         return [dataclasses.replace(one, gpus=asked) if one.kind == PODS_WAITING else one for one in found if one is not None]
 
     def next(self, now: datetime) -> datetime:

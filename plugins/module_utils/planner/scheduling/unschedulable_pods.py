@@ -51,7 +51,8 @@ def too_small(draft: Draft, pods: t.Iterable[Pod], places: t.Iterable[Place]) ->
     """Pods that would fit a pool's machine by its offer, but not by what its Ready Node is or has left beside the pods of DaemonSets:
     another of them would not help. Nor would it where all of the pool's Nodes have a taint that its document, as it was when they were made
     and is now, does not name."""
-    queue = Queue(pods)
+    resources = draft.situation.settings.gpu_resources
+    queue = Queue(pods, resources)
     bars: Bars = {}
     planned: list[tuple[Place, Bin]] = [(one, one.planned) for one in places if one.node is not None and one.planned is not None]
     empty: dict[str, t.Mapping[str, int | None]] = {}
@@ -62,7 +63,9 @@ def too_small(draft: Draft, pods: t.Iterable[Pod], places: t.Iterable[Place]) ->
         tainted: dict[str, list[str]] = {}
         for place, plan in planned:
             node, pool = place.node, place.claim.pool
-            if node is None or against(example, plan) or lacks(example.requests, plan.free) or not shown(node.allocatable):
+            if node is None or against(example, plan) or lacks(example.requests, plan.free):
+                continue
+            if not shown(node.allocatable, resources):
                 continue
             if node.name not in empty:
                 empty[node.name] = _empty(place, node).free
