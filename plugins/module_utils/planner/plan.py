@@ -1,16 +1,20 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The decision: one pure function from what was seen and what is wanted to what shall be done, in the order of L-22."""
+"""The decision: one pure function from what was seen and what is wanted to what shall be done (L-22).
+
+It is a table of passes, run in order. docs/architecture.md, "Passes of a plan", shows the same table to people.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ..core.errors import InvalidInput
 from ..model import Capability, Observation, Plan, Wishes
-from ..model.defaults import MODES, Settings
-from ..model.reasons import ActionKind
+from ..model.defaults import MODES, REAPING, Settings
+from ..model.reasons import ActionKind, Reason
 from . import clock_skew, notices
 from .claim_sync import settle
 from .claims import damaged
@@ -30,115 +34,99 @@ def plan(
 
     ``run_id`` seeds the names of new machines. Without the claims nothing can be decided: the plan then holds a problem only.
     """
-    if settings.mode not in MODES:
-        raise InvalidInput(f"There is no mode {settings.mode!r}.", remedy=f"Use one of {', '.join(MODES)}.")
+    mode = settings.mode
+    if mode not in MODES:
+        raise InvalidInput(f"There is no mode {mode!r}.", remedy=f"Use one of {', '.join(MODES)}.")
     if observation.claims is None:
         problem = "The claims could not be read: nothing is launched and nothing is deleted in this run."
         return Plan(problems=(problem,), findings=dict(sorted(observation.findings.items())))
     draft = _draft(Situation(observation, wishes, settings, capabilities))
-    if clock_skew.is_wrong(observation.clock_offset) and settings.mode not in (ActionKind.DESTROY, "status"):
+    if clock_skew.is_wrong(observation.clock_offset) and mode not in (ActionKind.DESTROY, "status"):
         clock_skew.refuse(draft)
         return draft.plan()
-    unclaimed = orphans.machines(draft.situation)
-    if settings.mode == "provision":
-        _provision(draft, unclaimed, run_id)
-    elif settings.mode == ActionKind.DESTROY:
-        _destroy(draft, unclaimed)
-    else:
-        _reap(draft, unclaimed, run_id)
-    damaged.tell(draft)
-    if settings.mode != "status":
-        document_gone.tell(draft)
-    _unread(draft)
-    for name, why in sorted(wishes.blocked.items()):
-        draft.warnings.append(f"Nothing is launched for {'pool' if '/' in name else 'class'} {name}: {why}")
-    notices.watch(draft, settings)
-    return draft.plan(writes=settings.mode != "status")
+    run = Run(draft, orphans.machines(draft.situation), run_id)
+    for one in passes_of(mode, blind=draft.situation.nodes is None):
+        one.run(run)
+    return draft.plan(writes=mode != "status")
 
 
 def _draft(situation: Situation) -> Draft:
     return Draft(situation, {claim.name: settle(claim, situation) for claim in situation.claims})
 
 
-def _provision(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
-    """Launch what is missing. Nothing is given back but a second machine under one name, and what was interrupted."""
-    draft.findings.update(draft.situation.seen.findings)
-    orphans.adopt_running(draft, unclaimed)
-    if draft.situation.nodes is not None:
-        interruption.spot_lost(draft)
-        orphans.duplicates(draft)
-    forced_disruption.prices(draft, destroy=False)
-    launch_planner.launch(draft, unclaimed, run_id)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """What the passes of one run share. ``unclaimed``: machines without a claim; ``run_id`` seeds the names of new machines."""
+
+    draft: Draft
+    unclaimed: list[orphans.Orphan]
+    run_id: str
 
 
-def _destroy(draft: Draft, unclaimed: list[orphans.Orphan]) -> None:
-    """Take down what was asked for, and nothing else."""
-    seen = draft.situation.seen
-    draft.findings.update(seen.findings)
-    if clock_skew.is_wrong(seen.clock_offset):  # a person's word hangs on no clock
-        draft.problems.append(clock_skew.told(seen.clock_offset or 0.0, seen.clock_source))
-    if _blind(draft):
-        return
-    orphans.destroy_named(draft, unclaimed)
-    forced_disruption.named(draft)
-    orphans.duplicates(draft)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pass:
+    """One step of a plan: it looks at the draft and adds its decisions.
+
+    ``modes``: in which it runs; ``blind``: in which of them also when the cluster's Nodes could not be read.
+    ``reasons``: for which it ends machines that have a claim, the strongest first.
+    ``after``: passes that run earlier in each mode that has both, and ``why``.
+    ``ahead_of``: stronger reasons of later passes, where the order of passes differs from that of reasons; ``why`` says why, too.
+    """
+
+    name: str
+    run: t.Callable[[Run], object]
+    modes: tuple[str, ...]
+    reasons: tuple[Reason, ...] = ()
+    after: tuple[str, ...] = ()
+    ahead_of: tuple[Reason, ...] = ()
+    blind: tuple[str, ...] = ()
+    why: str = ""
 
 
-def _reap(draft: Draft, unclaimed: list[orphans.Orphan], run_id: str) -> None:
-    """Give back what is lost, broken, expired, asked for or idle, and clear away what nobody knows (L-22 steps 6 to 10). The modes
-    everything and autoscale launch after what has to go and before what is idle: what is lost is replaced in the same plan, under limits
-    that count it as still alive, and a node that a pod will run on does not go.
+_PROVISION = ("provision",)
+_DESTROY: tuple[str, ...] = (ActionKind.DESTROY,)
+_REAP = (*REAPING, "status")  # status decides like reap, and its plan holds nothing but reports
+_REAP_ONLY = ("reap", "status")
+_WRITING = tuple(mode for mode in MODES if mode != "status")
 
-    The judges stand in the order of their reasons (planner/plan_builder.py): each looks at what no stronger one has decided."""
-    if _blind(draft):
+
+def passes_of(mode: str, *, blind: bool = False) -> tuple[Pass, ...]:
+    """What runs in a mode, in order; ``blind``: while the cluster's Nodes could not be read."""
+    return tuple(one for one in PASSES if mode in one.modes and (not blind or mode in one.blind))
+
+
+def _keep_findings(run: Run) -> None:
+    """All findings stay as they were where this run cannot refute them."""
+    draft = run.draft
+    if draft.situation.settings.mode not in _REAP or draft.situation.nodes is None:
         draft.findings.update(draft.situation.seen.findings)
-        return
-    forced_disruption.finish(draft)
-    orphans.adopt_running(draft, unclaimed)
-    orphans.remove_machines(draft, unclaimed)
-    orphans.remove_nodes(draft)
-    orphans.remove_devices(draft)
-    orphans.remove_keys(draft)
-    auxiliary_resources.remove_tokens(draft)
-    auxiliary_resources.remove(draft)
-    auxiliary_resources.remove_services(draft)
-    orphans.report_foreign(draft)
-    interruption.spot_lost(draft)  # a machine that was taken away is still there: none of the next two may call it gone
-    forced_disruption.lost(draft)
-    interruption.given_up(draft)
-    forced_disruption.failed_joins(draft)
-    forced_disruption.prices(draft, destroy=True)
-    purses = budget_enforcement.purses_of(draft, unclaimed)
-    budget_enforcement.tell(draft, purses)
-    budget_enforcement.act(draft, purses)
-    forced_disruption.expired(draft)
-    gpu_health.judge(draft)
-    forced_disruption.unhealthy(draft)
-    document_gone.judge(draft)
-    forced_disruption.asked_for(draft)
-    forced_disruption.go_on(draft)
-    completed_requests.note(draft)  # before anything is rented in their place
-    if draft.situation.settings.mode == "autoscale":
-        scale_up.scale_up(draft, unclaimed, run_id)
-    else:
-        unschedulable_pods.keep(draft)
-        if draft.situation.settings.mode == "everything":
-            launch_planner.launch(draft, unclaimed, run_id)
-    idleness.judge(draft)
-    gpu_health.replace(draft)
-    drift.judge(draft)
-    consolidation.judge(draft)
-    voluntary.restore(draft)
-    orphans.duplicates(draft)
-    orphans.carry_over(draft)
-    completed_requests.settle(draft)
-    if draft.situation.settings.mode == "autoscale":
-        draft.join, draft.admit = scale_up.to_join(draft), scale_up.to_admit(draft)
 
 
-def _unread(draft: Draft) -> None:
+def _wrong_clock(run: Run) -> None:
+    seen = run.draft.situation.seen
+    if clock_skew.is_wrong(seen.clock_offset):
+        run.draft.problems.append(clock_skew.told(seen.clock_offset or 0.0, seen.clock_source))
+
+
+def _unread_nodes(run: Run) -> None:
+    if run.draft.situation.nodes is None:
+        run.draft.problems.append("The cluster's Nodes could not be read: nothing is deleted in this run.")
+
+
+def _budgets(run: Run) -> None:
+    purses = budget_enforcement.purses_of(run.draft, run.unclaimed)
+    budget_enforcement.tell(run.draft, purses)
+    budget_enforcement.act(run.draft, purses)
+
+
+def _joins(run: Run) -> None:
+    run.draft.join, run.draft.admit = scale_up.to_join(run.draft), scale_up.to_admit(run.draft)
+
+
+def _unread_sources(run: Run) -> None:
     """What could not be read is a failure of the run, whatever was due: nobody would notice a revoked key before a machine has to go.
     A cloud that only claims name belongs to documents of another run, which reads it."""
+    draft = run.draft
     seen = draft.situation.seen
     for cloud in draft.situation.unlisted:
         text = f"The machines of {cloud} could not be listed; nothing that needs this list is decided. {seen.clouds[cloud].problem}"
@@ -156,8 +144,199 @@ def _unread(draft: Draft) -> None:
         draft.notice("records", f"tgp-state-{state}", problem)
 
 
-def _blind(draft: Draft) -> bool:
-    if draft.situation.nodes is None:
-        draft.problems.append("The cluster's Nodes could not be read: nothing is deleted in this run.")
-        return True
-    return False
+def _blocked_pools(run: Run) -> None:
+    for name, why in sorted(run.draft.situation.wishes.blocked.items()):
+        run.draft.warnings.append(f"Nothing is launched for {'pool' if '/' in name else 'class'} {name}: {why}")
+
+
+PASSES: tuple[Pass, ...] = (
+    # ---- what the run can and cannot tell
+    Pass("keep-findings", _keep_findings, MODES, blind=MODES),
+    Pass("wrong-clock", _wrong_clock, _DESTROY, blind=_DESTROY, why="what a person asks for is done whatever the clock says"),
+    Pass("unread-nodes", _unread_nodes, (*_DESTROY, *_REAP), blind=(*_DESTROY, *_REAP)),
+    # ---- what a person names
+    Pass("named-orphans", lambda run: orphans.destroy_named(run.draft, run.unclaimed), _DESTROY),
+    Pass(
+        "named-machines",
+        lambda run: forced_disruption.named(run.draft),
+        _DESTROY,
+        reasons=(Reason.MANUAL,),
+        after=("named-orphans",),
+        why="a name that a machine without a claim has is not reported as unknown",
+    ),
+    # ---- garbage collection
+    Pass(
+        "terminating",
+        lambda run: forced_disruption.finish(run.draft),
+        _REAP,
+        reasons=(Reason.LAUNCH_FAILED,),
+        why="once the pods have left the reason stays, so no later pass decides about the machine again",
+    ),
+    Pass("adopt-running", lambda run: orphans.adopt_running(run.draft, run.unclaimed), (*_PROVISION, *_REAP)),
+    Pass("orphaned-machines", lambda run: orphans.remove_machines(run.draft, run.unclaimed), _REAP),
+    Pass("orphaned-nodes", lambda run: orphans.remove_nodes(run.draft), _REAP),
+    Pass("orphaned-devices", lambda run: orphans.remove_devices(run.draft), _REAP),
+    Pass("orphaned-keys", lambda run: orphans.remove_keys(run.draft), _REAP),
+    Pass("orphaned-tokens", lambda run: auxiliary_resources.remove_tokens(run.draft), _REAP),
+    Pass("orphaned-extras", lambda run: auxiliary_resources.remove(run.draft), _REAP),
+    Pass("orphaned-services", lambda run: auxiliary_resources.remove_services(run.draft), _REAP),
+    Pass("foreign-machines", lambda run: orphans.report_foreign(run.draft), _REAP),
+    # ---- machines that end whatever their pods do, the strongest reason first
+    Pass(
+        "interruption",
+        lambda run: interruption.spot_lost(run.draft),
+        (*_PROVISION, *_REAP),
+        reasons=(Reason.SPOT_LOST,),
+        ahead_of=(Reason.INSTANCE_GONE,),
+        why="an interrupted machine is still there: missing-machines and failed-machines must not call it gone",
+    ),
+    Pass(
+        "missing-machines",
+        lambda run: forced_disruption.lost(run.draft),
+        _REAP,
+        reasons=(Reason.INSTANCE_GONE, Reason.FAILED_JOIN),
+        after=("interruption",),
+        why="an interrupted machine keeps its own reason, which backs its offer off",
+    ),
+    Pass(
+        "failed-machines",
+        lambda run: interruption.given_up(run.draft),
+        _REAP,
+        reasons=(Reason.INSTANCE_GONE, Reason.FAILED_JOIN),
+        after=("interruption",),
+        why="an interrupted machine is stopped, too",
+    ),
+    Pass(
+        "failed-joins",
+        lambda run: forced_disruption.failed_joins(run.draft),
+        _REAP,
+        reasons=(Reason.FAILED_JOIN,),
+        after=("missing-machines", "failed-machines"),
+        why="a machine that its provider lost or gave up is not a join that took too long",
+    ),
+    Pass(
+        "provision-duplicates",
+        lambda run: orphans.duplicates(run.draft),
+        _PROVISION,
+        after=("interruption",),
+        why="an interrupted machine goes with all its ids, so it has no duplicates left",
+    ),
+    Pass(
+        "price-warnings",
+        lambda run: forced_disruption.prices(run.draft, destroy=False),
+        _PROVISION,
+        blind=_PROVISION,
+    ),
+    Pass("price-jump", lambda run: forced_disruption.prices(run.draft, destroy=True), _REAP, reasons=(Reason.PRICE_JUMP,)),
+    Pass("budgets", _budgets, _REAP, reasons=(Reason.BUDGET,)),
+    Pass("expiration", lambda run: forced_disruption.expired(run.draft), _REAP, reasons=(Reason.EXPIRED,)),
+    Pass("gpu-health", lambda run: gpu_health.judge(run.draft), _REAP),
+    Pass(
+        "node-repair",
+        lambda run: forced_disruption.unhealthy(run.draft),
+        _REAP,
+        reasons=(Reason.UNHEALTHY,),
+        after=("gpu-health",),
+        why="gpu-health marks nodes without GPUs, also those that end here",
+    ),
+    Pass("document-gone", lambda run: document_gone.judge(run.draft), _REAP, reasons=(Reason.DOCUMENT_GONE,)),
+    Pass("termination-requests", lambda run: forced_disruption.asked_for(run.draft), _REAP, reasons=(Reason.MANUAL,)),
+    Pass(
+        "continue-drains",
+        lambda run: forced_disruption.go_on(run.draft),
+        _REAP,
+        after=("failed-joins", "price-jump", "budgets", "expiration", "node-repair", "document-gone", "termination-requests"),
+        why="a drain of an earlier run goes on for its own reason only where no stronger one holds now",
+    ),
+    # ---- launches: after what has to go, so that it is replaced in the same plan, under limits that count it as still alive
+    Pass(
+        "note-completed-requests",
+        lambda run: completed_requests.note(run.draft),
+        _REAP,
+        after=("expiration",),
+        why="a request whose machine expires in this run is served: nothing is launched in its place",
+    ),
+    Pass(
+        "scale-up",
+        lambda run: scale_up.scale_up(run.draft, run.unclaimed, run.run_id),
+        ("autoscale",),
+        reasons=(Reason.LAUNCH_FAILED,),
+        after=("continue-drains", "note-completed-requests"),
+        why="pods are placed on machines that stay",
+    ),
+    Pass("unschedulable-pods", lambda run: unschedulable_pods.keep(run.draft), (*_REAP_ONLY, "everything")),
+    Pass(
+        "launch",
+        lambda run: launch_planner.launch(run.draft, run.unclaimed, run.run_id),
+        ("provision", "everything"),
+        reasons=(Reason.LAUNCH_FAILED,),
+        after=("interruption", "continue-drains", "note-completed-requests"),
+        blind=_PROVISION,
+        why="what ends is replaced, and an offer that this run loses a machine at is not taken again",
+    ),
+    # ---- machines that may stay: voluntary disruption
+    Pass(
+        "emptiness",
+        lambda run: idleness.judge(run.draft),
+        _REAP,
+        reasons=(Reason.EMPTY,),
+        after=("scale-up", "launch"),
+        ahead_of=(Reason.REPLACED, Reason.DRIFTED, Reason.UNDERUTILIZED),
+        why="a node that a pending pod will run on stays; idle nodes use the disruption budget before nodes whose pods must move",
+    ),
+    Pass(
+        "gpu-replacement",
+        lambda run: gpu_health.replace(run.draft),
+        _REAP,
+        reasons=(Reason.REPLACED,),
+        after=("gpu-health", "emptiness"),
+        why="gpu-health notes since when GPUs are missing",
+    ),
+    Pass(
+        "drift", lambda run: drift.judge(run.draft), _REAP, reasons=(Reason.DRIFTED,), after=("emptiness",), why="as emptiness says"
+    ),
+    Pass(
+        "consolidation",
+        lambda run: consolidation.judge(run.draft),
+        _REAP,
+        reasons=(Reason.UNDERUTILIZED,),
+        after=("emptiness", "gpu-replacement", "drift"),
+        why="pods move only to nodes that no other pass ends",
+    ),
+    # ---- what follows from the decisions
+    Pass(
+        "uncordon",
+        lambda run: voluntary.restore(run.draft),
+        _REAP,
+        after=("document-gone", "emptiness", "gpu-replacement", "drift", "consolidation"),
+        why="a node opens again only when no pass goes on with its drain",
+    ),
+    Pass(
+        "duplicates",
+        lambda run: orphans.duplicates(run.draft),
+        (*_DESTROY, *_REAP),
+        after=("named-machines", "consolidation"),
+        why="a machine that ends goes with all its ids, so it has no duplicates left",
+    ),
+    Pass(
+        "unrefuted-findings",
+        lambda run: orphans.carry_over(run.draft),
+        _REAP,
+        after=("orphaned-machines", "orphaned-nodes", "orphaned-devices", "consolidation"),
+        why="a finding that no pass could check stays as it was",
+    ),
+    Pass(
+        "completed-requests",
+        lambda run: completed_requests.settle(run.draft),
+        _REAP,
+        after=("scale-up", "launch", "emptiness"),
+        why="a request is served when its machine ends and nothing comes in its place",
+    ),
+    Pass("joins", _joins, ("autoscale",), after=("scale-up", "consolidation"), why="machines that end are not joined"),
+    # ---- what people are told
+    Pass("damaged-claims", lambda run: damaged.tell(run.draft), MODES, blind=MODES),
+    Pass("document-faults", lambda run: document_gone.tell(run.draft), _WRITING, blind=_WRITING),
+    Pass("unread-sources", _unread_sources, MODES, blind=MODES),
+    Pass("blocked-pools", _blocked_pools, MODES, blind=MODES),
+    Pass("notices", lambda run: notices.watch(run.draft, run.draft.situation.settings), MODES, blind=MODES),
+)

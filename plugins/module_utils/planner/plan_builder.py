@@ -156,7 +156,7 @@ def _difference(one: Settled) -> str:
 
 
 # ---- the order of reasons to end a machine (L-26): a stronger one replaces a weaker one that is under way, never the other way round.
-# The judges of a run (planner/plan.py) are asked in this order, too, so the first reason that holds is the strongest
+# The passes of a run (planner/plan.py) stand in this order, too, but where one says why not: the first reason that holds is the strongest
 
 ORDER = tuple(Reason)
 
