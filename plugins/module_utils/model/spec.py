@@ -140,6 +140,10 @@ class NodeClass:
     budget: SpendingBudget | None = None
     allowed_namespaces: tuple[str, ...] | None = None
 
+    def settings_of(self, cloud: str) -> t.Mapping[str, t.Any]:
+        """The cloud's own options in this class; empty when the class does not name it."""
+        return next((choice.settings for choice in self.clouds if choice.cloud == cloud), {})
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServiceSpec:
@@ -281,6 +285,15 @@ class Wishes:
     def described(self) -> tuple[Pool, ...]:
         """Every pool with a valid document."""
         return (*self.pools, *self.held)
+
+    def pool_of(self, key: str) -> Pool | None:
+        """What the pool's document says; None when it is absent or faulty."""
+        return next((pool for pool in self.described if pool.key == key), None)
+
+    def choice(self, cloud: str) -> CloudChoice | None:
+        """The ``providers`` entry for a cloud; enabled ones first."""
+        entries = [choice for node_class in self.classes.values() for choice in node_class.clouds if choice.cloud == cloud]
+        return next((choice for choice in entries if choice.enabled), entries[0] if entries else None)
 
 
 # ---- money over time: what may be spent in a period, and what was

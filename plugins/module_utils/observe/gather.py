@@ -34,7 +34,6 @@ from ..providers.registry import CAPABILITIES
 from .context import Context
 from .credentials import unused
 from .probe import Prober
-from .token_registry import made_tokens
 
 _T = t.TypeVar("_T")
 _MEANWHILE = {
@@ -72,7 +71,7 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
     mode = context.settings.mode
     services = published(context) if mode in REAPING else ()
     probes = {} if mode == "destroy" else look_at_services(context, clouds, devices, claims, idle=mode in REAPING)
-    source, offset = context.clock_offset() or ("", None)
+    source, offset = context.clocks.offset() or ("", None)
     return Observation(
         now=context.clock.now(),
         cluster_id=context.cluster_id,
@@ -84,11 +83,11 @@ def gather(context: Context, *, pods: bool = True, extras: bool = False, tokens:
         device_plugins=plugins,
         pods=all_pods,
         claims=claims,
-        findings=_state("findings", lambda: context.read_times("findings"), state_problems),
-        blocks=launch_backoff.active(_state("blocklist", context.blocks, state_problems), context.clock.now()),
+        findings=_state("findings", lambda: context.records.read_times("findings"), state_problems),
+        blocks=launch_backoff.active(_state("blocklist", context.records.blocks, state_problems), context.clock.now()),
         probes=probes,
         services=services,
-        generations=context.generations() or (NOT_DRAWN,),
+        generations=context.records.generations() or (NOT_DRAWN,),
         ledger=_ledger(context) if ledger or budgets(context.wishes, context.settings.budget) else None,
         damaged=tuple(damaged),
         mesh_problem=" ".join(dict.fromkeys(mesh_problems)),
@@ -133,7 +132,7 @@ def _state(name: str, read: t.Callable[[], dict[str, t.Any]], problems: dict[str
 def _ledger(context: Context) -> Ledger | None:
     """The books, None when they could not be read."""
     try:
-        return context.ledger()
+        return context.records.ledger()
     except TgpError as error:
         context.warn(f"The ledger could not be read, so what was spent is unknown: {error}")
         return None
@@ -141,9 +140,11 @@ def _ledger(context: Context) -> Ledger | None:
 
 def asked_clouds(context: Context) -> list[str]:
     """The clouds to look at. One that no document names and for which there is no credential is passed over in silence."""
-    needed = {claim.cloud for claim in context.known_claims()}
+    needed = {claim.cloud for claim in context.records.known_claims()}
     return [
-        name for name in context.cloud_names() if name in needed or not unused(context.task, context.kube, name, context.wishes)
+        name
+        for name in context.clients.cloud_names()
+        if name in needed or not unused(context.task, context.kube, name, context.wishes)
     ]
 
 
@@ -152,7 +153,7 @@ def _look_at_cloud(context: Context, name: str, extras: bool) -> CloudView:
     instances = extra_list = None
     problems = []
     try:
-        cloud = context.cloud(name)
+        cloud = context.clients.cloud(name)
     except TgpError as error:
         return CloudView(problem=str(error), expected=not unused(context.task, context.kube, name, context.wishes))
     try:
@@ -170,7 +171,9 @@ def _look_at_cloud(context: Context, name: str, extras: bool) -> CloudView:
 def _offers(context: Context, name: str, ask: bool) -> Quote:
     """What the cloud offers of what the documents want, or unless ``ask`` what it offered less than five minutes ago."""
     query = query_of(context.wishes, name)
-    return _market(context).offers(name, query, lambda: context.cloud(name).offers(query), context.choice(name), refresh=ask)
+    return _market(context).offers(
+        name, query, lambda: context.clients.cloud(name).offers(query), context.wishes.choice(name), refresh=ask
+    )
 
 
 def _looked_up(context: Context, clouds: t.Mapping[str, CloudView], claims: t.Sequence[Claim]) -> dict[str, CloudView]:
@@ -184,7 +187,7 @@ def _looked_up(context: Context, clouds: t.Mapping[str, CloudView], claims: t.Se
         if not CAPABILITIES[claim.cloud].rented or any(one.id == claim.instance_id for one in view.instances):
             continue
         try:
-            one = context.cloud(claim.cloud).instance(claim.instance_id)
+            one = context.clients.cloud(claim.cloud).instance(claim.instance_id)
         except TgpError as error:
             problem = f"Its list misses {claim.name}, and a look by the id failed: {error}"
             found[claim.cloud] = dataclasses.replace(view, instances=None, problem=f"{view.problem} {problem}".strip())
@@ -215,7 +218,7 @@ def _keys(context: Context, problems: list[str]) -> tuple[MeshKey, ...] | None:
 def _tokens(context: Context) -> tuple[MadeToken, ...] | None:
     """The bootstrap tokens that we noted, None when that list could not be read. It is older than the claims: a token is noted first."""
     try:
-        return made_tokens(context)
+        return context.records.tokens.listed()
     except TgpError as error:
         context.warn(f"Our list of bootstrap tokens could not be read, so none of them is removed in this run: {error}")
         return None
@@ -223,7 +226,7 @@ def _tokens(context: Context) -> tuple[MadeToken, ...] | None:
 
 def _mesh_read(context: Context, what: str, read: t.Callable[[t.Any], list[_T]], problems: list[str]) -> tuple[_T, ...] | None:
     try:
-        mesh = context.mesh()
+        mesh = context.clients.mesh()
         return None if mesh is None else tuple(read(mesh))
     except TgpError as error:
         context.warn(f"The mesh's {what} could not be read, so nothing of them is removed in this run: {error}")
@@ -285,7 +288,7 @@ def published(context: Context) -> tuple[Published, ...] | None:
 
 def _claimed(context: Context, devices: t.Sequence[Device], claims: t.Sequence[Claim]) -> t.Iterator[Target]:
     for claim in claims:
-        pool = context.pool_of(claim)
+        pool = context.wishes.pool_of(claim.pool)
         if not is_service(claim) or not (claim.phase in LIVE or waits(claim)) or pool is None:
             continue
         found = find_device(devices, hostname=claim.name, tags=(), created_after=claim.created).device

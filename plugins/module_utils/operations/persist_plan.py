@@ -39,7 +39,7 @@ def record(context: Context, plan: Plan) -> Recorded:
     tell_decisions(context.task, plan)
     telling = Telling(context, plan)
     done = Recorded()
-    going = {claim.name: claim.deletion.reason for claim in context.known_claims() if claim.deletion is not None}
+    going = {claim.name: claim.deletion.reason for claim in context.records.known_claims() if claim.deletion is not None}
     closed = {action.name for action in plan.actions if action.kind == ActionKind.RESTORE and not _restore(context, action, done)}
     for action in plan.actions:
         if action.name in closed and action.kind == ActionKind.UPDATE:
@@ -92,7 +92,7 @@ def _write(context: Context, claim: Claim, done: Recorded) -> None:
 def _findings(context: Context, plan: Plan, done: Recorded) -> None:
     """Write what was seen for the first time. A damaged record is replaced."""
     try:
-        known: t.Mapping[str, t.Any] | None = context.read_times("findings")
+        known: t.Mapping[str, t.Any] | None = context.records.read_times("findings")
     except BadShape as error:
         if error.service != "claims":
             done.failed["tgp-state-findings"] = f"tgp-state-findings cannot be read: {error}"
@@ -103,7 +103,7 @@ def _findings(context: Context, plan: Plan, done: Recorded) -> None:
         return
     try:
         if dict(plan.findings) != known:
-            context.write_times("findings", plan.findings)
+            context.records.write_times("findings", plan.findings)
     except ApiError as error:
         text = (
             f"tgp-state-findings cannot be written, so what has no claim counts as seen for the first time by the next run: {error}"
@@ -133,9 +133,9 @@ def _leave_alone(context: Context, claim: Claim, done: Recorded) -> None:
     reason = LEFT_ALONE.get(claim.deletion.reason if claim.deletion else "", "")
     try:
         for key in launch_backoff.keys_after(claim.offer, reason):
-            context.block(key, reason)
+            context.records.block(key, reason)
         if reason == "join":
-            context.failed_join(claim.pool)
+            context.records.failed_join(claim.pool)
     except ApiError as error:
         done.failed["tgp-state-blocklist"] = (
             f"tgp-state-blocklist cannot be written, so an offer that failed may be tried again: {error}"
@@ -234,13 +234,13 @@ class Telling:
         known = notices.remembered(plan.notices, self._told, arrived, plan.judged, now)
         if known != self._told:
             try:
-                self._context.write_times(_MEMORY, known)
+                self._context.records.write_times(_MEMORY, known)
             except ApiError as error:
                 self._context.warn(f"It could not be noted what people were told; they may be told again: {error}")
 
     def _read(self) -> t.Mapping[str, datetime] | None:
         try:
-            return self._context.read_times(_MEMORY)
+            return self._context.records.read_times(_MEMORY)
         except (ApiError, ValueError) as error:
             self._context.warn(f"What people were told before could not be read; they may be told again: {error}")
             damaged = isinstance(error, BadShape) and error.service == "claims"

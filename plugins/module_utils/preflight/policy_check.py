@@ -28,7 +28,7 @@ def check_policy(context: Context, classes: t.Sequence[NodeClass]) -> CloudCheck
     """What was proven, in sentences; a route that waits for a person is a warning. InvalidInput for what keeps machines from joining."""
     with_mesh = [one for one in classes if one.mesh.backend == "tailscale"]
     try:
-        mesh = t.cast("DeviceMesh | None", context.mesh())
+        mesh = t.cast("DeviceMesh | None", context.clients.mesh())
         if mesh is None or not with_mesh:
             return CloudCheck("no mesh is used")
         host, port = _endpoint(context)

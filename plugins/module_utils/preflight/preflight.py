@@ -165,7 +165,7 @@ def check_clock(context: Context) -> str:
 
 def check_mesh(context: Context, classes: list[NodeClass]) -> str:
     """Prove that keys with the classes' tags can be made; returns what was proven."""
-    mesh = context.mesh()
+    mesh = context.clients.mesh()
     if mesh is None:
         return "no mesh is used"
     proven = mesh.check(sorted({tag for node_class in classes for tag in node_class.mesh.tags}))

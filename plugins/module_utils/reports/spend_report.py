@@ -75,7 +75,7 @@ def _ledger(context: Context) -> Ledger:
     """The books, with what was moved to the file ``archive``; a line that stands in both is one."""
     path = context.task.params["archive"]
     if not path:
-        return context.ledger()
+        return context.records.ledger()
     lines, torn = context.store.ledger_records()
     here = {ledger_key(line) for line in lines}
     return read_ledger(

@@ -91,7 +91,7 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     totals = _counts(context, observation, ours) | _sums(machines, ours.claims, ledger)
     unknown = _unknown(context, observation, ledger)
     money = spending(context, ledger, tuple(ours.claims.values()), now)
-    drawn = context.generations()
+    drawn = context.records.generations()
     store = {"cluster_id": cluster, "generation": drawn[0] if drawn else ""}
     foreign = [{"name": one.name, "cloud": one.cloud, "id": one.id, "why": why} for one, why in ours.foreign]
     return Seen(_of_pools(context, machines, pools), totals, records, unknown, money, store, foreign)
@@ -137,7 +137,7 @@ def _ours(context: Context, observation: Observation) -> _Ours:
 
     listed = [one for view in observation.clouds.values() for one in view.instances or ()]
     named = [one for one in listed if not one.gone and is_ours(one.name)]
-    foreign = {one.id: why for one in named if CAPABILITIES[one.cloud].rented and (why := context.owner(one).why)}
+    foreign = {one.id: why for one in named if CAPABILITIES[one.cloud].rented and (why := context.records.owner(one).why)}
     return _Ours(
         claims=claims,
         listed=[one for one in named if one.id not in foreign],
@@ -150,7 +150,7 @@ def _ours(context: Context, observation: Observation) -> _Ours:
 def _counts(context: Context, observation: Observation, ours: _Ours) -> dict[str, int | None]:
     """How many there are of each kind; None where they could not be read. A mesh that is not used has none."""
     unread = any(view.instances is None for view in observation.clouds.values())
-    meshless = not context.uses_mesh()
+    meshless = not context.clients.uses_mesh()
     keys = _own_keys(observation.keys, observation.cluster_id)
     return {
         "instances": None if unread else len(ours.listed),
@@ -185,7 +185,7 @@ def _unknown(context: Context, observation: Observation, ledger: Ledger) -> list
     unknown += [f"a line of the ledger is torn, so every sum is at least what is said: {place}" for place in ledger.torn]
     if observation.tokens is None:
         unknown.append("our list of bootstrap tokens could not be read")
-    if context.uses_mesh():
+    if context.clients.uses_mesh():
         read = {"devices": observation.devices, "keys": observation.keys}
         unknown += [f"the mesh's {what} could not be read" for what, found in read.items() if found is None]
     return unknown
@@ -293,7 +293,7 @@ def _service(context: Context, claim: Claim | None, device: Device | None, obser
     if claim is None or not is_service(claim):
         return {"endpoint": "", "healthy": None}
     found = judge(device, observation.probes.get(claim.name, Probe()), listed=observation.devices is not None)
-    pool = context.pool_of(claim)
+    pool = context.wishes.pool_of(claim.pool)
     address = address_of(device) if device else ""
     port = pool.service.health_port if pool and pool.service else None
     return {

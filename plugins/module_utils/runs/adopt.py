@@ -62,7 +62,7 @@ def adopt_generation(task: Task) -> dict[str, t.Any]:
 
 
 def _adopt(context: Context, wanted: str | None, *, writes: bool) -> dict[str, t.Any]:
-    before = context.generations()
+    before = context.records.generations()
     found = _look(context, gather(context, pods=False))
     after = before
     if wanted is not None and wanted not in before:

@@ -96,7 +96,7 @@ def _step(task: Task, step: Step) -> dict[str, t.Any]:
     context = open_context(task, documents_required=False)
     try:
         claims = _claims_of(context, step)
-        wrong = context.wrong_clock()
+        wrong = context.clocks.problem()
         if wrong:  # what a person asked for, and what is past its drain, goes on; all else hangs on time (L-27)
             claims, leftovers = [claim for claim in claims if goes_on(claim)], []
             task.params["leftovers"] = leftovers
@@ -127,7 +127,7 @@ def _claims_of(context: Context, step: Step) -> list[Claim]:
     everybody = not names and not params.get("only_named")
     return [
         claim
-        for claim in context.known_claims()
+        for claim in context.records.known_claims()
         if (everybody or claim.name in names)
         and claim.name not in unrecorded
         and step.select(claim)

@@ -56,7 +56,11 @@ def plan_run(task: Task) -> dict[str, t.Any]:
         context.wishes = _chosen(task, context.wishes, settings, context.clock.now())
         if task.params.get("loop"):
             refuse_hubs(context)
-        if task.params.get("loop") == STARTS and context.wishes.faults and not (context.wishes.pools or context.known_claims()):
+        if (
+            task.params.get("loop") == STARTS
+            and context.wishes.faults
+            and not (context.wishes.pools or context.records.known_claims())
+        ):
             faults = [text for texts in context.wishes.faults.values() for text in texts]
             raise InvalidInput("There is no pool without a fault, so the loop would have nothing to do.", problems=faults)
         if task.check_mode or task.params.get("save_to"):
@@ -81,7 +85,7 @@ def locked(context: Context, decide: t.Callable[[], dict[str, t.Any]]) -> dict[s
     if lock.waited:
         context.refresh()
     try:
-        context.draw_generation()
+        context.records.draw_generation()
         return decide()
     except BaseException:
         lock.release()

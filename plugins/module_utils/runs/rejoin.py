@@ -22,6 +22,7 @@ from ..observe.open_context import open_context
 from ..operations.launch.enrollment import enrol
 from ..operations.launch.payload import node_spec
 from ..operations.launch.wireguard_peers import hubs_of
+from ..planner.claims.record import class_of, in_force
 from ..planner.provisioning.registration import deadline
 from ..providers.registry import CAPABILITIES
 from ..store.run_lock import take
@@ -94,12 +95,12 @@ def _answered(context: Context, claim: Claim) -> bool:
 
 
 def _written(context: Context, claim: Claim, dest: str) -> Claim:
-    node_class, pool = context.class_of(claim), context.pool_of(claim)
+    node_class, pool = class_of(claim, context.wishes), context.wishes.pool_of(claim.pool)
 
     def note(**changes: t.Any) -> None:
         nonlocal claim
         claim = context.store.write(dataclasses.replace(claim, **changes))
-        context.remember(claim)
+        context.records.remember(claim)
 
     enrolment = enrol(context, claim, node_class, note)
     spec = node_spec(context, claim, claim.offer, pool, node_class, enrolment, Lane.KUBELET)
@@ -117,9 +118,9 @@ def _written(context: Context, claim: Claim, dest: str) -> Claim:
 
 
 def _result(context: Context, claim: Claim) -> dict[str, t.Any]:
-    instance = next((one for one in context.instances(claim.cloud) or () if one.id == claim.instance_id), None)
+    instance = next((one for one in context.clients.instances(claim.cloud) or () if one.id == claim.instance_id), None)
     facts = CAPABILITIES.get(claim.cloud)
-    end = deadline(claim, context.in_force(claim), facts)
+    end = deadline(claim, in_force(claim, context.wishes), facts)
     return {
         "changed": True,
         "name": claim.name,

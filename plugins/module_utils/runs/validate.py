@@ -121,7 +121,7 @@ def _checks(context: Context) -> list[_Check]:
 
 
 def _cloud_check(context: Context, name: str) -> t.Callable[[], CloudCheck]:
-    return lambda: context.cloud(name).check()
+    return lambda: context.clients.cloud(name).check()
 
 
 def _talos(context: Context) -> str:

@@ -89,7 +89,8 @@ def test_L08_a_second_machine_is_given_back_only_under_the_lock() -> None:
 
     ended: list[str] = []
     cloud = types.SimpleNamespace(terminate=ended.append)
-    context = types.SimpleNamespace(lock=types.SimpleNamespace(confirm=lost), cloud=lambda _name: cloud)
+    clients = types.SimpleNamespace(cloud=lambda _name: cloud)
+    context = types.SimpleNamespace(lock=types.SimpleNamespace(confirm=lost), clients=clients)
     with pytest.raises(LockLost):
         duplicate_instances.give_back(context, None, Instance("lambda", "i-2", "tgp-x", InstanceState.RUNNING))  # type: ignore[arg-type]
     assert ended == []
@@ -106,10 +107,12 @@ def stand_in(*looks: Instance | None) -> types.SimpleNamespace:
         seconds[0] += pause
 
     return types.SimpleNamespace(
-        cloud=lambda _name: types.SimpleNamespace(instance=instance, terminate=lambda _identity: None),
+        clients=types.SimpleNamespace(
+            cloud=lambda _name: types.SimpleNamespace(instance=instance, terminate=lambda _identity: None),
+            instances=lambda _name: (),
+        ),
         clock=types.SimpleNamespace(now=lambda: datetime.fromtimestamp(seconds[0], timezone.utc), sleep=sleep),
         lock=types.SimpleNamespace(confirm=lambda: None),
-        instances=lambda _name: (),
     )
 
 
@@ -125,20 +128,21 @@ def test_L14_what_a_refused_call_left_behind_is_gone_when_its_cloud_says_so() ->
 def test_L2a_lists_that_miss_a_machine_are_not_believed_while_its_id_shows_it(look: InstanceState | None, gone: bool) -> None:
     context = stand_in(None if look is None else Instance("vast", "1", "tgp-x", look))
     times = [datetime(2026, 1, 1, 12, 0, second, tzinfo=timezone.utc) for second in (0, 40)]
-    context.listed_at = lambda _name: times.pop(0)
+    context.clients.listed_at = lambda _name: times.pop(0)
     work = types.SimpleNamespace(context=context, claim=types.SimpleNamespace(cloud="vast", gone_since=None), _missing={})
     is_gone = t.cast("t.Callable[..., bool]", teardown._Teardown._is_gone)
-    assert is_gone(work, context.cloud("vast"), "1") is (look is InstanceState.TERMINATED), "one list alone"
-    assert is_gone(work, context.cloud("vast"), "1") is gone
+    assert is_gone(work, context.clients.cloud("vast"), "1") is (look is InstanceState.TERMINATED), "one list alone"
+    assert is_gone(work, context.clients.cloud("vast"), "1") is gone
 
 
 def test_L1a_a_machine_of_somebody_else_is_not_ended_for_a_claim_that_knows_it() -> None:
     """A copy of the records, as a restored backup has it."""
     theirs = Instance("vast", "1", "tgp-x", InstanceState.RUNNING)
     context = types.SimpleNamespace(
-        instances=lambda _name: [theirs],
-        is_ours=lambda one: one is not theirs,
-        owner=lambda _one: types.SimpleNamespace(why="is not ours"),
+        clients=types.SimpleNamespace(instances=lambda _name: [theirs]),
+        records=types.SimpleNamespace(
+            is_ours=lambda one: one is not theirs, owner=lambda _one: types.SimpleNamespace(why="is not ours")
+        ),
     )
     work = types.SimpleNamespace(context=context, claim=types.SimpleNamespace(cloud="vast"))
     refuse = t.cast("t.Callable[..., None]", teardown._Teardown._refuse_foreign)
@@ -152,8 +156,8 @@ def test_L14_what_a_refused_call_left_behind_is_not_found_after_a_lost_answer() 
     refused, made = (Instance("vast", identity, "tgp-x", InstanceState.RUNNING) for identity in ("1", "2"))
     listed = [refused, made]
     context = types.SimpleNamespace(
-        cloud=lambda _name: types.SimpleNamespace(instances=lambda: listed),
-        is_ours=lambda _one: True,
+        clients=types.SimpleNamespace(cloud=lambda _name: types.SimpleNamespace(instances=lambda: listed)),
+        records=types.SimpleNamespace(is_ours=lambda _one: True),
         clock=types.SimpleNamespace(now=lambda: None),
     )
     work = types.SimpleNamespace(context=context, claim=types.SimpleNamespace(cloud="vast", name="tgp-x", rejects={"1"}))

@@ -327,9 +327,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, sent: list[t.Any]) -> t.Any:
         kube=None,
         warn=lambda _text: None,
         clock=types.SimpleNamespace(now=lambda: THURSDAY),
-        money=contextlib.nullcontext(),
+        records=types.SimpleNamespace(money=contextlib.nullcontext()),
         store=types.SimpleNamespace(claims=list),
-        mesh=lambda: types.SimpleNamespace(keys=tuple, create_key=recorder(sent, key)),
+        clients=types.SimpleNamespace(mesh=lambda: types.SimpleNamespace(keys=tuple, create_key=recorder(sent, key))),
     )
 
 
@@ -371,7 +371,7 @@ def _of_cloud(context: t.Any, node_class: NodeClass, choice: CloudChoice) -> t.I
     if choice.credentials is not None:
         yield credentials.cloud_credential(context.task, context.kube, choice.cloud, choice)
     if choice.cloud == "lambda":
-        settings = {"sshKey": "theirs", **Context.cloud_settings(context, node_class, "lambda")}
+        settings = {"sshKey": "theirs", **node_class.settings_of("lambda")}
         request = LaunchRequest(f"tgp-{CLUSTER}-base-00001", offer(), settings=settings)
         yield LambdaCloud("secret_x_0123456789", clock=context.clock)._launch_body(request)
     for machine in choice.machines:

@@ -16,7 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import FileCloc
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import ServerError
 from ansible_collections.tgp.gpu.plugins.module_utils.core.events import Events
 from ansible_collections.tgp.gpu.plugins.module_utils.core.progress import Progress, render
-from ansible_collections.tgp.gpu.plugins.module_utils.observe.shared_list import Feed
+from ansible_collections.tgp.gpu.plugins.module_utils.observe.clients import Feed
 
 from sandbox.clock import SimClock
 

@@ -16,6 +16,7 @@ from ...core.redact import redact, redact_foreign
 from ...kube import bootstrap_tokens, csr
 from ...model import Claim, Device, Lane
 from ...observe.context import Context
+from ...planner.claims.record import mesh_tags
 from ...planner.cost.cost import claim_cost
 from ...planner.provisioning import limits, node_labels
 from ...planner.provisioning.registration import is_stale
@@ -150,10 +151,10 @@ class _Collector:
 
     def _machine(self, claim: Claim, ask: t.Callable[..., tuple[t.Any, bool]]) -> dict[str, t.Any]:
         context = self._context
-        listed, _good = ask("cloud", lambda: context.instances(claim.cloud, self._started), None)
+        listed, _good = ask("cloud", lambda: context.clients.instances(claim.cloud, self._started), None)
         instance = next((one for one in listed or () if claim.instance_id and one.id == claim.instance_id), None)
         text, _good = ask(
-            "console", lambda: context.cloud(claim.cloud).console(claim.instance_id) if claim.instance_id else None, None
+            "console", lambda: context.clients.cloud(claim.cloud).console(claim.instance_id) if claim.instance_id else None, None
         )
         return {
             "instance": instance,
@@ -168,7 +169,8 @@ class _Collector:
         listed = self._devices()
         mine = [one for one in listed or () if one.hostname == claim.name]
         own = next((one for one in mine if one.id == claim.mesh_device_id), None) or next(
-            (one for one in mine if _young(one, claim.launch_started) and set(one.tags) >= set(context.mesh_tags(claim))), None
+            (one for one in mine if _young(one, claim.launch_started) and set(one.tags) >= set(mesh_tags(claim, context.wishes))),
+            None,
         )
         keys, keys_read = ask("mesh keys", lambda: context.once("keys for evidence", self._keys), ())
         strangers = [
@@ -187,10 +189,10 @@ class _Collector:
         }
 
     def _is_claimed(self, device: Device) -> bool:
-        return any(device.hostname == claim.name for claim in self._context.known_claims())
+        return any(device.hostname == claim.name for claim in self._context.records.known_claims())
 
     def _keys(self) -> t.Sequence[t.Any]:
-        mesh = self._context.mesh()
+        mesh = self._context.clients.mesh()
         return mesh.keys() if mesh is not None else ()
 
     def _cluster(self, claim: Claim, ask: t.Callable[..., tuple[t.Any, bool]]) -> dict[str, t.Any]:
@@ -201,7 +203,7 @@ class _Collector:
         )
         token, token_read = ask("bootstrap tokens", lambda: claim.token_id and token_exists(kube, claim.token_id), None)
         pods, pods_read = ask("pods", lambda: system_pods_in_trouble(kube, name), ()) if node is not None else ((), False)
-        pool, started = context.pool_of(claim), claim.launch_started
+        pool, started = context.wishes.pool_of(claim.pool), claim.launch_started
         events, events_read = ask("events", lambda: events_of(kube, name, pods, started), ())
         version, _good = ask("server version", lambda: context.once("server version", lambda: server_version(context)), "")
         stale = node is not None and is_stale(claim, node, CAPABILITIES[claim.cloud])

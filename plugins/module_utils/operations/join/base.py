@@ -17,9 +17,10 @@ from ...diagnosis.evidence.collect import Explained, explain_all
 from ...mesh.find import find_device
 from ...model import Claim, Deletion, Device, Instance, InstanceState, Phase
 from ...model.reasons import Reason
+from ...observe.clients import Feed
 from ...observe.context import Context
-from ...observe.shared_list import Feed
 from ...planner.claims.phases import LONGEST_WORDS, advance
+from ...planner.claims.record import mesh_tags
 from ...planner.cost import cost
 from ...planner.offers import launch_backoff
 from ...planner.offers.ranking import price_verdict
@@ -89,12 +90,12 @@ class Following:
 
     def _instance(self, claim: Claim, since: datetime | None) -> Instance | None:
         """As its cloud lists it. One that a fresh list lacks (``since``) is asked for by its id: lists show new machines late."""
-        listed = self.context.instances(claim.cloud, since)
+        listed = self.context.clients.instances(claim.cloud, since)
         found = next((one for one in listed or () if one.id == claim.instance_id), None)
         if found is not None or listed is None or since is None or not claim.instance_id:
             return found
         try:
-            found = self.context.cloud(claim.cloud).instance(claim.instance_id)
+            found = self.context.clients.cloud(claim.cloud).instance(claim.instance_id)
         except ApiError:
             return None
         return None if found is None or found.gone else found
@@ -104,11 +105,11 @@ class Following:
         if listed is None:
             return None
         return find_device(
-            listed, hostname=claim.name, tags=self.context.mesh_tags(claim), created_after=claim.launch_started
+            listed, hostname=claim.name, tags=mesh_tags(claim, self.context.wishes), created_after=claim.launch_started
         ).device
 
     def _read_devices(self) -> t.Sequence[Device]:
-        mesh = self.context.mesh()
+        mesh = self.context.clients.mesh()
         return mesh.devices() if mesh is not None else ()
 
     def _take_instance(self, instance: Instance) -> None:
@@ -121,7 +122,7 @@ class Following:
                 base = advance(base, Phase.BOOTING, self.context.clock.now(), f"{claim.cloud} says it runs")
             if changes or base is not claim:
                 self._note(claim.name, base, **changes)
-            pool = self.context.pool_of(claim)
+            pool = self.context.wishes.pool_of(claim.pool)
             if (
                 instance.price_hour is not None
                 and pool is not None
@@ -146,7 +147,7 @@ class Following:
     def _take_back(self, claim: Claim) -> None:
         """The one-use key and the bootstrap token have done their work. A failure here leaves them to expire, and to the next reap."""
         try:
-            mesh = self.context.mesh() if claim.mesh_key_id else None
+            mesh = self.context.clients.mesh() if claim.mesh_key_id else None
             if mesh is not None:
                 mesh.delete_key(claim.mesh_key_id)
             if claim.token_id:
@@ -174,7 +175,7 @@ class Following:
         with self._lock:
             claim = self.context.store.write(dataclasses.replace(base or self.claims[name], **changes))
             self.claims[name] = claim
-            self.context.remember(claim)
+            self.context.records.remember(claim)
 
     # ---- the end
 
@@ -245,9 +246,9 @@ class Following:
             return f"not given back yet: {error}"
         try:
             for key in launch_backoff.keys_after(claim.offer, "price" if reason == Reason.PRICE_JUMP else "join"):
-                self.context.block(key, "price" if reason == Reason.PRICE_JUMP else "join")
+                self.context.records.block(key, "price" if reason == Reason.PRICE_JUMP else "join")
             if not outcome.ready:
-                self.context.failed_join(claim.pool)
+                self.context.records.failed_join(claim.pool)
         except ApiError as error:  # the machine costs money, so it goes all the same
             self.context.warn(f"{name}: its offer could not be put on the block list, so it may be taken again: {error}")
         return ""

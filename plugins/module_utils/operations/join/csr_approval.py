@@ -35,7 +35,9 @@ def complete_ones(context: Context, claims: t.Sequence[Claim]) -> list[Claim]:
     def complete(claim: Claim) -> bool:
         if claim.phase is Phase.READY or is_service(claim):
             return True
-        return not not_initialized(claim, known.get(claim.node_name or claim.name), context.pool_of(claim), marking=True)
+        return not not_initialized(
+            claim, known.get(claim.node_name or claim.name), context.wishes.pool_of(claim.pool), marking=True
+        )
 
     return [claim for claim in claims if complete(claim)]
 

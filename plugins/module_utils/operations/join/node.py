@@ -22,6 +22,7 @@ from ...model.labels import IDLE_SINCE_ANNOTATION, TERMINATE_ANNOTATION
 from ...model.resources import NEUTRAL_GPU
 from ...observe.context import Context
 from ...planner.claims.phases import advance
+from ...planner.claims.record import in_force
 from ...planner.provisioning import node_labels
 from ...planner.provisioning.registration import not_initialized, timeout
 from ...planner.provisioning.service import is_service
@@ -65,7 +66,7 @@ class _Join(Following):
     # ---- what is waited for
 
     def expected(self, claim: Claim) -> Expected:
-        pool, capability = self.context.in_force(claim), CAPABILITIES[claim.cloud]
+        pool, capability = in_force(claim, self.context.wishes), CAPABILITIES[claim.cloud]
         started = claim.launch_started or claim.created
         return Expected(
             name=claim.node_name or claim.name,
@@ -102,7 +103,7 @@ class _Join(Following):
         instance, device = self._take_facts(name)
         claim = self.claims[name]
         alive = device is not None and device.online is True
-        lost = self._hope.lost(claim, instance, self.context.listed_at(claim.cloud), alive=alive)
+        lost = self._hope.lost(claim, instance, self.context.clients.listed_at(claim.cloud), alive=alive)
         hopeless = self._ended.get(name, "") or lost
         return Evidence(
             instance="" if instance is None else instance.raw_state or instance.state.value,
@@ -129,7 +130,7 @@ class _Join(Following):
                 f"{name} is a node, but its Talos API has not come up: {closed}. Most likely it cannot reach trustd; open tcp 50001 to every "
                 "control plane address beside 6443 (mesh policy, firewall). A Talos node without it reboots after 70 minutes."
             )
-        pool = self.context.pool_of(claim)
+        pool = self.context.wishes.pool_of(claim.pool)
         opening = _opening(node)
         advertise(self.context.kube, node.name, NEUTRAL_GPU, advertised(claim, pool), uid=node.uid)  # before pods may come
         change(

@@ -46,9 +46,9 @@ def drifted_nodes(context: Context, names: t.Collection[str] = ()) -> list[Drift
     more, it is not known what its nodes should carry."""
     used = [
         (claim, pool)
-        for claim in context.known_claims()
+        for claim in context.records.known_claims()
         if claim.phase is Phase.READY and claim.deletion is None and not is_service(claim) and (not names or claim.name in names)
-        if (pool := context.pool_of(claim)) is not None
+        if (pool := context.wishes.pool_of(claim.pool)) is not None
     ]
     if not used:
         return []

@@ -16,6 +16,7 @@ from ...model import Claim, Device, Phase, Probe
 from ...observe.context import Context
 from ...observe.probe import Prober
 from ...planner.claims.phases import advance
+from ...planner.claims.record import in_force
 from ...planner.provisioning.registration import timeout
 from ...planner.provisioning.service import failure_class
 from ...providers.registry import CAPABILITIES
@@ -65,7 +66,7 @@ class _Serve(Following):
 
     def _wait_of(self, claim: Claim) -> Wait:
         started = claim.launch_started or claim.created
-        seconds = timeout(claim, self.context.in_force(claim), CAPABILITIES[claim.cloud])
+        seconds = timeout(claim, in_force(claim, self.context.wishes), CAPABILITIES[claim.cloud])
         return Wait(started + timedelta(seconds=seconds), started)
 
     def run(self) -> list[Joined]:
@@ -111,7 +112,9 @@ class _Serve(Following):
         instance, device = self._take_facts(name, since=wait.deadline if late else None)
         claim = self.claims[name]
         online = device is not None and device.online is True
-        hopeless = self._ended.get(name) or self._hope.lost(claim, instance, self.context.listed_at(claim.cloud), alive=online)
+        hopeless = self._ended.get(name) or self._hope.lost(
+            claim, instance, self.context.clients.listed_at(claim.cloud), alive=online
+        )
         if hopeless:
             wait.message = wait.hopeless = hopeless
             self._close(name)
@@ -158,7 +161,7 @@ class _Serve(Following):
     def _last_words(self, claim: Claim) -> str:
         """What our start script said last, if it failed and the cloud shows logs."""
         try:
-            text = self.context.cloud(claim.cloud).console(claim.instance_id) if claim.instance_id else None
+            text = self.context.clients.cloud(claim.cloud).console(claim.instance_id) if claim.instance_id else None
         except TgpError:
             return ""  # a log is good to have, no more
         found = [line.partition(_FAILED)[2] for line in (text or "").splitlines() if _FAILED in line]
@@ -176,7 +179,7 @@ class _Serve(Following):
     def _ask(self, name: str, device: Device) -> Probe:
         """Ask the health path; a service that answers is published and taken for usable at once, whatever the others do."""
         claim = self.claims[name]
-        pool = self.context.pool_of(claim)
+        pool = self.context.wishes.pool_of(claim.pool)
         if pool is None or pool.service is None:
             return Probe(None, f"no document says what the services of {claim.pool} run")
         probe = self._prober.health(pool.service, device)

@@ -26,7 +26,7 @@ _EMPTY = "[]"
 
 def publish(context: Context, claim: Claim, device: Device) -> bool:
     """Write what differs; True when anything was written."""
-    pool = context.pool_of(claim)
+    pool = context.wishes.pool_of(claim.pool)
     written = apply_service(context.kube, service_object(claim, pool, device, context.cluster_id))
     return _list(context, claim, endpoint(claim, pool, device)) or written
 
@@ -45,13 +45,13 @@ def withdraw_found(context: Context, place: str, uid: str) -> bool:
         return False
     pool = (found["metadata"].get("labels") or {}).get(NODEPOOL_LABEL, "")
     if pool:
-        with context.money:
+        with context.records.money:
             change_list(context.kube, namespace, list_name(pool), ENDPOINTS, lambda text: with_endpoint(text, name, None), _EMPTY)
     return remove_service(context.kube, namespace, name)
 
 
 def _list(context: Context, claim: Claim, line: dict[str, t.Any] | None) -> bool:
-    with context.money:  # machines of one pool share the list
+    with context.records.money:  # machines of one pool share the list
         return change_list(
             context.kube,
             namespace_of(claim),

@@ -13,7 +13,6 @@ from ...kube import bootstrap_tokens
 from ...kube.bootstrap_tokens import Token
 from ...mesh.base import Mesh, description_of
 from ...model import Claim, Lane, MadeToken, NodeClass
-from ...observe import token_registry
 from ...observe.context import Context
 from ...providers.registry import CAPABILITIES
 from .payload import Enrolment, needs_payload
@@ -28,7 +27,7 @@ def enrol(context: Context, claim: Claim, node_class: NodeClass, note: t.Callabl
     on. ``note`` writes fields of the claim."""
     if not needs_payload(node_class, claim.cloud):
         return Enrolment()
-    mesh = context.mesh()
+    mesh = context.clients.mesh()
     if mesh is not None and claim.mesh_key_id:
         mesh.delete_key(claim.mesh_key_id)
     take_back_all(context, claim)
@@ -67,21 +66,21 @@ def make_token(context: Context, machine: str, *, life_seconds: int, groups: str
     """A fresh one. It is noted first: a run that is killed in between leaves a note too many, never a token that nobody knows."""
     while True:
         token = bootstrap_tokens.draw(machine, now=context.clock.now(), life_seconds=life_seconds)
-        token_registry.note(context, MadeToken(token.id, machine, t.cast(datetime, token.expires)))
+        context.records.tokens.note(MadeToken(token.id, machine, t.cast(datetime, token.expires)))
         if bootstrap_tokens.put(context.kube, token, groups):
             return token
-        token_registry.forget(context, token.id)  # the id is somebody else's token: it must never be taken for ours
+        context.records.tokens.forget(token.id)  # the id is somebody else's token: it must never be taken for ours
 
 
 def take_back(context: Context, token_id: str) -> bool:
     """Make one worthless now. False when it was gone already."""
     found = bootstrap_tokens.delete(context.kube, token_id)
-    token_registry.forget(context, token_id)
+    context.records.tokens.forget(token_id)
     return found
 
 
 def take_back_all(context: Context, claim: Claim) -> None:
     """The one that the claim knows, and those of a killed run that were made for its machine and never reached the claim."""
-    lost = (one.id for one in token_registry.of_machine(context, claim.name))
+    lost = (one.id for one in context.records.tokens.of_machine(claim.name))
     for token_id in dict.fromkeys((*((claim.token_id,) if claim.token_id else ()), *lost)):
         take_back(context, token_id)

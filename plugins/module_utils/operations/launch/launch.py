@@ -21,6 +21,7 @@ from ...model.defaults import PRICE_TTL
 from ...model.reasons import Reason
 from ...observe.context import Context
 from ...planner.claims.phases import LONGEST_WORDS, advance
+from ...planner.claims.record import class_of
 from ...planner.cost.budgets import budgets, open_purses
 from ...planner.offers import launch_backoff, ranking, requirements
 from ...planner.offers.query import query_of
@@ -78,7 +79,7 @@ def _guarded(context: Context, claim: Claim, shared: Shared) -> Launched:
     except LockLost:
         raise
     except TgpError as error:
-        current, text = context.current(claim), str(error)
+        current, text = context.records.current(claim), str(error)
         if current.launch_started is not None and not current.instance_id:
             text = f"{text} It may have been rented all the same, and is looked for by its name from the next run on."
         context.progress.step(claim.name, "error", text)
@@ -100,8 +101,8 @@ class _Launch:
         paused = context.wishes.paused.get(claim.pool)
         if paused is not None:
             raise InvalidInput(f"{claim.name}: nothing is launched for {claim.pool}: {paused}")
-        self.pool = context.pool_of(claim)
-        self.node_class = context.class_of(claim)
+        self.pool = context.wishes.pool_of(claim.pool)
+        self.node_class = class_of(claim, context.wishes)
 
     def run(self) -> Launched:
         problem = self._give_back_rejected()  # of a run that was killed before it could
@@ -153,7 +154,7 @@ class _Launch:
             return False
         if offer.price_hour <= self.claim.reserved_price:
             return True
-        with self.context.money:
+        with self.context.records.money:
             claims = self.context.store.claims()
             problem = may_switch(
                 self.claim, offer.price_hour, claims, self.node_class, self.pool, offer=offer, settings=self.context.settings
@@ -171,7 +172,7 @@ class _Launch:
             return ""
         others = [one for one in claims if one.name != self.claim.name]
         try:
-            ledger = context.ledger()
+            ledger = context.records.ledger()
         except ApiError as error:
             context.warn(f"The ledger could not be read, so what was spent is unknown: {error}")
             ledger = None
@@ -195,7 +196,7 @@ class _Launch:
 
     def _try(self, offer: Offer, enrolment: Enrolment) -> Launched:
         context = self.context
-        cloud = context.cloud(offer.cloud)
+        cloud = context.clients.cloud(offer.cloud)
         payload = payload_for(context, self.claim, offer, self.pool, self.node_class, enrolment)
         cloud.queue()
         if offer.cloud in self.shared.left_alone:
@@ -214,7 +215,7 @@ class _Launch:
             reserved_price=t.cast(Decimal, offer.price_hour),
             expected_gpus=planned_gpus(offer, self.pool),
             launch_started=now,
-            store_generation=self.context.once("generation", self.context.draw_generation),
+            store_generation=self.context.once("generation", self.context.records.draw_generation),
         )
         context.lock.confirm()
         context.progress.step(
@@ -233,7 +234,7 @@ class _Launch:
             container=payload.container,
             marks=self._marks(now),
             max_price_hour=self.pool.max_hourly_price if self.pool else None,
-            settings=context.cloud_settings(self.node_class, offer.cloud),
+            settings=self.node_class.settings_of(offer.cloud),
         )
         instance_id = cloud.launch(request)
         self._write(instance_id=instance_id, ids_seen=_with(self.claim.ids_seen, instance_id), attempts=self._attempt(offer, "ok"))
@@ -263,8 +264,8 @@ class _Launch:
         """A success ends the doubling of the offer's blocks (L-14). That it cannot be noted must not hide the machine."""
         key = launch_backoff.key_of(offer)
         try:
-            with self.context.money:
-                known = self.context.blocks()
+            with self.context.records.money:
+                known = self.context.records.blocks()
                 if key in known or key in known.get(launch_backoff.HISTORY, {}):
                     self.context.store.write_state("blocklist", launch_backoff.after_success(known, key))
         except ApiError as error:
@@ -280,9 +281,9 @@ class _Launch:
             self._write(attempts=attempts, launch_started=None)  # nothing was made: nothing is billed or waited for
         context.progress.step(self.claim.name, "refused", f"{offer.cloud} {offer.id}: {refusal.reason}: {refusal.message}")
         for key in launch_backoff.keys_after(offer, refusal.reason):
-            context.block(key, refusal.reason)
+            context.records.block(key, refusal.reason)
         if refusal.reason in _FOR_THIS_RUN:
-            with context.money:
+            with context.records.money:
                 first = offer.cloud not in self.shared.left_alone
                 self.shared.left_alone.setdefault(offer.cloud, refusal.reason)
             if first and refusal.reason in _ALARM:
@@ -320,14 +321,14 @@ class _Launch:
             if found is not None:
                 return self._adopt(found)
         for key in launch_backoff.keys_after(offer, "unknown"):
-            self.context.block(key, "unknown")
+            self.context.records.block(key, "unknown")
         return Launched(self.claim, "waiting", f"{unknown.message} Not found by name yet; no second create call is sent.")
 
     def _find(self) -> list[Instance] | None:
         """Our machines of this claim's name, oldest first; None when none is listed. What a refused call left behind is not meant."""
-        cloud, rejects = self.context.cloud(self.claim.cloud), self.claim.rejects
+        cloud, rejects = self.context.clients.cloud(self.claim.cloud), self.claim.rejects
         named = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone and one.id not in rejects]
-        found = [one for one in named if self.context.is_ours(one)]
+        found = [one for one in named if self.context.records.is_ours(one)]
         return sorted(found, key=lambda one: (one.created or self.context.clock.now(), one.id)) or None
 
     def _adopt(self, found: list[Instance]) -> Launched:
@@ -365,7 +366,7 @@ class _Launch:
 
     def _write(self, base: Claim | None = None, **changes: t.Any) -> None:
         self.claim = self.context.store.write(dataclasses.replace(base or self.claim, **changes))
-        self.context.remember(self.claim)
+        self.context.records.remember(self.claim)
 
 
 def _with(ids: tuple[str, ...], new: str) -> tuple[str, ...]:
@@ -401,7 +402,7 @@ class Prices:
 
     def _read(self, cloud: str) -> dict[str, Offer]:
         try:
-            offers = self._context.cloud(cloud).offers(query_of(self._context.wishes, cloud))
+            offers = self._context.clients.cloud(cloud).offers(query_of(self._context.wishes, cloud))
         except TgpError as error:
             self._context.warn(f"The offers of {cloud} are too old to rent by and could not be read again: {error}")
             return {}

@@ -27,7 +27,7 @@ def tunnel_for(context: Context, claim: Claim, hub: Hub, note: t.Callable[..., N
     ``note`` writes fields of the claim. InvalidInput when the network is full."""
     private, public = generate()
     register(private)
-    with context.money:  # one at a time: the record of one is what the next one reads
+    with context.records.money:  # one at a time: the record of one is what the next one reads
         address = claim.peer.address if claim.peer is not None and wireguard_addresses.fits(hub, claim.peer) else ""
         address = address or wireguard_addresses.draw(hub, context.store.claims(), claim.name)
         if not address:
@@ -42,7 +42,7 @@ def tunnel_for(context: Context, claim: Claim, hub: Hub, note: t.Callable[..., N
 def hubs_of(context: Context) -> list[dict[str, t.Any]]:
     """For the playbooks: each hub with all the peers that it is to have of this cluster, by what is on record now."""
     classes = [one.mesh.hub for one in context.wishes.classes.values() if one.mesh.hub is not None]
-    if not classes and not any(one.peer is not None for one in context.known_claims()):
+    if not classes and not any(one.peer is not None for one in context.records.known_claims()):
         return []
     gone = _gone(context)
     claims, damaged = context.store.claim_records()
@@ -68,7 +68,7 @@ def _machines_without_claim(context: Context, known: t.Collection[str]) -> tuple
     by another cluster with the same id: only the hub knows their keys."""
     found, whole = set[str](), True
     for cloud in asked_clouds(context):
-        listed = context.instances(cloud)
+        listed = context.clients.instances(cloud)
         whole = whole and listed is not None
         found |= {one.name for one in listed or () if not one.gone and verdict(one.name, context.cluster_id) is Verdict.OURS}
     return found - set(known), whole

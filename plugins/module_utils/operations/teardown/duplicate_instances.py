@@ -25,7 +25,7 @@ _POLL = 5.0
 def give_back(context: Context, claim: Claim, instance: Instance, reason: str = Reason.DUPLICATE) -> None:
     """Destroy ``instance``, which is not the claim's own, and write down what it cost."""
     context.lock.confirm()
-    context.cloud(instance.cloud).terminate(instance.id)
+    context.clients.cloud(instance.cloud).terminate(instance.id)
     book(context, claim, instance, reason)
 
 
@@ -41,7 +41,7 @@ def give_back_rejected(context: Context, claim: Claim) -> None:
 
 def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> None:
     name, instance_id = attempt.offer.partition("/")[0], attempt.instance_id
-    cloud = context.cloud(name)
+    cloud = context.clients.cloud(name)
     found = cloud.instance(instance_id)  # its prices, for the books
     context.lock.confirm()
     cloud.terminate(instance_id)
@@ -80,7 +80,7 @@ def book(context: Context, claim: Claim, instance: Instance, reason: str) -> Non
     line = ledger_line(
         booked,
         end=now,
-        granularity=context.granularity(instance.cloud),
+        granularity=CAPABILITIES[instance.cloud].billing_granularity,
         bills_boot=CAPABILITIES[instance.cloud].bills_boot,
     )
     line["key"] = f"{claim.name}.{re.sub(r'[^a-z0-9-]', '-', instance.id.lower())}.x"

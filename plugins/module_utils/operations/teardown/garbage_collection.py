@@ -13,9 +13,9 @@ from ...core.errors import Conflict, InvalidInput, LockLost, TgpError
 from ...kube.nodes import delete_node, get_node
 from ...mesh.find import find_device
 from ...model import Claim, Extra
+from ...observe.clients import Feed
 from ...observe.context import Context
-from ...observe.shared_list import Feed
-from ...observe.token_registry import made_tokens
+from ...planner.claims.record import mesh_tags
 from ...providers.registry import CAPABILITIES
 from ..join.service_endpoints import withdraw_found
 from ..launch.enrollment import take_back
@@ -114,7 +114,7 @@ def _node(context: Context, leftover: Leftover) -> Removal:
 
 
 def _device(context: Context, leftover: Leftover) -> Removal:
-    mesh = context.mesh()
+    mesh = context.clients.mesh()
     device = mesh.device(leftover["target"]) if mesh is not None else None
     if mesh is None or device is None:
         return _GONE_ALREADY
@@ -125,7 +125,7 @@ def _device(context: Context, leftover: Leftover) -> Removal:
 
 
 def _key(context: Context, leftover: Leftover) -> Removal:
-    mesh = context.mesh()
+    mesh = context.clients.mesh()
     if mesh is None or not mesh.delete_key(leftover["target"]):
         return _GONE_ALREADY
     return _removed(leftover)
@@ -134,7 +134,7 @@ def _key(context: Context, leftover: Leftover) -> Removal:
 def _token(context: Context, leftover: Leftover) -> Removal:
     """A bootstrap token. Only what stands on our own list is ever deleted: the cluster has tokens of others, which we cannot tell by a look."""
     target = leftover["target"]
-    if not any(one.id == target and one.machine == leftover["name"] for one in made_tokens(context)):
+    if not any(one.id == target and one.machine == leftover["name"] for one in context.records.tokens.listed()):
         return _left("it is not on our list of tokens, or its hour is over")
     if any(claim.token_id == target for claim in context.store.claims()):
         return _left("it has a claim now")
@@ -150,11 +150,11 @@ def _instance(context: Context, leftover: Leftover) -> Removal:
     claim = next((one for one in claims if one.name == leftover["name"]), None)
     if claim is None:
         return _left("the claim of its name is gone, so it is no second machine any more")
-    instance = context.cloud(cloud).instance(target)
+    instance = context.clients.cloud(cloud).instance(target)
     if instance is None or instance.gone:
         return _GONE_ALREADY
-    if not context.is_ours(instance):
-        return _left(f"it {context.owner(instance).why}")
+    if not context.records.is_ours(instance):
+        return _left(f"it {context.records.owner(instance).why}")
     give_back(context, claim, instance)
     return _removed(leftover)
 
@@ -162,12 +162,16 @@ def _instance(context: Context, leftover: Leftover) -> Removal:
 def _extra(context: Context, leftover: Leftover) -> Removal:
     """Something beside machines. While a claim or a machine has its name it is left alone: a launch makes it before its machine."""
     cloud, target, kind, name = leftover["cloud"], leftover["target"], leftover["uid"], leftover["name"]
-    if context.store.claim(name) is not None or any(one.name == name and not one.gone for one in context.cloud(cloud).instances()):
+    if context.store.claim(name) is not None or any(
+        one.name == name and not one.gone for one in context.clients.cloud(cloud).instances()
+    ):
         return _left("it has a machine or a claim now")
-    found = next((one for one in context.cloud(cloud).extras() if (one.kind, one.id, one.name) == (kind, target, name)), None)
+    found = next(
+        (one for one in context.clients.cloud(cloud).extras() if (one.kind, one.id, one.name) == (kind, target, name)), None
+    )
     if found is None:
         return _GONE_ALREADY
-    context.cloud(cloud).discard(found)
+    context.clients.cloud(cloud).discard(found)
     return _removed(leftover)
 
 
@@ -194,9 +198,9 @@ _REMOVERS: dict[str, t.Callable[[Context, Leftover], Removal]] = {
 
 def delete_device(context: Context, claim: Claim) -> None:
     """Remove the claim's mesh device: by the id on record, else the one of its name that is not older than the claim."""
-    mesh, device_id = context.mesh(), claim.mesh_device_id
+    mesh, device_id = context.clients.mesh(), claim.mesh_device_id
     if mesh is not None and not device_id:
-        found = find_device(mesh.devices(), hostname=claim.name, tags=context.mesh_tags(claim), created_after=claim.created)
+        found = find_device(mesh.devices(), hostname=claim.name, tags=mesh_tags(claim, context.wishes), created_after=claim.created)
         device_id = found.device.id if found.device else ""
     if mesh is not None and device_id:
         mesh.delete_device(device_id)
@@ -208,7 +212,7 @@ def extras_of(context: Context, claim: Claim) -> list[Extra] | None:
     name = claim.cloud
     if not CAPABILITIES[name].rented or not (claim.ids_seen or claim.launch_started):
         return []
-    feed: Feed[Extra] = context.once(("extras", name), lambda: Feed(context.cloud(name).extras, context.clock))
+    feed: Feed[Extra] = context.once(("extras", name), lambda: Feed(context.clients.cloud(name).extras, context.clock))
     listed = feed.items()
     return None if listed is None else [one for one in listed if one.name == claim.name]
 
@@ -217,7 +221,7 @@ def discard_extras(context: Context, claim: Claim) -> str:
     """Remove them; what was in the way, empty when nothing was. The next run goes on."""
     for extra in extras_of(context, claim) or ():
         try:
-            context.cloud(claim.cloud).discard(extra)
+            context.clients.cloud(claim.cloud).discard(extra)
         except Conflict as error:
             return f"its {extra.kind} {extra.id} is still held: {error}"
         context.progress.step(claim.name, "removed", f"{extra.kind} {extra.id}", cloud=claim.cloud)

@@ -26,10 +26,10 @@ def got_work(context: Context, claim: Claim) -> str:
 
 def _ask(context: Context, claim: Claim) -> tuple[bool | None, str]:
     """Whether it is idle (None = it cannot be asked), and its words. True where nobody has to ask."""
-    deletion, pool = claim.deletion, context.pool_of(claim)
+    deletion, pool = claim.deletion, context.wishes.pool_of(claim.pool)
     if deletion is None or not is_voluntary(deletion.reason) or deletion.force or pool is None or pool.service is None:
         return True, ""
-    mesh = context.mesh()
+    mesh = context.clients.mesh()
     try:
         device = mesh.device(claim.mesh_device_id) if mesh is not None and claim.mesh_device_id else None
     except ApiError as error:

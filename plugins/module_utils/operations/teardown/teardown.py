@@ -25,6 +25,7 @@ from ...model.labels import DRAIN_STARTED_ANNOTATION
 from ...model.reasons import Finding, Reason
 from ...observe.context import Context
 from ...planner.claims.phases import LONGEST_WORDS, advance
+from ...planner.claims.record import in_force
 from ...planner.claims.recovery import UNKNOWN_WINDOW
 from ...planner.cost.cost import ledger_line, noted
 from ...planner.disruption.drain_rules import backoff_after_block, is_voluntary, rules_of
@@ -104,7 +105,7 @@ class _Teardown:
             node_ready=self.node.ready if self.node else None,
             device=mesh,
             key=mesh if self.claim.mesh_key_id else False,
-            keeps_node=not self.context.deletes_nodes(self.claim),
+            keeps_node=not CAPABILITIES[self.claim.cloud].rented,  # own machines come back under their name (L-21)
         )
         steps: dict[Step, t.Callable[[], Ended | None]] = {
             Step.DRAIN: self._drain,
@@ -132,14 +133,14 @@ class _Teardown:
         claim = self.claim
         if not waits(claim):
             return ""
-        listed = self.context.instances(claim.cloud)
+        listed = self.context.clients.instances(claim.cloud)
         if listed is not None and not any(one.id == claim.instance_id and one.state is InstanceState.RUNNING for one in listed):
             return ""
         return self._work_since_drain()
 
     def _work_since_drain(self) -> str:
         """Which work came after the drain; empty for reasons that cannot wait."""
-        claim, pool = self.claim, self.context.in_force(self.claim)
+        claim, pool = self.claim, in_force(self.claim, self.context.wishes)
         if not waits(claim):
             return ""
         if is_service(claim):
@@ -161,7 +162,7 @@ class _Teardown:
     def _has_mesh(self) -> bool | None:
         """None when it cannot be opened. The machine goes all the same: it costs money, its device does not."""
         try:
-            return self.context.mesh() is not None
+            return self.context.clients.mesh() is not None
         except TgpError as error:
             self._no_mesh = str(error)
             return None
@@ -202,7 +203,7 @@ class _Teardown:
 
     def _drain(self) -> Ended | None:
         """Let its pods go; the end of the work when the machine may not go now."""
-        node, pool = self.node, self.context.in_force(self.claim)
+        node, pool = self.node, in_force(self.claim, self.context.wishes)
         if node is None:
             self._learn(node=False)
             return None
@@ -293,10 +294,10 @@ class _Teardown:
 
     def _refuse_foreign(self, ids: t.Collection[str]) -> None:
         """A claim may know a machine that is not ours: its records were copied, or somebody else uses the name."""
-        for one in self.context.instances(self.claim.cloud) or ():
-            if one.id in ids and not one.gone and not self.context.is_ours(one):
+        for one in self.context.clients.instances(self.claim.cloud) or ():
+            if one.id in ids and not one.gone and not self.context.records.is_ours(one):
                 raise TgpError(
-                    f"{one.cloud} {one.id} {self.context.owner(one).why}: it is not terminated.",
+                    f"{one.cloud} {one.id} {self.context.records.owner(one).why}: it is not terminated.",
                     remedy="If another cluster runs it, remove this claim; if it is yours, run adopt.yml.",
                 )
 
@@ -310,16 +311,16 @@ class _Teardown:
     def _second(self, instance_id: str) -> Instance | None:
         """Another machine of this name, for the books; that it cannot be read must not keep it alive."""
         try:
-            return self.context.cloud(self.claim.cloud).instance(instance_id)
+            return self.context.clients.cloud(self.claim.cloud).instance(instance_id)
         except ApiError:
             return None
 
     def _nothing_rented(self) -> Ended | None:
         """A claim without an id: only a usable list without our name proves that there is nothing to destroy."""
         if self.claim.launch_started is not None:
-            cloud = self.context.cloud(self.claim.cloud)
+            cloud = self.context.clients.cloud(self.claim.cloud)
             named = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone]
-            found = tuple(one.id for one in named if self.context.is_ours(one))
+            found = tuple(one.id for one in named if self.context.records.is_ours(one))
             if found:
                 self._write(instance_id=found[0], ids_seen=(*self.claim.ids_seen, *found))
                 return None
@@ -334,7 +335,7 @@ class _Teardown:
         capability = CAPABILITIES[self.claim.cloud]
         if capability.bills_boot:
             return
-        listed = self.context.instances(self.claim.cloud)
+        listed = self.context.clients.instances(self.claim.cloud)
         own = next((one for one in listed or () if one.id == self.claim.instance_id), None)
         if own is not None:
             current = noted(self.claim, own, capability, self.context.clock.now(), self.node)
@@ -343,7 +344,7 @@ class _Teardown:
 
     def _confirm(self) -> Ended | None:
         """Wait, within this run, until the cloud says that every machine is gone."""
-        cloud = self.context.cloud(self.claim.cloud)
+        cloud = self.context.clients.cloud(self.claim.cloud)
         deadline = self.context.clock.now().timestamp() + _CONFIRM
         while not all(self._is_gone(cloud, instance_id) for instance_id in self._ids()):
             if self.context.clock.now().timestamp() >= deadline:
@@ -371,8 +372,8 @@ class _Teardown:
         while True:
             context.lock.confirm()
             try:
-                context.cloud(self.claim.cloud).terminate(instance_id)
-                self._accepted = context.billed_now()
+                context.clients.cloud(self.claim.cloud).terminate(instance_id)
+                self._accepted = context.clocks.billed_now()
                 return
             except RateLimited as error:
                 wait = error.retry_after or pause
@@ -381,7 +382,7 @@ class _Teardown:
                     raise
                 context.clock.sleep(wait)
             except (Unauthorized, Forbidden) as error:
-                context.give_up(self.claim.cloud, error)
+                context.clients.give_up(self.claim.cloud, error)
                 context.warn(f"ALARM: {self.claim.cloud} does not let us destroy {self.claim.name} ({instance_id}): {error}")
                 raise
             except Conflict:
@@ -395,11 +396,11 @@ class _Teardown:
         if self._accepted is not None and not CAPABILITIES[self.claim.cloud].billed_until_gone:
             return self._accepted
         now = self.context.clock.now()
-        return self.context.billed_now() - (now - max(self._missing.values(), default=now))
+        return self.context.clocks.billed_now() - (now - max(self._missing.values(), default=now))
 
     def _is_gone(self, cloud: Cloud, instance_id: str) -> bool:
         """Its cloud says so of it, or two lists, half a minute apart, and a look by its id miss it (L-2a)."""
-        listed, read_at = self.context.instances(self.claim.cloud), self.context.listed_at(self.claim.cloud)
+        listed, read_at = self.context.clients.instances(self.claim.cloud), self.context.clients.listed_at(self.claim.cloud)
         if listed is None or read_at is None:
             return False
         shown = next((one for one in listed if one.id == instance_id), None)
@@ -424,7 +425,7 @@ class _Teardown:
         self._learn(device=False)
 
     def _delete_key(self) -> None:
-        mesh = self.context.mesh()
+        mesh = self.context.clients.mesh()
         if mesh is not None:
             mesh.delete_key(self.claim.mesh_key_id)
         self._learn(key=False)
@@ -446,7 +447,7 @@ class _Teardown:
         if is_service(self.claim):
             withdraw(self.context, self.claim)
         take_back_all(self.context, self.claim)
-        end = self.claim.gone_since or self.context.billed_now()
+        end = self.claim.gone_since or self.context.clocks.billed_now()
         ids = without_booked(self.context, self.claim)
         billed = dataclasses.replace(self.claim, ids_seen=ids, launch_started=self.claim.launch_started if ids else None)
         facts = CAPABILITIES[self.claim.cloud]
@@ -455,7 +456,7 @@ class _Teardown:
             line["key"] = f"{self.claim.name}.{self.claim.created:%Y%m%d%H%M%S}"
         self.context.store.ledger(line)
         self.context.store.remove(self.claim)
-        self.context.forget(self.claim)
+        self.context.records.forget(self.claim)
         self.context.progress.step(
             self.claim.name, "gone", f"{self.deletion.reason}, cost ${Decimal(line['cost']):.4f}", since=self.claim.launch_started
         )
@@ -481,7 +482,7 @@ class _Teardown:
 
     def _write(self, base: Claim | None = None, **changes: t.Any) -> None:
         self.claim = self.context.store.write(dataclasses.replace(base or self.claim, **changes))
-        self.context.remember(self.claim)
+        self.context.records.remember(self.claim)
 
     def _money(self) -> dict[str, t.Any]:
         return {"since": self.claim.launch_started, "price_hour": self.claim.price}

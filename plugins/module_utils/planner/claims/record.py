@@ -15,7 +15,7 @@ from datetime import datetime, time
 from decimal import Decimal, InvalidOperation
 
 from ...core.errors import InvalidInput
-from ...model import Attempt, Claim, Limits, NodeClass, Offer, Pool
+from ...model import Attempt, Claim, Limits, NodeClass, Offer, Pool, Wishes
 from ...units.durations import parse_time, print_time
 
 _T = t.TypeVar("_T")
@@ -222,3 +222,27 @@ def remembered(claim: Claim) -> Pool | None:
         return None
     namespace, _slash, name = claim.pool.rpartition("/")
     return Pool(namespace, name, claim.node_class, **{one: getattr(claim.limits, one) for one in _OF_POOL})
+
+
+def in_force(claim: Claim, wishes: Wishes) -> Pool | None:
+    """What holds for the claim's machine (L-25): its document, else what the claim remembers of it; None = neither."""
+    return wishes.pool_of(claim.pool) or remembered(claim)
+
+
+def mesh_tags(claim: Claim, wishes: Wishes) -> tuple[str, ...]:
+    """The tags of its mesh device: those of its class, else those that the claim remembers."""
+    node_class = wishes.classes.get(claim.node_class)
+    if node_class is not None:
+        return node_class.mesh.tags
+    return claim.limits.mesh_tags if claim.limits is not None else ()
+
+
+def class_of(claim: Claim, wishes: Wishes) -> NodeClass:
+    """Its class; InvalidInput when no document describes it any more."""
+    try:
+        return wishes.classes[claim.node_class]
+    except KeyError as error:
+        raise InvalidInput(
+            f"{claim.name}: its class {claim.node_class} is not among the documents any more.",
+            remedy="Give the class document back, or let reap.yml take the machine down.",
+        ) from error

@@ -1,0 +1,228 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Connected clouds and the mesh, each at its first use, and reads that threads share: made once, or as one list for all.
+
+No lock is held by a read but that of its own key, so a cloud that answers slowly holds up only those who ask it.
+"""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+from datetime import datetime
+
+from ..core.clock import Clock
+from ..core.errors import InvalidInput, TgpError
+from ..core.task import Task
+from ..kube.client import Kube
+from ..mesh.base import Mesh
+from ..mesh.connect import connect as connect_mesh
+from ..model import Claim, CloudChoice, Instance, Node, Phase, Wishes
+from ..providers.base import Cloud
+from ..providers.registry import CAPABILITIES
+from ..providers.registry import connect as connect_cloud
+from .audit import told_cloud, told_mesh
+from .credentials import cloud_credential, mesh_credentials
+
+_T = t.TypeVar("_T")
+
+
+class Once:
+    """Values by key, each read at the first call with its key.
+
+    Callers of one key wait for one read; other keys go on meanwhile. A read that fails is raised to its caller and not remembered: the next
+    caller reads again. A read may ask for other keys, as long as none of them asks for its own.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()  # of the two maps; never held while something is read
+        self._reading: dict[t.Hashable, threading.RLock] = {}
+        self._values: dict[t.Hashable, t.Any] = {}
+
+    def __call__(self, key: t.Hashable, read: t.Callable[[], _T]) -> _T:
+        """``read()`` at the first call with this key, the same value afterwards."""
+        with self._guard:
+            if key in self._values:
+                return t.cast(_T, self._values[key])
+            reading = self._reading.setdefault(key, threading.RLock())
+        with reading:
+            with self._guard:
+                if key in self._values:
+                    return t.cast(_T, self._values[key])
+            value = read()
+            with self._guard:
+                if self._reading.get(key) is reading:  # else it was forgotten or replaced meanwhile
+                    self._values[key] = value
+            return value
+
+    def put(self, key: t.Hashable, value: t.Any) -> None:
+        """The value from now on, whatever a read that is under way finds."""
+        with self._guard:
+            self._reading.pop(key, None)
+            self._values[key] = value
+
+    def forget(self, *keys: t.Hashable) -> None:
+        """Read these, or everything, anew at the next call."""
+        with self._guard:
+            for key in keys or (*self._reading, *self._values):
+                self._reading.pop(key, None)
+                self._values.pop(key, None)
+
+
+class Feed(t.Generic[_T]):
+    """A list that is read again when it is older than ``max_age`` seconds, by one caller at a time.
+
+    A failed read keeps the last good list and its age; ``problem`` says what went wrong until a read succeeds. ``read_at`` is when the
+    last good list was asked for.
+    """
+
+    def __init__(self, read: t.Callable[[], t.Sequence[_T]], clock: Clock, max_age: float = 5.0) -> None:
+        self._read = read
+        self._clock = clock
+        self._max_age = max_age
+        self._lock = threading.Lock()
+        self._items: tuple[_T, ...] | None = None
+        self._asked: datetime | None = None
+        self.read_at: datetime | None = None
+        self.problem = ""
+
+    def items(self, since: datetime | None = None) -> tuple[_T, ...] | None:
+        """The newest list there is, asked for not before ``since``; None when no read ever succeeded."""
+        with self._lock:
+            now = self._clock.now()
+            old = self._asked is None or (now - self._asked).total_seconds() >= self._max_age
+            if old or self._asked is None or (since is not None and self._asked < since):
+                self._asked = now
+                try:
+                    self._items = tuple(self._read())
+                    self.read_at = now
+                    self.problem = ""
+                except TgpError as error:
+                    self.problem = str(error)
+            return self._items
+
+
+class Clients:
+    """The clouds and the mesh of one module call. ``wishes`` and ``claims`` give the documents and claims as they are known by then."""
+
+    def __init__(self, task: Task, kube: Kube, wishes: t.Callable[[], Wishes], claims: t.Callable[[], t.Iterable[Claim]]) -> None:
+        self._task = task
+        self._kube = kube
+        self._wishes = wishes
+        self._claims = claims
+        self._clouds = Once()  # by name: the connected cloud, or why it cannot be connected
+        self._guard = threading.Lock()  # of the lists below; never held during a call
+        self._opened: list[Cloud] = []
+        self._feeds: dict[str, Feed[Instance]] = {}
+        self._connecting = threading.RLock()  # to the mesh
+        self._mesh: Mesh | None = None
+
+    # ---- clouds
+
+    def cloud_names(self) -> tuple[str, ...]:
+        """Clouds to look at: those of the documents and those that live claims were rented from."""
+        wanted = {one.cloud for node_class in self._wishes().classes.values() for one in node_class.clouds if one.enabled}
+        wanted |= {claim.cloud for claim in self._claims() if claim.cloud}
+        return tuple(sorted(name for name in wanted if name in CAPABILITIES))
+
+    def cloud(self, name: str) -> Cloud:
+        """The connected cloud; a failure to connect is remembered and raised again."""
+        connected: Cloud | TgpError = self._clouds(name, lambda: self._opened_cloud(name))
+        if isinstance(connected, TgpError):
+            raise connected
+        return connected
+
+    def give_up(self, name: str, error: TgpError) -> None:
+        """Ask nothing more of a cloud in this run: it does not take our credential."""
+        self._clouds.put(name, error)
+
+    def _opened_cloud(self, name: str) -> Cloud | TgpError:
+        try:
+            cloud = self._connect(name)
+        except TgpError as error:
+            return error
+        with self._guard:
+            self._opened.append(cloud)
+        return cloud
+
+    def _connect(self, name: str) -> Cloud:
+        choice = self._wishes().choice(name) or self._remembered_choice(name)
+        credential = cloud_credential(self._task, self._kube, name, choice)
+        in_flight = {claim.name: word for claim in self._claims() if claim.cloud == name and (word := _in_flight(claim))}
+        cloud = connect_cloud(
+            name, self._task, credential=credential, choice=choice, node_ready=self._node_ready, in_flight=in_flight
+        )
+        return told_cloud(cloud, self._task, name)
+
+    def _remembered_choice(self, cloud: str) -> CloudChoice | None:
+        """Where the key of a cloud stands that no valid document names any more, as its claims remember it."""
+        known = (one.limits.credentials for one in self._claims() if one.cloud == cloud and one.limits is not None)
+        credentials = next(filter(None, known), None)
+        return CloudChoice(cloud, credentials=credentials) if credentials is not None else None
+
+    def _node_ready(self, node: str) -> bool | None:
+        from ..kube.nodes import get_node
+
+        found: Node | None = get_node(self._kube, node)
+        return None if found is None else bool(found.ready)
+
+    def instances(self, cloud: str, since: datetime | None = None) -> tuple[Instance, ...] | None:
+        """A list of a cloud's machines not older than a few seconds, nor than ``since``; None when it could not be read, also because
+        the cloud cannot be connected: that ends no wait for machines of another one."""
+        with self._guard:
+            if cloud not in self._feeds:
+                self._feeds[cloud] = Feed(lambda: self.cloud(cloud).instances(), self._task.clock)
+            feed = self._feeds[cloud]
+        return feed.items(since)
+
+    def listed_at(self, cloud: str) -> datetime | None:
+        """When the list that :meth:`instances` returns was read; None when there is none."""
+        with self._guard:
+            feed = self._feeds.get(cloud)
+        return feed.read_at if feed else None
+
+    # ---- the mesh
+
+    def mesh(self) -> Mesh | None:
+        """The connected mesh, None when no class uses one and none was configured."""
+        with self._connecting:
+            if self._mesh is None and self.uses_mesh():
+                self._mesh = told_mesh(self._connect_mesh(), self._task)
+            return self._mesh
+
+    def _connect_mesh(self) -> Mesh:
+        try:
+            return connect_mesh(self._task)
+        except InvalidInput:
+            found = mesh_credentials(self._task, self._kube)
+            if not found:
+                raise
+            return connect_mesh(self._task, **found)
+
+    def uses_mesh(self) -> bool:
+        """Whether any document or live claim speaks of a mesh."""
+        used = any(node_class.mesh.backend == "tailscale" for node_class in self._wishes().classes.values())
+        return used or any(claim.mesh_backend == "tailscale" for claim in self._claims())
+
+    def refresh(self) -> None:
+        """Connect clouds anew, and read their lists anew."""
+        self._clouds.forget()
+        with self._guard:
+            self._feeds.clear()
+
+    def close(self) -> None:
+        with self._guard:
+            opened = tuple(self._opened)
+        for cloud in opened:
+            cloud.close()
+        if self._mesh is not None:
+            self._mesh.close()
+
+
+def _in_flight(claim: Claim) -> str:
+    """What a machine that cannot be asked is doing, as far as our own calls tell (L-21); empty when they do not."""
+    if claim.phase is Phase.TERMINATING:
+        return "stopping"
+    coming = claim.phase in (Phase.PROVISIONING, Phase.BOOTING, Phase.JOINING) and claim.launch_started is not None
+    return "starting" if coming else ""

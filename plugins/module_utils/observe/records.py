@@ -1,0 +1,211 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claims as they were last read or written, and the small records beside them: generations, block list, first sightings, books, tokens."""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+import uuid
+from datetime import datetime
+
+from ..core.clock import Clock, from_text, to_text
+from ..core.errors import BadShape, InvalidInput, TgpError
+from ..model import Claim, Instance, Ledger, MadeToken
+from ..model.names import Verdict
+from ..planner.cost.ledger import read_ledger
+from ..planner.garbage_collection.ownership import Owner, Store, claimed, generations_of, owner_of, remembered
+from ..planner.offers import launch_backoff
+from ..providers.registry import CAPABILITIES
+from ..store.records import ClaimStore
+from .clients import Once
+
+TOKENS = "tokens"
+
+
+class Records:
+    """What one module call reads and writes beside the claims themselves.
+
+    ``money`` is held by whoever checks limits and reserves, or reads a record and writes it changed: one at a time.
+    """
+
+    def __init__(self, store: ClaimStore, clock: Clock, cluster_id: str, warn: t.Callable[[str], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._cluster_id = cluster_id
+        self._warn = warn
+        self.money = threading.RLock()
+        self.tokens = TokenList(store, clock, self.money, warn)
+        self._once = Once()
+        self._written: dict[str, Claim] = {}
+
+    # ---- claims
+
+    def remember(self, claim: Claim) -> None:
+        """Keep the record as last written, so that a later failure reports the truth."""
+        self._written[claim.name] = claim
+
+    def forget(self, claim: Claim) -> None:
+        self._written.pop(claim.name, None)
+
+    def current(self, claim: Claim) -> Claim:
+        return self._written.get(claim.name, claim)
+
+    def known_claims(self) -> list[Claim]:
+        """The claims as this call first read them, with what was written since."""
+        first = self._once("claims", self._store.claims)
+        return list({**{claim.name: claim for claim in first}, **self._written}.values())
+
+    def refresh(self) -> None:
+        """Read the claims anew at their next use."""
+        self._once.forget("claims")
+
+    # ---- states
+
+    def read_times(self, name: str) -> dict[str, datetime]:
+        """A stored map of moments (first sightings). BadShape when one of them is none."""
+        times: dict[str, datetime] = {}
+        for key, text in self._store.read_state(name).items():
+            try:
+                times[key] = from_text(str(text))
+            except ValueError:
+                raise BadShape(
+                    f"The record tgp-state-{name} beside the claims is not understood at {key!r}: {text!r} is no time.",
+                    remedy="Remove that record once no run is at work; what it remembers is then seen for the first time again.",
+                    service="claims",
+                    record=name,
+                ) from None
+        return times
+
+    def write_times(self, name: str, times: t.Mapping[str, datetime]) -> None:
+        self._store.write_state(name, {key: to_text(moment) for key, moment in times.items()})
+
+    def generations(self) -> tuple[str, ...]:
+        """The generations of this record store, the current one first; empty until a run that writes has drawn one (L-1a). Of a damaged
+        record the claims stand in; where they know none either nobody can say whose a machine is, so that raises BadShape."""
+        try:
+            return generations_of(self._store.read_state("generation"))
+        except (InvalidInput, BadShape) as error:
+            if isinstance(error, BadShape) and error.service != "claims":
+                raise  # the answer is odd, not the record
+            if known := remembered(self.known_claims()):
+                self._warn(
+                    f"The record tgp-state-generation is damaged; the claims say generation {known}. Delete the record: it is made anew."
+                )
+                return (known,)
+            raise BadShape(
+                f"The record tgp-state-generation beside the claims is not understood: {error.message}",
+                remedy="Delete it and run adopt.yml with the generation that your machines are stamped with.",
+                service="claims",
+                record="generation",
+            ) from error
+
+    def draw_generation(self) -> str:
+        """The generation of this record store. Drawn and written once; one whose record was removed is found again in the claims."""
+        known = self.generations()
+        if known:
+            return known[0]
+        drawn = remembered(self.known_claims()) or str(uuid.uuid4())
+        self._store.write_state("generation", {"generation": drawn, "drawn": to_text(self._clock.now())})
+        return drawn
+
+    def owner(self, instance: Instance) -> Owner:
+        """Whose a machine is, by the records as they are now."""
+        store = Store(self._cluster_id, self._once("generations", self.generations), claimed(self.known_claims()))
+        return owner_of(instance, CAPABILITIES.get(instance.cloud), store)
+
+    def is_ours(self, instance: Instance) -> bool:
+        return self.owner(instance).verdict is Verdict.OURS
+
+    def blocks(self) -> dict[str, t.Any]:
+        """The stored block list (L-14)."""
+        return self._store.read_state("blocklist")
+
+    def block(self, key: str, reason: str) -> None:
+        """Remember that an offer failed, so that it is not tried again at once."""
+        with self.money:
+            self._store.write_state("blocklist", launch_backoff.after_failure(self.blocks(), key, reason, self._clock.now()))
+
+    def failed_join(self, pool: str) -> None:
+        """Count a machine that never joined; too many pause the pool (L-11)."""
+        with self.money:
+            self._store.write_state("blocklist", launch_backoff.after_failed_join(self.blocks(), pool, self._clock.now()))
+
+    def ledger(self) -> Ledger:
+        """The books, read now. ApiError when their place cannot be read; torn lines are named in it."""
+        lines, torn = self._store.ledger_records()
+        return read_ledger(lines, [line.place for line in torn])
+
+
+class TokenList:
+    """Our list of the bootstrap tokens that we made, beside the claims (L-12).
+
+    A token whose id never reached its claim, or whose claim somebody deleted, can be found only if it is known otherwise. To ask the cluster
+    would take the right to list the Secrets of kube-system, which are worth more than any token. So each is noted here before it is made,
+    and taken off when it is deleted; ids are no secret. One whose hour is over is gone, and is left out at the next writing.
+    """
+
+    def __init__(self, store: ClaimStore, clock: Clock, writing: t.ContextManager[t.Any], warn: t.Callable[[str], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._writing = writing
+        self._warn = warn
+
+    def listed(self) -> tuple[MadeToken, ...]:
+        """Those that may still be good, read now, in the order of their ids. BadShape when the list is not understood, ApiError when it cannot
+        be read: both mean that nobody knows, never that there are none."""
+        now = self._clock.now()
+        tokens = (_token(identity, raw) for identity, raw in sorted(self._store.read_state(TOKENS).items()))
+        return tuple(token for token in tokens if token.expires > now)
+
+    def note(self, token: MadeToken) -> None:
+        """Put it on the list; to be called before the token exists. Raises like :meth:`listed`."""
+        with self._writing:
+            kept = {known.id: known for known in self.listed()}
+            self._write({**kept, token.id: token})
+
+    def forget(self, token_id: str) -> None:
+        """Take one off that was deleted. If that fails it is found without a claim by a later run, which sees that it is gone."""
+        try:
+            with self._writing:
+                kept = {known.id: known for known in self.listed()}
+                if kept.pop(token_id, None) is not None:
+                    self._write(kept)
+        except TgpError as error:
+            self._warn(f"Bootstrap token {token_id} is deleted, but could not be taken off our list of tokens: {error}")
+
+    def of_machine(self, name: str) -> tuple[MadeToken, ...]:
+        """Those made for one machine; none, with a warning, when the list cannot be read."""
+        try:
+            return tuple(token for token in self.listed() if token.machine == name)
+        except TgpError as error:
+            self._warn(f"Our list of bootstrap tokens could not be read, so lost ones stay until they expire: {error}")
+            return ()
+
+    def _write(self, tokens: t.Mapping[str, MadeToken]) -> None:
+        state = {token.id: {"machine": token.machine, "expires": to_text(token.expires)} for token in tokens.values()}
+        self._store.write_state(TOKENS, state)
+
+
+def _token(identity: str, raw: t.Any) -> MadeToken:
+    machine = raw.get("machine") if isinstance(raw, dict) else None
+    if not (isinstance(machine, str) and machine and len(identity) == 6 and identity.isascii() and identity.isalnum()):
+        raise _odd(identity)
+    return MadeToken(identity, machine, _moment(identity, raw.get("expires")))
+
+
+def _moment(identity: str, text: t.Any) -> datetime:
+    try:
+        return from_text(str(text))
+    except ValueError:
+        raise _odd(identity) from None
+
+
+def _odd(identity: str) -> BadShape:
+    return BadShape(
+        f"The list of the bootstrap tokens that we made (tgp-state-{TOKENS}) is not understood at {identity!r}.",
+        remedy="Remove that record once no run is at work. Tokens that no claim knows then stay until their hour is over.",
+        service="claims",
+        record=TOKENS,
+    )
