@@ -27,7 +27,7 @@ TOKENS = "tokens"
 class Records:
     """What one module call reads and writes beside the claims themselves.
 
-    ``money`` is held by whoever checks limits and reserves, or reads a record and writes it changed: one at a time.
+    ``money`` is held by whoever checks limits and reserves, or reads one of these records and writes it changed: one at a time.
     """
 
     def __init__(self, store: ClaimStore, clock: Clock, cluster_id: str, warn: t.Callable[[str], None]) -> None:
@@ -36,7 +36,7 @@ class Records:
         self._cluster_id = cluster_id
         self._warn = warn
         self.money = threading.RLock()
-        self.tokens = TokenList(store, clock, self.money, warn)
+        self.tokens = TokenList(store, clock, warn)
         self._once = Once()
         self._written: dict[str, Claim] = {}
 
@@ -146,10 +146,10 @@ class TokenList:
     and taken off when it is deleted; ids are no secret. One whose hour is over is gone, and is left out at the next writing.
     """
 
-    def __init__(self, store: ClaimStore, clock: Clock, writing: t.ContextManager[t.Any], warn: t.Callable[[str], None]) -> None:
+    def __init__(self, store: ClaimStore, clock: Clock, warn: t.Callable[[str], None]) -> None:
         self._store = store
         self._clock = clock
-        self._writing = writing
+        self._writing = threading.Lock()  # from reading the list to writing it changed
         self._warn = warn
 
     def listed(self) -> tuple[MadeToken, ...]:
