@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The one way out. Everything that leaves this process by HTTP goes through :class:`Api`.
 
-Rules (each is money): a read is retried with full jitter inside a deadline, a write is sent once; ``Retry-After`` is honoured but
-clamped; a write without a usable answer is LostAnswer, never repeated here; an answer that is not the documented form is BadShape;
+Rules (each is money): a read is retried with exponential backoff inside a deadline, a write is sent once; ``Retry-After`` is honoured
+within bounds; a write without a usable answer is LostAnswer, never repeated here; an answer that is not the documented form is BadShape;
 calls are paced per account across all processes of this machine (rate_limit.py); no credential appears in any exception or log line.
+:class:`RetryPolicy` and :func:`resend` are the one retry of this collection: clients differ in the policy, not in a loop.
 """
 
 from __future__ import annotations
@@ -65,42 +66,78 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class _Request:
-    """What is to be sent, as :meth:`Api.call` takes it; each try of it is the same."""
+    """What is to be sent, as :meth:`Api.call` takes it; each try of it is the same. ``parts`` are named as httpx names them."""
 
     method: str
     path: str
-    params: t.Mapping[str, t.Any] | None
-    json: t.Any
-    content: str | bytes | None
-    data: t.Mapping[str, str] | None
-    headers: t.Mapping[str, str] | None
+    parts: t.Mapping[str, t.Any]
     pace: str
     ok: t.Collection[int]
     timeout: float | None
 
     def built(self, client: httpx.Client) -> httpx.Request:
         """For ``client``, with its timeout unless the request has its own."""
-        options: dict[str, t.Any] = {} if self.timeout is None else {"timeout": _patience(self.timeout)}
-        return client.build_request(
-            self.method,
-            self.path,
-            params=self.params,
-            json=self.json,
-            content=self.content,
-            data=self.data,
-            headers=self.headers,
-            **options,
-        )
+        own: dict[str, t.Any] = {} if self.timeout is None else {"timeout": _timeouts(self.timeout)}
+        return client.build_request(self.method, self.path, **self.parts, **own)
 
 
 @dataclasses.dataclass(frozen=True)
-class Retry:
-    """How long and how often a read may be tried again. All seconds; pauses are drawn from 0 … min(cap, base·2ⁿ)."""
+class RetryPolicy:
+    """How often and how late a call is sent again; times in seconds.
+
+    Without ``Retry-After`` the pause after the n-th try is min(longest, first · growth ** (n - 1)) times a factor drawn from ``jitter``.
+    With it, it is the service's number, kept within the bounds ``retry_after``, times a factor drawn from ``retry_after_jitter``.
+    ``deadline`` counts from the first try: a pause that would end behind it is not begun. ``quota_codes`` are the service's codes for a
+    quota that no pause brings back.
+    """
 
     tries: int = 5
-    base: float = 1.0
-    cap: float = 30.0
+    first: float = 1.0
+    longest: float = 30.0
+    growth: float = 2.0
+    jitter: tuple[float, float] = (0.0, 1.0)
     deadline: float = 90.0
+    retry_after: tuple[float, float] = (1.0, 60.0)
+    retry_after_jitter: tuple[float, float] = (1.0, 1.0)
+    quota_codes: t.Collection[str] = ()
+
+    def pause(self, tried: int, retry_after: float | None = None) -> float:
+        """Seconds to wait after the ``tried``-th try (from 1), which was answered with ``retry_after`` (None = it did not say)."""
+        if retry_after is not None:
+            shortest, longest = self.retry_after
+            return min(max(retry_after, shortest), longest) * random.uniform(*self.retry_after_jitter)
+        return min(self.longest, self.first * self.growth ** (tried - 1)) * random.uniform(*self.jitter)
+
+
+def is_rate_limited(error: errors.TgpError) -> bool:
+    """A call that was answered 429 was turned away unseen: also a write may be sent again."""
+    return isinstance(error, errors.RateLimited)
+
+
+def resend(
+    send: t.Callable[[], _T],
+    policy: RetryPolicy,
+    clock: Clock,
+    *,
+    when: t.Callable[[errors.TgpError], bool] = is_rate_limited,
+    before: t.Callable[[], object] = lambda: None,
+) -> _T:
+    """``send()``, again as ``policy`` allows after errors of which ``when`` is true; raises the last one. ``before`` runs ahead of each
+    try, and what it raises ends them."""
+    started, slept, tried = time.monotonic(), 0.0, 0
+    while True:
+        tried += 1
+        before()
+        try:
+            return send()
+        except errors.TgpError as error:
+            if not when(error) or tried >= policy.tries or error.details.get("code") in policy.quota_codes:
+                raise
+            pause = policy.pause(tried, error.details.get("retry_after"))
+            if max((time.monotonic() - started) * clock.speed, slept) + pause > policy.deadline:
+                raise
+        clock.sleep(pause)
+        slept += pause
 
 
 def part(entry: t.Mapping[str, t.Any], key: str) -> dict[str, t.Any]:
@@ -154,7 +191,7 @@ def _spared(url: str) -> bool:
     return False
 
 
-def _patience(seconds: float) -> httpx.Timeout:
+def _timeouts(seconds: float) -> httpx.Timeout:
     """An answer may take so long; who does not even take the call is not there."""
     return httpx.Timeout(seconds, connect=min(seconds, 10.0))
 
@@ -188,7 +225,7 @@ class Api:
         cert: t.Any = None,
         timeout: float = 30.0,
         pace: Pace | None = None,
-        retry: Retry = Retry(),
+        retry: RetryPolicy = RetryPolicy(),
         clock: Clock | None = None,
         auth_hint: str = "",
         explain: t.Callable[[t.Any, str], tuple[str | None, str]] = code_and_message,
@@ -197,7 +234,7 @@ class Api:
         self.base_url = base_url.rstrip("/")
         self.clock = clock or SystemClock()
         self._timeout = timeout
-        self._retry = retry
+        self.retry = retry
         self._pace = pace
         self._hint = auth_hint
         self._explain = explain
@@ -212,7 +249,7 @@ class Api:
                 transport=transport,
                 verify=trusted() if verify is True and cert is None and transport is None else verify,
                 cert=cert,
-                timeout=_patience(timeout),
+                timeout=_timeouts(timeout),
                 limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
                 follow_redirects=False,
                 trust_env=transport is None and not _spared(self.base_url),
@@ -248,29 +285,30 @@ class Api:
         headers: t.Mapping[str, str] | None = None,
         pace: str = "",
         idempotent: bool | None = None,
+        resend_rate_limited: RetryPolicy | None = None,
         ok: t.Collection[int] = (),
         timeout: float | None = None,
     ) -> Answer:
         """Send a request and return the answer of a 2xx (or of a status in ``ok``); anything else is raised.
 
-        ``idempotent`` True lets a write be retried like a read (a delete that may be repeated). ``pace`` names the bucket of the
-        account's pacing ("" = the general one).
+        ``idempotent`` True lets a write be retried like a read (a delete that may be repeated). ``resend_rate_limited`` is the policy by
+        which a 429 is resent, of a write too; None = that of reads, for reads. ``pace`` names the bucket of the account's pacing ("" =
+        the general one).
         """
         check_headers(self.service, headers or {})
-        request = _Request(method, path, params, json, content, data, headers, pace, ok, timeout)
+        parts = {"params": params, "json": json, "content": content, "data": data, "headers": headers}
+        request = _Request(method, path, parts, pace, ok, timeout)
         repeatable = method in _READS if idempotent is None else idempotent
-        started = time.monotonic()
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return self._once(request)
-            except errors.ApiError as error:
-                pause = self._pause(error, attempt, repeatable)
-                passed = (time.monotonic() - started) * self.clock.speed
-                if pause is None or attempt >= self._retry.tries or passed + pause > self._retry.deadline:
-                    raise
-                self.clock.sleep(pause)
+
+        def is_transient(error: errors.TgpError) -> bool:
+            if isinstance(error, errors.Unreachable):
+                return True  # never sent: a repetition cannot do harm
+            if not repeatable or (resend_rate_limited is not None and is_rate_limited(error)):
+                return False
+            return isinstance(error, errors.LostAnswer) or error.details.get("status") in _TRANSIENT
+
+        retried = functools.partial(resend, lambda: self._once(request), self.retry, self.clock, when=is_transient)
+        return retried() if resend_rate_limited is None else resend(retried, resend_rate_limited, self.clock)
 
     def take_turn(self, bucket: str) -> None:
         """Wait until the account's pacing lets a call of ``bucket`` go out, and book it as sent."""
@@ -342,7 +380,7 @@ class Api:
             kind, sentence = errors.BadShape, f"redirect to {answer.headers.get('location', 'nowhere')}, not followed"
         details: dict[str, t.Any] = {"service": self.service, "status": status, "code": code, "body": redact_all(answer.json)}
         if kind is errors.RateLimited:
-            details["retry_after"] = retry_after(answer.headers, self.clock)
+            details["retry_after"] = retry_after(answer, self.clock)
         remedy = self._hint if kind is errors.Unauthorized else ""
         said = redact(sentence).rstrip(". ") or "no text"
         kept = f"{self.service}: {what}{SIGN}{status}{f' {code}' if code else ''}"
@@ -352,16 +390,6 @@ class Api:
         if request_id := answer.headers.get("x-tailscale-request-id"):
             message += f" (request {request_id})"
         return kind(message, remedy=remedy, **details)
-
-    def _pause(self, error: errors.ApiError, attempt: int, repeatable: bool) -> float | None:
-        """Seconds to wait before another try, None = do not try again."""
-        if isinstance(error, errors.Unreachable):
-            pass  # never sent: a repetition cannot do harm
-        elif not repeatable or not isinstance(error, errors.LostAnswer) and error.status not in _TRANSIENT:
-            return None
-        if isinstance(error, errors.RateLimited) and error.retry_after is not None:
-            return min(max(error.retry_after, 1.0), 60.0)
-        return random.uniform(0, min(self._retry.cap, self._retry.base * 2 ** (attempt - 1)))
 
     def _json(self, answer: Answer, what: str) -> t.Any:
         if answer.json is None:
@@ -453,11 +481,9 @@ def _decode(body: bytes) -> t.Any:
     return found
 
 
-def retry_after(headers: t.Mapping[str, str], clock: Clock) -> float | None:
-    """Seconds of a ``Retry-After`` header (number or HTTP date), None when absent or unreadable."""
-    value = headers.get("retry-after", "").strip()
-    if not value:
-        return None
+def retry_after(answer: Answer, clock: Clock) -> float | None:
+    """Seconds of a ``Retry-After`` header (number or HTTP date), else of a number ``retry_after`` in the body; None when neither says."""
+    value = answer.headers.get("retry-after", "").strip()
     try:
         return max(0.0, float(value))
     except ValueError:
@@ -465,7 +491,8 @@ def retry_after(headers: t.Mapping[str, str], clock: Clock) -> float | None:
     try:
         moment = email.utils.parsedate_to_datetime(value)
     except (TypeError, ValueError):
-        return None
+        said = answer.json.get("retry_after") if isinstance(answer.json, dict) else None
+        return max(0.0, float(said)) if isinstance(said, (int, float)) and not isinstance(said, bool) else None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
     return max(0.0, (moment - clock.now()).total_seconds())

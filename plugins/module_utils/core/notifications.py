@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from .clock import Clock, to_text
 from .errors import ApiError, InvalidInput, LostAnswer, RateLimited, ServerError, TgpError, Unreachable
 from .events import Events
-from .http import Api, Retry
+from .http import Api, RetryPolicy
 from .redact import program_environment, redact, redact_all, register
 
 Json = dict[str, t.Any]
@@ -158,7 +158,7 @@ class Sender:
         token = self._task.params.get("notify_token") or self._task.late_token()
         register(token)
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        api = Api("notify_url", root, headers=headers, transport=self._task.transport(root), retry=Retry(tries=1))
+        api = Api("notify_url", root, headers=headers, transport=self._task.transport(root), retry=RetryPolicy(tries=1))
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         try:
             self._again(lambda left: t.cast(None, api.call("POST", path or "/", json=body, timeout=left)), end)

@@ -14,7 +14,7 @@ from ansible.module_utils.basic import env_fallback
 
 from ..core import errors
 from ..core.errors import InvalidInput
-from ..core.http import Answer, Api, Retry
+from ..core.http import Answer, Api, RetryPolicy
 from ..core.redact import register
 from ..core.task import Task
 from ..model import Device, MeshKey
@@ -91,7 +91,7 @@ def _root(task: Task) -> str:
 
 def _api(task: Task, root: str, path: str) -> Api:
     service = "headscale" if path == "/api/v1" else "tailscale"
-    return Api(service, root + path, transport=task.transport(root), retry=Retry(tries=4), clock=task.clock, explain=words)
+    return Api(service, root + path, transport=task.transport(root), retry=RetryPolicy(tries=4), clock=task.clock, explain=words)
 
 
 def _credential(task: Task, api: Api, client_id: str, client_secret: str) -> Credential:

@@ -9,7 +9,7 @@ import subprocess
 import typing as t
 
 from ..core.errors import ApiError, InvalidInput, Unreachable
-from ..core.http import Answer, Api, Retry
+from ..core.http import Answer, Api, RetryPolicy
 from ..core.lazy_import import lazy
 from ..core.redact import program_environment
 from ..core.task import Task
@@ -23,6 +23,7 @@ else:
     httpx = lazy("httpx")
 
 _PATIENCE = 5.0  # real seconds for one answer
+_ONCE = RetryPolicy(tries=1)
 _COMMAND = 30.0  # real seconds for a command
 _ANY = range(200, 600)
 _WORDS = {"idle": True, "true": True, "busy": False, "false": False}
@@ -50,9 +51,7 @@ class Prober:
         if not self._proxy:
             return "services are asked directly"
         root = "http://tgp-check.invalid"
-        api = Api(
-            "mesh_proxy", root, transport=self._transport(root), timeout=_PATIENCE, retry=Retry(tries=1), clock=self._task.clock
-        )
+        api = Api("mesh_proxy", root, transport=self._transport(root), timeout=_PATIENCE, retry=_ONCE, clock=self._task.clock)
         try:
             api.call("GET", "/", ok=_ANY)
         except Unreachable as error:
@@ -88,9 +87,7 @@ class Prober:
             return Heard(None, "its mesh device has no address")
         host = f"[{address}]" if ":" in address else address
         root = f"http://{host}:{service.health_port}"
-        api = Api(
-            device.hostname, root, transport=self._transport(root), timeout=_PATIENCE, retry=Retry(tries=1), clock=self._task.clock
-        )
+        api = Api(device.hostname, root, transport=self._transport(root), timeout=_PATIENCE, retry=_ONCE, clock=self._task.clock)
         try:
             return read(api.call("GET", path, ok=_ANY))
         except Unreachable as error:

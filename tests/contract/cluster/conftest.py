@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api, Retry
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api, RetryPolicy
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube, explain
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Lane, Offer, Phase
@@ -48,7 +48,7 @@ class Cluster:
             headers=headers,
             transport=httpx.WSGITransport(app=self.app),
             clock=self.clock,
-            retry=Retry(base=0.01),
+            retry=RetryPolicy(first=0.01),
             explain=explain,
         )
         self.opened.append(Kube(api, "context test"))

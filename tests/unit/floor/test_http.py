@@ -18,7 +18,7 @@ import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
-from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api, Retry
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api, RetryPolicy
 from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import Bucket, Pace
 from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import MASK, register
 
@@ -109,7 +109,7 @@ def test_a_delete_that_may_be_repeated_is_retried() -> None:
     ],
 )
 def test_every_answer_has_its_error(answer: t.Any, kind: type[errors.ApiError]) -> None:
-    client, _seen = api([answer], retry=Retry(tries=1))
+    client, _seen = api([answer], retry=RetryPolicy(tries=1))
     with pytest.raises(kind) as caught:
         client.call("POST", "/x", json={})
     assert "cloud" in str(caught.value)
@@ -130,7 +130,7 @@ def test_retry_after_is_honoured_but_clamped() -> None:
 
 def test_pauses_grow_at_most_to_the_cap_and_end_at_the_number_of_tries() -> None:
     clock = Clock()
-    client, seen = api([httpx.Response(503)], clock, retry=Retry(tries=6, base=1.0, cap=4.0, deadline=1e9))
+    client, seen = api([httpx.Response(503)], clock, retry=RetryPolicy(tries=6, first=1.0, longest=4.0, deadline=1e9))
     with pytest.raises(errors.ServerError):
         client.get("/x")
     assert len(seen) == 6
@@ -195,7 +195,7 @@ def test_a_watch_that_is_refused_and_breaks_off_is_an_error_of_ours() -> None:
 )
 def test_a_secret_in_an_address_is_in_no_error(answer: t.Any) -> None:
     register(SECRET)
-    client, _seen = api([httpx.Response(200, text="<html>") if answer is ok else answer], retry=Retry(tries=1))
+    client, _seen = api([httpx.Response(200, text="<html>") if answer is ok else answer], retry=RetryPolicy(tries=1))
     with pytest.raises(errors.ApiError) as caught:
         client.get(f"/up?token={SECRET}")
     assert SECRET not in caught.value.message and f"/up?token={MASK}" in caught.value.message
@@ -260,7 +260,7 @@ def test_a_network_in_no_proxy_is_kept(monkeypatch: pytest.MonkeyPatch, spared: 
     monkeypatch.delenv("no_proxy", raising=False)
     server = http.server.HTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    client = Api("cluster", f"http://127.0.0.1:{server.server_port}", clock=Clock(), retry=Retry(tries=1))
+    client = Api("cluster", f"http://127.0.0.1:{server.server_port}", clock=Clock(), retry=RetryPolicy(tries=1))
     try:
         if reached:
             assert client.get("/") == {}
@@ -293,7 +293,7 @@ def test_an_answer_that_never_ends_is_a_lost_one() -> None:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Dripping)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    patient = Api("cloud", f"http://127.0.0.1:{server.server_port}", timeout=0.1, retry=Retry(tries=1))
+    patient = Api("cloud", f"http://127.0.0.1:{server.server_port}", timeout=0.1, retry=RetryPolicy(tries=1))
     try:
         with pytest.raises(errors.LostAnswer, match="did not end within 1 s"):
             patient.get("/list")

@@ -13,7 +13,7 @@ import flask
 import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api, Retry
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api, RetryPolicy
 from cheroot import wsgi
 
 from sandbox.clock import SimClock
@@ -63,7 +63,7 @@ def socket() -> t.Iterator[tuple[str, list[t.Any]]]:
 def service(request: pytest.FixtureRequest, clock: SimClock, socket: t.Any) -> t.Iterator[tuple[Counter, Faults, Api]]:
     counter, faults = Counter(), Faults()
     app = FaultyApp(counter.app, faults, "counter", clock)
-    retry = Retry(tries=1)
+    retry = RetryPolicy(tries=1)
     if request.param == "in process":
         yield counter, faults, Api("counter", "http://counter.test", transport=httpx.WSGITransport(app=app), retry=retry)
         return

@@ -14,7 +14,7 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ...core.errors import BadShape, InvalidInput
-from ...core.http import Api, Retry
+from ...core.http import Api, RetryPolicy
 from ...core.redact import register
 from ...core.task import Task
 from ...talos.images.factory import PUBLIC, Images, images
@@ -353,7 +353,7 @@ def published_script(task: Task, images: Images) -> str:
     """The factory's script. Raises an ApiError; asking makes no image."""
     parts = urlsplit(images.pxe)
     root = f"{parts.scheme}://{parts.netloc}"
-    api = Api("image factory", root, transport=task.transport(root), retry=Retry(tries=3), clock=task.clock)
+    api = Api("image factory", root, transport=task.transport(root), retry=RetryPolicy(tries=3), clock=task.clock)
     try:
         return api.call("GET", parts.path).text
     finally:

@@ -16,7 +16,7 @@ import typing as t
 
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
-from ...core.http import Api, Retry
+from ...core.http import Api, RetryPolicy
 from ...core.rate_limit import Bucket, Pace
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...model.labels import PREFIX
@@ -108,7 +108,7 @@ class LambdaCloud(NothingBeside):
             transport=transport,
             timeout=60.0,
             pace=Pace(f"lambda {url} {key}", LIMITS),
-            retry=Retry(tries=6, base=4.0, cap=60.0, deadline=150.0),
+            retry=RetryPolicy(tries=6, first=4.0, longest=60.0, deadline=150.0),
             clock=self._clock,
             auth_hint="Check LAMBDA_API_KEY (or the option lambda_api_key); keys are made in the Lambda console.",
         )

@@ -9,7 +9,7 @@ import typing as t
 
 from ...core import errors
 from ...core.clock import Clock
-from ...core.http import Answer, Api, Retry
+from ...core.http import Answer, Api, RetryPolicy
 from ...core.rate_limit import Bucket, Pace
 from ..readable import walk
 
@@ -58,7 +58,7 @@ class Calls:
             transport=transport,
             timeout=60.0,
             pace=Pace(f"paperspace {url} {key}", _LIMITS),
-            retry=Retry(tries=6, base=2.0, cap=60.0, deadline=150.0),
+            retry=RetryPolicy(tries=6, first=2.0, longest=60.0, deadline=150.0),
             clock=clock,
             auth_hint="Check PAPERSPACE_API_KEY (or the option paperspace_api_key); keys are made in the Paperspace console, one per team.",
             explain=explain,

@@ -11,7 +11,7 @@ import typing as t
 
 from ...core import errors
 from ...core.clock import Clock
-from ...core.http import Answer, Api, Retry
+from ...core.http import Answer, Api, RetryPolicy
 from ...core.rate_limit import Bucket, Pace
 from ..readable import walk
 
@@ -73,7 +73,7 @@ class Calls:
             transport=transport,
             timeout=30.0,
             pace=self._pace,
-            retry=Retry(tries=6, base=2.0, cap=60.0, deadline=150.0),
+            retry=RetryPolicy(tries=6, first=2.0, longest=60.0, deadline=150.0),
             clock=clock,
             auth_hint="Check RUNPOD_API_KEY (or the option runpod_api_key); keys are made in the RunPod console.",
             explain=explain,

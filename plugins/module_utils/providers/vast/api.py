@@ -15,7 +15,7 @@ import typing as t
 
 from ...core import errors
 from ...core.clock import Clock
-from ...core.http import Answer, Api, Retry
+from ...core.http import Answer, Api, RetryPolicy
 from ...core.rate_limit import Bucket, Pace
 
 if t.TYPE_CHECKING:
@@ -63,7 +63,7 @@ class VastApi:
             transport=transport,
             timeout=30.0,
             pace=Pace(f"vast {url} {key}", LIMITS),
-            retry=Retry(tries=4, base=2.0, cap=30.0, deadline=90.0),
+            retry=RetryPolicy(tries=4, first=2.0, longest=30.0, deadline=90.0),
             clock=clock,
             auth_hint=_KEY_HINT,
             explain=explain,

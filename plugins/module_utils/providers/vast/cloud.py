@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
 from ...core.errors import Forbidden
-from ...core.http import Api, Retry
+from ...core.http import Api, RetryPolicy
 from ...model import Capability, Carrier, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...units.money import print_money
 from ..base import EVERYTHING, Cloud, CloudCheck, NothingBeside
@@ -307,7 +307,7 @@ def boot_log(api: VastApi, instance_id: str, transport: httpx.BaseTransport | No
         "vast logs",
         f"{parts.scheme}://{parts.netloc}",
         transport=transport if ours else None,
-        retry=Retry(tries=2, base=1.0, cap=2.0, deadline=10.0),
+        retry=RetryPolicy(tries=2, first=1.0, longest=2.0, deadline=10.0),
         clock=clock,
     )
     try:

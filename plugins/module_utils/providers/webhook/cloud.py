@@ -24,7 +24,7 @@ from ansible.module_utils.basic import env_fallback
 
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
-from ...core.http import Api, Retry, check_headers
+from ...core.http import Api, RetryPolicy, check_headers
 from ...core.task import Task
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Machine, Offer, OfferQuery, StateFacts
 from ..base import EVERYTHING, CloudCheck, NothingBeside
@@ -308,7 +308,7 @@ class WebhookCloud(NothingBeside):
                 auth=(unquote(parts.username), unquote(parts.password or "")) if parts.username else None,
                 transport=transport,
                 timeout=self._timeout,
-                retry=Retry(tries=1),
+                retry=RetryPolicy(tries=1),
                 clock=self._clock,
                 auth_hint="Check WEBHOOK_AUTH_VALUE (option webhook_auth_value) and the header's name.",
             )

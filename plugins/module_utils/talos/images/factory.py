@@ -12,7 +12,7 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ...core import errors
-from ...core.http import Api, Retry
+from ...core.http import Api, RetryPolicy
 from ...core.task import Task
 from ..versions import plain
 from .extensions import Extension
@@ -88,7 +88,7 @@ class ImageFactory:
 
     def __init__(self, url: str = PUBLIC, *, transport: httpx.BaseTransport | None = None, clock: Clock | None = None) -> None:
         self.url = url.rstrip("/")
-        self.api = Api("image factory", self.url, transport=transport, retry=Retry(tries=4), clock=clock)
+        self.api = Api("image factory", self.url, transport=transport, retry=RetryPolicy(tries=4), clock=clock)
 
     def close(self) -> None:
         self.api.close()
