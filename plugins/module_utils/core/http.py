@@ -106,7 +106,7 @@ class RetryPolicy:
         if retry_after is not None:
             shortest, longest = self.retry_after
             return min(max(retry_after, shortest), longest) * random.uniform(*self.retry_after_jitter)
-        return min(self.longest, self.first * self.growth ** (tried - 1)) * random.uniform(*self.jitter)
+        return min(self.longest, self.first * self.growth ** min(tried - 1, 60)) * random.uniform(*self.jitter)
 
 
 def is_rate_limited(error: errors.TgpError) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
-import random
 import shlex
 import subprocess
 import threading
@@ -19,19 +19,19 @@ import time
 import typing as t
 from urllib.parse import urlsplit
 
-from .clock import Clock, to_text
+from .clock import Clock, SystemClock, to_text
 from .errors import ApiError, InvalidInput, LostAnswer, RateLimited, ServerError, TgpError, Unreachable
 from .events import Events
-from .http import Api, RetryPolicy
+from .http import Api, RetryPolicy, resend
 from .redact import program_environment, redact, redact_all, register
 
 Json = dict[str, t.Any]
 
 DEADLINE = 10.0  # real seconds for everything that one step has to tell
-TRIES = 3
 _LIKE_A_SECRET = 16  # characters; a shorter path would blank innocent texts
 _EACH = 4.0  # real seconds for one try
-_PAUSES = (0.25, 0.75)  # the longest ones between two tries
+# A receiver may ask for no longer pause than those between the tries: DEADLINE is all there is.
+_RETRY = RetryPolicy(tries=3, first=0.25, growth=3.0, longest=0.75, deadline=math.inf, retry_after=(0.0, 0.75))
 _FIELDS = ("kind", "subject", "text", "key", "run", "time", "playbook")
 
 
@@ -137,18 +137,17 @@ class Sender:
         whole = redact_all({"version": 1, **whole, "run": run, "time": now, "playbook": self._task.playbook})
         return whole if self._template is None else t.cast(Json, _filled(self._template, whole))
 
-    def _again(self, what: t.Callable[[float], None], end: float) -> None:
-        """Try a few times, while there is time."""
-        for turn in range(TRIES):
-            left = end - time.monotonic()
-            if left <= 0.05:
+    def _retried(self, send: t.Callable[[float], object], end: float) -> None:
+        """``send(seconds it may take)``, a few times, until the moment ``end``."""
+
+        def left() -> float:
+            return end - time.monotonic()
+
+        def check() -> None:
+            if left() <= 0.05:
                 raise LostAnswer(f"the {DEADLINE:.0f} seconds for notices were over.")
-            try:
-                return what(min(_EACH, left))
-            except (Unreachable, LostAnswer, ServerError, RateLimited):
-                if turn == TRIES - 1:
-                    raise
-                time.sleep(min(random.uniform(0, _PAUSES[turn]), max(0.0, end - time.monotonic())))
+
+        resend(lambda: send(min(_EACH, left())), _RETRY, SystemClock(), when=_may_arrive_later, before=check)
 
     def _post(self, body: Json, end: float) -> None:
         parts = urlsplit(self._url)
@@ -161,7 +160,7 @@ class Sender:
         api = Api("notify_url", root, headers=headers, transport=self._task.transport(root), retry=RetryPolicy(tries=1))
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         try:
-            self._again(lambda left: t.cast(None, api.call("POST", path or "/", json=body, timeout=left)), end)
+            self._retried(lambda left: api.call("POST", path or "/", json=body, timeout=left), end)
         except ApiError as error:
             status = f"answered {error.status}" if error.status else "cannot be reached"
             raise TgpError(f"the receiver at {parts.hostname} {status}.") from None
@@ -189,7 +188,11 @@ class Sender:
                 said = " ".join(done.stderr.split())[:200]
                 raise ServerError(f"{self._command[0]} ended with {done.returncode}{f': {said}' if said else ''}.")
 
-        self._again(once, end)
+        self._retried(once, end)
+
+
+def _may_arrive_later(error: TgpError) -> bool:
+    return isinstance(error, (Unreachable, LostAnswer, ServerError, RateLimited))
 
 
 def host_of(url: str) -> str:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import builtins
 import email.utils
-import random
+import math
 import typing as t
 from datetime import datetime, timezone
 
-from ..core.errors import Forbidden, InvalidInput, NotFound, RateLimited, TgpError
-from ..core.http import Answer, Api, code_and_message
+from ..core.errors import Forbidden, InvalidInput, NotFound, TgpError
+from ..core.http import Answer, Api, RetryPolicy, code_and_message
 from ..core.redact import redact_all
 from . import rbac
 from .informer import Expired, Follows, Watch
@@ -30,7 +30,10 @@ _PATCH = {
     "strategic": "application/strategic-merge-patch+json",
     "json": "application/json-patch+json",
 }
-_TRIES = 4  # of a write that an API server under load turns away
+# Of a write that an API server under load turns away. Callers come back spread out, and never before they were told to.
+_TURNED_AWAY = RetryPolicy(
+    tries=4, first=1.0, growth=1.0, jitter=(1.0, 1.5), deadline=math.inf, retry_after=(1.0, 30.0), retry_after_jitter=(1.0, 1.5)
+)
 _RESTARTS = 5  # listings begun anew because the server forgot the snapshot
 
 
@@ -143,18 +146,12 @@ class Kube:
         return self._call(method, path, watch, options)
 
     def _call(self, method: str, path: str, watch: bool, options: Json) -> Answer:
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return self.api.call(method, path, **options)
-            except Forbidden as error:
-                raise self.forbidden(error, method, path, watch=watch) from error
-            except RateLimited as error:
-                # turned away unseen, so also a write may come again; reads have, and of an eviction it is the answer
-                if method == "GET" or options.get("idempotent") or path.endswith("/eviction") or attempt == _TRIES:
-                    raise
-                self.clock.sleep(min(max(error.retry_after or 1.0, 0.1), 30.0) * random.uniform(1.0, 1.5))
+        # What may be repeated is resent by the policy of reads. A 429 to an eviction is its answer: a PodDisruptionBudget forbids it.
+        sent_once = method != "GET" and not options.get("idempotent") and not path.endswith("/eviction")
+        try:
+            return self.api.call(method, path, resend_rate_limited=_TURNED_AWAY if sent_once else None, **options)
+        except Forbidden as error:
+            raise self.forbidden(error, method, path, watch=watch) from error
 
     def forbidden(self, error: Forbidden, method: str, path: str, *, watch: bool = False) -> Forbidden:
         """The same refusal with the right in words. A refusal that is no matter of rights is left as it is."""

@@ -13,6 +13,11 @@ import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Answer, RetryPolicy, resend, retry_after
+from ansible_collections.tgp.gpu.plugins.module_utils.kube import client as kube
+from ansible_collections.tgp.gpu.plugins.module_utils.mesh.tailscale import client as tailscale
+from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import teardown
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast import api as vast
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.webhook import cloud as webhook
 
 from .test_http import Clock, api, ok
 
@@ -50,7 +55,7 @@ def pauses(policy: RetryPolicy, failures: t.Sequence[errors.TgpError], **options
 
 
 def test_without_retry_after_pauses_grow_to_the_longest() -> None:
-    assert [EVEN.pause(tried) for tried in (1, 2, 3, 4, 5)] == [2.0, 4.0, 8.0, 10.0, 10.0]
+    assert [EVEN.pause(tried) for tried in (1, 2, 3, 4, 5, 9999)] == [2.0, 4.0, 8.0, 10.0, 10.0, 10.0]
 
 
 def test_jitter_draws_from_a_share_of_the_pause(drawn: float) -> None:
@@ -163,3 +168,39 @@ def test_a_read_takes_the_policy_of_the_call_for_a_429_and_its_own_for_the_rest(
 )
 def test_the_answer_says_when_to_come_again_by_header_or_body(header: str, body: t.Any, seconds: float | None) -> None:
     assert retry_after(Answer(429, {"retry-after": header}, "", body), Clock()) == seconds
+
+
+# ---- the numbers of the clients
+
+
+def test_writes_to_the_cluster_come_back_spread_out_and_never_early(drawn: float) -> None:
+    policy = kube._TURNED_AWAY
+    spread = 1.0 + drawn / 2
+    assert policy.tries == 4
+    assert [policy.pause(tried) for tried in (1, 3)] == [spread, spread]
+    assert [policy.pause(1, asked) for asked in (0.0, 2.0, 90.0)] == [spread, 2.0 * spread, 30.0 * spread]
+
+
+def test_a_mesh_key_waits_half_a_minute_at_most(drawn: float) -> None:
+    policy = tailscale._RATE_LIMITED
+    assert policy.tries == 4
+    assert [policy.pause(tried) for tried in (1, 2, 3)] == [(0.5 + drawn) * second for second in (1, 2, 4)]
+    assert [policy.pause(1, asked) for asked in (0.0, 3.0, 90.0)] == [0.1, 3.0, 30.0]
+
+
+def test_vast_waits_by_the_interval_of_the_call_and_a_minute_at_most(drawn: float) -> None:
+    policy = vast._rate_limited(8.0)
+    factor = 0.8 + 0.4 * drawn
+    assert (policy.tries, policy.deadline) == (6, 180.0)
+    assert [policy.pause(tried) for tried in (1, 2, 4)] == pytest.approx([13.6 * factor, 23.12 * factor, 50.0 * factor])
+    assert policy.pause(5) <= 60.0 and policy.pause(1, 600.0) == 60.0
+
+
+def test_a_power_service_is_called_twice() -> None:
+    assert pauses(webhook._SWITCH, [limited()] * 2) == ([2.0], 2)
+    assert [webhook._SWITCH.pause(1, asked) for asked in (0.0, 5.0, 90.0)] == [2.0, 5.0, 60.0]
+
+
+def test_a_destroy_call_is_resent_for_two_minutes() -> None:
+    assert pauses(teardown._RATE_LIMITED, [limited()] * 99) == ([1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0], 8)
+    assert pauses(teardown._RATE_LIMITED, [limited(600.0)] * 2) == ([], 1)

@@ -9,13 +9,13 @@ answer was lost is looked up by its description, deleted, and only then made aga
 
 from __future__ import annotations
 
-import random
+import math
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 from ...core import errors
-from ...core.http import Answer, Api
+from ...core.http import Answer, Api, RetryPolicy
 from ...core.redact import register
 from ...model import Device, MeshKey
 from ..base import NewKey, check_expiry, check_tags, description_of, segment
@@ -24,7 +24,8 @@ from .credential import Credential
 from .policy_requirements import line_of_owners
 from .session import Session, said_by_service
 
-_TRIES = 4  # of a create call that was answered 429, which certainly made nothing
+# Of a create call that was answered 429, which certainly made nothing
+_RATE_LIMITED = RetryPolicy(tries=4, first=1.0, jitter=(0.5, 1.5), deadline=math.inf, retry_after=(0.1, 30.0))
 _READ_KEYS, _KEYS, _READ_DEVICES, _DEVICES = "auth_keys:read", "auth_keys", "devices:core:read", "devices:core"
 
 
@@ -148,7 +149,8 @@ class Tailscale:
             raise
 
     def _post_key(self, description: str, tags: t.Sequence[str], ephemeral: bool, seconds: int) -> NewKey:
-        what = f"POST {self._tailnet}/keys"
+        path = f"{self._tailnet}/keys"
+        what = f"POST {path}"
         create = {"reusable": False, "ephemeral": ephemeral, "preauthorized": True, "tags": list(tags)}
         body = {
             "keyType": "auth",
@@ -157,7 +159,8 @@ class Tailscale:
             "description": description,
         }
         asked = self._api.clock.now()
-        made = self._api.expect(self._post_paced(body, tags).json, dict, what)
+        answer = self._session.call("POST", path, scope=_KEYS, tags=tags, json=body, resend_rate_limited=_RATE_LIMITED)
+        made = self._api.expect(answer.json, dict, what)
         secret = made.get("key")
         if isinstance(secret, str):
             register(secret)
@@ -170,19 +173,6 @@ class Tailscale:
             created=records.moment(made.get("created")) or asked,
             expires=records.moment(made.get("expires")) or asked + timedelta(seconds=seconds),
         )
-
-    def _post_paced(self, body: dict[str, t.Any], tags: t.Sequence[str]) -> Answer:
-        """The create call; a 429 made nothing and may be tried again after a pause."""
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return self._session.call("POST", f"{self._tailnet}/keys", scope=_KEYS, tags=tags, json=body)
-            except errors.RateLimited as error:
-                if attempt == _TRIES:
-                    raise
-                pause = error.retry_after if error.retry_after is not None else 2.0 ** (attempt - 1) * random.uniform(0.5, 1.5)
-                self._api.clock.sleep(min(max(pause, 0.1), 30.0))
 
     def _revoke_orphans(self, description: str, lost: errors.ApiError) -> None:
         """Delete what a create call without answer may have left. ``lost`` is raised when that cannot be done."""

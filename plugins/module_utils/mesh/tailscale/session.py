@@ -64,13 +64,13 @@ class Session:
         already, and a slow deletion may be answered 504 after it was done.
         """
         try:
-            self.call("DELETE", path, scope=scope)
+            self.call("DELETE", path, scope=scope, resend_rate_limited=self.api.retry)
             return True
         except errors.NotFound as error:
             if not said_by_service(error):
                 raise
             return False
-        except (errors.ServerError, errors.LostAnswer, errors.RateLimited) as error:
+        except (errors.ServerError, errors.LostAnswer) as error:
             if error.status == 501:
                 raise
             if not there():

@@ -11,12 +11,14 @@ next; here each is done. Nothing is given up: what does not end in this run is c
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from decimal import Decimal
 
-from ...core.errors import ApiError, Conflict, Forbidden, LockLost, NotFound, RateLimited, TgpError, Unauthorized
+from ...core.errors import ApiError, Conflict, Forbidden, LockLost, NotFound, TgpError, Unauthorized
+from ...core.http import RetryPolicy, is_rate_limited, resend
 from ...kube.drain.drain import Drained, drain
 from ...kube.nodes import attached_volumes, delete_node, get_node
 from ...kube.pods import pods
@@ -42,6 +44,8 @@ from .service_idle import got_work, not_idle_any_more
 
 _WORKERS = 32
 _CONFIRM = 120.0
+# Of a destroy call that the cloud answered 429: the deadline ends it, not the number of tries.
+_RATE_LIMITED = RetryPolicy(tries=120, jitter=(1.0, 1.0), deadline=_CONFIRM, retry_after=(1.0, math.inf))
 _DELETES = (Step.DRAIN, Step.DELETE_DEVICE, Step.DELETE_KEY, Step.DELETE_NODE, Step.DISCARD_EXTRAS, Step.REMOVE_CLAIM)
 _POLL = 5.0
 _APART = 30.0  # seconds between two lists that have to miss a machine
@@ -362,34 +366,29 @@ class _Teardown:
         self._learn(instance="absent", node=self.node is not None, extras=None if beside is None else bool(beside))
 
     def _ask(self, instance_id: str) -> None:
-        """One destroy call; a second one only after the cloud asked for patience."""
-        context, now = self.context, self.context.clock.now()
+        """The destroy call, resent while the cloud answers 429 and the run lock is ours."""
+        context, now, cloud = self.context, self.context.clock.now(), self.claim.cloud
         deletion = dataclasses.replace(self.deletion, started=self.deletion.started or now, attempts=self.deletion.attempts + 1)
         self._write(deletion=deletion)
         self.deletion = deletion
-        context.progress.step(self.claim.name, "destroying", f"{self.claim.cloud} id {instance_id}", **self._money())
-        pause = 1.0
-        while True:
-            context.lock.confirm()
+        context.progress.step(self.claim.name, "destroying", f"{cloud} id {instance_id}", **self._money())
+
+        def terminate() -> None:
             try:
-                context.clients.cloud(self.claim.cloud).terminate(instance_id)
+                context.clients.cloud(cloud).terminate(instance_id)
                 self._accepted = context.clocks.billed_now()
-                return
-            except RateLimited as error:
-                wait = error.retry_after or pause
-                pause = min(pause * 2, 30.0)
-                if (context.clock.now() - now).total_seconds() + wait > _CONFIRM:
-                    raise
-                context.clock.sleep(wait)
             except (Unauthorized, Forbidden) as error:
-                context.clients.give_up(self.claim.cloud, error)
-                context.warn(f"ALARM: {self.claim.cloud} does not let us destroy {self.claim.name} ({instance_id}): {error}")
+                context.clients.give_up(cloud, error)
+                context.warn(f"ALARM: {cloud} does not let us destroy {self.claim.name} ({instance_id}): {error}")
                 raise
             except Conflict:
                 return  # locked over there: the confirmation loop and the next run ask again
             except ApiError as error:
-                self._note(str(error))
+                if not is_rate_limited(error):
+                    self._note(str(error))
                 raise
+
+        resend(terminate, _RATE_LIMITED, context.clock, before=context.lock.confirm)
 
     def _end_of_bill(self) -> datetime:
         """The last time it was possibly alive (L-10); where the cloud's bill ends with the accepted call, that moment."""

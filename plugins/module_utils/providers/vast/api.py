@@ -3,19 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How Vast.ai's API is spoken to: what its answers mean, beyond their status.
 
-A failure may come as 200 with ``"success": false``; a bad key as 404; a request for patience as text, JSON or a header. Paths keep their
+A failure may come as 200 with ``"success": false``; a bad key as 404; a 429 as text, JSON or with a header. Paths keep their
 trailing slash: without it the server redirects, and redirects are not followed.
 """
 
 from __future__ import annotations
 
-import random
-import time
 import typing as t
 
 from ...core import errors
 from ...core.clock import Clock
-from ...core.http import Answer, Api, RetryPolicy
+from ...core.http import Api, RetryPolicy
 from ...core.rate_limit import Bucket, Pace
 
 if t.TYPE_CHECKING:
@@ -32,10 +30,8 @@ LIMITS = {
     "destroy": Bucket(3.0),
     "bid": Bucket(5.5),
 }
+_DAILY_QUOTA = "search_quota_exceeded"
 GONE = frozenset({"no_such_instance", "not_found"})
-_TRIES = 6
-_DEADLINE = 180.0
-_LONGEST_PAUSE = 60.0
 _KEY_HINT = "Check VAST_API_KEY (or the option vast_api_key); keys are made on the account page of console.vast.ai."
 _RIGHTS_HINT = "Give the API key the rights misc, user_read, instance_read and instance_write."
 _TWO_FACTOR_HINT = "Log in with the second factor in the console, or use an API key that needs none."
@@ -55,7 +51,6 @@ class VastApi:
     """One account. ``clock`` decides what a second is; ``transport`` replaces the network in tests."""
 
     def __init__(self, key: str, url: str, *, transport: httpx.BaseTransport | None, clock: Clock) -> None:
-        self._clock = clock
         self.http = Api(
             "vast",
             url,
@@ -78,80 +73,51 @@ class VastApi:
 
     def read_any(self, path: str) -> t.Any:
         """A GET whose answer may be a bare list."""
-        return self._patiently("GET", path, None, None, "")
+        return self._repeat("GET", path, None, None, "")
 
     def repeat(
         self, method: str, path: str, *, pace: str = "", params: t.Mapping[str, t.Any] | None = None, json: t.Any = None
     ) -> dict[str, t.Any]:
         """A call that may be repeated; its answer, an object that does not say that it failed. Raises ApiError."""
-        return self.http.expect(self._patiently(method, path, json, params, pace), dict, f"{method} {path}")
+        return self.http.expect(self._repeat(method, path, json, params, pace), dict, f"{method} {path}")
 
     def once(self, method: str, path: str, *, json: t.Any, pace: str, timeout: float) -> dict[str, t.Any]:
         """A call that is sent once, whatever comes of it."""
-        body = self._checked(method, path, json, None, pace, timeout, False)
+        body = self._checked(method, path, json=json, pace=pace, timeout=timeout, idempotent=False)
         return self.http.expect(body, dict, f"{method} {path}")
 
-    def _patiently(self, method: str, path: str, json: t.Any, params: t.Mapping[str, t.Any] | None, pace: str) -> t.Any:
-        started, attempt = time.monotonic(), 0
-        while True:
-            attempt += 1
-            try:
-                return self._checked(method, path, json, params, pace, None, True)
-            except errors.RateLimited as error:
-                pause = _pause(error, attempt, LIMITS[pace].interval)
-                passed = (time.monotonic() - started) * self._clock.speed
-                if error.code == "search_quota_exceeded" or attempt >= _TRIES or passed + pause > _DEADLINE:
-                    raise
-                self._clock.sleep(pause)
+    def _repeat(self, method: str, path: str, json: t.Any, params: t.Mapping[str, t.Any] | None, pace: str) -> t.Any:
+        policy = _rate_limited(LIMITS[pace].interval)
+        return self._checked(method, path, json=json, params=params, pace=pace, idempotent=True, resend_rate_limited=policy)
 
-    def _checked(
-        self,
-        method: str,
-        path: str,
-        json: t.Any,
-        params: t.Mapping[str, t.Any] | None,
-        pace: str,
-        timeout: float | None,
-        repeatable: bool,
-    ) -> t.Any:
+    def _checked(self, method: str, path: str, **options: t.Any) -> t.Any:
         """The decoded answer; BadShape when it is no JSON, ApiError also when it says itself that it failed."""
         what = f"{method} {path}"
         try:
-            # a 429 is handled by repeat(), which also knows the answer's body
-            answer = self.http.call(
-                method, path, json=json, params=params, pace=pace, timeout=timeout, idempotent=repeatable, ok=(429,)
-            )
+            answer = self.http.call(method, path, **options)
         except errors.ApiError as error:
             raise _understood(error) from error
-        if answer.status == 429:
-            raise self._too_often(what, answer)
         if answer.json is None:
             raise self.http.bad_shape(what, "it is not JSON")
         if isinstance(answer.json, dict) and answer.json.get("success") is False:
             raise _understood(self.http.error(what, answer))
         return answer.json
 
-    def _too_often(self, what: str, answer: Answer) -> errors.ApiError:
-        error = self.http.error(what, answer)
-        said = answer.json.get("retry_after") if isinstance(answer.json, dict) else None
-        if isinstance(error, errors.RateLimited):
-            if error.retry_after is None and isinstance(said, (int, float)) and not isinstance(said, bool):
-                error.retry_after = error.details["retry_after"] = max(0.0, float(said))
-            if error.code == "search_quota_exceeded":
-                error.remedy = "The day's searches are used up; they begin anew at 00:00 UTC."
-        return error
 
-
-def _pause(error: errors.RateLimited, attempt: int, interval: float) -> float:
-    """Seconds before another try: what the answer asks for, else the interval of the call, growing."""
-    if error.retry_after is not None:
-        return min(max(error.retry_after, 1.0), _LONGEST_PAUSE)
-    return min(interval * 1.7**attempt * random.uniform(0.8, 1.2), _LONGEST_PAUSE)
+def _rate_limited(interval: float) -> RetryPolicy:
+    """How a call that was answered 429 is resent: after what the answer asks for, else after the interval of the call, growing to a minute
+    (with jitter). The day's searches come back at midnight only."""
+    return RetryPolicy(
+        tries=6, first=interval * 1.7, growth=1.7, longest=50.0, jitter=(0.8, 1.2), deadline=180.0, quota_codes=(_DAILY_QUOTA,)
+    )
 
 
 def _understood(error: errors.ApiError) -> errors.ApiError:
     """The error by its words: a bad key comes as 404 too, and "gone" as 200."""
     words = error.message.lower()
+    if error.code == _DAILY_QUOTA:
+        error.remedy = "The day's searches are used up; they begin anew at 00:00 UTC."
+        return error
     if error.code == "auth_error" or "invalid user key" in words:
         return _as(errors.Unauthorized, error, _KEY_HINT)
     if "two factor authentication" in words or (error.status == 404 and "session expired" in words):

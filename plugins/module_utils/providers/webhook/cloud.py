@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
 import os
 import re
 import socket
@@ -24,7 +25,7 @@ from ansible.module_utils.basic import env_fallback
 
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
-from ...core.http import Api, RetryPolicy, check_headers
+from ...core.http import Api, RetryPolicy, check_headers, resend
 from ...core.task import Task
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Machine, Offer, OfferQuery, StateFacts
 from ..base import EVERYTHING, CloudCheck, NothingBeside
@@ -58,9 +59,10 @@ SETTINGS: dict[str, dict[str, t.Any]] = {
     "payload": {"enum": list(PAYLOADS), "description": "what the power service is sent when a machine is switched on"}
 }
 
-_PAUSE = 2.0
 _SECRET = re.compile(r"(?i)token|key|secret|sig|pass|auth")  # names of query values not to be printed
 _OPEN = (errors.ServerError, errors.LostAnswer)  # the call may have had its effect
+# Switching is idempotent by contract, so a call whose outcome is open, too, is sent once more.
+_SWITCH = RetryPolicy(tries=2, first=2.0, growth=1.0, jitter=(1.0, 1.0), deadline=math.inf, retry_after=(2.0, 60.0))
 
 
 class WebhookCloud(NothingBeside):
@@ -267,21 +269,26 @@ class WebhookCloud(NothingBeside):
         return self._machines[name]
 
     def _post(self, endpoint: str, body: dict[str, t.Any]) -> bool:
-        """One call and, when its outcome is open, one more: switching is idempotent by contract. False = it was so already."""
+        """Send the call, signed anew for each try. False = it was so already."""
         api, path = self._api(endpoint)
         content = json.dumps(body)
-        try:
-            return self._send(api, path, content) != 409
-        except (*_OPEN, errors.Unreachable, errors.RateLimited) as first:
-            pause = getattr(first, "retry_after", None)
-            self._clock.sleep(min(max(pause or _PAUSE, _PAUSE), 60.0))
+        failures: list[errors.ApiError] = []
+
+        def send() -> int:
             try:
-                self._send(api, path, content)  # "already so" may well be the effect of the first call
-                return True
-            except errors.ApiError as second:
-                if isinstance(first, _OPEN) and not isinstance(second, _OPEN):
-                    raise first from second  # a refusal now says nothing about the call before
+                return self._send(api, path, content)
+            except errors.ApiError as error:
+                failures.append(error)
                 raise
+
+        try:
+            status = resend(send, _SWITCH, self._clock, when=_may_be_resent)
+        except errors.ApiError as last:
+            first = failures[0]
+            if isinstance(first, _OPEN) and not isinstance(last, _OPEN):
+                raise first from last  # a refusal now says nothing about the call before
+            raise
+        return bool(failures) or status != 409  # "already so" may well be the effect of the first call
 
     def _send(self, api: Api, path: str, content: str) -> int:
         headers = {"content-type": "application/json", **self._headers}
@@ -313,6 +320,10 @@ class WebhookCloud(NothingBeside):
                 auth_hint="Check WEBHOOK_AUTH_VALUE (option webhook_auth_value) and the header's name.",
             )
         return self._apis[key], f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+
+
+def _may_be_resent(error: errors.TgpError) -> bool:
+    return isinstance(error, (*_OPEN, errors.Unreachable, errors.RateLimited))
 
 
 def _secrets_of(address: SplitResult) -> t.Iterator[str]:
