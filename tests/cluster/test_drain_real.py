@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.drain import Drained, Target, drain, drain_all
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.drain import Drained, DrainOptions, Target, drain
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import rules_of
 
 from sandbox.clock import SimClock
@@ -60,7 +60,7 @@ class Stage:
 
     def drain(self, reason: str, timeout: float = 300, **more: t.Any) -> Drained:
         uid = more.pop("uid", "") or (objects.node(self.plane, self.node) or {"metadata": {"uid": "gone"}})["metadata"]["uid"]
-        return drain(self.kube, self.node, uid, reason, timeout=timeout, clock=self.clock, **more)
+        return drain(self.kube, [Target(self.node, uid, reason)], DrainOptions(timeout=timeout, **more), clock=self.clock)[0]
 
     def as_before(self) -> bool:
         """The node carries no sign of a drain."""
@@ -218,7 +218,7 @@ def test_L09_two_nodes_are_emptied_side_by_side(stage: Stage) -> None:
     objects.running(stage.plane, stage.space, 6)
     names = [hollow.name for hollow in stage.hollows]
     targets = [Target(name, (objects.node(stage.plane, name) or {})["metadata"]["uid"], "Manual") for name in names]
-    results = drain_all(stage.kube, targets, timeout=300, clock=stage.clock)
+    results = drain(stage.kube, targets, DrainOptions(timeout=300), clock=stage.clock)
     assert [(one.node, one.drained) for one in results] == [(name, True) for name in names]
     assert not [pod for name in names for pod in objects.pods(stage.plane, stage.space, on=name)]
 

@@ -10,7 +10,7 @@ import typing as t
 from ..core.errors import NotFound, TimedOut
 from ..core.task import Task
 from ..kube.auth.connect import connect
-from ..kube.drain.drain import Target, drain_all
+from ..kube.drain.drain import DrainOptions, Target, drain
 from ..kube.nodes import get_node
 from ..model.labels import DISRUPTED_TAINT
 from ..planner.disruption.drain_rules import is_voluntary, rules_of
@@ -31,15 +31,18 @@ def drain_nodes(task: Task) -> dict[str, t.Any]:
         missing = [name for name, node in found.items() if node is None]
         if missing:
             raise NotFound(f"There is no Node {', '.join(missing)}.", remedy="Nothing was drained.", service="kubernetes")
-        drains = drain_all(
-            kube,
-            [Target(node.name, node.uid, params["reason"]) for node in found.values() if node is not None],
+        options = DrainOptions(
             timeout=params["timeout"],
-            clock=task.clock,
             parallel=params["parallel"],
             check=task.check_mode,
             force=params["force"],
             rules=rules_of(params["reason"]),
+        )
+        drains = drain(
+            kube,
+            [Target(node.name, node.uid, params["reason"]) for node in found.values() if node is not None],
+            options,
+            clock=task.clock,
             progress=lambda node, text: task.progress(f"  {node:<34} {text}"),
         )
     finally:

@@ -16,7 +16,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import ShiftedC
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain import node_drain
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.drain import Drained, Target, drain, drain_all
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.drain import Drained, DrainOptions, Target, drain
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.eviction import Answer
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.nodes import get_node
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Pod
@@ -42,11 +42,20 @@ def speed() -> float:
     return 40.0
 
 
-def empty(cluster: Cluster, kube: Kube, reason: str = "Drifted", *, name: str = "n", **options: t.Any) -> Drained:
+def empty(
+    cluster: Cluster,
+    kube: Kube,
+    reason: str = "Drifted",
+    *,
+    name: str = "n",
+    progress: t.Callable[[str], t.Any] = lambda text: None,
+    **options: t.Any,
+) -> Drained:
     node = get_node(kube, name)
     assert node is not None
-    options.setdefault("timeout", 60)
-    return drain(kube, name, node.uid, reason, clock=cluster.clock, **options)
+    settings = DrainOptions(**{"timeout": 60, **options})
+    target = Target(name, node.uid, reason)
+    return drain(kube, [target], settings, clock=cluster.clock, progress=lambda _node, text: progress(text))[0]
 
 
 def budget(cluster: Cluster, name: str = "web", *, minimum: int = 1, app: str = "web") -> None:
@@ -93,12 +102,12 @@ def test_a_node_is_emptied_and_marked(cluster: Cluster, kube: Kube) -> None:
 def test_L09_a_replaced_node_is_left_alone(cluster: Cluster, kube: Kube) -> None:
     cluster.node("n")
     writes = len(cluster.writes())
-    replaced = drain(kube, "n", "another-uid", "Expired", clock=cluster.clock)
-    gone = drain(kube, "none", "x", "Expired", clock=cluster.clock)
+    [replaced] = drain(kube, [Target("n", "another-uid", "Expired")], clock=cluster.clock)
+    [gone] = drain(kube, [Target("none", "x", "Expired")], clock=cluster.clock)
     assert (replaced.drained, replaced.outcome, gone.drained, gone.outcome) == (True, "replaced", True, "gone")
     assert len(cluster.writes()) == writes
     with pytest.raises(InvalidInput, match="not a reason"):
-        drain(kube, "n", "x", "Boredom", clock=cluster.clock)
+        drain(kube, [Target("n", "x", "Boredom")], clock=cluster.clock)
 
 
 @pytest.mark.parametrize("option", [{"parallel": 0}, {"timeout": -1}])
@@ -254,7 +263,7 @@ def test_L27_a_host_whose_clock_is_wrong_drains_by_the_api_servers(cluster: Clus
     host = ShiftedClock(cluster.clock, ahead)
     compare(host, "kubernetes", {"date": email.utils.format_datetime(began)}, host.now(), host.now())
     assert node is not None
-    done = drain(kube, "n", node.uid, "Manual", timeout=60, clock=host, force=True)
+    [done] = drain(kube, [Target("n", node.uid, "Manual")], DrainOptions(timeout=60, force=True), clock=host)
     assert done.drained and done.forced == ("default/web",)
     assert timedelta(seconds=45) < cluster.clock.now() - began < timedelta(seconds=120)
 
@@ -389,12 +398,12 @@ def test_many_nodes_share_one_watch_and_one_fault_stays_alone(cluster: Cluster, 
         targets.append(Target(f"n{number}", uid, "Drifted"))
         for pod in range(3):
             cluster.pod(f"p{number}-{pod}", f"n{number}", owner="" if (number, pod) == (7, 0) else "ReplicaSet")
-    done = drain_all(kube, targets, clock=cluster.clock, timeout=600)
+    done = drain(kube, targets, DrainOptions(timeout=600), clock=cluster.clock)
     assert [one.node for one in done] == [target.name for target in targets]
     assert [one.node for one in done if not one.drained] == ["n7"] and done[7].blocked[0].by == "unmanaged"
     assert sum(len(one.evicted) for one in done) == 57 and len(evictions(cluster)) == 57
     with pytest.raises(InvalidInput, match="twice"):
-        drain_all(kube, [targets[0], targets[0]], clock=cluster.clock)
+        drain(kube, [targets[0], targets[0]], clock=cluster.clock)
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -458,7 +467,7 @@ def test_L09_a_pod_whose_name_another_has_by_now_counts_as_gone(cluster: Cluster
 
 def test_L09_a_drain_ends_although_its_pods_cannot_be_listed(cluster: Cluster, kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list before the cordon worked, all later ones fail: the deadline holds all the same, and the node is usable again."""
-    monkeypatch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.node_drain._PATIENCE", 0.5)
+    monkeypatch.setattr("ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.node_drain._FIRST_LIST", 0.5)
     cluster.node("n")
     cluster.pod("web", "n")
     cluster.faults.add({"kind": "status", "status": 503, "method": "GET", "path": "/pods", "after_calls": 1, "times": None})
@@ -486,6 +495,6 @@ def test_a_node_that_is_still_being_cordoned_when_the_drain_breaks_off_is_opened
         cluster.pod(f"web-{name}", name)
         targets.append(Target(name, uid, "Drifted"))
     cluster.faults.add({"kind": "delay", "method": "PATCH", "path": "nodes/m", "seconds": 30, "times": 1})
-    done = drain_all(kube, targets, timeout=60, clock=cluster.clock)
+    done = drain(kube, targets, DrainOptions(timeout=60), clock=cluster.clock)
     assert [one.outcome for one in done] == ["forbidden", "forbidden"] and "watch pods" in done[1].message
     assert as_before(cluster, "n") and as_before(cluster, "m")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import queue
 import types
 import typing as t
@@ -16,11 +17,9 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemCl
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import NotFound
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain import node_drain
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.drain import _Loop
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.eviction import evict
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.node_drain import Emptying
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.eviction import Answer, Eviction, evict
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain.node_drain import DrainOptions, Emptying, Ports, Target
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Node, Pod
-from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import Rules
 
 from ..fleet.build import pod as make_pod
 
@@ -45,11 +44,9 @@ def empty(monkeypatch: pytest.MonkeyPatch, calls: Calls) -> t.Callable[..., Empt
         monkeypatch.setattr(node_drain, "get_node", lambda _kube, _name: node)
         monkeypatch.setattr(node_drain, "pods", lambda _kube, **_options: list(pods))
         monkeypatch.setattr(node_drain, "change", lambda _kube, name, **options: calls.append((name, options)) or True)
-        return Emptying(
-            types.SimpleNamespace(delete=delete), SystemClock(), "n", NODE.uid, reason,  # type: ignore[arg-type]
-            timeout=60, parallel=1, check=False, force=False, rules=Rules(), settings=Settings(), idle_mode="workload",
-            submit=lambda _work, _done: None, say=lambda _node, _text: None, on_refusal=lambda: None,
-        )  # fmt: skip
+        kube = types.SimpleNamespace(delete=delete)
+        ports = Ports(submit=lambda _work, _done: None, say=lambda _node, _text: None, on_refusal=lambda: None)
+        return Emptying(kube, SystemClock(), Target("n", NODE.uid, reason), DrainOptions(timeout=60, parallel=1), ports)  # type: ignore[arg-type]
 
     return make
 
@@ -115,3 +112,35 @@ def test_L09_evictions_are_tried_again_when_a_budget_opens_and_not_when_it_close
     assert opened == ["web"]
     loop._budget("all", "", {"uid": ("web", 1), "other": ("db", 0)})
     assert opened == ["web", "web"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "pause", "by"),
+    [
+        (Answer("refused", "web"), 5.0, "web"),
+        (Answer("refused", "web", 12.0), 12.0, "web"),
+        (Answer("terminating", "namespace is terminating"), 5.0, "namespace is terminating"),
+        (Answer("silent", "no answer"), 1.0, "no answer"),
+        (Answer("forbidden", "forbidden"), math.inf, "forbidden"),
+    ],
+)
+def test_L09_when_an_eviction_is_sent_again_is_said_by_its_answer(answer: Answer, pause: float, by: str) -> None:
+    eviction = Eviction(flying=True)
+    eviction.take(answer, 1000.0)
+    assert (eviction.can_be_sent, eviction.not_before, eviction.by) == (True, 1000.0 + pause, by)
+    eviction.budget_opened()
+    assert eviction.not_before == (0.0 if answer.kind == "refused" else 1000.0 + pause)
+
+
+def test_L09_an_eviction_that_was_done_is_not_sent_again() -> None:
+    eviction = Eviction(flying=True)
+    assert not eviction.can_be_sent
+    eviction.take(Answer("evicted"), 1000.0)
+    assert not eviction.can_be_sent
+
+
+def test_L09_missing_answers_count_in_a_row() -> None:
+    eviction = Eviction()
+    for kind, pause in (("silent", 1.0), ("silent", 2.0), ("silent", 4.0), ("refused", 5.0), ("silent", 1.0)):
+        eviction.take(Answer(kind), 1000.0)
+        assert eviction.not_before == 1000.0 + pause

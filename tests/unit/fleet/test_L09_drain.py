@@ -10,6 +10,7 @@ import typing as t
 from datetime import timedelta
 
 import pytest
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.drain import eviction
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import drain_rules
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption.drain_rules import Do, Mode, Rules
 
@@ -75,8 +76,8 @@ def test_L09_a_grace_longer_than_the_drain_is_cut_to_what_is_left() -> None:
 
 
 def test_L09_a_refused_eviction_waits_five_seconds_or_as_told() -> None:
-    assert [drain_rules.pause_after_refusal(told) for told in (None, 0.0, 4.9, 5.0, 12.0)] == [5.0, 5.0, 5.0, 5.0, 12.0]
-    assert [drain_rules.pause_after_silence(times) for times in (1, 2, 3, 4, 5, 99)] == [1, 2, 4, 8, 10, 10]
+    assert [eviction.pause_after_refusal(told) for told in (None, 0.0, 4.9, 5.0, 12.0)] == [5.0, 5.0, 5.0, 5.0, 12.0]
+    assert [eviction.pause_after_silence(times) for times in (1, 2, 3, 4, 5, 99)] == [1, 2, 4, 8, 10, 10]
 
 
 def test_L09_a_drain_that_was_begun_in_an_earlier_run_keeps_its_end() -> None:

@@ -3,13 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Empties nodes (L-9): cordon, evict in two groups, ask again while budgets forbid, give up or delete at the deadline.
 
-One loop serves all nodes of a call: a watch tells which pods are left, another one when a budget opens, so nothing is polled, and an
-eviction is repeated no more often than every five seconds unless its budget has just opened.
+One loop serves all nodes of a call: a watch tells which pods are left, another one when a budget opens, so nothing is polled. When an
+eviction is sent again is said in eviction.py.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import queue
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
@@ -17,98 +16,44 @@ from concurrent.futures import ThreadPoolExecutor
 from ...core.clock import Clock, ShiftedClock, others_ahead
 from ...core.errors import InvalidInput, TgpError
 from ...model import Pod
-from ...model.defaults import SYSTEM_NAMESPACES, Settings
-from ...model.resources import GPU_RESOURCES
 from ...planner.clock_skew import is_wrong
-from ...planner.disruption.drain_rules import Rules
 from ..client import Json, Kube
 from ..informer import Follow
 from ..pods import PATH as PODS
 from ..pods import reducer
-from .node_drain import Emptying
+from .node_drain import DrainOptions, Emptying, Ports, Target
 from .result import Blocked, Drained
 
-__all__ = ["Blocked", "Drained", "Target", "drain", "drain_all"]
+__all__ = ["Blocked", "DrainOptions", "Drained", "Target", "drain"]
 
 _PDBS = "/apis/policy/v1/poddisruptionbudgets"
 _SLICE = 0.25  # real seconds; a simulated clock may be moved while we wait
 _OWN_WATCHES = 8  # nodes watched one by one; more share a watch on all pods
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Target:
-    """A Node to empty: this very one, by name and UID, for a reason of fleet.drain.MODES."""
-
-    name: str
-    uid: str
-    reason: str
-
-
 def drain(
     kube: Kube,
-    node: str,
-    uid: str,
-    reason: str,
-    *,
-    timeout: float = 600,
-    clock: Clock,
-    parallel: int = 10,
-    check: bool = False,
-    force: bool = False,
-    rules: Rules = Rules(),
-    gpu_resources: tuple[str, ...] = GPU_RESOURCES,
-    idle_mode: str = "workload",
-    ignore_namespaces: tuple[str, ...] = SYSTEM_NAMESPACES,
-    progress: t.Callable[[str], None] = lambda text: None,
-) -> Drained:
-    """Empty one node; see :func:`drain_all`."""
-    return drain_all(
-        kube,
-        [Target(node, uid, reason)],
-        timeout=timeout,
-        clock=clock,
-        parallel=parallel,
-        check=check,
-        force=force,
-        rules=rules,
-        gpu_resources=gpu_resources,
-        idle_mode=idle_mode,
-        ignore_namespaces=ignore_namespaces,
-        progress=lambda _node, text: progress(text),
-    )[0]
-
-
-def drain_all(
-    kube: Kube,
     targets: t.Sequence[Target],
+    options: DrainOptions = DrainOptions(),
     *,
-    timeout: float = 600,
     clock: Clock,
-    parallel: int = 10,
-    check: bool = False,
-    force: bool = False,
-    rules: Rules = Rules(),
-    gpu_resources: tuple[str, ...] = GPU_RESOURCES,
-    idle_mode: str = "workload",
-    ignore_namespaces: tuple[str, ...] = SYSTEM_NAMESPACES,
     progress: t.Callable[[str, str], None] = lambda node, text: None,
 ) -> list[Drained]:
     """Empty all nodes side by side; one :class:`Drained` each, in the order given. Failures of one node are in its record.
 
-    ``timeout`` seconds count from the first beginning (annotation tgp.io/drain-started), also over several runs. ``parallel`` pods of a
-    node are evicted at once. ``force``: the reason Manual deletes at the deadline what is left. ``check``: evictions are rehearsed by
-    the API server (dryRun), nothing is changed. Times are the API server's where ours are known to be wrong (L-27).
+    ``progress`` is told node and text. Times are the API server's where those of ``clock`` are known to be wrong (L-27).
     """
     clock = _by_server(clock)
     if len({target.name for target in targets}) != len(targets):
         raise InvalidInput("A node is named twice in one drain.")
-    if parallel < 1 or timeout < 0:
-        raise InvalidInput(f"A drain by {parallel} pods at a time within {timeout:g} s cannot evict anything; nothing was drained.")
+    if options.parallel < 1 or options.timeout < 0:
+        raise InvalidInput(
+            f"A drain by {options.parallel} pods at a time within {options.timeout:g} s cannot evict anything; nothing was drained."
+        )
     if not targets:
         return []
-    settings = Settings(gpu_resources=gpu_resources, ignore_namespaces=ignore_namespaces)
     inbox: queue.SimpleQueue[t.Callable[[], None]] = queue.SimpleQueue()
-    with ThreadPoolExecutor(max_workers=min(32, 4 + parallel * len(targets)), thread_name_prefix="drain") as pool:
+    with ThreadPoolExecutor(max_workers=min(32, 4 + options.parallel * len(targets)), thread_name_prefix="drain") as pool:
 
         def submit(work: t.Callable[[], t.Any], done: t.Callable[[t.Any], None]) -> None:
             """Do a blocking call in the pool and hand its result (or TgpError) back to the loop."""
@@ -126,17 +71,11 @@ def drain_all(
 
             pool.submit(call)
 
-        loop = _Loop(kube, clock, inbox, gpu_resources)
-        nodes = [
-            Emptying(
-                kube, clock, one.name, one.uid, one.reason,
-                timeout=timeout, parallel=parallel, check=check, force=force, rules=rules, settings=settings, idle_mode=idle_mode,
-                submit=submit, say=progress, on_refusal=loop.watch_budgets,
-            )
-            for one in targets
-        ]  # fmt: skip
+        loop = _Loop(kube, clock, inbox, options.settings.gpu_resources)
+        ports = Ports(submit, say=progress, on_refusal=loop.watch_budgets)
+        nodes = [Emptying(kube, clock, target, options, ports) for target in targets]
         try:
-            return loop.run(nodes, follow=not check)
+            return loop.run(nodes, follow=not options.check)
         finally:
             loop.close()
 

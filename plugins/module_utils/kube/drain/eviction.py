@@ -1,18 +1,27 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One eviction, one answer in our words."""
+"""The eviction of one pod and its retries: the call, its answer in our words, and when it is sent again.
+
+Nothing sleeps here: :attr:`Eviction.not_before` is read by the loop of a drain, which waits for many pods and nodes at once.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import re
 import typing as t
 
 from ...core.errors import ApiError, Conflict, Forbidden, LostAnswer, NotFound, RateLimited, ServerError, Unreachable
+from ...core.http import RetryPolicy
 from ...model import Pod
 from ..client import Kube, by_server
 from ..pods import pod_path
 
+# While a PodDisruptionBudget (or the server) forbids it, until the drain ends; at once when the budget opens.
+_REFUSED = RetryPolicy(first=5.0, growth=1.0, jitter=(1.0, 1.0), retry_after=(5.0, math.inf))
+_SILENT = RetryPolicy(first=1.0, longest=10.0, jitter=(1.0, 1.0))
 _BUDGET = re.compile(r"disruption budget (\S+)", re.IGNORECASE)
 
 
@@ -77,3 +86,53 @@ def _budget(error: ApiError) -> str:
             found = _BUDGET.search(str(cause.get("message") or ""))
             return found[1] if found else "pdb"
     return "pdb" if "disruption budget" in error.message.lower() else ""
+
+
+# ---- retries
+
+
+@dataclasses.dataclass
+class Eviction:
+    """The evictions of one pod so far. ``not_before``: when the next one may be sent (clock seconds); ``forced``: the pod was deleted
+    instead. ``by``: what held it last; ``silent``: answers missing in a row."""
+
+    not_before: float = 0.0
+    flying: bool = False
+    evicted: bool = False
+    forced: bool = False
+    silent: int = 0
+    by: str = ""
+    refused: bool = False
+
+    @property
+    def can_be_sent(self) -> bool:
+        return not (self.flying or self.evicted or self.forced)
+
+    def take(self, answer: Answer, now: float) -> None:
+        """Note the answer that came at ``now``, and when the eviction is sent again: never after one that a right is missing for."""
+        self.flying = False
+        self.by, self.refused = answer.by, answer.kind == "refused"
+        self.evicted = answer.kind == "evicted"
+        self.silent = self.silent + 1 if answer.kind == "silent" else 0
+        match answer.kind:
+            case "refused" | "terminating":
+                self.not_before = now + pause_after_refusal(answer.retry_after)
+            case "silent":
+                self.not_before = now + pause_after_silence(self.silent)
+            case "forbidden":
+                self.not_before = math.inf
+
+    def budget_opened(self) -> None:
+        """A budget that may have forbidden it forbids nothing now."""
+        if self.refused:
+            self.not_before = 0.0
+
+
+def pause_after_refusal(retry_after: float | None) -> float:
+    """Seconds until a refused eviction is sent again: 5, or as told when that is longer."""
+    return _REFUSED.pause(1, retry_after)
+
+
+def pause_after_silence(times: int) -> float:
+    """Seconds after the ``times``-th eviction in a row that got no answer: 1, 2, 4, 8, then 10."""
+    return _SILENT.pause(times)

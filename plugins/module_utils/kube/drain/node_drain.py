@@ -30,21 +30,17 @@ from ...planner.disruption.drain_rules import (
     deadline,
     direct_delete,
     mode_of,
-    pause_after_refusal,
-    pause_after_silence,
     time_to_end,
 )
 from ..client import Kube
 from ..nodes import change, get_node
 from ..pods import pod_path, pods
-from .eviction import Answer, evict
+from .eviction import Answer, Eviction, evict
 from .result import Blocked, Drained
 
 STARTED = DRAIN_STARTED_ANNOTATION
 _LOOK = 5.0  # seconds; a hold may end without any event
-_PATIENCE = 60.0  # real seconds for the first list of pods, whenever the deadline is
-
-Submit = t.Callable[[t.Callable[[], t.Any], t.Callable[[t.Any], None]], None]
+_FIRST_LIST = 60.0  # real seconds for the first list of pods, whenever the deadline is
 
 
 def undoing(node: Node) -> dict[str, t.Any]:
@@ -57,50 +53,57 @@ def undoing(node: Node) -> dict[str, t.Any]:
     }
 
 
-@dataclasses.dataclass
-class _Try:
-    """The evictions of one pod so far. ``next`` is when the next one may be sent (clock seconds)."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """A Node to empty: this very one, by name and UID, for a reason of drain_rules.MODES."""
 
-    next: float = 0.0
-    flying: bool = False
-    evicted: bool = False
-    forced: bool = False
-    silent: int = 0
-    by: str = ""
-    budget: bool = False
+    name: str
+    uid: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class DrainOptions:
+    """How nodes are drained, the same for all nodes of a call.
+
+    ``timeout`` seconds count from the first beginning (annotation tgp.io/drain-started), also over several runs. ``parallel`` pods of a
+    node are evicted at once. ``force``: the reason Manual deletes at the deadline what is left. ``check``: evictions are sent with dryRun
+    and nothing is changed. ``rules``: what may be lost. ``idle_mode`` and ``settings`` say which pods keep a node busy that is drained for
+    the reason Empty.
+    """
+
+    timeout: float = 600
+    parallel: int = 10
+    check: bool = False
+    force: bool = False
+    rules: Rules = Rules()
+    idle_mode: str = "workload"
+    settings: Settings = Settings()
+
+
+@dataclasses.dataclass(frozen=True)
+class Ports:
+    """What a node needs of the loop of drain.py. ``submit`` does a blocking call elsewhere and hands its result (or TgpError) back to the
+    loop; ``say`` reports progress (node, text); ``on_refusal`` is called when an eviction was refused."""
+
+    submit: t.Callable[[t.Callable[[], t.Any], t.Callable[[t.Any], None]], None]
+    say: t.Callable[[str, str], None]
+    on_refusal: t.Callable[[], None]
 
 
 class Emptying:
     """``result`` is None until it is decided; ``working`` between the cordon and the end; ``trouble``: why its pods are not seen."""
 
-    def __init__(
-        self,
-        kube: Kube,
-        clock: Clock,
-        name: str,
-        uid: str,
-        reason: str,
-        *,
-        timeout: float,
-        parallel: int,
-        check: bool,
-        force: bool,
-        rules: Rules,
-        settings: Settings,
-        idle_mode: str,
-        submit: Submit,
-        say: t.Callable[[str, str], None],
-        on_refusal: t.Callable[[], None],
-    ) -> None:
-        self.kube, self.clock, self.name, self.uid, self.reason = kube, clock, name, uid, reason
-        self.mode = mode_of(reason, force=force)
-        self._timeout, self._parallel, self._check, self._rules = timeout, parallel, check, rules
-        self._settings, self._idle_mode = settings, idle_mode
-        self._submit, self._say, self._on_refusal = submit, say, on_refusal
+    def __init__(self, kube: Kube, clock: Clock, target: Target, options: DrainOptions, ports: Ports) -> None:
+        self.kube, self.clock = kube, clock
+        self.name, self.uid, self.reason = target.name, target.uid, target.reason
+        self.mode = mode_of(target.reason, force=options.force)
+        self._options, self._rules, self._settings = options, options.rules, options.settings
+        self._submit, self._say, self._on_refusal = ports.submit, ports.say, ports.on_refusal
         self._begun = clock.now()
         self._end: datetime | None = None
         self._pods: dict[str, Pod] | None = None
-        self._tries: dict[str, _Try] = {}
+        self._evictions: dict[str, Eviction] = {}
         self._evicted: list[str] = []
         self._waited: dict[str, None] = {}
         self._skipped: dict[str, str] = {}
@@ -138,8 +141,8 @@ class Emptying:
         verdicts = classify(here, self.mode, now, self._rules)
         self._note(verdicts)
         started = (_moment(node.annotations.get(STARTED)) if self._goes_on(node) else None) or now
-        self._end = deadline(started, self._timeout)
-        if self._check:
+        self._end = deadline(started, self._options.timeout)
+        if self._options.check:
             return self._rehearse(verdicts)
         self._changed = self._mark(node, started)
         if self.mode in (Mode.LOST, Mode.GONE):
@@ -150,14 +153,14 @@ class Emptying:
     def _refused(self, here: list[Pod], node: Node, now: datetime) -> Drained | None:
         """Reasons not to begin at all; marks of an earlier beginning are taken off again."""
         found: tuple[str, str] | None = None
-        if self.reason == Reason.EMPTY and (counting := busy(here, self._idle_mode, self._settings, now)):
+        if self.reason == Reason.EMPTY and (counting := busy(here, self._options.idle_mode, self._settings, now)):
             found = "busy", f"not empty any more: pod {_name(counting[0])}"
         blocked = [Blocked(_name(one.pod), one.why) for one in classify(here, self.mode, now, self._rules) if one.do is Do.BLOCK]
         if found is None and blocked:
             found = "blocked", f"not begun: {_list(blocked)}"
         if found is None:
             return None
-        if STARTED in node.annotations and not self._check:
+        if STARTED in node.annotations and not self._options.check:
             self._restore()
         return self._result(False, *found, blocked=blocked)
 
@@ -235,13 +238,13 @@ class Emptying:
 
     def budget_opened(self, namespace: str) -> None:
         """Evictions that this namespace's budgets refused may be tried at once."""
-        for uid, one in self._tries.items():
+        for uid, eviction in self._evictions.items():
             pod = (self._pods or {}).get(uid)
-            if one.budget and pod is not None and pod.namespace == namespace:
-                one.next = 0.0
+            if pod is not None and pod.namespace == namespace:
+                eviction.budget_opened()
 
     def fail(self, error: TgpError) -> None:
-        """Something that no patience mends. A cordon that is on its way has to be there before it can be taken off."""
+        """Something that no retry mends. A cordon that is on its way has to be there before it can be taken off."""
         if self._preparing:
             self._broken = error
         elif self.result is None and not self._ending:
@@ -261,7 +264,7 @@ class Emptying:
         verdicts = classify(here, self.mode, now, self._rules)
         self._note(verdicts)
         left = [one for one in verdicts if one.do is not Do.SKIP]
-        if self.reason == Reason.EMPTY and (counting := busy(here, self._idle_mode, self._settings, now)):
+        if self.reason == Reason.EMPTY and (counting := busy(here, self._options.idle_mode, self._settings, now)):
             self._finish(False, "busy", f"not empty any more: pod {_name(counting[0])}", restore=True)
         elif not left and self._in_flight() and now < (self._end or now):
             return _LOOK  # a pod may go before the answer to its eviction comes, and the result shall name it
@@ -275,8 +278,8 @@ class Emptying:
 
     def _fail_unseen(self, now: datetime) -> None:
         """Pods that cannot be listed have no deadline of their own."""
-        patience = timedelta(seconds=max(self._timeout, _PATIENCE * self.clock.speed))
-        if now >= max(self._end or now, self._begun + patience):
+        allowed = timedelta(seconds=max(self._options.timeout, _FIRST_LIST * self.clock.speed))
+        if now >= max(self._end or now, self._begun + allowed):
             self.fail(TgpError(f"The pods of {self.name} could not be listed: {self.trouble or 'no answer'}"))
 
     def _work(self, left: list[Verdict], now: datetime) -> float:
@@ -292,67 +295,55 @@ class Emptying:
         seconds = now.timestamp()
         flying = self._in_flight()
         for pod in due:
-            attempt = self._tries.setdefault(pod.uid, _Try())
-            if attempt.flying or attempt.evicted or attempt.forced:
+            eviction = self._evictions.setdefault(pod.uid, Eviction())
+            if not eviction.can_be_sent:
                 continue
-            if attempt.next > seconds:
-                wake.append(attempt.next - seconds)
-            elif flying < self._parallel:
+            if eviction.not_before > seconds:
+                wake.append(eviction.not_before - seconds)
+            elif flying < self._options.parallel:
                 flying += 1
-                self._evict(pod, attempt)
+                self._evict(pod, eviction)
         return max(0.01, min(second for second in wake if second > 0))
 
     def _in_flight(self) -> int:
-        return sum(attempt.flying for attempt in self._tries.values())
+        return sum(eviction.flying for eviction in self._evictions.values())
 
-    def _evict(self, pod: Pod, one: _Try) -> None:
-        one.flying = True
-        self._submit(lambda: evict(self.kube, pod), lambda answer: self._answered(pod, one, answer))
+    def _evict(self, pod: Pod, eviction: Eviction) -> None:
+        eviction.flying = True
+        self._submit(lambda: evict(self.kube, pod), lambda answer: self._answered(pod, eviction, answer))
 
-    def _answered(self, pod: Pod, one: _Try, answer: Answer | TgpError) -> None:
-        one.flying = False
-        now = self.clock.now().timestamp()
+    def _answered(self, pod: Pod, eviction: Eviction, answer: Answer | TgpError) -> None:
         if isinstance(answer, TgpError):
             answer = Answer("silent", "error", None, str(answer))
-        one.by, one.budget = answer.by, False
-        one.silent = one.silent + 1 if answer.kind == "silent" else 0
+        eviction.take(answer, self.clock.now().timestamp())
         match answer.kind:
             case "evicted":
-                one.evicted = True
                 self._evicted.append(_name(pod))
                 self._say(self.name, f"evicted {_name(pod)}")
             case "gone":
                 self.see(pod.uid, None)
             case "refused":
-                one.budget = True
-                one.next = now + pause_after_refusal(answer.retry_after)
                 self._say(self.name, f"{_name(pod)} is held by {answer.by}")
                 self._on_refusal()
-            case "terminating":
-                one.next = now + pause_after_refusal(None)
-            case "silent":
-                one.next = now + pause_after_silence(one.silent)
-            case _:
-                one.next = float("inf")
-                if self.mode is not Mode.FORCEFUL:
-                    blocked = [Blocked(_name(pod), "forbidden")]
-                    self._finish(False, "forbidden", answer.message, restore=self.mode is Mode.VOLUNTARY, blocked=blocked)
+            case "forbidden" if self.mode is not Mode.FORCEFUL:
+                blocked = [Blocked(_name(pod), "forbidden")]
+                self._finish(False, "forbidden", answer.message, restore=self.mode is Mode.VOLUNTARY, blocked=blocked)
 
     def _delete_when_due(self, pod: Pod, now: datetime, end: datetime) -> None:
         """Forceful: its own grace must fit before the deadline."""
-        one = self._tries.setdefault(pod.uid, _Try())
+        eviction = self._evictions.setdefault(pod.uid, Eviction())
         grace = direct_delete(pod, now, end)
-        if grace is None or one.forced or one.flying or (pod.deletion is not None and pod.deletion <= end):
+        if grace is None or eviction.forced or eviction.flying or (pod.deletion is not None and pod.deletion <= end):
             return
-        one.forced = True
+        eviction.forced = True
         self._forced.append(_name(pod))
         self._say(self.name, f"deleting {_name(pod)} with {grace} s of grace")
         path = pod_path(pod.namespace, pod.name)
-        self._submit(lambda: self.kube.delete(path, uid=pod.uid, grace=grace), lambda answer: self._deleted(pod, one, answer))
+        self._submit(lambda: self.kube.delete(path, uid=pod.uid, grace=grace), lambda answer: self._deleted(eviction, answer))
 
-    def _deleted(self, pod: Pod, one: _Try, answer: t.Any) -> None:
+    def _deleted(self, eviction: Eviction, answer: t.Any) -> None:
         if isinstance(answer, TgpError):
-            one.by = f"could not be deleted: {answer}"
+            eviction.by = f"could not be deleted: {answer}"
 
     # ---- the end
 
@@ -386,8 +377,8 @@ class Emptying:
             )
 
     def _blocked(self, one: Verdict) -> Blocked:
-        attempt = self._tries.get(one.pod.uid)
-        return Blocked(_name(one.pod), one.why or (attempt.by if attempt and attempt.by else "still there"))
+        eviction = self._evictions.get(one.pod.uid)
+        return Blocked(_name(one.pod), one.why or (eviction.by if eviction and eviction.by else "still there"))
 
     def _finish(
         self, drained: bool, outcome: str, message: str, *, restore: bool = False, blocked: t.Sequence[Blocked] = ()

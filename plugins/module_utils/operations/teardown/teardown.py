@@ -19,7 +19,7 @@ from decimal import Decimal
 
 from ...core.errors import ApiError, Conflict, Forbidden, LockLost, NotFound, TgpError, Unauthorized
 from ...core.http import RetryPolicy, is_rate_limited, resend
-from ...kube.drain.drain import Drained, drain
+from ...kube.drain.drain import Drained, DrainOptions, Target, drain
 from ...kube.nodes import attached_volumes, delete_node, get_node
 from ...kube.pods import pods
 from ...model import Claim, Instance, InstanceState, Node, Phase
@@ -215,19 +215,19 @@ class _Teardown:
         until = None
         if pool is not None and self.deletion.reason == Reason.EXPIRED:
             until = holds_end(self.claim, pool, self.context.clock.now())
-        self.drained = drain(
-            self.context.kube,
-            node.name,
-            node.uid,
-            self.deletion.reason,
+        options = DrainOptions(
             timeout=self.context.drain_timeout(pool),
-            clock=self.context.clock,
             force=self.deletion.force,
-            gpu_resources=self.context.settings.gpu_resources,
             rules=rules_of(self.deletion.reason, until),
             idle_mode=pool.idle_mode if pool else "workload",
-            ignore_namespaces=self.context.settings.ignore_namespaces,
-            progress=lambda text: self.context.progress.step(self.claim.name, "draining", text, **self._money()),
+            settings=self.context.settings,
+        )
+        [self.drained] = drain(
+            self.context.kube,
+            [Target(node.name, node.uid, self.deletion.reason)],
+            options,
+            clock=self.context.clock,
+            progress=lambda _node, text: self.context.progress.step(self.claim.name, "draining", text, **self._money()),
         )
         self._learn(drained=self.drained.drained)
         return None if self.drained.drained else self._keep()

@@ -19,7 +19,6 @@ from ...units.durations import LONGEST
 from .do_not_disrupt import pod_hold, skips_drain
 from .emptiness import counts
 
-RETRY = 5.0  # seconds between two tries of an eviction that a budget forbids
 _STUCK = timedelta(seconds=60)
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(minutes=15), timedelta(hours=2)
 _CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
@@ -184,13 +183,3 @@ def direct_delete(pod: Pod, now: datetime, end: datetime) -> int | None:
 def time_to_end(pod: Pod) -> int:
     """Seconds before the deadline at which a forceful drain deletes the pod: its grace, and one second for a pod that needs none."""
     return max(1, min(pod.grace_seconds, LONGEST))
-
-
-def pause_after_refusal(retry_after: float | None) -> float:
-    """Seconds until a refused eviction is tried again."""
-    return max(RETRY, retry_after or 0.0)
-
-
-def pause_after_silence(times: int) -> float:
-    """Seconds after the ``times``-th eviction in a row that got no answer: 1, 2, 4, 8, then 10."""
-    return min(2.0 ** max(times - 1, 0), 10.0) if times < 5 else 10.0
