@@ -28,7 +28,7 @@ from . import errors
 from .clock import Clock, SystemClock, compare
 from .errors import SIGN, note_detail
 from .lazy_import import lazy
-from .rate_limit import Pace
+from .rate_limit import RateLimiter
 from .redact import redact, redact_all
 
 if t.TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Api:
     """One account of one service.
 
     ``service`` is its name in messages. ``headers`` carry the credential (never printed). ``transport`` replaces the network in
-    tests. ``pace`` limits calls per account. ``auth_hint`` is the remedy printed with a 401. ``clock`` decides what a second is.
+    tests. ``rate_limiter`` paces calls per account. ``auth_hint`` is the remedy printed with a 401. ``clock`` decides what a second is.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class Api:
         verify: t.Any = True,
         cert: t.Any = None,
         timeout: float = 30.0,
-        pace: Pace | None = None,
+        rate_limiter: RateLimiter | None = None,
         retry: RetryPolicy = RetryPolicy(),
         clock: Clock | None = None,
         auth_hint: str = "",
@@ -235,7 +235,7 @@ class Api:
         self.clock = clock or SystemClock()
         self._timeout = timeout
         self.retry = retry
-        self._pace = pace
+        self._rate_limiter = rate_limiter
         self._hint = auth_hint
         self._explain = explain
         if not self.base_url.startswith(("http://", "https://")):
@@ -312,8 +312,8 @@ class Api:
 
     def take_turn(self, bucket: str) -> None:
         """Wait until the account's pacing lets a call of ``bucket`` go out, and book it as sent."""
-        if self._pace is not None:
-            self._pace.wait(bucket, self.clock)
+        if self._rate_limiter is not None:
+            self._rate_limiter.wait(bucket, self.clock)
 
     def stream(self, path: str, *, params: t.Mapping[str, t.Any] | None = None, timeout: float = 60.0) -> _Lines:
         """Open a GET whose lines arrive over time (a watch). ``timeout`` is the longest silence, real seconds."""

@@ -31,7 +31,7 @@ class Bucket:
     also: str | None = None
 
 
-class Pace:
+class RateLimiter:
     """The limits of one account: ``account`` is hashed, ``buckets`` maps a name to its limit ("" = every call without a name)."""
 
     def __init__(self, account: str, buckets: t.Mapping[str, Bucket], folder: str | None = None) -> None:

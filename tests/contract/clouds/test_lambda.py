@@ -366,9 +366,9 @@ def test_the_clients_keep_the_limits_of_the_account_together(lambda_stand: Lambd
 _PROCESS = """
 import sys
 from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import from_environment
-from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import Pace
+from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import RateLimiter
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.lambda_.cloud import LIMITS
-pace, clock = Pace("account", LIMITS), from_environment()
+pace, clock = RateLimiter("account", LIMITS), from_environment()
 for _turn in range(3):
     pace.wait("launch", clock)
     print(clock.now().timestamp(), flush=True)

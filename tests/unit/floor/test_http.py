@@ -19,7 +19,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
 from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api, RetryPolicy
-from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import Bucket, Pace
+from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import Bucket, RateLimiter
 from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import MASK, register
 
 SECRET = "sk-live-0123456789abcdefghij"
@@ -206,7 +206,7 @@ def test_a_folder_for_the_pace_that_cannot_be_used_is_named(tmp_path: Path, monk
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TGP_RUNTIME_DIR", str(tmp_path / "file"))
     with pytest.raises(errors.InvalidInput, match="file/tgp-pace-.*TGP_RUNTIME_DIR"):
-        Pace("account", {"": Bucket(1.0)}).wait("", SystemClock())
+        RateLimiter("account", {"": Bucket(1.0)}).wait("", SystemClock())
 
 
 def test_a_refused_key_says_what_to_check() -> None:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import Bucket, Pace
+from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import Bucket, RateLimiter
 
 
 class HandClock:
@@ -32,7 +32,7 @@ class HandClock:
 @pytest.mark.parametrize("left", [b"", b"noon", b"nan", b"inf", b"-inf", b"\xff\xfe", b"\x00\x00", b"1e300"])
 def test_a_file_of_nonsense_stops_nobody_and_paces_from_then_on(tmp_path: Path, left: bytes) -> None:
     clock = HandClock()
-    pace = Pace("account", {"": Bucket(5.0)}, str(tmp_path))
+    pace = RateLimiter("account", {"": Bucket(5.0)}, str(tmp_path))
     pace.wait("", clock)
     (file,) = tmp_path.iterdir()
     file.write_bytes(left)

@@ -17,7 +17,7 @@ import typing as t
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
 from ...core.http import Api, RetryPolicy
-from ...core.rate_limit import Bucket, Pace
+from ...core.rate_limit import Bucket, RateLimiter
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...model.labels import PREFIX
 from .. import launch_errors
@@ -107,7 +107,7 @@ class LambdaCloud(NothingBeside):
             headers={"authorization": f"Bearer {key}"},
             transport=transport,
             timeout=60.0,
-            pace=Pace(f"lambda {url} {key}", LIMITS),
+            rate_limiter=RateLimiter(f"lambda {url} {key}", LIMITS),
             retry=RetryPolicy(tries=6, first=4.0, longest=60.0, deadline=150.0),
             clock=self._clock,
             auth_hint="Check LAMBDA_API_KEY (or the option lambda_api_key); keys are made in the Lambda console.",

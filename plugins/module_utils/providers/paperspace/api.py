@@ -10,7 +10,7 @@ import typing as t
 from ...core import errors
 from ...core.clock import Clock
 from ...core.http import Answer, Api, RetryPolicy
-from ...core.rate_limit import Bucket, Pace
+from ...core.rate_limit import Bucket, RateLimiter
 from ..readable import walk
 
 if t.TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Calls:
             headers={"authorization": f"Bearer {key}"},
             transport=transport,
             timeout=60.0,
-            pace=Pace(f"paperspace {url} {key}", _LIMITS),
+            rate_limiter=RateLimiter(f"paperspace {url} {key}", _LIMITS),
             retry=RetryPolicy(tries=6, first=2.0, longest=60.0, deadline=150.0),
             clock=clock,
             auth_hint="Check PAPERSPACE_API_KEY (or the option paperspace_api_key); keys are made in the Paperspace console, one per team.",

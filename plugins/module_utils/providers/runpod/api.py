@@ -12,7 +12,7 @@ import typing as t
 from ...core import errors
 from ...core.clock import Clock
 from ...core.http import Answer, Api, RetryPolicy
-from ...core.rate_limit import Bucket, Pace
+from ...core.rate_limit import Bucket, RateLimiter
 from ..readable import walk
 
 if t.TYPE_CHECKING:
@@ -25,7 +25,7 @@ _LONGEST_WAIT = 60.0
 _WINDOW = re.compile(r'"(?P<name>[^"]*)"((?:;\s*[a-z]+=\d+)+)')
 
 
-class Windows(Pace):
+class Windows(RateLimiter):
     """Besides its own pace: when an answer's RateLimit header says that a window is nearly used up, the next calls wait for a new one."""
 
     def __init__(self, account: str) -> None:
@@ -64,7 +64,7 @@ class Calls:
     """The calls of one account."""
 
     def __init__(self, key: str, url: str, transport: httpx.BaseTransport | None, clock: Clock) -> None:
-        self._pace = Windows(f"runpod {url} {key}")
+        self._rate_limiter = Windows(f"runpod {url} {key}")
         self._clock = clock
         self.api = Api(
             "runpod",
@@ -72,7 +72,7 @@ class Calls:
             headers={"authorization": f"Bearer {key}"},
             transport=transport,
             timeout=30.0,
-            pace=self._pace,
+            rate_limiter=self._rate_limiter,
             retry=RetryPolicy(tries=6, first=2.0, longest=60.0, deadline=150.0),
             clock=clock,
             auth_hint="Check RUNPOD_API_KEY (or the option runpod_api_key); keys are made in the RunPod console.",
@@ -90,7 +90,7 @@ class Calls:
             answer = self.api.call(method, _ROOT + path, **options)
         except errors.Forbidden as error:
             raise _told_apart(error) from error
-        self._pace.note(answer.headers.get("ratelimit", ""), self._clock)
+        self._rate_limiter.note(answer.headers.get("ratelimit", ""), self._clock)
         return answer
 
     def pages(self, path: str, key: str, **params: t.Any) -> list[t.Any]:

@@ -14,7 +14,7 @@ import typing as t
 from ...core import errors
 from ...core.clock import Clock
 from ...core.http import Api, RetryPolicy
-from ...core.rate_limit import Bucket, Pace
+from ...core.rate_limit import Bucket, RateLimiter
 
 if t.TYPE_CHECKING:
     import httpx
@@ -57,7 +57,7 @@ class VastApi:
             headers={"authorization": f"Bearer {key}"},
             transport=transport,
             timeout=30.0,
-            pace=Pace(f"vast {url} {key}", LIMITS),
+            rate_limiter=RateLimiter(f"vast {url} {key}", LIMITS),
             retry=RetryPolicy(tries=4, first=2.0, longest=30.0, deadline=90.0),
             clock=clock,
             auth_hint=_KEY_HINT,
