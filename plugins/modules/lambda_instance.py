@@ -152,7 +152,7 @@ from ..module_utils.core.errors import InvalidInput, LaunchRefused
 from ..module_utils.core.task import Task, main
 from ..module_utils.model import Instance, LaunchRequest, Offer
 from ..module_utils.planner.offers.regions import region_matches, standard_region
-from ..module_utils.providers.ensure_instance import ByName
+from ..module_utils.providers.ensure_instance import NamedInstance
 from ..module_utils.providers.lambda_.cloud import ENTRY
 from ..module_utils.providers.registry import connect
 from ..module_utils.providers.results import check_region, no_such_type
@@ -183,11 +183,11 @@ def run(task: Task) -> dict[str, object]:
     params = task.params
     cloud = connect("lambda", task)
     try:
-        named = ByName(task, cloud, params["name"], float(params["wait_timeout"]) if params["wait"] else None)
+        named = NamedInstance(task, cloud, params["name"], float(params["wait_timeout"]) if params["wait"] else None)
         if params["state"] == "absent":
             return named.absent(unmarked=params["include_unmarked"])
         return named.present(
-            lambda: _request(task, cloud.offers()),
+            lambda: [_request(task, cloud.offers())],
             lambda found: _differs(task, found),
             unmarked=params["include_unmarked"],
             limit=task.read("max_price_hour", parse_money),

@@ -159,7 +159,7 @@ from ..module_utils.core.task import Task, main
 from ..module_utils.model import CloudChoice, Extra, Instance, InstanceState, LaunchRequest, Offer, OfferQuery
 from ..module_utils.planner.offers.regions import region_matches, standard_region
 from ..module_utils.providers.base import Cloud
-from ..module_utils.providers.ensure_instance import ByName, has_address, too_small
+from ..module_utils.providers.ensure_instance import NamedInstance, has_address, too_small
 from ..module_utils.providers.paperspace.cloud import ENTRY
 from ..module_utils.providers.paperspace.types import machine_type, short_region
 from ..module_utils.providers.registry import connect
@@ -195,7 +195,7 @@ def run(task: Task) -> dict[str, t.Any]:
     try:
         ready = has_address if params["public_ip"] == "dynamic" else _runs
         timeout = float(params["wait_timeout"]) if params["wait"] else None
-        named = ByName(task, cloud, params["name"], timeout, ready=ready)
+        named = NamedInstance(task, cloud, params["name"], timeout, ready=ready)
         if params["state"] == "absent":
             return _absent(task, cloud, named)
         kind = machine_type(params["machine_type"])
@@ -218,7 +218,7 @@ def run(task: Task) -> dict[str, t.Any]:
         cloud.close()
 
 
-def _absent(task: Task, cloud: Cloud, named: ByName) -> dict[str, t.Any]:
+def _absent(task: Task, cloud: Cloud, named: NamedInstance) -> dict[str, t.Any]:
     """The machine first, then what was made for it."""
     result = named.absent(unmarked=task.params["include_unmarked"])
     left = _beside(task, cloud)

@@ -190,7 +190,7 @@ from ..module_utils.model import CloudChoice, Container, Instance, InstanceState
 from ..module_utils.planner.offers import gpu_models
 from ..module_utils.planner.offers.regions import region_matches, standard_region
 from ..module_utils.providers.base import Cloud
-from ..module_utils.providers.ensure_instance import ByName, too_small
+from ..module_utils.providers.ensure_instance import NamedInstance, too_small
 from ..module_utils.providers.registry import connect
 from ..module_utils.providers.results import check_region, no_such_type
 from ..module_utils.providers.runpod.cloud import ENTRY
@@ -231,7 +231,9 @@ def run(task: Task) -> dict[str, object]:
     cloud = connect("runpod", task, choice=CloudChoice("runpod", settings=_settings(task)))
     try:
         timeout = float(params["wait_timeout"]) if params["wait"] else None
-        named = ByName(task, cloud, params["name"], timeout, lambda pod: _reachable(task, pod), lambda pod: _pull_error(cloud, pod))
+        named = NamedInstance(
+            task, cloud, params["name"], timeout, lambda pod: _reachable(task, pod), lambda pod: _pull_error(cloud, pod)
+        )
         if params["state"] == "absent":
             return {**named.absent(unmarked=params["include_unmarked"]), "ports": {}}
         _check_ports(params["ports"])

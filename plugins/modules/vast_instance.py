@@ -202,7 +202,7 @@ from ..module_utils.core.errors import InvalidInput
 from ..module_utils.core.task import Task, main
 from ..module_utils.model import CloudChoice, LaunchRequest, Quality
 from ..module_utils.planner.offers.host_quality import for_nodes
-from ..module_utils.providers.ensure_instance import ByName
+from ..module_utils.providers.ensure_instance import NamedInstance
 from ..module_utils.providers.registry import connect
 from ..module_utils.providers.vast.choice import NODE_QUALITY, Wish, port
 from ..module_utils.providers.vast.cloud import ENTRY, FACTS
@@ -246,13 +246,13 @@ def run(task: Task) -> dict[str, object]:
     timeout = float(params["wait_timeout"]) if params["wait"] else None
     try:
         if params["state"] == "absent":
-            return ByName(task, cloud, params["name"], timeout).absent(unmarked=params["include_unmarked"])
+            return NamedInstance(task, cloud, params["name"], timeout).absent(unmarked=params["include_unmarked"])
         wish = _wish(task, settings)
 
         def requests() -> list[LaunchRequest]:
             return wish.requests(cloud.offers(wish.query()))
 
-        named = ByName(task, cloud, params["name"], timeout, ready=wish.ready)
+        named = NamedInstance(task, cloud, params["name"], timeout, ready=wish.ready)
         return named.present(requests, wish.differs, unmarked=params["include_unmarked"], limit=wish.max_price_hour)
     finally:
         cloud.close()

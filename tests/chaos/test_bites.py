@@ -431,7 +431,7 @@ _MODULES: dict[str, tuple[t.Callable[..., t.Any], str]] = {
 def test_I20_catches_a_module_that_takes_others_for_ours(kind: str, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """``place`` 0: the other machine has the name of ours."""
     wrong, said = _MODULES[kind]
-    monkeypatch.setattr(ensure_instance.ByName, "_split", wrong)
+    monkeypatch.setattr(ensure_instance.NamedInstance, "_split", wrong)
     lines = ("run provision nodes=1", f"foreign machine {place} stamped", "rest 240", "module 0", "module 0 ours")
     with pytest.raises(Violated, match=said):
         Story("lambda", "modules", lines).play()

@@ -1,12 +1,16 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every cloud can be asked. Callers know this protocol and the capability record, never a cloud by name."""
+"""What every cloud can be asked. Callers know this protocol and the capability record, never a cloud by name.
+
+What a failed create call means is said the same way for every cloud, by the functions at the end.
+"""
 
 from __future__ import annotations
 
 import typing as t
 
+from ..core import errors
 from ..model import Capability, Extra, Instance, LaunchRequest, Offer, OfferQuery
 
 EVERYTHING = OfferQuery()
@@ -89,3 +93,30 @@ class NothingBeside:
 
     def discard(self, extra: Extra) -> None:
         """There is nothing that could be removed."""
+
+
+# ---- what a failed create call means for the machine
+
+
+def launch_error(cloud: str, name: str, error: errors.ApiError, reason: str | None, *, remedy: str = "") -> errors.TgpError:
+    """LaunchRefused for ``reason`` (an error class of L-14), LaunchUnknown when nobody can say why, and so whether it was made."""
+    details: dict[str, t.Any] = {"cloud": cloud, "status": error.status, "code": error.code}
+    if reason is None:
+        return errors.LaunchUnknown(
+            f"{error.message} Whether {name} was made is unknown.",
+            remedy="It is looked up by name; do not launch it again before.",
+            **details,
+        )
+    if isinstance(error, errors.RateLimited):
+        details["retry_after"] = error.retry_after
+    return errors.LaunchRefused(f"{name} was not made: {error.message}", reason=reason, remedy=remedy or error.remedy, **details)
+
+
+def invalid_launch(cloud: str, problem: str, remedy: str = "") -> errors.LaunchRefused:
+    """The refusal of a request that the cloud would refuse anyway (or worse, would not)."""
+    return errors.LaunchRefused(f"{cloud}: {problem}.", reason="invalid", remedy=remedy, cloud=cloud)
+
+
+def certainly_not_made(error: errors.ApiError) -> bool:
+    """Whether the failed call made nothing for sure: the cloud takes no calls now (429), or was never reached."""
+    return isinstance(error, (errors.RateLimited, errors.Unreachable))

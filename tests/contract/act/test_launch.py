@@ -130,7 +130,7 @@ def test_L14_half_a_character_in_a_refusal_ends_no_launch(rig: Rig) -> None:
     assert rig.claim()["attempts"][0]["message"].endswith("was answered 400 instance-operations/launch/insufficient-capacity.")
 
 
-def test_L14_a_cloud_that_asks_for_patience_gets_it(rig: Rig) -> None:
+def test_L14_a_rate_limited_create_call_is_retried(rig: Rig) -> None:
     refuse(rig, TOO_FAST, 429, times=2, headers={"retry-after": "30"})
     started = rig.clock.now()
     assert results(rig.rent()) == ["launched"]
@@ -139,7 +139,7 @@ def test_L14_a_cloud_that_asks_for_patience_gets_it(rig: Rig) -> None:
     assert rig.creates() == 3
 
 
-def test_L14_patience_ends_after_five_times(rig: Rig) -> None:
+def test_L14_retries_after_a_rate_limit_end_after_five_times(rig: Rig) -> None:
     refuse(rig, TOO_FAST, 429, times=None, headers={"retry-after": "1"})
     assert results(rig.rent()) == ["failed"]
     assert rig.creates() == 6

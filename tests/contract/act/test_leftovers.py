@@ -161,9 +161,9 @@ def test_L14_what_a_refused_call_left_behind_is_not_found_after_a_lost_answer() 
         clock=types.SimpleNamespace(now=lambda: None),
     )
     work = types.SimpleNamespace(context=context, claim=types.SimpleNamespace(cloud="vast", name="tgp-x", rejects={"1"}))
-    find = t.cast("t.Callable[[t.Any], list[Instance] | None]", launch._Launch._find)
+    find = t.cast("t.Callable[[t.Any], list[Instance]]", launch._Launch._find)
     listed[:] = [refused]
-    assert find(work) is None
+    assert find(work) == []
     listed[:] = [refused, made]
     assert find(work) == [made]
 

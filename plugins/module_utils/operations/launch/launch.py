@@ -1,15 +1,16 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rents the machines of claims that wait for one: enrolment secrets, payload, one create call, look-up when the answer is lost.
+"""Rents the machines of claims that wait for one: limits, enrolment secrets, payload, and the claim as the record of each create call.
 
-Every step that can cost money is preceded by its record (L-2). The secrets of a node (mesh key, bootstrap token) exist only between
-their making and the create call, inside this process.
+The launch engine sends the calls. The secrets of a node (mesh key, bootstrap token) exist only between their making and the create call,
+inside this process.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -28,17 +29,14 @@ from ...planner.offers.query import query_of
 from ...planner.offers.ranking import offer_key
 from ...planner.provisioning.limits import may_switch
 from ...planner.scheduling.capacity import planned_gpus
-from ...providers.launch_errors import PATIENCE, patience
+from ...providers.launch_engine import Candidate, LaunchEngine, Outcome
 from ...providers.registry import CAPABILITIES
 from ..teardown.duplicate_instances import give_back, give_back_rejected
 from .enrollment import enrol
 from .payload import Enrolment, payload_for
 
-_LOOK_UPS = 3
-_LOOK_UP_PAUSE = 10.0
 _MAX_OFFERS = 25
 _WORKERS = 32
-_GIVE_UP_CLOUD = frozenset({"quota", "balance", "auth", "rate"})
 _FOR_THIS_RUN = frozenset({"quota", "balance", "auth"})  # what would be said to every other claim, too
 _ALARM = {
     "auth": "does not take our key: nothing more is rented there in this run. Check the key and its rights.",
@@ -86,12 +84,12 @@ def _guarded(context: Context, claim: Claim, shared: Shared) -> Launched:
         return Launched(current, "failed", text)
 
 
-class _LeftAlone(Exception):
-    """While this claim queued, the cloud told another one what holds for all."""
+class _NotGivenBack(Exception):
+    """What a refused create call left behind could not be terminated: the claim has to be torn down with all its ids."""
 
 
 class _Launch:
-    """The launch of one claim. ``claim`` is always the record as last written."""
+    """The launch of one claim, and the journal of its engine. ``claim`` is always the record as last written."""
 
     def __init__(self, context: Context, claim: Claim, shared: Shared) -> None:
         self.context = context
@@ -105,35 +103,40 @@ class _Launch:
         self.node_class = class_of(claim, context.wishes)
 
     def run(self) -> Launched:
-        problem = self._give_back_rejected()  # of a run that was killed before it could
-        if problem:
-            return self._fail(problem)
-        offers = self._fresh_offers()
-        if not offers:
-            text = f"its offers are older than {PRICE_TTL} s, and none of them is there any more; the next run plans anew"
-            self.context.progress.step(self.claim.name, "waiting", text)
-            return Launched(self.claim, "waiting", text)
-        enrolment = enrol(self.context, self.claim, self.node_class, self._write)
-        given_up: set[str] = set()
-        for offer in offers:
-            if offer.cloud in given_up or offer.cloud in self.shared.left_alone or not self._affordable(offer):
-                continue
-            try:
-                return self._patiently(offer, enrolment)
-            except _LeftAlone:
-                continue
-            except LaunchRefused as refusal:
-                self._refused(offer, refusal)
-                problem = self._give_back_rejected()
-                if problem:
-                    return self._fail(problem)
-                if refusal.reason == "invalid":
-                    break
-                if refusal.reason in _GIVE_UP_CLOUD:
-                    given_up.add(offer.cloud)
-            except LaunchUnknown as unknown:
-                return self._unknown(offer, unknown)
-        return self._fail("no offer could be rented")
+        try:
+            self._give_back_rejected()  # of a run that was killed before it could
+            offers = self._fresh_offers()
+            if not offers:
+                text = f"its offers are older than {PRICE_TTL} s, and none of them is there any more; the next run plans anew"
+                self.context.progress.step(self.claim.name, "waiting", text)
+                return Launched(self.claim, "waiting", text)
+            return self._rent(offers, enrol(self.context, self.claim, self.node_class, self._write))
+        except _NotGivenBack as problem:
+            return self._fail(str(problem))
+
+    def _rent(self, offers: t.Sequence[Offer], enrolment: Enrolment) -> Launched:
+        candidates = [Candidate(offer, functools.partial(self._prepare, offer, enrolment)) for offer in offers]
+        try:
+            outcome = self._engine().launch(candidates)
+        except LaunchRefused:
+            return self._fail("no offer could be rented")
+        except LaunchUnknown as unknown:
+            for key in launch_backoff.keys_after(self.claim.offer, "unknown"):
+                self.context.records.block(key, "unknown")
+            return Launched(self.claim, "waiting", f"{unknown.message} Not found by name yet; no second create call is sent.")
+        return self._adopt(outcome) if outcome.found else Launched(self.claim, "launched")
+
+    def _engine(self) -> LaunchEngine:
+        """Claims have names of their own, so no other host launches one: a call is sent again without a look for its machine."""
+        return LaunchEngine(
+            facts=CAPABILITIES,
+            journal=self,
+            find=self._find,
+            give_back=lambda _refusal: self._give_back_rejected(),
+            progress=functools.partial(self.context.progress.step, self.claim.name),
+            clock=self.context.clock,
+            retry_unsent=True,
+        )
 
     def _fresh_offers(self) -> list[Offer]:
         known = (self.claim.offer, *self.claim.candidates)[:_MAX_OFFERS]
@@ -181,26 +184,16 @@ class _Launch:
 
     # ---- the create call
 
-    def _patiently(self, offer: Offer, enrolment: Enrolment) -> Launched:
-        """A cloud that asks for patience (429) has certainly made nothing: the same call may be sent again, a few times (L-14)."""
-        for usual in PATIENCE:
-            try:
-                return self._try(offer, enrolment)
-            except LaunchRefused as refusal:
-                if refusal.reason != "rate" and refusal.details.get("status") != 429:
-                    raise
-                pause = patience(refusal, usual)
-                self.context.progress.step(self.claim.name, "waiting", f"{offer.cloud} asks for {pause:.0f} s of patience")
-                self.context.clock.sleep(pause)
-        return self._try(offer, enrolment)
-
-    def _try(self, offer: Offer, enrolment: Enrolment) -> Launched:
+    def _prepare(self, offer: Offer, enrolment: Enrolment) -> t.Callable[[], str] | None:
+        """The create call, on record and under the lock; None when the offer is too dear, or its cloud refuses what every claim asks for."""
+        if offer.cloud in self.shared.left_alone or not self._affordable(offer):
+            return None
         context = self.context
         cloud = context.clients.cloud(offer.cloud)
         payload = payload_for(context, self.claim, offer, self.pool, self.node_class, enrolment)
         cloud.queue()
-        if offer.cloud in self.shared.left_alone:
-            raise _LeftAlone
+        if offer.cloud in self.shared.left_alone:  # by what another claim was told while this one queued
+            return None
         now = context.clock.now()
         provisioning = (
             self.claim
@@ -236,18 +229,7 @@ class _Launch:
             max_price_hour=self.pool.max_hourly_price if self.pool else None,
             settings=self.node_class.settings_of(offer.cloud),
         )
-        instance_id = cloud.launch(request)
-        self._write(instance_id=instance_id, ids_seen=_with(self.claim.ids_seen, instance_id), attempts=self._attempt(offer, "ok"))
-        self._went_well(offer)
-        context.progress.step(
-            self.claim.name,
-            "rented",
-            f"{offer.cloud} id {instance_id}",
-            since=self.claim.launch_started,
-            price_hour=self.claim.price,
-            cloud=offer.cloud,
-        )
-        return Launched(self.claim, "launched")
+        return functools.partial(cloud.launch, request)
 
     def _marks(self, now: datetime) -> dict[str, str]:
         return {
@@ -258,7 +240,19 @@ class _Launch:
             "created": str(int(now.timestamp())),
         }
 
-    # ---- after it
+    # ---- after it: the engine's journal
+
+    def created(self, offer: Offer, instance_id: str) -> None:
+        self._write(instance_id=instance_id, ids_seen=_with(self.claim.ids_seen, instance_id), attempts=self._attempt(offer, "ok"))
+        self._went_well(offer)
+        self.context.progress.step(
+            self.claim.name,
+            "rented",
+            f"{offer.cloud} id {instance_id}",
+            since=self.claim.launch_started,
+            price_hour=self.claim.price,
+            cloud=offer.cloud,
+        )
 
     def _went_well(self, offer: Offer) -> None:
         """A success ends the doubling of the offer's blocks (L-14). That it cannot be noted must not hide the machine."""
@@ -271,15 +265,14 @@ class _Launch:
         except ApiError as error:
             self.context.progress.step(self.claim.name, "record", f"block list not written: {error}", quiet=True)
 
-    def _refused(self, offer: Offer, refusal: LaunchRefused) -> None:
-        """Note it, and give back what it left behind: its id is on record before the destroy call, apart from the claim's own."""
+    def refused(self, offer: Offer, refusal: LaunchRefused) -> None:
+        """The id of what it left behind is on record apart from the claim's own."""
         context, left = self.context, refusal.instance_id or ""
         attempts = self._attempt(offer, "refused", refusal.reason, refusal.message, left)
         if left:
             self._write(attempts=attempts, ids_seen=_with(self.claim.ids_seen, left))
         else:
             self._write(attempts=attempts, launch_started=None)  # nothing was made: nothing is billed or waited for
-        context.progress.step(self.claim.name, "refused", f"{offer.cloud} {offer.id}: {refusal.reason}: {refusal.message}")
         for key in launch_backoff.keys_after(offer, refusal.reason):
             context.records.block(key, refusal.reason)
         if refusal.reason in _FOR_THIS_RUN:
@@ -289,52 +282,33 @@ class _Launch:
             if first and refusal.reason in _ALARM:
                 context.warn(f"ALARM: {offer.cloud} {_ALARM[refusal.reason]} {refusal.message}")
 
-    def _give_back_rejected(self) -> str:
-        """What was in the way of giving back what refused calls left behind; the claim then has to be torn down with all its ids."""
+    def _give_back_rejected(self) -> None:
+        """Give back what refused calls left behind; _NotGivenBack with what was in the way."""
         if not self.claim.rejects:
-            return ""
+            return
         try:
             give_back_rejected(self.context, self.claim)
         except LockLost:
             raise
         except TgpError as error:
-            return f"what a refused create call left behind could not be given back: {error}"
+            raise _NotGivenBack(f"what a refused create call left behind could not be given back: {error}") from error
         self._write(launch_started=None)
-        return ""
 
-    def _unknown(self, offer: Offer, unknown: LaunchUnknown) -> Launched:
-        """The answer was lost. Look for the machine by its name for as long as the list may show it late; never send the create again
-        (L-2 step 7, L-2a)."""
-        since = self.context.clock.now()
-        self._write(unknown_since=since, attempts=self._attempt(offer, "unknown", "unknown", unknown.message))
-        self.context.progress.step(self.claim.name, "unknown", f"{unknown.message} Looking for it by name.")
-        turn, shown = 0, since + timedelta(seconds=CAPABILITIES[offer.cloud].list_delay)
-        while turn < _LOOK_UPS or self.context.clock.now() < shown:
-            if turn:
-                self.context.clock.sleep(_LOOK_UP_PAUSE)
-            turn += 1
-            try:
-                found = self._find()
-            except ApiError as error:
-                self.context.progress.step(self.claim.name, "unknown", f"look-up failed: {error}")
-                continue
-            if found is not None:
-                return self._adopt(found)
-        for key in launch_backoff.keys_after(offer, "unknown"):
-            self.context.records.block(key, "unknown")
-        return Launched(self.claim, "waiting", f"{unknown.message} Not found by name yet; no second create call is sent.")
+    def unknown(self, offer: Offer, unknown: LaunchUnknown) -> None:
+        attempts = self._attempt(offer, "unknown", "unknown", unknown.message)
+        self._write(unknown_since=self.context.clock.now(), attempts=attempts)
 
-    def _find(self) -> list[Instance] | None:
-        """Our machines of this claim's name, oldest first; None when none is listed. What a refused call left behind is not meant."""
+    def _find(self) -> list[Instance]:
+        """Our machines of this claim's name. What a refused call left behind is not meant."""
         cloud, rejects = self.context.clients.cloud(self.claim.cloud), self.claim.rejects
         named = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone and one.id not in rejects]
-        found = [one for one in named if self.context.records.is_ours(one)]
-        return sorted(found, key=lambda one: (one.created or self.context.clock.now(), one.id)) or None
+        return [one for one in named if self.context.records.is_ours(one)]
 
-    def _adopt(self, found: list[Instance]) -> Launched:
-        keep, *duplicates = found
+    def _adopt(self, outcome: Outcome) -> Launched:
+        """Go on with the oldest machine that was found after a lost answer, and give back its duplicates."""
+        keep, *duplicates = outcome.found
         ids = self.claim.ids_seen
-        for one in found:
+        for one in outcome.found:
             ids = _with(ids, one.id)
         self._write(instance_id=keep.id, ids_seen=ids, unknown_since=None, price_paid=keep.price_hour, ip=keep.ip)
         self._went_well(self.claim.offer)

@@ -20,9 +20,7 @@ from ...core.http import Api, RetryPolicy
 from ...core.rate_limit import Bucket, RateLimiter
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...model.labels import PREFIX
-from .. import launch_errors
-from ..base import EVERYTHING, CloudCheck, NothingBeside
-from ..launch_errors import asks_for_patience, judged
+from ..base import EVERYTHING, CloudCheck, NothingBeside, certainly_not_made, invalid_launch, launch_error
 from ..provider import Entry, Wanted, text_option
 from ..readable import Warn, once, readable, silent
 from .records import REGIONS, to_instance, to_offers
@@ -272,7 +270,7 @@ def _refused(message: str, reason: str, remedy: str = "", **details: t.Any) -> e
 
 
 def _invalid(problem: str, remedy: str) -> errors.LaunchRefused:
-    return launch_errors.invalid("lambda", problem, remedy)
+    return invalid_launch("lambda", problem, remedy)
 
 
 def _outcome(error: errors.ApiError, request: LaunchRequest, *, sent: bool = True) -> errors.TgpError:
@@ -285,11 +283,11 @@ def _outcome(error: errors.ApiError, request: LaunchRequest, *, sent: bool = Tru
     reason = _REFUSALS.get(code)
     if reason is None and isinstance(error, (errors.Unauthorized, errors.Forbidden)):
         reason = "auth"
-    elif asks_for_patience(error) or reason is None and not sent:
+    elif certainly_not_made(error) or reason is None and not sent:
         reason = "rate"
     elif reason is None and error.status is not None and 400 <= error.status < 500 and code and not _upstream(code):
         reason = "invalid"
-    return judged("lambda", request.name, error, reason)
+    return launch_error("lambda", request.name, error, reason)
 
 
 def _upstream(code: str) -> bool:

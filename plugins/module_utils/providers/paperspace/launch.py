@@ -11,8 +11,7 @@ import typing as t
 
 from ...core import errors
 from ...model import LaunchRequest
-from .. import launch_errors
-from ..launch_errors import asks_for_patience, judged
+from ..base import certainly_not_made, invalid_launch, launch_error
 from .api import answered
 from .records import Template
 from .types import NVLINK, disk_step, short_region
@@ -109,13 +108,13 @@ def outcome(error: errors.ApiError, request: LaunchRequest, *, sent: bool) -> er
     reason = None
     if isinstance(error, errors.Unauthorized) or (isinstance(error, errors.Forbidden) and not answered(error)):
         reason = "auth"
-    elif asks_for_patience(error):
+    elif certainly_not_made(error):
         reason = "rate"
     elif error.status in _REASONS and answered(error):
         reason = next((word for word, pattern in _WORDS if pattern.search(_own_words(error))), _REASONS[error.status])
     elif not sent:
         reason = "rate"
-    return judged("paperspace", request.name, error, reason)
+    return launch_error("paperspace", request.name, error, reason)
 
 
 def _own_words(error: errors.ApiError) -> str:
@@ -123,4 +122,4 @@ def _own_words(error: errors.ApiError) -> str:
 
 
 def invalid(problem: str, remedy: str) -> errors.LaunchRefused:
-    return launch_errors.invalid("paperspace", problem, remedy)
+    return invalid_launch("paperspace", problem, remedy)

@@ -12,8 +12,7 @@ import typing as t
 from ...core import errors
 from ...model import LaunchRequest
 from ...planner.offers.requirements import gigabytes
-from .. import launch_errors
-from ..launch_errors import asks_for_patience, judged
+from ..base import certainly_not_made, invalid_launch, launch_error
 from .api import is_problem
 from .records import COMMUNITY, SECURE, Kind, stamp
 
@@ -109,13 +108,13 @@ def outcome(error: errors.ApiError, request: LaunchRequest, *, may_do_nothing: t
         reason = "auth"
     elif isinstance(error, errors.Forbidden):
         reason, error = _forbidden(error, may_do_nothing)
-    elif asks_for_patience(error):
+    elif certainly_not_made(error):
         reason = "rate"
     elif (error.status == 400 and is_problem(error)) or _is_full(error):
         reason = "capacity"
     elif error.status == 402 or (error.status in _REASONS and is_problem(error)):
         reason = _REASONS[error.status]
-    return judged("runpod", request.name, error, reason)
+    return launch_error("runpod", request.name, error, reason)
 
 
 def _is_full(error: errors.ApiError) -> bool:
@@ -135,4 +134,4 @@ def _forbidden(error: errors.Forbidden, may_do_nothing: t.Callable[[], bool]) ->
 
 
 def invalid(problem: str, remedy: str) -> errors.LaunchRefused:
-    return launch_errors.invalid("runpod", problem, remedy)
+    return invalid_launch("runpod", problem, remedy)

@@ -15,7 +15,7 @@ from decimal import ROUND_DOWN, Decimal
 from ...core import errors
 from ...model import Container, Lane, LaunchRequest
 from ...planner.offers.requirements import gigabytes
-from ..launch_errors import asks_for_patience, judged
+from ..base import certainly_not_made, launch_error
 from .records import MARKS, variable
 
 VM_IMAGES = "docker.io/vastai/kvm:"
@@ -173,7 +173,7 @@ def outcome(error: errors.ApiError, name: str) -> errors.TgpError:
             code=error.code,
         )
     reason = _reason(error, body)
-    return judged("vast", name, error, reason, remedy=_REMEDIES.get(_code(error), ""))
+    return launch_error("vast", name, error, reason, remedy=_REMEDIES.get(_code(error), ""))
 
 
 def _code(error: errors.ApiError) -> str:
@@ -185,7 +185,7 @@ def _code(error: errors.ApiError) -> str:
 def _reason(error: errors.ApiError, body: t.Mapping[str, t.Any]) -> str | None:
     if isinstance(error, errors.Unauthorized):
         return "auth"
-    if asks_for_patience(error):
+    if certainly_not_made(error):
         return "rate"
     status = error.status or 0
     told = bool(body) and (status == 200 or 400 <= status < 500) and status not in _TOO_LATE

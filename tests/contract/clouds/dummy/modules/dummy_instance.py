@@ -33,7 +33,7 @@ from ..module_utils.core.errors import InvalidInput
 from ..module_utils.core.task import Task, main
 from ..module_utils.model import LaunchRequest, Offer
 from ..module_utils.providers.dummy.cloud import ENTRY
-from ..module_utils.providers.ensure_instance import ByName
+from ..module_utils.providers.ensure_instance import NamedInstance
 from ..module_utils.providers.registry import connect
 
 SPEC = dict(
@@ -52,10 +52,10 @@ def run(task: Task) -> dict[str, object]:
     params = task.params
     cloud = connect("dummy", task)
     try:
-        named = ByName(task, cloud, params["name"], 900.0 if params["wait"] else None)
+        named = NamedInstance(task, cloud, params["name"], 900.0 if params["wait"] else None)
         if params["state"] == "absent":
             return named.absent(unmarked=False)
-        return named.present(lambda: _request(task, cloud.offers()), lambda _found: "")
+        return named.present(lambda: [_request(task, cloud.offers())], lambda _found: "")
     finally:
         cloud.close()
 

@@ -1,0 +1,173 @@
+# Copyright (c) 2026, the tgp.gpu contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ends machines of an instance module, sees that they end, and knows which ones exist: a failure names each with its id and its price."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import typing as t
+from datetime import datetime, timedelta
+
+from ..core import errors
+from ..core.task import Task
+from ..model import Instance, InstanceState
+from ..units.money import print_money
+from .base import Cloud
+from .results import instance_result
+
+ENDING = (InstanceState.TERMINATING, InstanceState.TERMINATED)
+_POLL = 10.0  # seconds
+_LOOKS = 3  # a poll apart, in which an accepted end has to show
+MISSED_FOR = timedelta(seconds=30)  # between the two lists that have to miss a machine before it is gone
+
+
+def describe(one: Instance) -> str:
+    """A machine in a sentence: where it is, what it is, and what it costs."""
+    price = "price unknown" if one.price_hour is None else f"{print_money(one.price_hour)} $/h"
+    if one.state is InstanceState.STOPPED and one.storage_price_hour:
+        price += f" while it runs, {print_money(one.storage_price_hour)} $/h for its disk while it is stopped"
+    return f"{one.cloud} {one.id} ({', '.join(filter(None, (one.instance_type, price)))})"
+
+
+def with_result(error: errors.TgpError, machines: t.Sequence[Instance]) -> errors.TgpError:
+    """The failure also returns machines as last seen."""
+    shown = [instance_result(one) for one in machines]
+    error.result = {"instance": shown[0] if shown else None, "instances": shown}
+    return error
+
+
+class LeftBehind:
+    """What this call has made, or was to end, and what still exists as far as it knows."""
+
+    def __init__(self) -> None:
+        self._machines: dict[str, Instance] = {}
+
+    def note(self, one: Instance) -> None:
+        """It exists; as last seen. One that is gone is dropped."""
+        if one.gone:
+            self.drop(one.id)
+        else:
+            self._machines[one.id] = one
+
+    def drop(self, identity: str) -> None:
+        self._machines.pop(identity, None)
+
+    @contextlib.contextmanager
+    def named(self) -> t.Iterator[None]:
+        """A failure inside names them."""
+        try:
+            yield
+        except errors.TgpError as error:
+            if not self._machines:
+                raise
+            machines = list(self._machines.values())
+            listed = ", ".join(describe(one) for one in machines)
+            verb = "exists and is" if len(machines) == 1 else "exist and are"
+            thing = "it" if len(machines) == 1 else "them"
+            error.message = f"{error.message} {listed} {verb} billed."
+            remedy = f"Run this with state: absent to end {thing}, or terminate {thing} in the console of {machines[0].cloud}."
+            error.remedy = f"{error.remedy} {remedy}".strip()
+            raise with_result(error, machines) from error.__cause__
+
+
+class Deadline:
+    """The time that a module waits for the machines of ``name``: ``timeout`` seconds from now on."""
+
+    def __init__(self, task: Task, name: str, timeout: float) -> None:
+        self._clock, self._name, self._timeout = task.clock, name, timeout
+        self._started = self._clock.now()
+
+    def pause(self, goal: str, last: Instance, end: str = ".") -> None:
+        """Sleep until the next look. TimedOut with the machine as last seen when the time is over; ``end`` ends its sentence."""
+        passed = (self._clock.now() - self._started).total_seconds()
+        if passed >= self._timeout:
+            message = f"{self._name} ({last.id}) did not {goal} within {self._timeout:g} s{end}"
+            raise with_result(errors.TimedOut(message), [last])
+        self._clock.sleep(min(_POLL, self._timeout - passed))
+
+
+@dataclasses.dataclass(frozen=True)
+class Termination:
+    """Ends machines named ``name`` of ``cloud``. ``left`` keeps what exists; ``accepted`` is told the id of each accepted terminate call."""
+
+    task: Task
+    cloud: Cloud
+    name: str
+    left: LeftBehind
+    accepted: t.Callable[[str], None]
+
+    def terminate(self, one: Instance, why: str) -> None:
+        """One terminate call. ``why`` is the sentence with which a failure begins."""
+        try:
+            self.cloud.terminate(one.id)
+        except errors.ApiError as error:
+            with contextlib.suppress(errors.ApiError):
+                self.left.note(self.cloud.instance(one.id) or one)
+            raise self._stays(one, f"{why} {one.cloud} {one.id} could not be terminated: {error}") from error
+        self.accepted(one.id)
+
+    def terminate_and_confirm(self, one: Instance, why: str) -> None:
+        """One terminate call, and looks until the machine ends. That it does not must not hide that it exists and costs money."""
+        self.left.note(one)
+        self.terminate(one, why)
+        for look in range(_LOOKS):
+            if look:
+                self.task.clock.sleep(_POLL)
+            try:
+                seen = self.cloud.instance(one.id)
+            except errors.ApiError as error:
+                self.task.progress(f"{self.name}: the look-up of {one.id} failed: {error}")
+                continue
+            if seen is None or seen.state in ENDING:
+                self.left.drop(one.id)
+                return
+            self.left.note(seen)
+        raise self._stays(one, f"{why} {one.cloud} accepted the end of {one.id}, and does not show that it ends.")
+
+    def terminate_all(self, machines: t.Sequence[Instance], *, confirm: bool) -> None:
+        """End each. One that cannot be ended does not keep the others alive; the first failure is raised once all were tried."""
+        for one in machines:
+            self.left.note(one)
+        end = self.terminate_and_confirm if confirm else self.terminate
+        failures: list[errors.TgpError] = []
+        for one in machines:
+            self.task.progress(f"{self.name}: destroying {one.cloud} {one.id}")
+            try:
+                end(one, f"{self.name} was to end.")
+                self.left.drop(one.id)
+            except errors.TgpError as error:
+                failures.append(error)
+        for another in failures[1:]:
+            self.task.warn(str(another))
+        if failures:
+            raise failures[0]
+
+    def wait_until_gone(self, machines: t.Sequence[Instance], deadline: Deadline) -> None:
+        """Wait until all are gone: their cloud calls them terminated, or two lists half a minute apart and a look by the id miss them."""
+        waiting, missing = {one.id: one for one in machines}, dict[str, datetime]()
+        while waiting:
+            listed, now = {one.id: one for one in self.cloud.instances()}, self.task.clock.now()
+            for identity in list(waiting):
+                shown = listed.get(identity)
+                if shown is None:
+                    since = missing.setdefault(identity, now)
+                    if now - since < MISSED_FOR or self._is_there(identity):
+                        continue
+                elif not shown.gone:
+                    missing.pop(identity, None)
+                    waiting[identity] = shown
+                    self.left.note(shown)
+                    continue
+                del waiting[identity]
+                self.left.drop(identity)
+            if waiting:
+                deadline.pause("end for certain", next(iter(waiting.values())))
+
+    def _is_there(self, identity: str) -> bool:
+        one = self.cloud.instance(identity)
+        return one is not None and not one.gone
+
+    def _stays(self, one: Instance, message: str) -> errors.TgpError:
+        return errors.TgpError(message, cloud=one.cloud, instance_id=one.id)
