@@ -90,7 +90,7 @@ unanswered:
 from ..module_utils.core.errors import InvalidInput
 from ..module_utils.core.task import Task, main
 from ..module_utils.model import Instance
-from ..module_utils.model.names import CLUSTER_ID, Verdict, verdict
+from ..module_utils.model.names import CLUSTER_ID, Ownership, ownership_of
 from ..module_utils.providers.query_all import survey
 from ..module_utils.providers.registry import CAPABILITIES, CLOUDS_SPEC
 from ..module_utils.providers.results import instance_result
@@ -126,7 +126,7 @@ def _asked(task: Task, instance: Instance) -> bool:
         return True
     unmarked = "" if CAPABILITIES[instance.cloud].stamped else params["cluster_id"]
     marked = instance.marks.get("cluster", unmarked)
-    return verdict(instance.name, params["cluster_id"]) is Verdict.OURS and marked == params["cluster_id"]
+    return ownership_of(instance.name, params["cluster_id"]) is Ownership.OURS and marked == params["cluster_id"]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.model.names import Verdict
+from ansible_collections.tgp.gpu.plugins.module_utils.model.names import Ownership
 from ansible_collections.tgp.gpu.plugins.module_utils.planner import cluster_state
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import cost as costs
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import (
@@ -79,8 +79,8 @@ BITES: dict[str, Bite] = {
     "I-20": Bite(
         "planner/cluster_state.owner: everything is ours",
         lambda: [
-            (cluster_state.Situation, "owner", lambda *_given: Verdict.OURS),
-            (cluster_state.Situation, "is_ours", lambda *_given: Verdict.OURS),
+            (cluster_state.Situation, "ownership", lambda *_given: Ownership.OURS),
+            (cluster_state.Situation, "is_ours", lambda *_given: Ownership.OURS),
         ],
         "runpod",
         (

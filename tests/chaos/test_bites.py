@@ -386,7 +386,7 @@ def test_I17_to_I24_each_catches_a_wrong_decision(number: str) -> None:
 
 _SECOND: dict[str, t.Callable[[], list[bites.Patch]]] = {
     "empty": lambda: [
-        (cluster_state.Situation, "owner", lambda self, one: self.is_ours(one.name)),
+        (cluster_state.Situation, "ownership", lambda self, one: self.is_ours(one.name)),
         (cluster_state.Situation, "in_mesh", lambda *_given: False),
     ],
     "restored": lambda: [(fleet_endings, "_proven", lambda *_given: True)],

@@ -22,7 +22,7 @@ _LABEL_LENGTH = 63
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-class Verdict(str, enum.Enum):
+class Ownership(str, enum.Enum):
     """Whose a name is. OURS alone is not enough to delete: the pattern is ambiguous, so age and two runs, or a claim, must agree."""
 
     OURS = "ours"
@@ -45,12 +45,12 @@ def machine_name(cluster_id: str, pool: str, rand: str) -> str:
     return f"tgp-{cluster_id}-{pool_part(pool)}-{rand}"
 
 
-def verdict(name: str, cluster_id: str) -> Verdict:
+def ownership_of(name: str, cluster_id: str) -> Ownership:
     """Ours, another cluster's, or none of our names."""
     match = PATTERN.fullmatch(name)
     if match is None:
-        return Verdict.UNRELATED
-    return Verdict.OURS if match["cluster"] == cluster_id else Verdict.FOREIGN
+        return Ownership.UNRELATED
+    return Ownership.OURS if match["cluster"] == cluster_id else Ownership.FOREIGN
 
 
 def pool_of(name: str) -> str:

@@ -21,7 +21,7 @@ from ..kube.services import services_of
 from ..mesh.find import find_device
 from ..model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation, Phase, Pool, Probe, Published
 from ..model.defaults import LAUNCHING, REAPING
-from ..model.names import Verdict, verdict
+from ..model.names import Ownership, ownership_of
 from ..offers.market import Market, Quote, open_cache
 from ..planner.claims.phases import LIVE
 from ..planner.cost.budgets import budgets
@@ -303,7 +303,7 @@ def _unclaimed(
     known = {claim.name for claim in claims}
     names = {one.name for view in clouds.values() for one in view.instances or () if not one.gone} - known
     for name in sorted(names):
-        pool = described_pool(name, context.wishes.pools) if verdict(name, context.cluster_id) is Verdict.OURS else None
+        pool = described_pool(name, context.wishes.pools) if ownership_of(name, context.cluster_id) is Ownership.OURS else None
         found = find_device(devices, hostname=name, tags=(), created_after=None).device if pool is not None else None
         if pool is not None and found is not None and found.online is not False:
             yield Target(name, pool, found, False)

@@ -13,7 +13,7 @@ from datetime import datetime
 from ..core.clock import Clock, from_text, to_text
 from ..core.errors import BadShape, InvalidInput, TgpError
 from ..model import Claim, Instance, Ledger, MadeToken
-from ..model.names import Verdict
+from ..model.names import Ownership
 from ..planner.cost.ledger import read_ledger
 from ..planner.garbage_collection.ownership import Owner, Store, claimed, generations_of, owner_of, remembered
 from ..planner.offers import launch_backoff
@@ -116,7 +116,7 @@ class Records:
         return owner_of(instance, CAPABILITIES.get(instance.cloud), store)
 
     def is_ours(self, instance: Instance) -> bool:
-        return self.owner(instance).verdict is Verdict.OURS
+        return self.owner(instance).ownership is Ownership.OURS
 
     def blocks(self) -> dict[str, t.Any]:
         """The stored block list (L-14)."""

@@ -30,7 +30,7 @@ from ..model import (
 )
 from ..model.defaults import Settings
 from ..model.labels import INSTANCE_ID_LABEL
-from ..model.names import NO_NAMESPACE, Verdict, label_value, pool_part, verdict
+from ..model.names import NO_NAMESPACE, Ownership, label_value, ownership_of, pool_part
 from .claims import record
 from .claims.phases import LIVE
 from .claims.recovery import Instances
@@ -155,7 +155,9 @@ class Situation:
             if view.instances is not None:
                 rented = self.rented(cloud)
                 there = [one for one in view.instances if rented or one.state is not InstanceState.STOPPED]
-                found[cloud] = Instances(there, {one.id for one in there if self.owner(one) is not Verdict.OURS} if rented else ())
+                found[cloud] = Instances(
+                    there, {one.id for one in there if self.ownership(one) is not Ownership.OURS} if rented else ()
+                )
         return found
 
     def instances(self, cloud: str) -> Instances | None:
@@ -171,7 +173,7 @@ class Situation:
     def names_in_use(self) -> frozenset[str]:
         """Names of listed machines to which a Service or a mesh device of that name may belong: of all but those with another cluster's
         stamp."""
-        return frozenset(one.name for one in self.listed() if not self.ownership(one).cluster)
+        return frozenset(one.name for one in self.listed() if not self.owner(one).cluster)
 
     @property
     def unlisted(self) -> tuple[str, ...]:
@@ -183,27 +185,27 @@ class Situation:
         said once more, by a list of half a minute later. Claims tell what was seen: a machine that was missing in an earlier run is
         marked so."""
         listed = self.instances(cloud)
-        if listed is None or not self.rented(cloud) or any(self.owner(one) is Verdict.OURS for one in listed.all):
+        if listed is None or not self.rented(cloud) or any(self.ownership(one) is Ownership.OURS for one in listed.all):
             return False
         recent = timedelta(seconds=CONFIRM_EMPTY)
         known = [one for one in self.claims if one.cloud == cloud and one.instance_id and one.phase in LIVE]
         return any(one.gone_since is None or self.now - one.gone_since < recent for one in known)
 
-    def is_ours(self, name: str) -> Verdict:
+    def is_ours(self, name: str) -> Ownership:
         """Whose a thing is that can carry no more than a name: a Node, a mesh device, a key. Machines: ``owner``."""
-        return verdict(name, self.seen.cluster_id)
+        return ownership_of(name, self.seen.cluster_id)
 
     @functools.cached_property
     def store(self) -> Store:
         """The identity of the record store that this run works with."""
         return Store(self.seen.cluster_id, self.seen.generations, claimed(self.claims))
 
-    def ownership(self, instance: Instance) -> Owner:
+    def owner(self, instance: Instance) -> Owner:
         """Whose a machine is, and why (L-1a)."""
         return owner_of(instance, self.capabilities.get(instance.cloud), self.store)
 
-    def owner(self, instance: Instance) -> Verdict:
-        return self.ownership(instance).verdict
+    def ownership(self, instance: Instance) -> Ownership:
+        return self.owner(instance).ownership
 
     def foreign(self, claim: Claim) -> str:
         """The problem with a claim whose machine is not ours; empty when it is, or is not listed."""
@@ -211,14 +213,16 @@ class Situation:
         if listed is None or claim.instance_id not in listed.foreign:
             return ""
         return (
-            f"{claim.name}: {claim.cloud} {claim.instance_id} {self.ownership(listed.by_id[claim.instance_id]).why}, so nothing is done "
+            f"{claim.name}: {claim.cloud} {claim.instance_id} {self.owner(listed.by_id[claim.instance_id]).why}, so nothing is done "
             "about it. If another cluster runs it, remove this claim; if it is yours, run adopt.yml."
         )
 
     def elsewhere(self, claim: Claim) -> tuple[Instance, ...]:
         """Machines of the claim's name at other clouds than its own: made by a create call there that had been given up as lost."""
         others = (self._instances[cloud] for cloud in sorted(self._instances) if cloud != claim.cloud and self.rented(cloud))
-        return tuple(one for listed in others for one in listed.by_name.get(claim.name, ()) if self.owner(one) is Verdict.OURS)
+        return tuple(
+            one for listed in others for one in listed.by_name.get(claim.name, ()) if self.ownership(one) is Ownership.OURS
+        )
 
     # ---- cluster and mesh
 

@@ -14,7 +14,7 @@ from ..core.clock import to_text
 from ..core.progress import render
 from ..core.task import Task
 from ..model import Claim, Device, Instance, Ledger, MeshKey, Node, Observation, Offer, Probe
-from ..model.names import Verdict, verdict
+from ..model.names import Ownership, ownership_of
 from ..observe.context import Context
 from ..observe.gather import gather
 from ..observe.open_context import open_context
@@ -133,7 +133,7 @@ def _ours(context: Context, observation: Observation) -> _Ours:
     claims = {claim.name: claim for claim in observation.claims or ()}
 
     def is_ours(name: str) -> bool:
-        return verdict(name, observation.cluster_id) is Verdict.OURS or name in claims
+        return ownership_of(name, observation.cluster_id) is Ownership.OURS or name in claims
 
     listed = [one for view in observation.clouds.values() for one in view.instances or ()]
     named = [one for one in listed if not one.gone and is_ours(one.name)]

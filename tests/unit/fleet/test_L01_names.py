@@ -8,14 +8,14 @@ from __future__ import annotations
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model.names import (
     PATTERN,
-    Verdict,
+    Ownership,
     cluster_id_from_uid,
     draw,
     free_index,
     label_value,
     machine_name,
+    ownership_of,
     pool_of,
-    verdict,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,18 +28,18 @@ LONG = "a-very-long-pool-name-that-goes-on-and-on-and-on"
 @pytest.mark.parametrize(
     ("name", "expected", "pool"),
     [
-        ("tgp-a1b2c3d4-training-0k3zq", Verdict.OURS, "training"),
-        ("tgp-a1b2c3d4-a-b-c-9zz01", Verdict.OURS, "a-b-c"),
-        ("tgp-ffffffff-training-0k3zq", Verdict.FOREIGN, "training"),
-        ("tgp-a1b2c3d4-training", Verdict.UNRELATED, ""),
-        ("tgp-a1b2c3d4-infer-llama", Verdict.OURS, "infer"),
-        ("my-workstation", Verdict.UNRELATED, ""),
-        ("tgp-A1B2C3D4-x-00000", Verdict.UNRELATED, ""),
-        ("tgp-a1b2c3d4-training-0k3zq\n", Verdict.UNRELATED, ""),
+        ("tgp-a1b2c3d4-training-0k3zq", Ownership.OURS, "training"),
+        ("tgp-a1b2c3d4-a-b-c-9zz01", Ownership.OURS, "a-b-c"),
+        ("tgp-ffffffff-training-0k3zq", Ownership.FOREIGN, "training"),
+        ("tgp-a1b2c3d4-training", Ownership.UNRELATED, ""),
+        ("tgp-a1b2c3d4-infer-llama", Ownership.OURS, "infer"),
+        ("my-workstation", Ownership.UNRELATED, ""),
+        ("tgp-A1B2C3D4-x-00000", Ownership.UNRELATED, ""),
+        ("tgp-a1b2c3d4-training-0k3zq\n", Ownership.UNRELATED, ""),
     ],
 )
-def test_L01_verdict(name: str, expected: Verdict, pool: str) -> None:
-    assert verdict(name, CLUSTER) is expected
+def test_L01_verdict(name: str, expected: Ownership, pool: str) -> None:
+    assert ownership_of(name, CLUSTER) is expected
     assert pool_of(name) == pool
 
 
@@ -58,7 +58,7 @@ def test_L01_drawn_names_are_ours_and_not_taken(pool: str, seed: str) -> None:
     first = draw(CLUSTER, f"ns/{pool}", seed, ())
     second = draw(CLUSTER, f"ns/{pool}", seed, (first,))
     assert PATTERN.fullmatch(first) and len(first) <= 59
-    assert verdict(second, CLUSTER) is Verdict.OURS and second != first
+    assert ownership_of(second, CLUSTER) is Ownership.OURS and second != first
     assert draw(CLUSTER, f"ns/{pool}", seed, ()) == first
 
 

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudView, Deletion, Instance, Observation, Phase, Plan
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import MODES, Destroy, Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.model.names import Verdict
+from ansible_collections.tgp.gpu.plugins.module_utils.model.names import Ownership
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cluster_state import Situation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import auxiliary_resources, orphans
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import (
@@ -43,9 +43,9 @@ def machine(cloud: str, marks: t.Mapping[str, str], **facts: t.Any) -> Instance:
     return instance(cloud=cloud, marks=dict(marks), **facts)
 
 
-def verdict_of(one: Instance, *claims: t.Any) -> tuple[Verdict, Proof | None]:
+def verdict_of(one: Instance, *claims: t.Any) -> tuple[Ownership, Proof | None]:
     found = owner_of(one, CAPABILITIES[one.cloud], Store("a1b2c3d4", (OURS,), claimed(claims)))
-    return found.verdict, found.proof
+    return found.ownership, found.proof
 
 
 def test_L1a_capabilities_say_which_clouds_carry_a_stamp() -> None:
@@ -57,12 +57,12 @@ def test_L1a_capabilities_say_which_clouds_carry_a_stamp() -> None:
 @pytest.mark.parametrize(
     ("marks", "unclaimed", "with_claim"),
     [
-        (STAMP, (Verdict.OURS, Proof.STAMP), (Verdict.OURS, Proof.STAMP)),
-        ({}, (Verdict.FOREIGN, None), (Verdict.OURS, Proof.CLAIM)),
-        ({"cluster": "a1b2c3d4"}, (Verdict.FOREIGN, None), (Verdict.OURS, Proof.CLAIM)),  # the stamp of version 0.1
-        ({"created": "1"}, (Verdict.FOREIGN, None), (Verdict.OURS, Proof.CLAIM)),
-        ({"cluster": "ffffffff", "generation": OURS}, (Verdict.FOREIGN, None), (Verdict.FOREIGN, None)),
-        ({"cluster": "a1b2c3d4", "generation": OTHER}, (Verdict.FOREIGN, None), (Verdict.FOREIGN, None)),
+        (STAMP, (Ownership.OURS, Proof.STAMP), (Ownership.OURS, Proof.STAMP)),
+        ({}, (Ownership.FOREIGN, None), (Ownership.OURS, Proof.CLAIM)),
+        ({"cluster": "a1b2c3d4"}, (Ownership.FOREIGN, None), (Ownership.OURS, Proof.CLAIM)),  # the stamp of version 0.1
+        ({"created": "1"}, (Ownership.FOREIGN, None), (Ownership.OURS, Proof.CLAIM)),
+        ({"cluster": "ffffffff", "generation": OURS}, (Ownership.FOREIGN, None), (Ownership.FOREIGN, None)),
+        ({"cluster": "a1b2c3d4", "generation": OTHER}, (Ownership.FOREIGN, None), (Ownership.FOREIGN, None)),
     ],
 )
 def test_L1a_stamp_then_claim(cloud: str, marks: dict[str, str], unclaimed: t.Any, with_claim: t.Any) -> None:
@@ -73,19 +73,19 @@ def test_L1a_stamp_then_claim(cloud: str, marks: dict[str, str], unclaimed: t.An
 
 def test_L1a_where_no_stamp_is_possible_the_name_decides() -> None:
     one = machine("paperspace", {})
-    assert verdict_of(one) == (Verdict.OURS, Proof.NAME)
-    assert verdict_of(dataclasses.replace(one, name="tgp-ffffffff-p-00001"))[0] is Verdict.FOREIGN
-    assert verdict_of(dataclasses.replace(one, name="my-workstation"))[0] is Verdict.UNRELATED
+    assert verdict_of(one) == (Ownership.OURS, Proof.NAME)
+    assert verdict_of(dataclasses.replace(one, name="tgp-ffffffff-p-00001"))[0] is Ownership.FOREIGN
+    assert verdict_of(dataclasses.replace(one, name="my-workstation"))[0] is Ownership.UNRELATED
 
 
 def test_L1a_a_claim_of_another_cloud_with_the_same_id_proves_nothing() -> None:
-    assert verdict_of(machine("vast", {}), claim(cloud="runpod"))[0] is Verdict.FOREIGN
+    assert verdict_of(machine("vast", {}), claim(cloud="runpod"))[0] is Ownership.FOREIGN
 
 
 def test_L1a_a_renamed_machine_is_ours_by_its_claim() -> None:
     renamed = machine("vast", STAMP, name="renamed", id="i-00001")
-    assert verdict_of(renamed, claim(cloud="vast"))[0] is Verdict.OURS
-    assert verdict_of(renamed)[0] is Verdict.UNRELATED
+    assert verdict_of(renamed, claim(cloud="vast"))[0] is Ownership.OURS
+    assert verdict_of(renamed)[0] is Ownership.UNRELATED
 
 
 def test_L1a_the_record_of_generations() -> None:
@@ -242,7 +242,7 @@ def test_L1a_no_action_of_any_plan_is_about_a_foreign_machine(world: Observation
             found = plan(current, wanted, settings, CAPABILITIES, f"run-{later}")
         findings = found.findings
         situation = Situation(current, wanted, settings, CAPABILITIES)
-        foreign = {one.id for one in situation.listed() if situation.owner(one) is not Verdict.OURS}
+        foreign = {one.id for one in situation.listed() if situation.ownership(one) is not Ownership.OURS}
         assert not ended(found) & foreign
         for action in found.actions:
             if action.claim is not None and action.kind != "update":

@@ -24,7 +24,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import (
     Plan,
     Wishes,
 )
-from ansible_collections.tgp.gpu.plugins.module_utils.model.names import Verdict, verdict
+from ansible_collections.tgp.gpu.plugins.module_utils.model.names import Ownership, ownership_of
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.phases import counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -192,7 +192,7 @@ def test_I3_unknown_never_deletes(world: Observation, asked: Wishes, what: str) 
 @given(worlds(), wanted(), _modes)
 def test_I3_only_ours_is_ever_deleted(world: Observation, asked: Wishes, mode: str) -> None:
     found = decide(world, asked, mode)
-    assert all(verdict(action.name, CLUSTER) is Verdict.OURS for action in deletions(found))
+    assert all(ownership_of(action.name, CLUSTER) is Ownership.OURS for action in deletions(found))
 
 
 @settings(deadline=None)
@@ -370,7 +370,7 @@ def test_I10_without_demand_everything_ends(world: Observation, asked: Wishes) -
     left = [one.name for one in current.clouds["lambda"].instances or () if not one.gone] + [
         one.name for one in current.nodes or ()
     ]
-    assert {verdict(name, CLUSTER) for name in left} <= {Verdict.FOREIGN, Verdict.UNRELATED}
-    assert {verdict(one.hostname, CLUSTER) for one in current.devices or ()} <= {Verdict.FOREIGN, Verdict.UNRELATED}
-    kept = {one.id for one in world.clouds["lambda"].instances or () if verdict(one.name, CLUSTER) is not Verdict.OURS}
+    assert {ownership_of(name, CLUSTER) for name in left} <= {Ownership.FOREIGN, Ownership.UNRELATED}
+    assert {ownership_of(one.hostname, CLUSTER) for one in current.devices or ()} <= {Ownership.FOREIGN, Ownership.UNRELATED}
+    kept = {one.id for one in world.clouds["lambda"].instances or () if ownership_of(one.name, CLUSTER) is not Ownership.OURS}
     assert kept <= {one.id for one in current.clouds["lambda"].instances or ()}

@@ -13,7 +13,7 @@ import typing as t
 from ...core.clock import from_text
 from ...core.errors import InvalidInput, TgpError
 from ...model.defaults import Settings
-from ...model.names import CLUSTER_ID, Verdict, verdict
+from ...model.names import CLUSTER_ID, Ownership, ownership_of
 from ...planner.garbage_collection import mass_deletion_guard
 from ...planner.provisioning.wireguard_rules import is_key
 from ...units.networks import Network, overlap
@@ -57,7 +57,7 @@ def wishes(cluster_id: str, peers: t.Sequence[t.Mapping[str, t.Any]], state: str
     found = []
     for peer in peers:
         name, key, texts = str(peer["name"]), peer.get("public_key"), peer.get("allowed_ips")
-        if verdict(name, cluster_id) is not Verdict.OURS:
+        if ownership_of(name, cluster_id) is not Ownership.OURS:
             problems.append(f'"{name}" is no machine name of cluster {cluster_id} (tgp-{cluster_id}-<pool>-<five characters>).')
         if (key or state != "absent") and not is_key(str(key or "")):
             problems.append(f"{name}: public_key is no key of WireGuard (base64 of 32 bytes).")
@@ -99,7 +99,7 @@ def _shared(one: t.Iterable[Network], other: t.Collection[Network]) -> Network |
 
 def ours(sections: t.Iterable[Section], cluster_id: str) -> list[Section]:
     """The peers whose comment carries a machine name of this cluster."""
-    return [one for one in sections if one.kind == "peer" and verdict(one.owner, cluster_id) is Verdict.OURS]
+    return [one for one in sections if one.kind == "peer" and ownership_of(one.owner, cluster_id) is Ownership.OURS]
 
 
 def decide(

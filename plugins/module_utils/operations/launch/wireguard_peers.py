@@ -13,7 +13,7 @@ from ...core.redact import register
 from ...mesh.wireguard.conf import generate
 from ...model import Claim, Hub, Peer
 from ...model.mesh import Tunnel
-from ...model.names import Verdict, verdict
+from ...model.names import Ownership, ownership_of
 from ...observe.context import Context
 from ...observe.gather import asked_clouds
 from ...planner.provisioning import wireguard_addresses
@@ -70,7 +70,7 @@ def _machines_without_claim(context: Context, known: t.Collection[str]) -> tuple
     for cloud in asked_clouds(context):
         listed = context.clients.instances(cloud)
         whole = whole and listed is not None
-        found |= {one.name for one in listed or () if not one.gone and verdict(one.name, context.cluster_id) is Verdict.OURS}
+        found |= {one.name for one in listed or () if not one.gone and ownership_of(one.name, context.cluster_id) is Ownership.OURS}
     return found - set(known), whole
 
 
@@ -92,7 +92,7 @@ def _gone(context: Context) -> set[str]:
     for line in lines:
         name, end = str(line.get("name") or ""), line.get("end")
         try:
-            if verdict(name, context.cluster_id) is Verdict.OURS and end and parse_time(end) >= since:
+            if ownership_of(name, context.cluster_id) is Ownership.OURS and end and parse_time(end) >= since:
                 found.add(name)
         except InvalidInput:
             continue  # of a line that is not understood nothing follows

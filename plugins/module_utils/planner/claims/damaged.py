@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 
 from ...model import Claim, DamagedClaim, Instance, NodeClass, Pool
-from ...model.names import Verdict, pool_of, pool_part
+from ...model.names import Ownership, pool_of, pool_part
 from ..cluster_state import Situation
 from ..plan_builder import Draft
 from .adoption import adopt
@@ -68,6 +68,6 @@ def _machines(one: DamagedClaim, situation: Situation) -> list[Instance]:
     return [
         instance
         for instance in situation.listed()
-        if (instance.id in one.ids or (instance.name == one.name and situation.owner(instance) is not Verdict.FOREIGN))
+        if (instance.id in one.ids or (instance.name == one.name and situation.ownership(instance) is not Ownership.FOREIGN))
         and (not situation.rented(instance.cloud) or (instance.price_hour is not None and instance.gpu_count is not None))
     ]

@@ -9,7 +9,7 @@ import dataclasses
 from datetime import timedelta
 
 from ...model import Action, CloudView, Extra, MadeToken
-from ...model.names import Verdict
+from ...model.names import Ownership
 from ...model.reasons import ActionKind, Reason
 from ..plan_builder import Draft
 from . import mass_deletion_guard
@@ -31,7 +31,7 @@ def remove(draft: Draft) -> None:
 def _remove(draft: Draft, cloud: str, view: CloudView) -> None:
     situation = draft.situation
     extras = sorted(view.extras or (), key=lambda one: (one.kind, one.id))
-    ours = [one for one in extras if situation.is_ours(one.name) is Verdict.OURS]
+    ours = [one for one in extras if situation.is_ours(one.name) is Ownership.OURS]
     busy = set(draft.settled) | set(situation.damaged) | {one.name for one in view.instances or () if not one.gone}
     due = [one for one in ours if one.name not in busy and _is_due(draft, one)]
     if mass_deletion_guard.holds(draft, f"things beside machines ({cloud})", len(due), len(ours)):
@@ -66,7 +66,7 @@ def remove_services(draft: Draft) -> None:
     if found is None or situation.unlisted:
         draft.keep_sightings(f"{SERVICE_CASE}|")
         return
-    ours = [one for one in found if situation.is_ours(one.name) is Verdict.OURS]
+    ours = [one for one in found if situation.is_ours(one.name) is Ownership.OURS]
     busy = set(draft.settled) | set(situation.damaged) | situation.names_in_use
     lost = sorted((one for one in ours if one.name not in busy), key=lambda one: one.uid)
     due = [one for one in lost if draft.twice(f"{SERVICE_CASE}||{one.uid}")]

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from ...model import Action, Device, Instance, InstanceState, MeshKey, Node
 from ...model.labels import DRAIN_STARTED_ANNOTATION, INSTANCE_ID_LABEL, PROVIDER_LABEL, PROVISIONED_LABEL
-from ...model.names import Verdict, label_value
+from ...model.names import Ownership, label_value
 from ...model.reasons import ActionKind, Finding, Reason
 from ..claims.adoption import adopt
 from ..cluster_state import Situation
@@ -60,7 +60,7 @@ def _orphan(same: list[Instance], situation: Situation) -> Orphan:
     case = "O2" if service.works(first, node, situation) else _case(first, node)
     if case == "O2" and node is not None and DRAIN_STARTED_ANNOTATION in node.annotations and not situation.rented(first.cloud):
         case = "O3"  # an own machine that we gave back: its Node still says whose it was, but somebody else has switched it on
-    if case in ("O1", "O4") and situation.in_mesh(first.name) and situation.ownership(first).proof is Proof.STAMP:
+    if case in ("O1", "O4") and situation.in_mesh(first.name) and situation.owner(first).proof is Proof.STAMP:
         case = "O2"
     return Orphan(case, first, node, tuple(others))
 
@@ -68,7 +68,7 @@ def _orphan(same: list[Instance], situation: Situation) -> Orphan:
 def _is_ours(instance: Instance, situation: Situation) -> bool:
     if not situation.rented(instance.cloud):
         return instance.name in situation.machines
-    return situation.owner(instance) is Verdict.OURS
+    return situation.ownership(instance) is Ownership.OURS
 
 
 def _node_of(instance: Instance, situation: Situation) -> Node | None:
@@ -242,7 +242,7 @@ def remove_nodes(draft: Draft) -> None:
     situation = draft.situation
     claimed = {one.claim.node_name or name for name, one in draft.settled.items()} | set(draft.settled)
     claimed |= set(situation.damaged)
-    ours = [node for node in situation.nodes or () if situation.is_ours(node.name) is Verdict.OURS]
+    ours = [node for node in situation.nodes or () if situation.is_ours(node.name) is Ownership.OURS]
     due: list[Node] = []
     for node in ours:
         if node.name in claimed or node.labels.get(PROVISIONED_LABEL) != "true":
@@ -286,7 +286,7 @@ def remove_devices(draft: Draft) -> None:
     tags = {tag for node_class in situation.wishes.classes.values() for tag in node_class.mesh.tags}
     busy = set(draft.settled) | set(situation.damaged) | set(situation.nodes_by_name) | situation.names_in_use
     ids = {one.claim.mesh_device_id for one in draft.settled.values()}
-    ours = [one for one in situation.devices if situation.is_ours(one.hostname) is Verdict.OURS and tags & set(one.tags)]
+    ours = [one for one in situation.devices if situation.is_ours(one.hostname) is Ownership.OURS and tags & set(one.tags)]
     due: list[Device] = []
     for device in ours:
         if device.hostname in busy or device.id in ids:
@@ -325,7 +325,7 @@ def remove_keys(draft: Draft) -> None:
 
 def _machine_of(key: MeshKey, situation: Situation) -> str:
     """The machine name in a key's description, empty when the key is not ours."""
-    return next((word for word in key.description.split() if situation.is_ours(word) is Verdict.OURS), "")
+    return next((word for word in key.description.split() if situation.is_ours(word) is Ownership.OURS), "")
 
 
 def report_foreign(draft: Draft) -> None:
@@ -338,12 +338,12 @@ def report_foreign(draft: Draft) -> None:
     for one in situation.listed():
         if not situation.rented(one.cloud):
             continue
-        found = situation.ownership(one)
-        if found.verdict is Verdict.FOREIGN:
+        found = situation.owner(one)
+        if found.ownership is Ownership.FOREIGN:
             draft.report(one.name, "O14", f"{one.cloud} {one.id} {found.why}; it is never changed")
             if found.generation:
                 others.setdefault(found.generation, []).append(f"{one.name} ({one.cloud} {one.id})")
-        elif found.verdict is Verdict.UNRELATED and situation.settings.report_foreign:
+        elif found.ownership is Ownership.UNRELATED and situation.settings.report_foreign:
             draft.report(one.name or one.id, Finding.FOREIGN, f"{one.cloud} {one.id} is not ours; it is left alone")
     for generation in sorted(others):
         draft.warnings.append(

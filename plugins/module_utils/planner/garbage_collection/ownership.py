@@ -13,7 +13,7 @@ import typing as t
 from ...core.errors import InvalidInput
 from ...model import Capability, Claim, Instance
 from ...model.labels import CLUSTER_LABEL, GENERATION_LABEL
-from ...model.names import Verdict, verdict
+from ...model.names import Ownership, ownership_of
 
 CLUSTER_MARKS = (CLUSTER_LABEL, "tgp:cluster", "cluster")
 PREFIX = "tgp-"  # of the names of our machines
@@ -42,7 +42,7 @@ class Owner(t.NamedTuple):
     """``why`` a machine with our name is foreign, as the end of a sentence about it. ``generation``: the other generation that made it;
     ``cluster``: the other cluster whose stamp it carries."""
 
-    verdict: Verdict
+    ownership: Ownership
     proof: Proof | None = None
     why: str = ""
     generation: str = ""
@@ -62,27 +62,27 @@ def owner_of(instance: Instance, capability: Capability | None, store: Store) ->
     """Ours by stamp, else by a claim for its id, else (where no stamp is possible) by name. A stamp that contradicts wins over all.
 
     Stamps without a generation are those of version 0.1: such a machine is ours while a claim for its id is in this store."""
-    named = verdict(instance.name, store.cluster_id)
+    named = ownership_of(instance.name, store.cluster_id)
     known = (instance.cloud, instance.id) in store.claimed
-    if named is not Verdict.OURS and not known:
-        return Owner(named, why="belongs to another cluster" if named is Verdict.FOREIGN else "")
+    if named is not Ownership.OURS and not known:
+        return Owner(named, why="belongs to another cluster" if named is Ownership.FOREIGN else "")
     cluster, generation = _mark(instance, CLUSTER_MARKS), _mark(instance, GENERATION_MARKS)
     if cluster and cluster != store.cluster_id:
-        return Owner(Verdict.FOREIGN, why=f"carries the stamp of cluster {cluster}", cluster=cluster)
+        return Owner(Ownership.FOREIGN, why=f"carries the stamp of cluster {cluster}", cluster=cluster)
     if generation and generation not in store.generations:
         return Owner(
-            Verdict.FOREIGN, why=f"carries the stamp of another record store (generation {generation})", generation=generation
+            Ownership.FOREIGN, why=f"carries the stamp of another record store (generation {generation})", generation=generation
         )
     if generation and cluster:
-        return Owner(Verdict.OURS, Proof.STAMP)
+        return Owner(Ownership.OURS, Proof.STAMP)
     if known:
-        return Owner(Verdict.OURS, Proof.CLAIM)
+        return Owner(Ownership.OURS, Proof.CLAIM)
     if capability is None or not capability.stamped:
-        return Owner(Verdict.OURS, Proof.NAME)
+        return Owner(Ownership.OURS, Proof.NAME)
     if cluster and not store.generations:
-        return Owner(Verdict.OURS, Proof.STAMP)
+        return Owner(Ownership.OURS, Proof.STAMP)
     missing = "no generation in its stamp" if cluster else "no stamp of ours"
-    return Owner(Verdict.FOREIGN, why=f"has a name of this cluster, {missing} and no claim")
+    return Owner(Ownership.FOREIGN, why=f"has a name of this cluster, {missing} and no claim")
 
 
 def made_here(instance: Instance, capability: Capability, *, recorded: bool = False) -> bool:
@@ -92,7 +92,7 @@ def made_here(instance: Instance, capability: Capability, *, recorded: bool = Fa
     if not capability.tags:
         return recorded or instance.name.startswith(PREFIX)
     cluster = _mark(instance, CLUSTER_MARKS)
-    if cluster and verdict(instance.name, cluster) is Verdict.FOREIGN:
+    if cluster and ownership_of(instance.name, cluster) is Ownership.FOREIGN:
         return False
     return bool(instance.marks) and instance.marks.get("node", instance.name) == instance.name
 
