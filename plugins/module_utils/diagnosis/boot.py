@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ..model import InstanceState
-from .facts import Findings, Verdict, quoted
+from .facts import Findings, ProbableCause, quoted
 
 _CAPACITY = (
     "capacity",
@@ -46,12 +46,12 @@ _LABEL = (
 )
 
 
-def _lost_capacity(findings: Findings) -> Verdict | None:
+def _lost_capacity(findings: Findings) -> ProbableCause | None:
     one = findings.instance
     text = " ".join(filter(None, (one.problem if one else "", findings.hopeless))).strip()
     if not any(word in text.lower() for word in _CAPACITY):
         return None
-    return Verdict(
+    return ProbableCause(
         "no_capacity",
         f"{findings.cloud} took the order and then had no machine for it.",
         "Nothing of yours is wrong: the offer is left alone for an hour; allow more types, regions or clouds in the pool.",
@@ -59,7 +59,7 @@ def _lost_capacity(findings: Findings) -> Verdict | None:
     )
 
 
-def _gone(findings: Findings) -> Verdict | None:
+def _gone(findings: Findings) -> ProbableCause | None:
     one = findings.instance
     if one is None:
         if not (findings.instance_listed and findings.instance_id):
@@ -69,7 +69,7 @@ def _gone(findings: Findings) -> Verdict | None:
         said = f"{findings.cloud} calls the machine {one.raw_state or one.state.value} {one.problem}".rstrip()
     else:
         return None
-    return Verdict(
+    return ProbableCause(
         "machine_gone",
         f"{findings.cloud} took the machine away, or it ended by itself, before it was usable.",
         "Rent again; if it is a spot offer that is lost often, raise bidMargin of its provider or set spotAllowed: false in the class.",
@@ -77,11 +77,11 @@ def _gone(findings: Findings) -> Verdict | None:
     )
 
 
-def _broken(findings: Findings) -> Verdict | None:
+def _broken(findings: Findings) -> ProbableCause | None:
     one = findings.instance
     if not findings.hopeless or one is None or not one.problem:
         return None
-    return Verdict(
+    return ProbableCause(
         "machine_broken",
         f"{findings.cloud} calls the machine broken, and nothing was heard of it for minutes.",
         "Rent again: the offer and its host are left alone for an hour.",
@@ -89,11 +89,11 @@ def _broken(findings: Findings) -> Verdict | None:
     )
 
 
-def _never_booted(findings: Findings) -> Verdict | None:
+def _never_booted(findings: Findings) -> ProbableCause | None:
     one = findings.instance
     if one is None or one.state is not InstanceState.PENDING or findings.says(_RAN):
         return None
-    return Verdict(
+    return ProbableCause(
         "never_booted",
         f"{findings.cloud} never said that the machine runs.",
         "Rent again elsewhere; if machines of this type are always slow to boot, raise registrationTimeout of the pool.",
@@ -106,11 +106,11 @@ def pull_error(lines: t.Sequence[str]) -> str:
     return next((line.strip() for line in reversed(lines) if re.search(_PULL, line)), "")
 
 
-def _not_pulled(findings: Findings) -> Verdict | None:
+def _not_pulled(findings: Findings) -> ProbableCause | None:
     one, line = findings.instance, pull_error(findings.console or ())
     if one is None or one.state is not InstanceState.PENDING or not line or findings.says(_RAN):
         return None
-    return Verdict(
+    return ProbableCause(
         "image_not_pulled",
         f"{findings.cloud} could not pull the container's image.",
         "Correct the image's name and tag, give the class a registry credential for a private image, or ask for a larger disk.",
@@ -125,12 +125,12 @@ def _last(findings: Findings) -> str:
 # ---- what its own system says, in whichever step
 
 
-def _disk(findings: Findings) -> Verdict | None:
+def _disk(findings: Findings) -> ProbableCause | None:
     line, pressure = findings.says(_DISK), findings.condition("DiskPressure")
     under = pressure is not None and pressure.status == "True"
     if not line and not under:
         return None
-    return Verdict(
+    return ProbableCause(
         "disk_too_small",
         "The machine's disk is too small for a node: packages, container images and pods do not fit.",
         "Ask for more disk in the class's settings of this cloud: 20 GiB must be free before anything is installed.",
@@ -138,12 +138,12 @@ def _disk(findings: Findings) -> Verdict | None:
     )
 
 
-def _clock(findings: Findings) -> Verdict | None:
+def _clock(findings: Findings) -> ProbableCause | None:
     line, weak = findings.says(_NOT_VALID_NOW), findings.says(_UNSYNCHRONISED)
     ahead = max(((one.heartbeat - findings.now).total_seconds() for one in findings.conditions if one.heartbeat), default=0.0)
     if not line and ahead < 120:
         return None
-    return Verdict(
+    return ProbableCause(
         "clock_skew",
         "The machine's clock is wrong, so certificates count as expired or not yet valid and no TLS connection is made.",
         "Let it reach a time server (123/udp; Talos asks time.cloudflare.com, see machine.time.servers), or leave this host alone.",
@@ -151,11 +151,11 @@ def _clock(findings: Findings) -> Verdict | None:
     )
 
 
-def _kubelet_package(findings: Findings) -> Verdict | None:
+def _kubelet_package(findings: Findings) -> ProbableCause | None:
     line = findings.says(_NO_PACKAGE)
     if not line:
         return None
-    return Verdict(
+    return ProbableCause(
         "wrong_kubelet_version",
         "The machine could not get a kubelet of the version that was ordered.",
         "Set kubernetes_version to one that pkgs.k8s.io (lane kubelet) or the Talos release has, not newer than the API server.",
@@ -163,11 +163,11 @@ def _kubelet_package(findings: Findings) -> Verdict | None:
     )
 
 
-def _repository_key(findings: Findings) -> Verdict | None:
+def _repository_key(findings: Findings) -> ProbableCause | None:
     line = findings.says(_KEY)
     if not line:
         return None
-    return Verdict(
+    return ProbableCause(
         "repository_key",
         "A repository of packages handed the machine another signing key than the pinned one, so nothing was installed from it.",
         "See whether its owner announced a new key: then take a newer version of this collection, or pin it by KEY_<NAME> in the template "
@@ -176,10 +176,10 @@ def _repository_key(findings: Findings) -> Verdict | None:
     )
 
 
-def _tunnel(findings: Findings) -> Verdict | None:
+def _tunnel(findings: Findings) -> ProbableCause | None:
     line = findings.says(_NO_HANDSHAKE)
     if line:
-        return Verdict(
+        return ProbableCause(
             "hub_unreachable",
             "The machine runs and its WireGuard tunnel to the hub never stood: no handshake.",
             "On the hub: does `wg show` list the machine's public key with its address, does the UDP port answer from outside, does it match "
@@ -189,7 +189,7 @@ def _tunnel(findings: Findings) -> Verdict | None:
     line = findings.says(_NO_TUNNEL)
     if not line:
         return None
-    return Verdict(
+    return ProbableCause(
         "no_mesh_client",
         "The machine could not make its WireGuard tunnel.",
         "Read /var/log/tgp-bootstrap.log on it: a kernel without the module wireguard (containers, some images) cannot be used with this mesh.",
@@ -197,11 +197,11 @@ def _tunnel(findings: Findings) -> Verdict | None:
     )
 
 
-def _gpus_of_the_machine(findings: Findings) -> Verdict | None:
+def _gpus_of_the_machine(findings: Findings) -> ProbableCause | None:
     line = findings.says(_GPU)
     if not line:
         return None
-    return Verdict(
+    return ProbableCause(
         "gpu_missing",
         "The machine does not have the GPUs that were ordered, or its driver does not find them.",
         "Rent again: the host is left alone for an hour. If all machines of a type do so, set another driver branch or image in the class.",
@@ -209,11 +209,11 @@ def _gpus_of_the_machine(findings: Findings) -> Verdict | None:
     )
 
 
-def _label(findings: Findings) -> Verdict | None:
+def _label(findings: Findings) -> ProbableCause | None:
     line = findings.says(_LABEL)
     if not line:
         return None
-    return Verdict(
+    return ProbableCause(
         "forbidden_label",
         "The kubelet gives itself a label that NodeRestriction keeps for administrators, and is refused because of it.",
         "Take the label out of the template's nodeLabels and kubelet arguments; the pool's labels are set with admin rights after the join.",
@@ -221,16 +221,16 @@ def _label(findings: Findings) -> Verdict | None:
     )
 
 
-def _container(findings: Findings) -> Verdict | None:
+def _container(findings: Findings) -> ProbableCause | None:
     """A failed login is first looked at by the rules of the mesh, which know more of it."""
     return None if _LOGIN in findings.says(_GAVE_UP) else _start_script(findings)
 
 
-def _start_script(findings: Findings) -> Verdict | None:
+def _start_script(findings: Findings) -> ProbableCause | None:
     line = findings.says(_GAVE_UP)
     if not line:
         return None
-    return Verdict(
+    return ProbableCause(
         "start_script_failed",
         f"The container's start script gave up: {line.partition('tgp-fail ')[2][:200]}.",
         "Correct what it names (docs/service_lane.md), or choose an image that has what the script needs.",
@@ -238,10 +238,10 @@ def _start_script(findings: Findings) -> Verdict | None:
     )
 
 
-def _unhealthy(findings: Findings) -> Verdict | None:
+def _unhealthy(findings: Findings) -> ProbableCause | None:
     if findings.device is None or not findings.device.online or not findings.message:
         return None
-    return Verdict(
+    return ProbableCause(
         "unhealthy",
         "The container is in the mesh and its health path never answered well.",
         "See what the image's command logs; check healthPath and ports of the pool; a model that loads slowly needs more registrationTimeout.",

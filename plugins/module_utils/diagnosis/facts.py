@@ -151,7 +151,7 @@ class Findings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class ProbableCause:
     """A cause in one sentence, what to do about it, and the lines that show it. Empty lines of ``evidence`` are dropped."""
 
     code: str
@@ -161,7 +161,7 @@ class Verdict:
     certain: bool = True
 
 
-Rule = t.Callable[[Findings], "Verdict | None"]
+Rule = t.Callable[[Findings], "ProbableCause | None"]
 
 
 def quoted(line: str) -> str:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .facts import Findings, Request, Verdict, quoted
+from .facts import Findings, ProbableCause, Request, quoted
 
 OTHER_NODE = "TgpOtherNode"
 """The reason that kube.csr gives for a request that it denies."""
@@ -30,11 +30,11 @@ def _endpoint(findings: Findings) -> str:
     return f"the API server ({findings.endpoint})" if findings.endpoint else "the API server (port 6443)"
 
 
-def _wrong_ca(findings: Findings) -> Verdict | None:
+def _wrong_ca(findings: Findings) -> ProbableCause | None:
     line = findings.says(_STRANGE_CA) if _no_request(findings) else ""
     if not line or "apid" in line or "sign API server CSR" in line:
         return None
-    return Verdict(
+    return ProbableCause(
         "wrong_ca",
         "The machine does not trust the API server: its certificate is not of the CA that the machine was given.",
         "Give talos_secrets of this very cluster (its cluster CA), and check that control_plane_endpoint leads to it and not to a proxy.",
@@ -42,11 +42,11 @@ def _wrong_ca(findings: Findings) -> Verdict | None:
     )
 
 
-def _blocked(findings: Findings) -> Verdict | None:
+def _blocked(findings: Findings) -> ProbableCause | None:
     line = findings.says(*_NO_ANSWER) if _no_request(findings) else ""
     if not line or "50001" in line:
         return None
-    return Verdict(
+    return ProbableCause(
         "blocked_6443",
         f"The machine cannot reach {_endpoint(findings)}.",
         _WAY,
@@ -54,7 +54,7 @@ def _blocked(findings: Findings) -> Verdict | None:
     )
 
 
-def _wrong_token(findings: Findings) -> Verdict | None:
+def _wrong_token(findings: Findings) -> ProbableCause | None:
     if not _no_request(findings) or not findings.token_id:
         return None
     line = findings.says(_UNAUTHORIZED)
@@ -75,7 +75,7 @@ def _wrong_token(findings: Findings) -> Verdict | None:
             "is not the one in the cluster",
             f"the token {findings.token_id} exists and is valid; the machine shows another",
         )
-    return Verdict(
+    return ProbableCause(
         "wrong_token",
         f"The API server does not accept the machine's bootstrap token: it {why}.",
         "Rent again: each machine gets a token of its own. If it repeats, see who changes Secrets in kube-system, and that the API server has "
@@ -85,13 +85,13 @@ def _wrong_token(findings: Findings) -> Verdict | None:
     )
 
 
-def _requests(findings: Findings) -> Verdict | None:
+def _requests(findings: Findings) -> ProbableCause | None:
     """Its requests, the worst first."""
     if findings.node is not None or not findings.requests:
         return None
     by_state = {one.state: one for one in findings.requests}
     if misused := next((one for one in findings.requests if one.state == "denied" and one.reason == OTHER_NODE), None):
-        return Verdict(
+        return ProbableCause(
             "token_misused",
             "Its bootstrap token was used to ask for something else than this node's certificate: it was made for "
             f"{misused.message.removeprefix(MADE_FOR)}.",
@@ -100,7 +100,7 @@ def _requests(findings: Findings) -> Verdict | None:
             (_line(misused),),
         )
     if refused := by_state.get("denied") or by_state.get("failed"):
-        return Verdict(
+        return ProbableCause(
             "request_refused",
             f"Its certificate request was {refused.state}: {refused.message or 'no reason is given'}.",
             "See which approver or policy denies requests of bootstrap tokens; the signer is kubernetes.io/kube-apiserver-client-kubelet.",
@@ -108,7 +108,7 @@ def _requests(findings: Findings) -> Verdict | None:
         )
     if "issued" not in by_state:
         one = next(iter(by_state.values()))
-        return Verdict(
+        return ProbableCause(
             "request_pending",
             "Nobody approved or signed its certificate request.",
             "A machine of lane kubelet is approved by the run that waits for it, as long as it waits. Other requests Talos clusters approve by "
@@ -117,7 +117,7 @@ def _requests(findings: Findings) -> Verdict | None:
             (_line(one),),
         )
     failed = findings.says(r"(?i)kubelet: .*|^fail ")
-    return Verdict(
+    return ProbableCause(
         "no_node",
         "It has its certificate and never registered a Node.",
         "Read the kubelet's log (`journalctl -u kubelet`, `talosctl logs kubelet`): it could not write its Node, or ended.",
@@ -126,13 +126,13 @@ def _requests(findings: Findings) -> Verdict | None:
     )
 
 
-def _silent(findings: Findings) -> Verdict | None:
+def _silent(findings: Findings) -> ProbableCause | None:
     if not _no_request(findings) or not (findings.requests_read and (findings.device is not None or not findings.uses_mesh)):
         return None
     if findings.instance is None and findings.device is None:
         return None
     failed = findings.says(r"^fail |\bfail [a-z-]+:")
-    return Verdict(
+    return ProbableCause(
         "no_request",
         "Its own program stopped before it asked for a certificate." if failed else
         f"It never asked for a certificate: {_endpoint(findings)} is blocked, or its CA or token is wrong; nothing tells which.",

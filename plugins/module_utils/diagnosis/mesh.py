@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .facts import Findings, Verdict, quoted
+from .facts import Findings, ProbableCause, quoted
 from .log_patterns import meaning
 
 _REFUSED = r"(?i)invalid key|invalid pre auth key|authkey (already used|expired|revoked)|API key \S+ (not valid|does not exist)"
@@ -25,7 +25,7 @@ def _absent(findings: Findings) -> bool:
     )
 
 
-def _expired_key(findings: Findings) -> Verdict | None:
+def _expired_key(findings: Findings) -> ProbableCause | None:
     if not _absent(findings):
         return None
     key, line = findings.key, findings.says(r"(?i)authkey expired")
@@ -33,7 +33,7 @@ def _expired_key(findings: Findings) -> Verdict | None:
     if not over and not line:
         return None
     when = f"the key {findings.key_id} expired at {key.expires:%Y-%m-%d %H:%M:%SZ}" if over and key and key.expires else ""
-    return Verdict(
+    return ProbableCause(
         "expired_key",
         "Its mesh key expired before the machine used it.",
         "Rent again: each machine gets a fresh key. If this cloud needs more than an hour to boot, do not use it for nodes.",
@@ -41,7 +41,7 @@ def _expired_key(findings: Findings) -> Verdict | None:
     )
 
 
-def _used_key(findings: Findings) -> Verdict | None:
+def _used_key(findings: Findings) -> ProbableCause | None:
     if not _absent(findings):
         return None
     key, line = findings.key, findings.says(r"(?i)authkey already used", _REFUSED)
@@ -50,14 +50,14 @@ def _used_key(findings: Findings) -> Verdict | None:
     if not (spent or "already used" in line.lower() or (line and (deleted or "not valid" in line))):
         return None
     if deleted:
-        return Verdict(
+        return ProbableCause(
             "revoked_key",
             "Its mesh key was revoked before the machine used it.",
             "See in the mesh's audit log who deleted the key; another run of this collection does not touch keys of living claims.",
             (f"the mesh does not list the key {findings.key_id} any more", quoted(line)),
         )
     others = [f"{one.name or one.hostname} joined at {one.created:%H:%M:%SZ}" for one in findings.namesakes if one.created]
-    return Verdict(
+    return ProbableCause(
         "used_key",
         "Its one-use mesh key had been used before: by another machine, or by this one before it lost its state.",
         "Remove the device that you do not know from the mesh, then rent again. A stranger's device means that the host read the payload.",
@@ -66,11 +66,11 @@ def _used_key(findings: Findings) -> Verdict | None:
     )
 
 
-def _tags(findings: Findings) -> Verdict | None:
+def _tags(findings: Findings) -> ProbableCause | None:
     line = findings.says(_TAGS) if _absent(findings) else ""
     if not line:
         return None
-    return Verdict(
+    return ProbableCause(
         "tag_not_permitted",
         "The mesh refused the tags that the machine asked for.",
         "Ask for no other tags than the class's tailscaleConfig.tags, and let the key's owner own them in tagOwners of the policy.",
@@ -78,20 +78,20 @@ def _tags(findings: Findings) -> Verdict | None:
     )
 
 
-def _other_words(findings: Findings) -> Verdict | None:
+def _other_words(findings: Findings) -> ProbableCause | None:
     """What else a refused login says of itself; what also needs a look at key, policy or network is told by the other rules."""
     told = meaning("\n".join(findings.console or ())) if _absent(findings) else None
     if told is None or told.cause in ("key_used", "key_expired", "key_over", "tags", "server"):
         return None
-    return Verdict("mesh_login_refused", told.text, told.remedy, (quoted(told.quote),))
+    return ProbableCause("mesh_login_refused", told.text, told.remedy, (quoted(told.quote),))
 
 
-def _no_way(findings: Findings) -> Verdict | None:
+def _no_way(findings: Findings) -> ProbableCause | None:
     if not _absent(findings):
         return None
     extension = findings.says(_NO_EXTENSION)
     if extension:
-        return Verdict(
+        return ProbableCause(
             "no_mesh_client",
             "The machine's image has no mesh client.",
             "Order an image whose schematic has the extension siderolabs/tailscale.",
@@ -100,7 +100,7 @@ def _no_way(findings: Findings) -> Verdict | None:
     line = findings.says(_NO_WAY)
     if not line:
         return None
-    return Verdict(
+    return ProbableCause(
         "mesh_unreachable",
         "The machine has no way to the mesh's coordination server.",
         "Let it out to 443/tcp of the coordination server (and 3478/udp, 41641/udp for direct paths), or use another region or cloud.",
@@ -108,12 +108,12 @@ def _no_way(findings: Findings) -> Verdict | None:
     )
 
 
-def _silent(findings: Findings) -> Verdict | None:
+def _silent(findings: Findings) -> ProbableCause | None:
     if not _absent(findings):
         return None
     valid = findings.key is not None and not findings.key.invalid
     failed = findings.says(r"^fail |\bfail [a-z-]+:")
-    return Verdict(
+    return ProbableCause(
         "not_in_mesh",
         f"The machine runs and never came into the mesh{': its own program stopped' if failed else ''}.",
         "Read its log by hand (/var/log/tgp-bootstrap.log, `talosctl logs ext-tailscale`): was it given its payload, has it a way out?",
@@ -125,12 +125,12 @@ def _silent(findings: Findings) -> Verdict | None:
     )
 
 
-def _offline(findings: Findings) -> Verdict | None:
+def _offline(findings: Findings) -> ProbableCause | None:
     device = findings.device
     if device is None or findings.requests or findings.node is not None:
         return None
     if device.problem or not device.authorized:
-        return Verdict(
+        return ProbableCause(
             "device_held",
             "Its device is in the mesh and gets no traffic.",
             "Make keys preauthorised, sign the node key (tailnet lock), or approve the device.",
@@ -138,7 +138,7 @@ def _offline(findings: Findings) -> Verdict | None:
         )
     if device.online is False:
         seen = f", last seen {device.last_seen:%H:%M:%SZ}" if device.last_seen else ""
-        return Verdict(
+        return ProbableCause(
             "device_offline",
             "It came into the mesh and fell silent before it asked for a certificate.",
             "Rent again; if it repeats on this cloud, its network cuts the mesh client off.",

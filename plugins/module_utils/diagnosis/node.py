@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from .facts import Findings, Verdict, quoted
+from .facts import Findings, ProbableCause, quoted
 
 _OLDEST = 3  # minor versions a kubelet may be behind its API server
 _NO_NETWORK = r"(?i)cni plugin not initialized|NetworkPluginNotReady|NetworkReady=false|cni config uninitialized|no networks found"
@@ -17,11 +17,11 @@ _NETWORK_PODS = r"flannel|cilium|calico|kube-proxy|weave|antrea|cni"
 _DEVICE_PODS = r"nvidia|gpu|device-plugin"
 
 
-def _stale(findings: Findings) -> Verdict | None:
+def _stale(findings: Findings) -> ProbableCause | None:
     if not findings.stale or findings.node is None:
         return None
     came = findings.device is not None or bool(findings.requests)
-    return Verdict(
+    return ProbableCause(
         "stale_node",
         f"A Node named {findings.name} was there before this machine, so the machine's own registration cannot be told from the old one.",
         f"Make sure that no machine of that name lives, then `kubectl delete node {findings.name}` and rent again.",
@@ -60,12 +60,12 @@ def _minor(version: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _version(findings: Findings) -> Verdict | None:
+def _version(findings: Findings) -> ProbableCause | None:
     node = findings.node
     why = wrong_version(node.kubelet_version, findings.server_version) if node is not None else ""
     if not why or node is None:
         return None
-    return Verdict(
+    return ProbableCause(
         "wrong_kubelet_version",
         f"The machine came with a kubelet that does not fit the cluster: {why}.",
         "Set kubernetes_version (lane kubelet) or the class's Talos image to one whose kubelet is not newer than the API server.",
@@ -73,11 +73,11 @@ def _version(findings: Findings) -> Verdict | None:
     )
 
 
-def _image(findings: Findings) -> Verdict | None:
+def _image(findings: Findings) -> ProbableCause | None:
     why = wrong_image(dict(findings.node.annotations), findings.schematic) if findings.node is not None else ""
     if not why:
         return None
-    return Verdict(
+    return ProbableCause(
         "wrong_image",
         f"The machine runs another Talos image than was ordered: {why}.",
         "Boot the machine from the image of the class, or correct talosConfig.image.",
@@ -85,7 +85,7 @@ def _image(findings: Findings) -> Verdict | None:
     )
 
 
-def _network(findings: Findings) -> Verdict | None:
+def _network(findings: Findings) -> ProbableCause | None:
     node = findings.node
     if node is None or node.ready:
         return None
@@ -94,7 +94,7 @@ def _network(findings: Findings) -> Verdict | None:
         return None
     pods = [f"{one.name}: {one.state or one.phase}" for one in findings.pods if re.search(_NETWORK_PODS, one.name)]
     none = "no pod of a network plugin is in trouble on it" if findings.pods_read and not pods else ""
-    return Verdict(
+    return ProbableCause(
         "cni_not_ready",
         "The Node registered and its pod network never came up.",
         "See why the network plugin's pod does not run here: its tolerations must cover the pool's taints, its image must be reachable, and in "
@@ -103,7 +103,7 @@ def _network(findings: Findings) -> Verdict | None:
     )
 
 
-def _not_ready(findings: Findings) -> Verdict | None:
+def _not_ready(findings: Findings) -> ProbableCause | None:
     """Of a Talos machine that is not managed either that is the cause: its boot never ends, and Talos begins it anew after 70 minutes."""
     node = findings.node
     if node is None or node.ready:
@@ -114,7 +114,7 @@ def _not_ready(findings: Findings) -> Verdict | None:
         )
     silent = node.ready is None
     others = (f"{one.type}: {one.message}" for one in findings.conditions if one.type != "Ready" and one.status == "True")
-    return Verdict(
+    return ProbableCause(
         "node_silent" if silent else "node_not_ready",
         "The Node registered and its kubelet fell silent." if silent else f"The Node registered and is not Ready: {node.ready_message[:200]}.",
         "Rent again; if it repeats, the machine's network or memory fails." if silent else
@@ -123,7 +123,7 @@ def _not_ready(findings: Findings) -> Verdict | None:
     )  # fmt: skip
 
 
-def _gpus(findings: Findings) -> Verdict | None:
+def _gpus(findings: Findings) -> ProbableCause | None:
     node, resource = findings.node, findings.gpu_resource
     if node is None or not resource or not findings.gpus_expected:
         return None
@@ -131,7 +131,7 @@ def _gpus(findings: Findings) -> Verdict | None:
     if found >= findings.gpus_expected:
         return None
     pods = [f"{one.name}: {one.state or one.phase}" for one in findings.pods if re.search(_DEVICE_PODS, one.name)]
-    return Verdict(
+    return ProbableCause(
         "gpu_missing",
         f"The Node is Ready and only {found} of {findings.gpus_expected} {resource} became allocatable.",
         "See that the device plugin runs on it (its tolerations must cover the pool's taints), then that the driver sees the GPUs.",
@@ -145,7 +145,7 @@ def _gpus(findings: Findings) -> Verdict | None:
     )
 
 
-def _trustd(findings: Findings) -> Verdict | None:
+def _trustd(findings: Findings) -> ProbableCause | None:
     """Its Talos side: who cannot be managed reboots, because Talos's boot waits for all services."""
     if findings.node is None:
         return None
@@ -167,7 +167,7 @@ def _trustd(findings: Findings) -> Verdict | None:
             "blocked_50001",
             "The machine cannot reach trustd (port 50001 of the control plane), so its Talos API never starts.",
         )
-    return Verdict(
+    return ProbableCause(
         code,
         cause,
         "Open tcp:50001 to every control plane address beside 6443 (mesh policy, firewall); a Talos node without it reboots after 70 minutes."
@@ -177,12 +177,12 @@ def _trustd(findings: Findings) -> Verdict | None:
     )  # fmt: skip
 
 
-def _taints(findings: Findings) -> Verdict | None:
+def _taints(findings: Findings) -> ProbableCause | None:
     named = re.findall(r"taint (\S+?)(?:;|$)", findings.message)
     left = [str(one) for one in findings.node.taints if one.key in named] if findings.node is not None else []
     if not left:
         return None
-    return Verdict(
+    return ProbableCause(
         "startup_taint",
         f"The Node is Ready and keeps the taint {', '.join(left)}, which somebody else has to take away.",
         "See why the controller that owns this taint does not remove it, or take it out of the pool's startupTaints.",
@@ -190,10 +190,10 @@ def _taints(findings: Findings) -> Verdict | None:
     )
 
 
-def _labels(findings: Findings) -> Verdict | None:
+def _labels(findings: Findings) -> ProbableCause | None:
     if findings.node is None or not findings.missing_labels or "label" not in findings.message:
         return None
-    return Verdict(
+    return ProbableCause(
         "labels_missing",
         f"The Node is Ready and its labels could not be set: {findings.message[:200]}.",
         "Grant patch on nodes (files/rbac.yml), and see whether an admission policy refuses these labels.",

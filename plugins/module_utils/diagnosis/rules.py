@@ -14,7 +14,7 @@ import dataclasses
 from ..model import Lane
 from . import boot, join, mesh
 from . import node as diagnosis_node
-from .facts import Findings, Verdict
+from .facts import Findings, ProbableCause
 
 _RULES = (
     *boot.GONE,
@@ -50,7 +50,7 @@ class Diagnosis:
 def diagnose(findings: Findings) -> Diagnosis:
     """The diagnosis of one machine."""
     rules = _FOR_SERVICES if findings.lane is Lane.SERVICE else _RULES
-    found = next((verdict for rule in rules if (verdict := rule(findings)) is not None), None) or _unknown(findings)
+    found = next((cause for rule in rules if (cause := rule(findings)) is not None), None) or _unknown(findings)
     return Diagnosis(
         found.code,
         findings.step,
@@ -145,8 +145,8 @@ def _node(findings: Findings) -> str:
     return f"{ready}, kubelet {node.kubelet_version or '?'}, made {node.created:%Y-%m-%d %H:%M:%SZ}{older}"
 
 
-def _unknown(findings: Findings) -> Verdict:
-    return Verdict(
+def _unknown(findings: Findings) -> ProbableCause:
+    return ProbableCause(
         "unknown",
         f"The cause is unknown; the wait ended with: {findings.message or 'nothing was seen of it'}.",
         "Read what was looked at; keep the next machine with registrationTimeout raised and read its log by hand.",

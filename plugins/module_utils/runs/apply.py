@@ -17,7 +17,7 @@ from ..observe.open_context import open_context
 from ..observe.open_context import settings_of as options_of
 from ..operations.persist_plan import Recorded, record, without
 from ..operations.plan_file import read_plan
-from ..planner.plans.preconditions import APPLIED, DONE, REFUSED, Judged, Verdict, judge, settings_of, wishes_of
+from ..planner.plans.preconditions import APPLIED, DONE, REFUSED, CheckedPlan, StepCheck, judge, settings_of, wishes_of
 from ..planner.plans.record import refuse_other
 from ..planner.plans.saved_plan import SavedPlan
 from ..planner.plans.view import summary
@@ -51,24 +51,24 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
     refuse_other(saved, context.cluster_id, context.clock.now())  # the lock may have been waited for
     sight = Sight(context)
     closed = _closed(context)
-    judged, wishes = after_preflight(
+    checked, wishes = after_preflight(
         context,
         lambda wishes: sight.decide(
             lambda seen: judge(saved, seen, wishes, context.settings, CAPABILITIES, closed), lambda _judged: writes
         ),
         lambda found: {one.pool for one in found.plan.actions if one.kind in RENTS},
     )
-    if wishes.blocked and not any(one.result == APPLIED for one in judged.verdicts):
+    if wishes.blocked and not any(one.result == APPLIED for one in checked.checks):
         raise nothing_could_join(wishes)
-    for warning in judged.plan.warnings:
+    for warning in checked.plan.warnings:
         context.warn(warning)
-    rows = [_row(one) for one in judged.verdicts]
-    _show(context, saved, judged, rows)
-    applied = any(one.result == APPLIED for one in judged.verdicts)
-    recorded = record(context, judged.plan) if writes else Recorded()
+    rows = [_row(one) for one in checked.checks]
+    _show(context, saved, checked, rows)
+    applied = any(one.result == APPLIED for one in checked.checks)
+    recorded = record(context, checked.plan) if writes else Recorded()
     changed = recorded.writes > 0 if writes else applied
-    decided = without(judged.plan, recorded)
-    refused = [one for one in judged.verdicts if one.result == REFUSED]
+    decided = without(checked.plan, recorded)
+    refused = [one for one in checked.checks if one.result == REFUSED]
     failures = list(decided.failures)
     result = result_of(
         context,
@@ -81,12 +81,12 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
     result |= {
         "steps": rows,
         "plan_run_id": saved.run_id,
-        "same_world": judged.same_world,
-        "join": sorted({*result["launch"], *_on_their_way(judged)}),
+        "same_world": checked.same_world,
+        "join": sorted({*result["launch"], *_on_their_way(checked)}),
         "problems": failures + ([] if context.task.params["accept_refused"] else [_sentence(one) for one in refused]),
     }
     if context.task.diff_mode:
-        result["diff"] = diff_of(judged.plan, sight.seen)
+        result["diff"] = diff_of(checked.plan, sight.seen)
     return result
 
 
@@ -111,13 +111,13 @@ def _time(text: t.Any) -> datetime | None:
         return None
 
 
-def _on_their_way(judged: Judged) -> list[str]:
+def _on_their_way(checked: CheckedPlan) -> list[str]:
     """Machines that an earlier application of the same plan launched."""
-    return [one.step.name for one in judged.verdicts if one.result == DONE and one.step.claim is not None]
+    return [one.step.name for one in checked.checks if one.result == DONE and one.step.claim is not None]
 
 
-def _row(verdict: Verdict) -> dict[str, t.Any]:
-    step, action = verdict.step, verdict.action
+def _row(check: StepCheck) -> dict[str, t.Any]:
+    step, action = check.step, check.action
     price = action.price_hour if action is not None else step.price_hour
     return {
         "action": step.kind,
@@ -126,19 +126,19 @@ def _row(verdict: Verdict) -> dict[str, t.Any]:
         "reason": step.reason,
         "target": step.target,
         "price_hour": f"{'+' if price > 0 else '-'}{print_money(abs(price))}" if price else "",
-        "result": verdict.result,
-        "why": verdict.why,
+        "result": check.result,
+        "why": check.why,
     }
 
 
-def _show(context: Context, saved: SavedPlan, judged: Judged, rows: list[dict[str, t.Any]]) -> None:
+def _show(context: Context, saved: SavedPlan, checked: CheckedPlan, rows: list[dict[str, t.Any]]) -> None:
     say = context.task.progress
-    say(f"  plan of run {saved.run_id}; the world is {'as it was then' if judged.same_world else 'not as it was then'}")
+    say(f"  plan of run {saved.run_id}; the world is {'as it was then' if checked.same_world else 'not as it was then'}")
     for line in render(rows, _COLUMNS, right=("price_hour",)) or ["  Nothing to do."]:
         say(line)
-    for one in judged.verdicts:
+    for one in checked.checks:
         context.progress.step(one.step.name, f"step {one.result}", f"{one.step.kind}: {one.why}".rstrip(": "), quiet=True)
 
 
-def _sentence(verdict: Verdict) -> str:
-    return f"{verdict.step.name}: {verdict.step.kind} was refused: {verdict.why}. {_MAKE_ANEW}"
+def _sentence(check: StepCheck) -> str:
+    return f"{check.step.name}: {check.step.kind} was refused: {check.why}. {_MAKE_ANEW}"

@@ -24,8 +24,8 @@ REASONS = ("Empty", "Drifted", "Underutilized", "Expired", "SpotLost", "Instance
 
 
 def done(reason: str, one: Pod, *, force: bool = False) -> Do:
-    (verdict,) = classify([one], mode_of(reason, force=force), NOON, rules_of(reason))
-    return verdict.do
+    (disposition,) = classify([one], mode_of(reason, force=force), NOON, rules_of(reason))
+    return disposition.do
 
 
 @pytest.mark.parametrize("mark", [HELD, UNSAFE, {"karpenter.sh/do-not-disrupt": "true"}])
@@ -100,8 +100,8 @@ def test_L07_an_expired_nodes_pods_are_held_for_the_grace_period_at_most() -> No
     assert end == at("12:02")
     rules = rules_of("Expired", end)
     for moment, expected in (("12:00", Do.WAIT), ("12:01:59", Do.WAIT), ("12:02", Do.EVICT)):
-        (verdict,) = classify([pod(annotations=HELD)], mode_of("Expired"), at(moment), rules)
-        assert verdict.do is expected
+        (disposition,) = classify([pod(annotations=HELD)], mode_of("Expired"), at(moment), rules)
+        assert disposition.do is expected
     assert expiration.holds_end(made, pool(), NOON) is None
 
 

@@ -19,8 +19,8 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Dest
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers.launch_backoff import key_of
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.preconditions import (
-    Judged,
-    Verdict,
+    CheckedPlan,
+    StepCheck,
     judge,
     settings_of,
     wishes_of,
@@ -53,21 +53,23 @@ def saved(observed: Observation | None = None, wanted: Wishes = WANTED, mode: st
     return from_record(json.loads(json.dumps(to_record(made))))
 
 
-def applied(kept: SavedPlan, observed: Observation, wanted: Wishes = WANTED, closed: t.Any = None, **settings: t.Any) -> Judged:
+def applied(
+    kept: SavedPlan, observed: Observation, wanted: Wishes = WANTED, closed: t.Any = None, **settings: t.Any
+) -> CheckedPlan:
     chosen = settings_of(kept, Settings(**settings))
     return judge(kept, observed, wishes_of(kept, wanted), chosen, CAPABILITIES, closed or {})
 
 
-def words(found: Judged) -> dict[str, str]:
-    return {f"{one.step.kind} {one.step.name}": f"{one.result}: {one.why}".rstrip(": ") for one in found.verdicts}
+def words(found: CheckedPlan) -> dict[str, str]:
+    return {f"{one.step.kind} {one.step.name}": f"{one.result}: {one.why}".rstrip(": ") for one in found.checks}
 
 
-def of(found: Judged, kind: str) -> Verdict:
-    (only,) = [one for one in found.verdicts if one.step.kind == kind]
+def of(found: CheckedPlan, kind: str) -> StepCheck:
+    (only,) = [one for one in found.checks if one.step.kind == kind]
     return only
 
 
-def launched(found: Judged) -> Claim:
+def launched(found: CheckedPlan) -> Claim:
     action = of(found, "launch").action
     assert action is not None and action.claim is not None
     return action.claim
@@ -88,7 +90,7 @@ def test_L22_the_plan_has_both_steps_and_their_preconditions() -> None:
 
 def test_L22_nothing_changed_everything_is_done() -> None:
     found = applied(saved(), world(LATER))
-    assert [one.result for one in found.verdicts] == ["applied", "applied"] and found.same_world
+    assert [one.result for one in found.checks] == ["applied", "applied"] and found.same_world
     assert [action.kind for action in found.plan.actions] == ["destroy", "launch"]
 
 
@@ -182,9 +184,9 @@ def test_L22_the_mass_guard_holds_at_application_too() -> None:
     kept = saved(observed, WANTED, "reap", allow_mass_delete=True)
     assert len([step for step in kept.steps if step.kind == "delete_device"]) == 4
     found = applied(kept, observed)
-    assert {one.result for one in found.verdicts if one.step.kind == "delete_device"} == {"refused"}
-    assert "guard_refused" in found.verdicts[-1].why
-    assert {one.result for one in applied(kept, observed, allow_mass_delete=True).verdicts} == {"applied"}
+    assert {one.result for one in found.checks if one.step.kind == "delete_device"} == {"refused"}
+    assert "guard_refused" in found.checks[-1].why
+    assert {one.result for one in applied(kept, observed, allow_mass_delete=True).checks} == {"applied"}
 
 
 def test_L22_destroy_by_name_is_kept_with_force() -> None:
@@ -297,11 +299,11 @@ def test_L22_a_limit_that_is_reached_meanwhile_refuses_what_does_not_fit() -> No
     kept = saved(fresh(now=NOON), wanted, "provision")
     assert len(kept.steps) == 2
     stranger: dict[str, t.Any] = {"claims": (claim(),), "instances": (instance(),), "nodes": (node(),)}
-    assert [one.result for one in applied(kept, fresh(**stranger), wanted).verdicts] == ["applied", "applied"], "1.26 is inclusive"
+    assert [one.result for one in applied(kept, fresh(**stranger), wanted).checks] == ["applied", "applied"], "1.26 is inclusive"
     dearer = {**stranger, "offers": (offer("0.43", id="g"),)}
     found = applied(kept, fresh(**dearer), wanted)
-    assert [one.result for one in found.verdicts] == ["applied", "refused"]
-    assert found.verdicts[1].why == "offer lambda/g: limit:maxHourlyCost"
+    assert [one.result for one in found.checks] == ["applied", "refused"]
+    assert found.checks[1].why == "offer lambda/g: limit:maxHourlyCost"
 
 
 def test_L22_the_narrower_limit_of_both_runs_counts() -> None:
@@ -319,7 +321,7 @@ def test_L22_the_wanted_number_is_that_of_the_plan() -> None:
     assert len(kept.steps) == 3
     here: dict[str, t.Any] = {"claims": (claim("tgp-a1b2c3d4-q-0000x", pool="default/q"),)}
     here |= {"instances": (instance("tgp-a1b2c3d4-q-0000x"),), "nodes": (node("tgp-a1b2c3d4-q-0000x"),)}
-    assert [one.result for one in applied(kept, fresh(**here), wanted).verdicts] == ["applied", "applied", "refused"]
+    assert [one.result for one in applied(kept, fresh(**here), wanted).checks] == ["applied", "applied", "refused"]
 
 
 def test_L22_only_choices_within_the_bound_stay() -> None:

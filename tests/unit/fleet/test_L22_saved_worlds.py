@@ -13,7 +13,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Action, Claim
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.phases import counts
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.preconditions import Judged, judge, settings_of, wishes_of
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.preconditions import CheckedPlan, judge, settings_of, wishes_of
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.record import from_record, to_record
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.saved_plan import SavedPlan, is_step, make
 from hypothesis import given, settings
@@ -36,7 +36,7 @@ def versioned(world: Observation) -> Observation:
     return dataclasses.replace(world, claims=tuple(dataclasses.replace(one, version=f"v-{one.name}") for one in world.claims or ()))
 
 
-def applied(kept: SavedPlan, world: Observation, asked: Wishes) -> Judged:
+def applied(kept: SavedPlan, world: Observation, asked: Wishes) -> CheckedPlan:
     return judge(kept, world, wishes_of(kept, asked), settings_of(kept, Settings()), CAPABILITIES, {})
 
 
@@ -49,17 +49,17 @@ def plain(action: Action) -> tuple[t.Any, ...]:
 def test_L22_applied_at_once_a_plan_is_done_as_it_stands(world: Observation, asked: Wishes, mode: str) -> None:
     world = versioned(world)
     found, kept = planned(world, asked, mode)
-    judged = applied(kept, world, asked)
-    assert {one.result for one in judged.verdicts} <= {"applied"}, [one for one in judged.verdicts if one.result != "applied"]
-    assert judged.same_world
+    checked = applied(kept, world, asked)
+    assert {one.result for one in checked.checks} <= {"applied"}, [one for one in checked.checks if one.result != "applied"]
+    assert checked.same_world
     same = [plain(one) for one in found.actions if is_step(one)]
-    assert [plain(one) for one in judged.plan.actions if is_step(one)] == same
+    assert [plain(one) for one in checked.plan.actions if is_step(one)] == same
     rented = {one.name: one.claim for one in found.actions if one.kind == "launch" and one.claim}
-    for one in judged.plan.actions:
+    for one in checked.plan.actions:
         if one.kind == "launch" and one.claim:
             made = dataclasses.replace(one.claim, history=rented[one.name].history, price_bound=None, candidates=())
             assert made == dataclasses.replace(rented[one.name], candidates=())
-    assert [one for one in judged.plan.actions if one.kind in ("update", "annotate")] == [
+    assert [one for one in checked.plan.actions if one.kind in ("update", "annotate")] == [
         one for one in found.actions if one.kind in ("update", "annotate")
     ] or {one.kind for one in found.actions if is_step(one)} & {"update"}
 
@@ -69,9 +69,9 @@ def test_L22_applied_at_once_a_plan_is_done_as_it_stands(world: Observation, ask
 def test_L22_in_another_world_nothing_is_added(before: Observation, after: Observation, asked: Wishes, mode: str) -> None:
     before, after = versioned(before), versioned(after)
     _found, kept = planned(before, asked, mode)
-    judged = applied(kept, after, asked)
+    checked = applied(kept, after, asked)
     steps = {(one.kind, one.name, one.target, one.value) for one in kept.steps}
-    done = [one for one in judged.plan.actions if is_step(one)]
+    done = [one for one in checked.plan.actions if is_step(one)]
     assert {(one.kind, one.name, one.target, one.value) for one in done} <= steps
     fresh, _kept = planned(after, asked, mode)
     allowed = {plain(one) for one in fresh.actions}
@@ -108,9 +108,9 @@ def test_L22_what_cannot_be_read_adds_nothing(world: Observation, asked: Wishes,
     world = versioned(world)
     _found, kept = planned(world, asked, mode)
     blind = blinded(world, what)
-    judged = applied(kept, blind, asked)
+    checked = applied(kept, blind, asked)
     fresh, _kept = planned(blind, asked, mode) if what != "claims" else (Plan(), None)
-    gone = {plain(one) for one in judged.plan.actions if is_step(one) and one.kind not in ("launch", "resume")}
+    gone = {plain(one) for one in checked.plan.actions if is_step(one) and one.kind not in ("launch", "resume")}
     assert gone <= {plain(one) for one in fresh.actions}
     if what in ("claims", "nodes", "instances"):
-        assert not [one for one in judged.plan.actions if one.kind == "launch"]
+        assert not [one for one in checked.plan.actions if one.kind == "launch"]

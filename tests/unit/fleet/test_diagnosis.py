@@ -324,7 +324,7 @@ def test_every_cause_is_documented() -> None:
     told = {code for _name, code, _findings in CASES} | {"unknown"}
     assert set(re.findall(r"^\| `([a-z_0-9]+)` \|", page.read_text(), re.M)) == told
     text = "".join(file.read_text() for file in folder.glob("diagnosis*.py"))
-    assert set(re.findall(r'Verdict\(\s*"([a-z_0-9]+)"', text)) <= told
+    assert set(re.findall(r'ProbableCause\(\s*"([a-z_0-9]+)"', text)) <= told
 
 
 def test_what_a_node_lacks_of_the_wished_is_looked_at() -> None:

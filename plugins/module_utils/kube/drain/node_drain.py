@@ -23,8 +23,8 @@ from ...model.reasons import Reason
 from ...planner.disruption.drain_rules import (
     Do,
     Mode,
+    PodDisposition,
     Rules,
-    Verdict,
     busy,
     classify,
     deadline,
@@ -138,16 +138,16 @@ class Emptying:
         refused = self._refused(here, node, now)
         if refused is not None:
             return refused
-        verdicts = classify(here, self.mode, now, self._rules)
-        self._note(verdicts)
+        dispositions = classify(here, self.mode, now, self._rules)
+        self._note(dispositions)
         started = (_moment(node.annotations.get(STARTED)) if self._goes_on(node) else None) or now
         self._end = deadline(started, self._options.timeout)
         if self._options.check:
-            return self._rehearse(verdicts)
+            return self._rehearse(dispositions)
         self._changed = self._mark(node, started)
         if self.mode in (Mode.LOST, Mode.GONE):
-            return self._at_once(verdicts)
-        self._say(self.name, f"cordoned, {self._count(verdicts)} pods to go, deadline {to_text(self._end)}")
+            return self._at_once(dispositions)
+        self._say(self.name, f"cordoned, {self._count(dispositions)} pods to go, deadline {to_text(self._end)}")
         return None
 
     def _refused(self, here: list[Pod], node: Node, now: datetime) -> Drained | None:
@@ -184,10 +184,10 @@ class Emptying:
             unschedulable=True,
         )
 
-    def _rehearse(self, verdicts: list[Verdict]) -> Drained:
+    def _rehearse(self, dispositions: list[PodDisposition]) -> Drained:
         """Check mode: what would be evicted now, and what a budget would forbid now."""
         blocked = []
-        for one in verdicts:
+        for one in dispositions:
             if one.do is Do.EVICT:
                 answer = evict(self.kube, one.pod, dry_run=True)
                 if answer.kind in ("evicted", "gone"):
@@ -197,9 +197,9 @@ class Emptying:
         self._changed = True
         return self._result(not blocked, "blocked" if blocked else "drained", "rehearsed, nothing was changed", blocked=blocked)
 
-    def _at_once(self, verdicts: list[Verdict]) -> Drained:
+    def _at_once(self, dispositions: list[PodDisposition]) -> Drained:
         """Nothing is waited for: the machine is about to vanish (evict once), or gone (delete without grace)."""
-        for one in verdicts:
+        for one in dispositions:
             if one.do is not Do.EVICT:
                 continue
             if self.mode is Mode.GONE:
@@ -261,9 +261,9 @@ class Emptying:
         if self._pods is None or self._ending:
             return _LOOK
         here = list(self._pods.values())
-        verdicts = classify(here, self.mode, now, self._rules)
-        self._note(verdicts)
-        left = [one for one in verdicts if one.do is not Do.SKIP]
+        dispositions = classify(here, self.mode, now, self._rules)
+        self._note(dispositions)
+        left = [one for one in dispositions if one.do is not Do.SKIP]
         if self.reason == Reason.EMPTY and (counting := busy(here, self._options.idle_mode, self._settings, now)):
             self._finish(False, "busy", f"not empty any more: pod {_name(counting[0])}", restore=True)
         elif not left and self._in_flight() and now < (self._end or now):
@@ -282,7 +282,7 @@ class Emptying:
         if now >= max(self._end or now, self._begun + allowed):
             self.fail(TgpError(f"The pods of {self.name} could not be listed: {self.trouble or 'no answer'}"))
 
-    def _work(self, left: list[Verdict], now: datetime) -> float:
+    def _work(self, left: list[PodDisposition], now: datetime) -> float:
         wake = [_LOOK]
         end = self._end or now
         wake.append((end - now).total_seconds())
@@ -366,7 +366,7 @@ class Emptying:
         self.result = self._result(True, "drained", "")
         self._say(self.name, f"drained after {self.result.duration:.0f} s")
 
-    def _over(self, left: list[Verdict]) -> None:
+    def _over(self, left: list[PodDisposition]) -> None:
         """The deadline."""
         blocked = [self._blocked(one) for one in left]
         if self.mode is Mode.FORCEFUL:
@@ -376,7 +376,7 @@ class Emptying:
                 False, "blocked", f"held until the deadline: {_list(blocked)}", restore=self.mode is Mode.VOLUNTARY, blocked=blocked
             )
 
-    def _blocked(self, one: Verdict) -> Blocked:
+    def _blocked(self, one: PodDisposition) -> Blocked:
         eviction = self._evictions.get(one.pod.uid)
         return Blocked(_name(one.pod), one.why or (eviction.by if eviction and eviction.by else "still there"))
 
@@ -408,15 +408,15 @@ class Emptying:
     def _forget_start(self) -> None:
         change(self.kube, self.name, uid=self.uid, annotations={STARTED: None})
 
-    def _note(self, verdicts: t.Iterable[Verdict]) -> None:
-        for one in verdicts:
+    def _note(self, dispositions: t.Iterable[PodDisposition]) -> None:
+        for one in dispositions:
             if one.do is Do.SKIP:
                 self._skipped.setdefault(_name(one.pod), one.why)
             elif one.do is Do.WAIT:
                 self._waited.setdefault(_name(one.pod))
 
-    def _count(self, verdicts: t.Iterable[Verdict]) -> int:
-        return sum(one.do is not Do.SKIP for one in verdicts)
+    def _count(self, dispositions: t.Iterable[PodDisposition]) -> int:
+        return sum(one.do is not Do.SKIP for one in dispositions)
 
     def _result(self, drained: bool, outcome: str, message: str, *, blocked: t.Sequence[Blocked] = ()) -> Drained:
         return Drained(

@@ -136,8 +136,12 @@ class _Pool:
         )
         for one in sorted(ready, key=lambda one: (-one.claim.price, -one.claim.offer.gpu_count, one.claim.name)):
             found = use(t.cast(Node, one.node), self._pods(one), self.draft.situation.settings.gpu_resources)
-            moving = [verdict.pod for verdict in voluntary.verdicts(draft, one, Reason.UNDERUTILIZED) if verdict.do is Do.EVICT]
-            blocked = any(verdict.do is Do.BLOCK for verdict in voluntary.verdicts(draft, one, Reason.UNDERUTILIZED))
+            moving = [
+                disposition.pod
+                for disposition in voluntary.dispositions(draft, one, Reason.UNDERUTILIZED)
+                if disposition.do is Do.EVICT
+            ]
+            blocked = any(disposition.do is Do.BLOCK for disposition in voluntary.dispositions(draft, one, Reason.UNDERUTILIZED))
             goes_on = one.stored.deletion is not None and one.stored.deletion.reason == Reason.UNDERUTILIZED
             since = self._note(one, found.below(pool.utilization_threshold) and (bool(moving) or blocked or goes_on))
             if since is None:

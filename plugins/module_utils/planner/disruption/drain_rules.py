@@ -92,7 +92,7 @@ class Do(str, enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class PodDisposition:
     """The decision on one pod. ``why`` is a word for people and tests; ``critical`` pods are evicted after all others are gone."""
 
     pod: Pod
@@ -119,33 +119,33 @@ def rules_of(reason: str, holds_end: datetime | None = None) -> Rules:
     return Rules(local_data=reason != Reason.UNDERUTILIZED, holds_end=holds_end, unmovable=reason not in MOVES)
 
 
-def classify(pods: t.Iterable[Pod], mode: Mode, now: datetime, rules: Rules = Rules()) -> list[Verdict]:
-    """One verdict per pod, in the order given."""
-    return [_verdict(pod, mode, now, rules) for pod in pods]
+def classify(pods: t.Iterable[Pod], mode: Mode, now: datetime, rules: Rules = Rules()) -> list[PodDisposition]:
+    """One disposition per pod, in the order given."""
+    return [_disposition(pod, mode, now, rules) for pod in pods]
 
 
-def _verdict(pod: Pod, mode: Mode, now: datetime, rules: Rules) -> Verdict:
+def _disposition(pod: Pod, mode: Mode, now: datetime, rules: Rules) -> PodDisposition:
     skipped = _skipped(pod, now)
     if mode is Mode.NONE or skipped:
-        return Verdict(pod, Do.SKIP, skipped or "not drained")
+        return PodDisposition(pod, Do.SKIP, skipped or "not drained")
     critical = pod.priority_class in _CRITICAL
     if mode in (Mode.LOST, Mode.GONE):
-        return Verdict(pod, Do.WAIT if pod.deletion is not None and mode is Mode.LOST else Do.EVICT, "", critical)
+        return PodDisposition(pod, Do.WAIT if pod.deletion is not None and mode is Mode.LOST else Do.EVICT, "", critical)
     if pod.deletion is not None:
-        return Verdict(pod, Do.WAIT, "terminating", critical)
+        return PodDisposition(pod, Do.WAIT, "terminating", critical)
     if "wait-completed" in (pod.annotations.get(CLUSTER_API_DRAIN_LABEL), pod.labels.get(CLUSTER_API_DRAIN_LABEL)):
-        return Verdict(pod, Do.WAIT, "wait-completed", critical)
+        return PodDisposition(pod, Do.WAIT, "wait-completed", critical)
     safe = pod.annotations.get(SAFE_TO_EVICT_ANNOTATION) == "true"
     held = rules.holds_end is None or now < rules.holds_end
     if held and (hold := pod_hold(pod, now).why):
-        return Verdict(pod, Do.BLOCK if mode is Mode.VOLUNTARY else Do.WAIT, f"hold: {hold}", critical)
+        return PodDisposition(pod, Do.BLOCK if mode is Mode.VOLUNTARY else Do.WAIT, f"hold: {hold}", critical)
     if mode is Mode.VOLUNTARY and not rules.unmovable and (why := pod.placement.unmovable):
-        return Verdict(pod, Do.BLOCK, f"{why}: where else it could run is not known", critical)
+        return PodDisposition(pod, Do.BLOCK, f"{why}: where else it could run is not known", critical)
     if mode is Mode.VOLUNTARY and not pod.owner_kind and not (rules.unmanaged or safe):
-        return Verdict(pod, Do.BLOCK, "unmanaged", critical)
+        return PodDisposition(pod, Do.BLOCK, "unmanaged", critical)
     if mode is not Mode.FORCEFUL and pod.empty_dir and not (rules.local_data or safe):
-        return Verdict(pod, Do.BLOCK, "local-data", critical)
-    return Verdict(pod, Do.EVICT, "", critical)
+        return PodDisposition(pod, Do.BLOCK, "local-data", critical)
+    return PodDisposition(pod, Do.EVICT, "", critical)
 
 
 def _skipped(pod: Pod, now: datetime) -> str:

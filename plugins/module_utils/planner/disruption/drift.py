@@ -67,4 +67,4 @@ def _against(draft: Draft, pool: Pool, one: Settled) -> str:
 
 def _moves(draft: Draft, one: Settled) -> int:
     """How many pods have to move for it."""
-    return sum(found.do is not Do.SKIP for found in voluntary.verdicts(draft, one, Reason.DRIFTED))
+    return sum(found.do is not Do.SKIP for found in voluntary.dispositions(draft, one, Reason.DRIFTED))

@@ -21,7 +21,7 @@ from ..scheduling.node_affinity import avoided
 from . import disruption_budgets
 from .disruption_budgets import Count, Room
 from .do_not_disrupt import node_hold
-from .drain_rules import MOVES, Do, Mode, Verdict, backoff_after_block, classify, is_voluntary, rules_of
+from .drain_rules import MOVES, Do, Mode, PodDisposition, backoff_after_block, classify, is_voluntary, rules_of
 
 FREE = Room(None)
 SCALE_DOWN_DELAY_AFTER_FAILURE: t.Final = 180  # seconds after a drain in the pool was given up
@@ -53,18 +53,21 @@ def count(draft: Draft, pool: Pool) -> Count:
     return Count(total, deleting, not_ready)
 
 
-def verdicts(draft: Draft, one: Settled, reason: str) -> list[Verdict]:
+def dispositions(draft: Draft, one: Settled, reason: str) -> list[PodDisposition]:
     """What a drain for ``reason`` would do with each pod of the node; empty also when pods could not be read."""
     pods = draft.situation.pods(one.node) if one.node is not None else None
     here = [pod for pod in pods or () if one.node is not None and pod.node == one.node.name]
     found = classify(here, Mode.VOLUNTARY, draft.now, rules_of(reason))
     keepers = draft.situation.avoiding if reason in MOVES else ()
-    return [_avoided(verdict) if verdict.do is Do.EVICT and avoided(verdict.pod, keepers) else verdict for verdict in found]
+    return [
+        _avoided(disposition) if disposition.do is Do.EVICT and avoided(disposition.pod, keepers) else disposition
+        for disposition in found
+    ]
 
 
-def _avoided(verdict: Verdict) -> Verdict:
+def _avoided(disposition: PodDisposition) -> PodDisposition:
     why = "required pod anti-affinity of another pod: where else it could run is not known"
-    return dataclasses.replace(verdict, do=Do.BLOCK, why=why)
+    return dataclasses.replace(disposition, do=Do.BLOCK, why=why)
 
 
 def against(draft: Draft, pool: Pool, one: Settled, reason: str) -> str:
@@ -89,7 +92,9 @@ def against(draft: Draft, pool: Pool, one: Settled, reason: str) -> str:
     if any(pod.nominated_node == node.name and not pod.node for pod in pods):
         return "a pod is about to be scheduled here"
     blocked = [
-        f"{found.pod.namespace}/{found.pod.name} ({found.why})" for found in verdicts(draft, one, reason) if found.do is Do.BLOCK
+        f"{found.pod.namespace}/{found.pod.name} ({found.why})"
+        for found in dispositions(draft, one, reason)
+        if found.do is Do.BLOCK
     ]
     return f"pods that must not be moved: {', '.join(blocked)}" if blocked else ""
 

@@ -36,7 +36,7 @@ APPLIED, REFUSED, DONE = "applied", "refused", "done"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class StepCheck:
     """What becomes of one step: applied, refused, or done already (by an earlier application, or by itself)."""
 
     step: Step
@@ -46,12 +46,12 @@ class Verdict:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Judged:
+class CheckedPlan:
     """``plan`` is what to carry out: the applied steps and the facts of this run. ``same_world``: nothing has changed since the plan was
     made."""
 
     plan: Plan
-    verdicts: tuple[Verdict, ...]
+    checks: tuple[StepCheck, ...]
     same_world: bool
 
 
@@ -79,56 +79,56 @@ def judge(
     settings: Settings,
     capabilities: t.Mapping[str, Capability],
     closed: t.Mapping[str, datetime],
-) -> Judged:
+) -> CheckedPlan:
     """Hold every step against ``observation``. ``wishes`` and ``settings`` as :func:`wishes_of` and :func:`settings_of` give them;
     ``closed``: the end of the last machine of each name that was given back and booked."""
     fresh = plan(observation, wishes, settings, capabilities, saved.run_id)
     situation = Situation(observation, wishes, settings, capabilities)
     launches = Launches(saved, fresh, situation, closed)
-    verdicts = tuple(_verdict(step, fresh, situation, launches, closed) for step in saved.steps)
-    applied = [one.action for one in verdicts if one.action is not None]
+    checks = tuple(_check(step, fresh, situation, launches, closed) for step in saved.steps)
+    applied = [one.action for one in checks if one.action is not None]
     written = {one.name for one in applied if one.claim is not None}
     facts = [one for one in fresh.actions if not is_step(one) and one.kind != ActionKind.REPORT]
     facts = [one for one in facts if one.claim is None or one.name not in written]
     warnings = tuple(dict.fromkeys((*fresh.warnings, *fresh.problems)))  # of things that are no part of this plan
     carried = dataclasses.replace(fresh, actions=(*facts, *applied), shortfall=(), problems=(), warnings=warnings)
     rented = [step.claim for step in saved.steps if step.claim is not None]
-    return Judged(carried, verdicts, inputs_hash(observation, launches.as_of_now(rented)) == saved.inputs)
+    return CheckedPlan(carried, checks, inputs_hash(observation, launches.as_of_now(rented)) == saved.inputs)
 
 
-def _verdict(step: Step, fresh: Plan, situation: Situation, launches: Launches, closed: t.Mapping[str, datetime]) -> Verdict:
+def _check(step: Step, fresh: Plan, situation: Situation, launches: Launches, closed: t.Mapping[str, datetime]) -> StepCheck:
     if situation.seen.claims is None:
-        return Verdict(step, REFUSED, "the claims could not be read")
+        return StepCheck(step, REFUSED, "the claims could not be read")
     if step.claim is not None:
-        return Verdict(step, *launches.judge(step, step.claim))
+        return StepCheck(step, *launches.judge(step, step.claim))
     return _removal(step, fresh, situation, closed)
 
 
-def _removal(step: Step, fresh: Plan, situation: Situation, closed: t.Mapping[str, datetime]) -> Verdict:
+def _removal(step: Step, fresh: Plan, situation: Situation, closed: t.Mapping[str, datetime]) -> StepCheck:
     """Anything but a launch: what the plan of now would do, too, and for the same reason."""
     claim = next((one for one in situation.claims if one.name == step.name), None)
     if claim is None and step.needs.claim_version:
-        return Verdict(step, DONE, "given back already") if step.name in closed else Verdict(step, REFUSED, "its claim is gone")
+        return StepCheck(step, DONE, "given back already") if step.name in closed else StepCheck(step, REFUSED, "its claim is gone")
     if claim is not None and (step.kind == ActionKind.UPDATE or (step.kind == ActionKind.RESUME and claim.phase is Phase.READY)):
-        return Verdict(step, DONE, "has its claim" if step.kind == ActionKind.UPDATE else "is usable already")
+        return StepCheck(step, DONE, "has its claim" if step.kind == ActionKind.UPDATE else "is usable already")
     other = _other_node(step, claim, situation)
     if other:
-        return Verdict(step, REFUSED, other)
+        return StepCheck(step, REFUSED, other)
     now = next((one for one in fresh.actions if _same(one, step)), None)
     if now is not None and now.reason == step.reason:
-        return Verdict(step, APPLIED, now.detail, now)
+        return StepCheck(step, APPLIED, now.detail, now)
     if now is not None:
-        return Verdict(step, REFUSED, f"now it would be {now.reason}: {now.detail}".rstrip(": "))
+        return StepCheck(step, REFUSED, f"now it would be {now.reason}: {now.detail}".rstrip(": "))
     kept = [one.detail or one.reason for one in fresh.actions if one.kind == ActionKind.REPORT and one.name == step.name]
     if kept:
-        return Verdict(step, REFUSED, "; ".join(kept))
+        return StepCheck(step, REFUSED, "; ".join(kept))
     there = still_there(step, situation)
     if there is False:
-        return Verdict(step, DONE, "gone already")
+        return StepCheck(step, DONE, "gone already")
     held = {one.text for one in fresh.notices if one.kind == mass_deletion_guard.MASS_GUARD}
     guarded = [text for text in fresh.problems if text in held]
     why = guarded[0] if guarded else "the rules do not ask for it any more" if there else "whether it is still there is unknown"
-    return Verdict(step, REFUSED, why)
+    return StepCheck(step, REFUSED, why)
 
 
 def _same(action: Action, step: Step) -> bool:

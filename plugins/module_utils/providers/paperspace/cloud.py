@@ -102,7 +102,7 @@ class PaperspaceCloud:
         entries = self._calls.pages("/machines")
         found = (to_instance(self._api, one, "GET /machines", FACTS) for one in entries if not is_deleted(one))
         once = {one.id: one for one in found}.values()
-        return [self._judged(one) if one.name.startswith(_PREFIX) else one for one in once]
+        return [self._with_status(one) if one.name.startswith(_PREFIX) else one for one in once]
 
     def instance(self, instance_id: str) -> Instance | None:
         try:
@@ -111,18 +111,18 @@ class PaperspaceCloud:
             if answered(error):
                 return None
             raise
-        return None if is_deleted(entry) else self._judged(to_instance(self._api, entry, "GET /machines/{id}", FACTS))
+        return None if is_deleted(entry) else self._with_status(to_instance(self._api, entry, "GET /machines/{id}", FACTS))
 
-    def _judged(self, seen: Instance) -> Instance:
+    def _with_status(self, seen: Instance) -> Instance:
         if seen.state in _UP:
             self._off.discard(seen.id)
             return seen
         what = "GET /machine-events"
         events = [to_event(self._api, one, what) for one in self._calls.pages("/machine-events", machineId=seen.id)]
-        verdict = judge(seen.raw_state, events, off_before=seen.id in self._off)
+        status = judge(seen.raw_state, events, off_before=seen.id in self._off)
         if seen.raw_state == "off":
             self._off.add(seen.id)
-        return dataclasses.replace(seen, state=verdict.state or seen.state, problem=verdict.problem)
+        return dataclasses.replace(seen, state=status.state or seen.state, problem=status.problem)
 
     def console(self, instance_id: str) -> str | None:
         return None

@@ -49,7 +49,7 @@ class Event(t.NamedTuple):
     created: datetime
 
 
-class Verdict(t.NamedTuple):
+class MachineStatus(t.NamedTuple):
     """What events say of a machine beyond its own word: another state (None: none) and a problem in words."""
 
     state: InstanceState | None
@@ -141,24 +141,24 @@ def to_event(api: Api, entry: t.Any, what: str) -> Event:
     return Event(str(entry.get("name") or ""), state, str(entry.get("error") or ""), created)
 
 
-def judge(word: str, events: t.Iterable[Event], *, off_before: bool) -> Verdict:
+def judge(word: str, events: t.Iterable[Event], *, off_before: bool) -> MachineStatus:
     """What became of a machine that is not up. Paperspace has no word for failed: the event of the last switching on tells, unless
     somebody switched it off since. ``off_before``: it was off at the last look, too."""
     ordered = sorted(events, key=lambda one: one.created)
     if not ordered:
-        return Verdict(None, "")
+        return MachineStatus(None, "")
     last = ordered[-1]
     if last.name == _DELETE and last.state not in _FAILED:  # also one that was over before the machine had left what we read
-        return Verdict(InstanceState.TERMINATING, "")
+        return MachineStatus(InstanceState.TERMINATING, "")
     problem = f"its deletion failed: {last.error or last.state}" if last.name == _DELETE else ""
     power = [one for one in ordered if one.name in _POWER_ON | _POWER_OFF]
     if not power or power[-1].name in _POWER_OFF:
-        return Verdict(None, problem)
+        return MachineStatus(None, problem)
     if power[-1].state in _FAILED:
-        return Verdict(InstanceState.FAILED, f"its {power[-1].name} failed: {power[-1].error or power[-1].state}")
+        return MachineStatus(InstanceState.FAILED, f"its {power[-1].name} failed: {power[-1].error or power[-1].state}")
     if word == "off" and off_before and power[-1].state == "done":
-        return Verdict(InstanceState.FAILED, "it went off and nobody switched it off; its disk is billed on")
-    return Verdict(None, problem)
+        return MachineStatus(InstanceState.FAILED, "it went off and nobody switched it off; its disk is billed on")
+    return MachineStatus(None, problem)
 
 
 def to_extra(api: Api, entry: t.Any, what: str, kind: str) -> Extra | None:
