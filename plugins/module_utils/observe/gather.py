@@ -22,7 +22,7 @@ from ..mesh.find import find_device
 from ..model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation, Phase, Pool, Probe, Published
 from ..model.defaults import LAUNCHING, REAPING
 from ..model.names import Ownership, ownership_of
-from ..offers.market import Market, Quote, open_cache
+from ..offers.market import CachedOffers, Quote, open_cache
 from ..planner.claims.phases import LIVE
 from ..planner.cost.budgets import budgets
 from ..planner.disruption.consolidation import POLICY as CONSOLIDATES
@@ -171,7 +171,7 @@ def _look_at_cloud(context: Context, name: str, extras: bool) -> CloudView:
 def _offers(context: Context, name: str, ask: bool) -> Quote:
     """What the cloud offers of what the documents want, or unless ``ask`` what it offered less than five minutes ago."""
     query = query_of(context.wishes, name)
-    return _market(context).offers(
+    return _cached_offers(context).offers(
         name, query, lambda: context.clients.cloud(name).offers(query), context.wishes.choice(name), refresh=ask
     )
 
@@ -197,14 +197,14 @@ def _looked_up(context: Context, clouds: t.Mapping[str, CloudView], claims: t.Se
     return found
 
 
-def _market(context: Context) -> Market:
+def _cached_offers(context: Context) -> CachedOffers:
     """Remembered offers serve for as long as a plan may go by them (L-13); they carry the moment at which they were read."""
 
-    def opened() -> Market:
+    def opened() -> CachedOffers:
         cache = open_cache(context.task, context.task.params.get("offer_cache") or "none", context.kube)
-        return Market(context.task, cache, keep=not context.task.check_mode)
+        return CachedOffers(context.task, cache, keep=not context.task.check_mode)
 
-    return context.once("market", opened)
+    return context.once("cached_offers", opened)
 
 
 def _devices(context: Context, problems: list[str]) -> tuple[Device, ...] | None:

@@ -43,7 +43,7 @@ class Quote:
         return max(int((now - self.read).total_seconds()), 0)
 
 
-class Market:
+class CachedOffers:
     """``cache`` None = always ask. ``ttl`` seconds for which a reading serves; ``refresh`` asks all the same and keeps the answer.
     ``keep`` False (check mode) writes nothing. Safe for threads."""
 

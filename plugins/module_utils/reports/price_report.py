@@ -23,7 +23,7 @@ from ..observe.credentials import cloud_credential, unused
 from ..observe.documents import load
 from ..offers.history import ConfigMapHistory, FolderHistory, History, lines_of, oldest_needed
 from ..offers.listing import as_csv, as_json, gib, history_csv, rejections, row, table, trend_row, trend_table
-from ..offers.market import Market, Quote, open_cache
+from ..offers.market import CachedOffers, Quote, open_cache
 from ..planner.cost.price_history import Trend, break_even_hours, trends
 from ..planner.cost.traffic import Assumption
 from ..planner.offers import gpu_models, launch_backoff
@@ -68,7 +68,7 @@ class _Run:
         self.task, self.params, self.shopping = task, task.params, shopping
         keep = not task.check_mode
         cache = open_cache(task, self.params["cache"], shopping.kube)
-        self.market = Market(task, cache, ttl=self.params["cache_ttl"], refresh=self.params["refresh"], keep=keep)
+        self.cached_offers = CachedOffers(task, cache, ttl=self.params["cache_ttl"], refresh=self.params["refresh"], keep=keep)
         self.trends: list[Trend] = []
         self.export = history_csv(())
 
@@ -102,7 +102,9 @@ class _Run:
                 raise InvalidInput(f"There is no region {wish!r}.", remedy=f"Did you mean {' or '.join(near)}?")
 
     def _quote(self, name: str) -> Quote:
-        return self.market.offers(name, self.shopping.query(name), lambda: self.shopping.ask(name), self.shopping.choice(name))
+        return self.cached_offers.offers(
+            name, self.shopping.query(name), lambda: self.shopping.ask(name), self.shopping.choice(name)
+        )
 
     # ---- prices over time
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState, Lane, Offer, OfferQuery
-from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.search import Market
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.search import SearchScope
 
 from sandbox import vast_cloud
 
@@ -22,8 +22,8 @@ def fill(stand: VastStand, entries: t.Iterable[dict[str, t.Any]]) -> None:
     stand.world.offers[:] = [vast_cloud.vast_offer(entry) for entry in entries]
 
 
-def found(stand: VastStand, market: Market = Market(), **query: t.Any) -> dict[str, Offer]:
-    offers = stand.cloud(market=market).offers(OfferQuery(**query))
+def found(stand: VastStand, scope: SearchScope = SearchScope(), **query: t.Any) -> dict[str, Offer]:
+    offers = stand.cloud(scope=scope).offers(OfferQuery(**query))
     assert len({one.id for one in offers}) == len(offers)
     return {one.id: one for one in offers}
 
@@ -101,13 +101,13 @@ def test_hosts_are_verified_unless_said_otherwise(vast_stand: VastStand) -> None
         ],
     )
     assert set(found(vast_stand, spot=False)) == {"1", "5"}
-    assert set(found(vast_stand, Market(unverified=True), spot=False)) == {"1", "2", "5"}
-    assert set(found(vast_stand, Market(datacenter=True), spot=False)) == {"5"}
+    assert set(found(vast_stand, SearchScope(unverified=True), spot=False)) == {"1", "2", "5"}
+    assert set(found(vast_stand, SearchScope(datacenter=True), spot=False)) == {"5"}
 
 
 def test_what_another_class_allows_is_not_rented_for_this_one(vast_stand: VastStand) -> None:
     fill(vast_stand, [{"id": 1, "gpu": "L40S", "verification": "unverified", "vm": True}])
-    offer = found(vast_stand, Market(unverified=True), spot=False)["1"]
+    offer = found(vast_stand, SearchScope(unverified=True), spot=False)["1"]
     for settings in ({}, {"unverified": True, "datacenter": True}):
         with pytest.raises(errors.LaunchRefused) as caught:
             vast_stand.cloud().launch(vast_stand.request(offer=offer, settings=settings))

@@ -25,7 +25,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.choice impo
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.cloud import ENTRY, FACTS, VastCloud
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.records import money, storage_price, to_instance, to_offer
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.regions import PLACES
-from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.search import Market, filters, fits
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.vast.search import SearchScope, filters, fits
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -255,7 +255,7 @@ def test_ports(text: str, wanted: str) -> None:
 
 
 def test_a_search_says_every_default_itself() -> None:
-    asked = filters(OfferQuery(models=("RTX4090",), gpu_counts=(1,), disk_gib=64, lanes=(Lane.KUBELET,)), Market(), bid=False)
+    asked = filters(OfferQuery(models=("RTX4090",), gpu_counts=(1,), disk_gib=64, lanes=(Lane.KUBELET,)), SearchScope(), bid=False)
     assert asked == {
         "gpu_name": {"in": ["RTX 4090"]},
         "num_gpus": {"eq": 1},
@@ -272,7 +272,7 @@ def test_a_search_says_every_default_itself() -> None:
 
 
 def test_a_bid_is_searched_by_what_it_would_cost() -> None:
-    asked = filters(OfferQuery(max_price_hour=Decimal("0.50"), rent_seconds=3600), Market(datacenter=True), bid=True)
+    asked = filters(OfferQuery(max_price_hour=Decimal("0.50"), rent_seconds=3600), SearchScope(datacenter=True), bid=True)
     assert asked is not None and asked["type"] == "bid" and "dph_total" not in asked
     assert (asked["min_bid"], asked["duration"], asked["hosting_type"]) == ({"lte": 0.51}, {"gte": 3600}, {"eq": 1})
 
@@ -282,9 +282,9 @@ def test_settings_of_a_class_say_whose_machines_are_searched() -> None:
     cloud = connect(
         "vast.ai", Task({"vast_api_key": "secret_unit_0123456789abcdef"}), choice=CloudChoice("vast", settings=settings)
     )
-    assert isinstance(cloud, VastCloud) and cloud._market == Market(unverified=True, datacenter=True)
+    assert isinstance(cloud, VastCloud) and cloud._scope == SearchScope(unverified=True, datacenter=True)
     plain = connect("vastai", Task({"vast_api_key": "secret_unit_0123456789abcdef"}))
-    assert isinstance(plain, VastCloud) and plain._market == Market()
+    assert isinstance(plain, VastCloud) and plain._scope == SearchScope()
 
 
 def test_words_of_errors_in_their_order() -> None:
@@ -426,6 +426,8 @@ def test_five_thousand_offers_are_read_in_a_moment() -> None:
     for _turn in range(3):
         start = time.process_time()
         rows = json.loads(text)["offers"]
-        kept = [one for row in rows if fits(one := to_offer(API, row, "", 64, NOW, bid=False), row, query, Market(), bid=False)]
+        kept = [
+            one for row in rows if fits(one := to_offer(API, row, "", 64, NOW, bid=False), row, query, SearchScope(), bid=False)
+        ]
         best = min(best, time.process_time() - start)
     assert len(kept) == 5000 and best < 1, best  # 0.3 s of a processor that nobody else uses

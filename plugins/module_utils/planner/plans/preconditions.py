@@ -28,7 +28,7 @@ from ..offers.ranking import lane_of, offer_key
 from ..plan import plan
 from ..plan_builder import Draft
 from ..provisioning.launch_planner import refuse_to_launch
-from ..provisioning.reservations import Market
+from ..provisioning.reservations import LaunchCapacity
 from ..scheduling.capacity import planned_gpus
 from .saved_plan import SavedPlan, Step, documents_of, inputs_hash, is_step, unsent
 
@@ -172,7 +172,7 @@ class Launches:
             return
         self.draft = Draft(situation, {claim.name: settle(claim, situation) for claim in situation.claims})
         self.draft.decisions = {one.name: one for one in fresh.actions if one.kind == ActionKind.DESTROY}
-        self.market = Market(self.draft, orphans.machines(situation))
+        self.capacity = LaunchCapacity(self.draft, orphans.machines(situation))
         waiting = [one for one in self.draft.settled.values() if one.recovery.what in RETRY and one.claim.deletion is None]
         self.room = _wanted_now(fresh, {one.claim.name: one.claim for one in waiting})
         self.indexes: dict[str, set[int]] = collections.defaultdict(set)
@@ -202,13 +202,13 @@ class Launches:
         if reason:
             return "refused", reason, None
         if current is not None:
-            self.market.own_in_use.discard(current.name)
-        offer, rest, reason = self.market.find(planned, pool, node_class, step.needs.price_bound or Decimal(0))
+            self.capacity.own_in_use.discard(current.name)
+        offer, rest, reason = self.capacity.find(planned, pool, node_class, step.needs.price_bound or Decimal(0))
         if offer is None:
             return "refused", reason, None
         if current is None and self.room[planned.pool] <= 0:
             return "refused", f"{planned.pool} has as many machines as it wants by now", None
-        self.market.reserve(offer, pool, node_class)
+        self.capacity.reserve(offer, pool, node_class)
         self.room[planned.pool] -= 1 if current is None else 0
         claim = self._claim(step, planned, again or current, offer, rest, pool)
         added = t.cast(Decimal, offer.price_hour) - (current.price if current is not None else Decimal(0))
@@ -230,7 +230,7 @@ class Launches:
             pool = self.situation.pool_by_key.get(key)
             node_class = self.situation.wishes.classes.get(pool.node_class) if pool else None
             if pool is not None and node_class is not None:
-                yield from self.market.selection(pool, node_class).candidates
+                yield from self.capacity.selection(pool, node_class).candidates
 
     def _goes_on(self, step: Step, planned: Claim, current: Claim | None) -> Claim | None:
         """What the plan made of a launch of an earlier run that certainly rented nothing, if that is still as the plan saw it."""

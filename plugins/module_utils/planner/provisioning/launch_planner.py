@@ -29,21 +29,21 @@ from ..scheduling.binpacking import fit
 from ..scheduling.capacity import of_offer, planned_gpus
 from . import gpu_health, service
 from .registration import overdue
-from .reservations import TOO_SMALL, Market
+from .reservations import TOO_SMALL, LaunchCapacity
 
 MAX_LAUNCH_PER_RUN: t.Final = 5  # machines of one pool that a run rents without being asked for a number (L-17)
 COULD_NOT_JOIN = "a machine could not join"
 
 
-def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> Market:
-    """Resume interrupted launches and plan the missing ones, pools by weight and name. Returns the market with all of it reserved."""
+def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCapacity:
+    """Resume interrupted launches and plan the missing ones, pools by weight and name. Returns the capacity with all of it reserved."""
     situation = draft.situation
     if situation.nodes is None:
         draft.problems.append("The cluster's Nodes could not be read: nothing is launched.")
-    market = Market(draft, orphans)
-    budget_enforcement.tell(draft, market.purses)
+    capacity = LaunchCapacity(draft, orphans)
+    budget_enforcement.tell(draft, capacity.purses)
     _drop_surplus(draft)
-    live = _resume(draft, market)
+    live = _resume(draft, capacity)
     live.update(adopt(one.instance, one.node, situation).pool for one in orphans if one.case == "O2")
     live.update(pool.key for one in situation.damaged.values() if (pool := damaged.pool(one, situation)) is not None)
     for pool in situation.pools:
@@ -53,10 +53,10 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> Market:
             draft.warnings.append(f"{pool.key} has {live[pool.key]} machines, wanted are {wanted}; provision never removes any.")
         if missing > 0:
             now = missing if by_number else min(missing, MAX_LAUNCH_PER_RUN)
-            _launch_pool(draft, market, pool, now, missing - now, run_id)
+            _launch_pool(draft, capacity, pool, now, missing - now, run_id)
         if situation.settings.mode == "provision":
             _tell_unusable(draft, pool, min(wanted, live[pool.key]))
-    return market
+    return capacity
 
 
 def _tell_unusable(draft: Draft, pool: Pool, counted: int) -> None:
@@ -118,7 +118,7 @@ def _drop_surplus(draft: Draft) -> None:
             draft.destroy(claim, Reason.LAUNCH_FAILED, f"nothing was rented, and {pool.key} wants {wanted} machines")
 
 
-def _resume(draft: Draft, market: Market) -> collections.Counter[str]:
+def _resume(draft: Draft, capacity: LaunchCapacity) -> collections.Counter[str]:
     """Decide about every claim that is not usable yet; returns how many machines each pool has or is getting."""
     live: collections.Counter[str] = collections.Counter()
     situation = draft.situation
@@ -139,7 +139,7 @@ def _resume(draft: Draft, market: Market) -> collections.Counter[str]:
             why = situation.wishes.paused.get(claim.pool, "no document describes its pool in this run")
             draft.warnings.append(f"{claim.name} of {claim.pool} is not usable yet, and its launch is not continued: {why}")
         elif one.recovery.what in RETRY:
-            _again(draft, market, one, pool, node_class)
+            _again(draft, capacity, one, pool, node_class)
         elif one.recovery.what in ("wait", "unknown"):
             draft.report(claim.name, Finding.WAITING, one.recovery.why, pool=claim.pool)
         elif situation.settings.mode != "autoscale":  # it waits for no machine, so there is nothing to go on with
@@ -147,7 +147,7 @@ def _resume(draft: Draft, market: Market) -> collections.Counter[str]:
     return live
 
 
-def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: NodeClass) -> None:
+def _again(draft: Draft, capacity: LaunchCapacity, one: Settled, pool: Pool, node_class: NodeClass) -> None:
     """A launch that certainly made nothing goes on with the best offer of now, never with one that was tried already."""
     claim = one.claim
     tried = {attempt.offer for attempt in claim.attempts if attempt.result != "ok"}
@@ -159,11 +159,11 @@ def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: N
             claim = dataclasses.replace(claim, attempts=(*claim.attempts, refusal))
     reason = refuse_to_launch(draft, pool, node_class)
     own = not draft.situation.rented(claim.cloud)
-    market.own_in_use.discard(claim.name)
+    capacity.own_in_use.discard(claim.name)
     if own:
         tried = set()
     offer, rest, why = (
-        (None, (), reason) if reason else market.take(pool, node_class, tried, _serving(draft, claim, pool, node_class))
+        (None, (), reason) if reason else capacity.take(pool, node_class, tried, _serving(draft, claim, pool, node_class))
     )
     if why == TOO_SMALL:
         draft.destroy(claim, Reason.LAUNCH_FAILED, f"nothing was rented, and {why}; what its pods get is decided anew")
@@ -172,7 +172,7 @@ def _again(draft: Draft, market: Market, one: Settled, pool: Pool, node_class: N
         draft.report(
             claim.name, Finding.WAITING, f"{one.recovery.why}; no offer to go on with: {why or 'not available'}", pool=claim.pool
         )
-        draft.shortfall.append(Shortfall(pool.key, 1, why or "not available", market.counts(pool, node_class)))
+        draft.shortfall.append(Shortfall(pool.key, 1, why or "not available", capacity.counts(pool, node_class)))
         prevented(draft, pool)
         return
     lane = lane_of(offer, pool, draft.situation.capabilities[offer.cloud])
@@ -199,18 +199,18 @@ def _serving(draft: Draft, claim: Claim, pool: Pool, node_class: NodeClass) -> t
     return serves
 
 
-def _launch_pool(draft: Draft, market: Market, pool: Pool, count: int, later: int, run_id: str) -> None:
+def _launch_pool(draft: Draft, capacity: LaunchCapacity, pool: Pool, count: int, later: int, run_id: str) -> None:
     node_class = draft.situation.wishes.classes[pool.node_class]
     reason = refuse_to_launch(draft, pool, node_class)
     launched = 0
     while launched < count and not reason:
-        offer, rest, reason = market.take(pool, node_class)
+        offer, rest, reason = capacity.take(pool, node_class)
         if offer is not None:
             add(draft, pool, node_class, offer, rest, run_id)
             launched += 1
     if launched < count:
         prevented(draft, pool)
-        draft.shortfall.append(Shortfall(pool.key, count - launched + later, reason, market.counts(pool, node_class)))
+        draft.shortfall.append(Shortfall(pool.key, count - launched + later, reason, capacity.counts(pool, node_class)))
     elif later:
         draft.shortfall.append(Shortfall(pool.key, later, "max_launch_per_run", {}))
 

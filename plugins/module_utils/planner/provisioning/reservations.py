@@ -28,7 +28,7 @@ OFFERS_PER_CLAIM: t.Final = 25  # the chosen offer and those that a launch goes 
 TOO_SMALL = "no machine that is large enough"
 
 
-class Market:
+class LaunchCapacity:
     """What can be rented in this run: selections per pool, stock, limits. Everything taken is reserved at once (L-16)."""
 
     def __init__(self, draft: Draft, orphans: t.Sequence[Orphan]) -> None:

@@ -19,7 +19,7 @@ from ..offers.ranking import lane_of, offer_key, per_gpu
 from ..plan_builder import Draft
 from ..provisioning import launch_planner, service
 from ..provisioning.registration import drift, not_initialized
-from ..provisioning.reservations import Market
+from ..provisioning.reservations import LaunchCapacity
 from . import capacity, unschedulable_pods
 from .binpacking import Bin, Packing, Queue, fit, gpus, spare
 from .existing_nodes import Place, places
@@ -42,12 +42,12 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
     bars = {uid: dict(pools) for uid, pools in asked.barred.items()}
     _add(bars, unschedulable_pods.remembered(draft, asked.pods))
     _drop_unwanted(draft, asked, bars)
-    market = launch_planner.launch(draft, orphans, run_id)
+    launch_capacity = launch_planner.launch(draft, orphans, run_id)
     packed, there = _place(draft, asked, bars)
     placed = dict(packed.placed)
     reasons: dict[str, tuple[str, str]] = {}
     if packed.left:
-        bought = _Buyer(draft, market, run_id).buy(Queue(packed.left, resources, bars))
+        bought = _Buyer(draft, launch_capacity, run_id).buy(Queue(packed.left, resources, bars))
         placed |= bought[0]
         reasons = bought[1]
     for key in sorted({pool for pool, _why in reasons.values() if pool}):
@@ -169,9 +169,9 @@ def _add(bars: unschedulable_pods.Bars, more: t.Mapping[str, t.Mapping[str, str]
 class _Buyer:
     """The pools as shops, and what is taken from them as launches."""
 
-    def __init__(self, draft: Draft, market: Market, run_id: str) -> None:
+    def __init__(self, draft: Draft, launch_capacity: LaunchCapacity, run_id: str) -> None:
         self.draft = draft
-        self.market = market
+        self.launch_capacity = launch_capacity
         self.run_id = run_id
         self._placed: dict[str, str] = {}
 
@@ -188,7 +188,7 @@ class _Buyer:
     def _shop(self, pool: Pool, node_class: NodeClass) -> Shop:
         situation = self.draft.situation
         priorities = {choice.cloud: choice.priority for choice in node_class.clouds}
-        selection = self.market.selection(pool, node_class).candidates
+        selection = self.launch_capacity.selection(pool, node_class).candidates
         offers = [one for one in selection if lane_of(one, pool, situation.capabilities[one.cloud]) is not Lane.SERVICE]
         launched = sum(1 for one in self.draft.launches if one.pool == pool.key)
 
@@ -206,11 +206,11 @@ class _Buyer:
             per_gpu=lambda offer, used: per_gpu(
                 offer.price_hour or Decimal(0), priorities.get(offer.cloud, 0), node_class.strategy, used
             ),
-            against=lambda offer: self.market.against(offer, pool, node_class),
+            against=lambda offer: self.launch_capacity.against(offer, pool, node_class),
             taken=lambda offer, pods: self._take(pool, node_class, offer, pods, lambda one: offer_key(one) in by_key, room),
             rented=lambda offer: situation.rented(offer.cloud),
             closed=launch_planner.refuse_to_launch(self.draft, pool, node_class) or _exact(pool),
-            why_none=self.market.why_none(pool, node_class) if not offers else "",
+            why_none=self.launch_capacity.why_none(pool, node_class) if not offers else "",
             most=max(0, launch_planner.MAX_LAUNCH_PER_RUN - launched),
             fewest=pool.pack == "fewest",
         )
@@ -231,7 +231,7 @@ class _Buyer:
             large_enough = capacity.planned_gpus(other, pool) >= needed and known(other)
             return large_enough and not fit(pods, [room(offer_key(other))], resources).left
 
-        rest = self.market.take_this(offer, pool, node_class, serves)
+        rest = self.launch_capacity.take_this(offer, pool, node_class, serves)
         more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
         detail = f"for pod {pods[0].namespace}/{pods[0].name}{more}"
         claim = launch_planner.add(self.draft, pool, node_class, offer, rest, self.run_id, "Demand", detail)

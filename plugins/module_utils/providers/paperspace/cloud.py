@@ -82,7 +82,7 @@ class PaperspaceCloud:
         self._calls = Calls(key, url, transport, self._clock)
         self._api = self._calls.api
         self._beside = Beside(self._calls)
-        self._market = Market(self._calls, FACTS, self._clock, template, region, warn)
+        self._catalog = Catalog(self._calls, FACTS, self._clock, template, region, warn)
         self._off: set[str] = set()
         self._turn = threading.local()
 
@@ -95,7 +95,7 @@ class PaperspaceCloud:
     # ---- reading
 
     def offers(self, query: OfferQuery = EVERYTHING) -> list[Offer]:
-        return self._market.offers(query)
+        return self._catalog.offers(query)
 
     def instances(self) -> list[Instance]:
         """Events are read for machines of ours that are not up; they tell of failures. One that two pages show is one machine."""
@@ -141,7 +141,7 @@ class PaperspaceCloud:
         made: list[Extra] = []
         sent = False
         try:
-            template = self._market.template_for(request.offer.instance_type, request.settings.get("templateId"))
+            template = self._catalog.template_for(request.offer.instance_type, request.settings.get("templateId"))
             script, network = self._things_for(request, made)
             body = machine_body(request, template, script, network)
             sent = True
@@ -302,7 +302,7 @@ def _standing(calls: Calls) -> list[str]:
 _MOST_QUESTIONS = 16  # about capacity, one call each
 
 
-class Market:
+class Catalog:
     """``template`` (id) and ``region`` narrow it; empty = any."""
 
     def __init__(self, calls: Calls, facts: Capability, clock: Clock, template: str, region: str, warn: Warn = silent) -> None:

@@ -30,7 +30,7 @@ from .choice import NODE_QUALITY
 from .launch import VM_IMAGE, body_of, outcome, refused
 from .records import BID, decimal, to_instance, to_offer
 from .regions import PLACES
-from .search import PATH, Filters, Market, Pages, filters, fits
+from .search import PATH, Filters, Pages, SearchScope, filters, fits
 
 if t.TYPE_CHECKING:
     import httpx
@@ -96,7 +96,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 class VastCloud(NothingBeside):
-    """One account (API key). ``market`` says whose machines it looks at."""
+    """One account (API key). ``scope`` says whose machines it looks at."""
 
     facts = FACTS
 
@@ -107,13 +107,13 @@ class VastCloud(NothingBeside):
         url: str = URL,
         transport: httpx.BaseTransport | None = None,
         clock: Clock | None = None,
-        market: Market = Market(),
+        scope: SearchScope = SearchScope(),
         warn: Warn = silent,
     ) -> None:
         redact.register(key)
         self._clock = clock or SystemClock()
         self._transport = transport
-        self._market, self._warn = market, once(warn)
+        self._scope, self._warn = scope, once(warn)
         self._turn = threading.local()
         self._api = VastApi(key, url, transport=transport, clock=self._clock)
 
@@ -130,10 +130,10 @@ class VastCloud(NothingBeside):
             return []
         found = []
         for bid in (False, True) if query.spot is None else (query.spot,):
-            asked = filters(query, self._market, bid=bid)
+            asked = filters(query, self._scope, bid=bid)
             if asked is not None:
                 found += [
-                    offer for offer, row in self._rows_for_rent(asked, query, bid) if fits(offer, row, query, self._market, bid=bid)
+                    offer for offer, row in self._rows_for_rent(asked, query, bid) if fits(offer, row, query, self._scope, bid=bid)
                 ]
         return found
 
@@ -252,13 +252,13 @@ class VastCloud(NothingBeside):
 
 def _connect(wanted: Wanted) -> Cloud:
     url = ENTRY.address(wanted.task, "vast_api_url", URL)
-    market = Market(unverified=bool(wanted.setting("unverified")), datacenter=bool(wanted.setting("datacenter")))
+    scope = SearchScope(unverified=bool(wanted.setting("unverified")), datacenter=bool(wanted.setting("datacenter")))
     return VastCloud(
         ENTRY.credential(wanted),
         url=url,
         transport=wanted.task.transport(url),
         clock=wanted.task.clock,
-        market=market,
+        scope=scope,
         warn=wanted.task.warn,
     )
 

@@ -29,7 +29,7 @@ Row = dict[str, t.Any]
 Filters = dict[str, t.Any]
 
 
-class Market(t.NamedTuple):
+class SearchScope(t.NamedTuple):
     """Whose machines are looked at: ``unverified`` also those that Vast.ai has not verified, ``datacenter`` none but those in data
     centres."""
 
@@ -37,7 +37,7 @@ class Market(t.NamedTuple):
     datacenter: bool = False
 
 
-def filters(query: OfferQuery, market: Market, *, bid: bool) -> Filters | None:
+def filters(query: OfferQuery, scope: SearchScope, *, bid: bool) -> Filters | None:
     """The body of the search without order; None when Vast.ai cannot have what is asked for. Defaults of its own clients are said
     explicitly, because the server's may change."""
     found: Filters = {
@@ -49,9 +49,9 @@ def filters(query: OfferQuery, market: Market, *, bid: bool) -> Filters | None:
         "allocated_storage": gigabytes(query.disk_gib),
         "limit": PAGE,
     }
-    if not market.unverified:
+    if not scope.unverified:
         found["verified"] = {"eq": True}
-    if market.datacenter:
+    if scope.datacenter:
         found["hosting_type"] = {"eq": 1}
     if query.models:
         names = spellings(query.models)
@@ -71,14 +71,14 @@ def filters(query: OfferQuery, market: Market, *, bid: bool) -> Filters | None:
     return found
 
 
-def fits(offer: Offer, row: Row, query: OfferQuery, market: Market, *, bid: bool) -> bool:
+def fits(offer: Offer, row: Row, query: OfferQuery, scope: SearchScope, *, bid: bool) -> bool:
     """Whether a row of the answer is what was asked for, by our own reading of it. A fact that is missing speaks against nothing."""
     said = (row.get("rentable") is not False, row.get("rented") is not True, row.get("external") is not True)
     if not all(said) or bool(row.get("is_bid", bid)) is not bid:
         return False
-    if not market.unverified and offer.traits.get("verified") == "false":
+    if not scope.unverified and offer.traits.get("verified") == "false":
         return False
-    if market.datacenter and offer.traits.get("datacenter") != "true":
+    if scope.datacenter and offer.traits.get("datacenter") != "true":
         return False
     if query.models and offer.model not in query.models or query.gpu_counts and offer.gpu_count not in query.gpu_counts:
         return False
