@@ -65,8 +65,8 @@ BITES: dict[str, Bite] = {
         ("run provision nodes=1", "pod 0 busy", *_IDLE),
     ),
     "I-18": Bite(
-        "planner/disruption/expiration.judge: every machine is expired",
-        lambda: [(expiration, "judge", _expired)],
+        "planner/disruption/expiration.age_of: every machine is expired",
+        lambda: [(expiration, "age_of", _expired)],
         "lambda",
         ("run provision nodes=1", "rest 70", "run reap"),
     ),
@@ -95,8 +95,8 @@ BITES: dict[str, Bite] = {
         ),
     ),
     "I-21": Bite(
-        "planner/garbage_collection/document_gone.judge: no document is ever gone",
-        lambda: [(document_gone, "judge", lambda _draft: None)],
+        "planner/garbage_collection/document_gone.reconcile: no document is ever gone",
+        lambda: [(document_gone, "reconcile", lambda _draft: None)],
         "runpod",
         ("run provision nodes=1", "rest 660", "document vanish training"),
     ),

@@ -166,7 +166,7 @@ class _Wait:
         try:
             with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="ready") as pool:
                 while self._open:
-                    self._judge(pool)
+                    self._process_changes(pool)
                     self._expire(pool)
                     if self._clock.now() >= next_look:
                         self._look(pool)
@@ -229,7 +229,7 @@ class _Wait:
 
     # ---- nodes
 
-    def _judge(self, pool: ThreadPoolExecutor) -> None:
+    def _process_changes(self, pool: ThreadPoolExecutor) -> None:
         with self._changed:
             if self._failure is not None:
                 raise self._failure
@@ -413,7 +413,7 @@ class _Wait:
             return
         if not late <= self._asked_again:
             self._ask_again(late)
-            self._judge(pool)
+            self._process_changes(pool)
         for claim in self._late() & self._asked_again:
             outcome = self._outcomes[claim]
             words = (self._stale.get(claim, ""), outcome.message)

@@ -230,7 +230,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("price-jump", lambda run: forced_disruption.prices(run.draft, destroy=True), _REAP, reasons=(Reason.PRICE_JUMP,)),
     Pass("budgets", _budgets, _REAP, reasons=(Reason.BUDGET,)),
     Pass("expiration", lambda run: forced_disruption.expired(run.draft), _REAP, reasons=(Reason.EXPIRED,)),
-    Pass("gpu-health", lambda run: gpu_health.judge(run.draft), _REAP),
+    Pass("gpu-health", lambda run: gpu_health.update_taints(run.draft), _REAP),
     Pass(
         "node-repair",
         lambda run: forced_disruption.unhealthy(run.draft),
@@ -239,7 +239,7 @@ PASSES: tuple[Pass, ...] = (
         after=("gpu-health",),
         why="gpu-health marks nodes without GPUs, also those that end here",
     ),
-    Pass("document-gone", lambda run: document_gone.judge(run.draft), _REAP, reasons=(Reason.DOCUMENT_GONE,)),
+    Pass("document-gone", lambda run: document_gone.reconcile(run.draft), _REAP, reasons=(Reason.DOCUMENT_GONE,)),
     Pass("termination-requests", lambda run: forced_disruption.asked_for(run.draft), _REAP, reasons=(Reason.MANUAL,)),
     Pass(
         "continue-drains",
@@ -277,7 +277,7 @@ PASSES: tuple[Pass, ...] = (
     # ---- machines that may stay: voluntary disruption
     Pass(
         "emptiness",
-        lambda run: idleness.judge(run.draft),
+        lambda run: idleness.remove_idle(run.draft),
         _REAP,
         reasons=(Reason.EMPTY,),
         after=("scale-up", "launch"),
@@ -293,11 +293,16 @@ PASSES: tuple[Pass, ...] = (
         why="gpu-health notes since when GPUs are missing",
     ),
     Pass(
-        "drift", lambda run: drift.judge(run.draft), _REAP, reasons=(Reason.DRIFTED,), after=("emptiness",), why="as emptiness says"
+        "drift",
+        lambda run: drift.replace_drifted(run.draft),
+        _REAP,
+        reasons=(Reason.DRIFTED,),
+        after=("emptiness",),
+        why="as emptiness says",
     ),
     Pass(
         "consolidation",
-        lambda run: consolidation.judge(run.draft),
+        lambda run: consolidation.consolidate(run.draft),
         _REAP,
         reasons=(Reason.UNDERUTILIZED,),
         after=("emptiness", "gpu-replacement", "drift"),

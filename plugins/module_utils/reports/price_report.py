@@ -79,7 +79,7 @@ class _Run:
         now = self.task.clock.now()
         self._check_regions([word for quote in quotes for one in quote.offers for word in (one.region, one.cloud_region)])
         found = [offer for quote in quotes for offer in quote.offers if self.shopping.asked_for(offer)]
-        chosen, rejected, reasons = self.shopping.judge(found, now)
+        chosen, rejected, reasons = self.shopping.select_offers(found, now)
         assumed = self.shopping.traffic
         rows = [row(offer, now, lane, place, assumed) for offer, lane, place in sorted(chosen, key=_cheapest_first)]
         data = {
@@ -290,7 +290,7 @@ class Shopping:
         choices = self.node_class.clouds if self.node_class is not None else ()
         return next((one for one in choices if one.cloud == name and one.enabled), None)
 
-    # ---- judging
+    # ---- choosing
 
     def asked_for(self, offer: Offer) -> bool:
         """Whether the options let the offer pass. What is sold out passes only on request, or to be shown as a pool's rejection."""
@@ -307,7 +307,9 @@ class Shopping:
             and (not lanes or any(lane.value in lanes for lane in offer.lanes))
         )
 
-    def judge(self, offers: t.Sequence[Offer], now: datetime) -> tuple[list[Chosen], list[dict[str, t.Any]], dict[str, int]]:
+    def select_offers(
+        self, offers: t.Sequence[Offer], now: datetime
+    ) -> tuple[list[Chosen], list[dict[str, t.Any]], dict[str, int]]:
         """What serves, with the lane and the place in the pool's order; what does not, with the first reason; the reasons counted."""
         if self.pool is None or self.node_class is None:
             return [(offer, None, None) for offer in offers], [], {}

@@ -19,7 +19,7 @@ from ..observe.context import Context
 from ..observe.gather import gather
 from ..observe.open_context import open_context
 from ..planner.cost.ledger import add_up, closing_keys, live_line, read_ledger
-from ..planner.provisioning.service import Health, is_service, judge
+from ..planner.provisioning.service import Health, health_of, is_service
 from ..planner.provisioning.service_endpoints import address_of
 from ..providers.registry import CAPABILITIES
 from .spend_summary import sentences, spending
@@ -292,7 +292,7 @@ def _service(context: Context, claim: Claim | None, device: Device | None, obser
     """Where a service is reached, and whether it works (None = unknown; for nodes both say nothing)."""
     if claim is None or not is_service(claim):
         return {"endpoint": "", "healthy": None}
-    found = judge(device, observation.probes.get(claim.name, Probe()), listed=observation.devices is not None)
+    found = health_of(device, observation.probes.get(claim.name, Probe()), listed=observation.devices is not None)
     pool = context.wishes.pool_of(claim.pool)
     address = address_of(device) if device else ""
     port = pool.service.health_port if pool and pool.service else None

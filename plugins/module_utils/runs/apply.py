@@ -17,7 +17,7 @@ from ..observe.open_context import open_context
 from ..observe.open_context import settings_of as options_of
 from ..operations.persist_plan import Recorded, record, without
 from ..operations.plan_file import read_plan
-from ..planner.plans.preconditions import APPLIED, DONE, REFUSED, CheckedPlan, StepCheck, judge, settings_of, wishes_of
+from ..planner.plans.preconditions import APPLIED, DONE, REFUSED, CheckedPlan, StepCheck, check_plan, settings_of, wishes_of
 from ..planner.plans.record import refuse_other
 from ..planner.plans.saved_plan import SavedPlan
 from ..planner.plans.view import summary
@@ -54,7 +54,7 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
     checked, wishes = after_preflight(
         context,
         lambda wishes: sight.decide(
-            lambda seen: judge(saved, seen, wishes, context.settings, CAPABILITIES, closed), lambda _judged: writes
+            lambda seen: check_plan(saved, seen, wishes, context.settings, CAPABILITIES, closed), lambda _checked: writes
         ),
         lambda found: {one.pool for one in found.plan.actions if one.kind in RENTS},
     )

@@ -45,14 +45,14 @@ def validate(task: Task) -> dict[str, t.Any]:
     except TgpError as error:
         if only is not None:
             raise
-        return _verdict(task, _run(_without_cluster(task, error)))
+        return _result(task, _run(_without_cluster(task, error)))
     try:
-        return _verdict(task, _run(_checks(context) if only is None else [(DEVICE_PLUGIN, lambda: _device_plugin(context))]))
+        return _result(task, _run(_checks(context) if only is None else [(DEVICE_PLUGIN, lambda: _device_plugin(context))]))
     finally:
         context.close()
 
 
-def _verdict(task: Task, checks: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+def _result(task: Task, checks: list[dict[str, t.Any]]) -> dict[str, t.Any]:
     for line in render([row for one in checks for row in _rows(one)], _COLUMNS):
         task.progress(line)
     for one in checks:

@@ -12,7 +12,12 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import InstanceState
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.offers import gpu_models
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.api import explain
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.launch import choose_template, network_name, script_name
-from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.records import Event, Template, judge, machine_of
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.records import (
+    Event,
+    Template,
+    machine_of,
+    machine_status,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.paperspace.types import (
     TYPES,
     disk_step,
@@ -134,7 +139,7 @@ def test_what_events_say(
     word: str, said: list[tuple[str, str]], off_before: bool, state: InstanceState | None, problem: str
 ) -> None:
     found = events(*said)
-    assert judge(word, reversed(found), off_before=off_before) == (state, problem)
+    assert machine_status(word, reversed(found), off_before=off_before) == (state, problem)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.preconditions import (
     CheckedPlan,
     StepCheck,
-    judge,
+    check_plan,
     settings_of,
     wishes_of,
 )
@@ -57,7 +57,7 @@ def applied(
     kept: SavedPlan, observed: Observation, wanted: Wishes = WANTED, closed: t.Any = None, **settings: t.Any
 ) -> CheckedPlan:
     chosen = settings_of(kept, Settings(**settings))
-    return judge(kept, observed, wishes_of(kept, wanted), chosen, CAPABILITIES, closed or {})
+    return check_plan(kept, observed, wishes_of(kept, wanted), chosen, CAPABILITIES, closed or {})
 
 
 def words(found: CheckedPlan) -> dict[str, str]:

@@ -13,7 +13,12 @@ from ansible_collections.tgp.gpu.plugins.module_utils.model import Action, Claim
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import Destroy, Settings
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.claims.phases import counts
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plan import plan
-from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.preconditions import CheckedPlan, judge, settings_of, wishes_of
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.preconditions import (
+    CheckedPlan,
+    check_plan,
+    settings_of,
+    wishes_of,
+)
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.record import from_record, to_record
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.plans.saved_plan import SavedPlan, is_step, make
 from hypothesis import given, settings
@@ -37,7 +42,7 @@ def versioned(world: Observation) -> Observation:
 
 
 def applied(kept: SavedPlan, world: Observation, asked: Wishes) -> CheckedPlan:
-    return judge(kept, world, wishes_of(kept, asked), settings_of(kept, Settings()), CAPABILITIES, {})
+    return check_plan(kept, world, wishes_of(kept, asked), settings_of(kept, Settings()), CAPABILITIES, {})
 
 
 def plain(action: Action) -> tuple[t.Any, ...]:

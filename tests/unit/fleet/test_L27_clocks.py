@@ -96,7 +96,7 @@ def test_L27_no_world_loses_or_gains_anything_by_a_wrong_clock(world: Observatio
 
 def judged(since: str, *pods: t.Any) -> emptiness.Idle:
     marked = node(annotations={IDLE_SINCE_ANNOTATION: since})
-    return emptiness.judge(claim(), marked, pods, pool(), Settings(), NOON)
+    return emptiness.node_idle(claim(), marked, pods, pool(), Settings(), NOON)
 
 
 def test_L27_idle_since_a_little_ahead_counts_as_now() -> None:

@@ -53,7 +53,7 @@ def use(node: Node, pods: t.Iterable[Pod], gpu_resources: t.Collection[str]) -> 
     return Use(used, shown(node.allocatable, gpu_resources), any(pod.placement.claims for pod in bound))
 
 
-def judge(draft: Draft) -> None:
+def consolidate(draft: Draft) -> None:
     """Note since when nodes are used too little, and let those go whose pods have a place elsewhere."""
     situation = draft.situation
     pods = situation.seen.pods
@@ -63,7 +63,9 @@ def judge(draft: Draft) -> None:
     waiting = demand(pods, situation.pools, situation.settings, draft.now).pods
     places = _Places(draft)
     for pool in pools:
-        _Pool(draft, pool, places, f"pod {waiting[0].namespace}/{waiting[0].name} waits for a place" if waiting else "").judge()
+        _Pool(
+            draft, pool, places, f"pod {waiting[0].namespace}/{waiting[0].name} waits for a place" if waiting else ""
+        ).consolidate()
 
 
 class _Places:
@@ -126,7 +128,7 @@ class _Pool:
         self.grows = idleness.growth(draft, pool)
         self.floor = pool.min_nodes
 
-    def judge(self) -> None:
+    def consolidate(self) -> None:
         draft, pool = self.draft, self.pool
         ready = [one for one in draft.undecided() if one.claim.pool == pool.key and self._in_use(one)]
         spare = len(ready) - self.floor

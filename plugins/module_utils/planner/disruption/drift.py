@@ -20,7 +20,7 @@ from .drain_rules import Do
 WHAT = "made from an older class or pool"
 
 
-def judge(draft: Draft) -> None:
+def replace_drifted(draft: Draft) -> None:
     """Find what has drifted. Only with ``driftPolicy: Replace`` it goes: movable work only, within budget, ``max_remove_per_run`` at a
     time (one, unless it is set). What is launched instead is up to the next launch."""
     found: dict[str, list[Settled]] = collections.defaultdict(list)

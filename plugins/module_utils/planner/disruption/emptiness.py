@@ -24,7 +24,7 @@ AHEAD = 120  # seconds by which another host's clock may be ahead of ours (L-27)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Idle:
-    """The verdict on one node.
+    """Whether one node is idle.
 
     ``busy``: None = unknown. ``since``: when it became idle, as it shall be stored (None = not idle). ``write``: the annotation has to
     be set to ``since`` or removed. ``eligible``: it may go for being idle; ``why`` says what speaks against it, or how long it is idle.
@@ -70,8 +70,8 @@ def would_count(pod: Pod, mode: str, settings: Settings, now: datetime) -> bool:
     return mode == "workload" and pod.namespace not in settings.ignore_namespaces
 
 
-def judge(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, settings: Settings, now: datetime) -> Idle:
-    """The verdict on a Ready node. ``pods`` are all pods of this node and those nominated to it; None = could not be read."""
+def node_idle(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, settings: Settings, now: datetime) -> Idle:
+    """Whether a Ready node is idle. ``pods`` are all pods of this node and those nominated to it; None = could not be read."""
     stored, warnings = _stored(node, now)
     ahead = bool(warnings) and stored is not None
     if pods is None:
@@ -89,11 +89,11 @@ def judge(claim: Claim, node: Node, pods: t.Sequence[Pod] | None, pool: Pool, se
     if any(pod.nominated_node == node.name and not pod.node for pod in pods):
         return Idle(False, stored, False, False, "a pod is about to be scheduled here", warnings)
     if stored is None:
-        return _verdict(claim, node, pool, settings, now, now, True, warnings)
+        return _idle(claim, node, pool, settings, now, now, True, warnings)
     ended = _last_end(here, pool.idle_mode, settings, now)
     if ended is not None and stored < ended:
-        return _verdict(claim, node, pool, settings, now, ended, True, warnings)
-    return _verdict(claim, node, pool, settings, now, stored, node.annotations.get(IDLE_SINCE_ANNOTATION) is None, warnings)
+        return _idle(claim, node, pool, settings, now, ended, True, warnings)
+    return _idle(claim, node, pool, settings, now, stored, node.annotations.get(IDLE_SINCE_ANNOTATION) is None, warnings)
 
 
 def _stored(node: Node, now: datetime) -> tuple[datetime | None, tuple[str, ...]]:
@@ -126,7 +126,7 @@ def _last_end(pods: t.Sequence[Pod], mode: str, settings: Settings, now: datetim
     return max(ends) if ends else None
 
 
-def _verdict(
+def _idle(
     claim: Claim,
     node: Node,
     pool: Pool,
@@ -160,7 +160,7 @@ def against(claim: Claim, pool: Pool, now: datetime, since: datetime) -> str:
 
 
 def service_idle(claim: Claim, probe: Probe, pool: Pool, now: datetime) -> Idle:
-    """The verdict. The time begins with the first answer "idle" and ends with the first "busy"; an unknown one does neither."""
+    """Whether a service is idle. The time begins with the first answer "idle" and ends with the first "busy". Unknown does neither."""
     if pool.idle_probe is None:
         return Idle(None, claim.idle_since, False, False, "no idleProbe says when it is idle")
     if probe.idle is None:

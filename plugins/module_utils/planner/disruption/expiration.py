@@ -50,7 +50,7 @@ def fraction(claim: Claim) -> Decimal:
     return Decimal(int(hashlib.sha256(claim.name.encode()).hexdigest()[:8], 16)) / 2**32
 
 
-def judge(claim: Claim, node: Node | None, pool: Pool, now: datetime) -> Age:
+def age_of(claim: Claim, node: Node | None, pool: Pool, now: datetime) -> Age:
     """Whether the claim is expired. A hold on its node delays that by at most the termination grace period."""
     moment, why = _end(claim, pool, now)
     if moment is None or now < moment:

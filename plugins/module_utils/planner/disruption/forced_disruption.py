@@ -297,7 +297,7 @@ def expired(draft: Draft) -> None:
         pool = draft.situation.in_force(one.claim)
         if pool is None or one.claim.launch_started is None:
             continue
-        found = expiration.judge(one.claim, one.node, pool, draft.now)
+        found = expiration.age_of(one.claim, one.node, pool, draft.now)
         if found.expired:
             draft.destroy(one.claim, Reason.EXPIRED, found.why)
         elif found.why:

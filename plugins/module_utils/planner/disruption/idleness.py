@@ -24,7 +24,7 @@ SCALE_DOWN_DELAY_AFTER_ADD: t.Final = 600  # seconds after the last machine of a
 Shape = tuple[str, int]
 
 
-def judge(draft: Draft) -> None:
+def remove_idle(draft: Draft) -> None:
     """Record idle times of all usable nodes, then choose per pool which of the idle ones go."""
     situation = draft.situation
     if situation.seen.pods is None and any(not service.is_service(one.claim) for one in draft.settled.values()):
@@ -50,12 +50,12 @@ def _is_usable(draft: Draft, one: Settled) -> bool:
     return one.node is not None and bool(one.node.ready)
 
 
-def _verdict(draft: Draft, one: Settled, pool: Pool) -> emptiness.Idle | None:
+def _idle(draft: Draft, one: Settled, pool: Pool) -> emptiness.Idle | None:
     if service.is_service(one.claim):
         return emptiness.service_idle(one.claim, service.probe_of(one.claim, draft.situation), pool, draft.now)
     if one.node is None:
         return None
-    return emptiness.judge(one.claim, one.node, draft.situation.pods(one.node), pool, draft.situation.settings, draft.now)
+    return emptiness.node_idle(one.claim, one.node, draft.situation.pods(one.node), pool, draft.situation.settings, draft.now)
 
 
 def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
@@ -65,7 +65,7 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
     growing = growth(draft, pool)
     candidates: list[voluntary.Candidate] = []
     for one in usable:
-        found = _verdict(draft, one, pool)
+        found = _idle(draft, one, pool)
         if found is None:
             continue
         draft.warnings.extend(found.warnings)
@@ -73,7 +73,7 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         grows = growing(claim)
         against = found.why if not found.eligible else f"idle, but {grows}" if grows else ""
         begun = one.stored.deletion
-        if begun is not None and stronger(begun.reason, Reason.EMPTY) and not against:  # its own judge comes after this one
+        if begun is not None and stronger(begun.reason, Reason.EMPTY) and not against:  # its own step comes after this one
             against = f"idle, but the drain for {begun.reason} goes on, or is taken back in this run"
         unknown = voluntary.cloud_unknown(one)
         if unknown and not against:

@@ -41,14 +41,14 @@ def tell(draft: Draft) -> None:
     draft.judged |= {"document_fault", "source_unread"}
 
 
-def judge(draft: Draft) -> None:
+def reconcile(draft: Draft) -> None:
     """Drain the machines of documents that are gone for long enough; take a drain back whose document is there again."""
     sources = draft.situation.wishes.sources
     doubtful = {name for name in sources if _has_shrunk(draft, name, sources[name])}
     _keep_inventories(draft)
     for one in list(draft.undecided()):
         if one.claim.phase in LIVE:
-            _judge(draft, one.claim, doubtful)
+            _reconcile(draft, one.claim, doubtful)
     draft.judged |= {"document_gone"}
 
 
@@ -65,7 +65,7 @@ def may_stand(draft: Draft, pool: str) -> bool:
     )
 
 
-def _judge(draft: Draft, claim: Claim, doubtful: set[str]) -> None:
+def _reconcile(draft: Draft, claim: Claim, doubtful: set[str]) -> None:
     situation, wishes = draft.situation, draft.situation.wishes
     if claim.pool in wishes.deleted:
         _end(draft, claim, "its object is being deleted")

@@ -72,7 +72,7 @@ def wishes_of(saved: SavedPlan, wishes: Wishes) -> Wishes:
     return dataclasses.replace(wishes, nodes={one.pool: one.nodes for one in saved.request.wanted})
 
 
-def judge(
+def check_plan(
     saved: SavedPlan,
     observation: Observation,
     wishes: Wishes,
@@ -100,7 +100,7 @@ def _check(step: Step, fresh: Plan, situation: Situation, launches: Launches, cl
     if situation.seen.claims is None:
         return StepCheck(step, REFUSED, "the claims could not be read")
     if step.claim is not None:
-        return StepCheck(step, *launches.judge(step, step.claim))
+        return StepCheck(step, *launches.check(step, step.claim))
     return _removal(step, fresh, situation, closed)
 
 
@@ -161,7 +161,7 @@ Answer = tuple[str, str, Action | None]
 
 
 class Launches:
-    """Judges the steps that rent, in the order of the plan; each that is applied is reserved for the next one."""
+    """Checks the steps that rent, in the order of the plan; each that is applied is reserved for the next one."""
 
     def __init__(self, saved: SavedPlan, fresh: Plan, situation: Situation, closed: t.Mapping[str, datetime]) -> None:
         self.saved, self.fresh = saved, fresh
@@ -180,7 +180,7 @@ class Launches:
             if one.claim.phase in LIVE:
                 self.indexes[one.claim.pool].add(one.claim.index)
 
-    def judge(self, step: Step, planned: Claim) -> Answer:
+    def check(self, step: Step, planned: Claim) -> Answer:
         """Applied with its action, refused or done, with the reason."""
         current = self.claims.get(step.name)
         again = self._goes_on(step, planned, current)

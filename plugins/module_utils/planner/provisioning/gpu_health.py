@@ -22,7 +22,7 @@ from .service import is_service
 GPU_LOST = Taint(GPU_LOST_TAINT, "", "NoSchedule")
 
 
-def judge(draft: Draft) -> None:
+def update_taints(draft: Draft) -> None:
     """Keep new pods off nodes that show fewer GPUs than were rented in two runs, and let them come again once all are back. A kubelet that
     restarts shows none for a moment, so the first sight is only noted. How long none at all is too long is said by :func:`since`."""
     for one in draft.undecided():

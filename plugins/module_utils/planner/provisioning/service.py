@@ -24,7 +24,7 @@ def is_service(claim: Claim) -> bool:
     return claim.lane is Lane.SERVICE
 
 
-def judge(device: Device | None, probe: Probe, *, listed: bool) -> Health:
+def health_of(device: Device | None, probe: Probe, *, listed: bool) -> Health:
     """The health of a service by its device and its answer. ``listed`` False: the mesh's devices could not be read."""
     if probe.healthy:
         return Health(True)  # who answers is there, whatever lists say
@@ -39,7 +39,7 @@ def judge(device: Device | None, probe: Probe, *, listed: bool) -> Health:
 
 def health(claim: Claim, situation: Situation) -> Health:
     """The same for a claim of this run's observation."""
-    return judge(situation.device(claim), probe_of(claim, situation), listed=situation.devices is not None)
+    return health_of(situation.device(claim), probe_of(claim, situation), listed=situation.devices is not None)
 
 
 def probe_of(claim: Claim, situation: Situation) -> Probe:

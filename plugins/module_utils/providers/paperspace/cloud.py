@@ -24,7 +24,7 @@ from ..readable import Warn, once, readable, silent
 from .api import REFUSED, Calls, answered
 from .auxiliary_resources import Beside
 from .launch import SCRIPT_LIMIT, SETTINGS, check_request, choose_template, invalid, machine_body, outcome
-from .records import Template, is_deleted, judge, to_event, to_instance, to_offers, to_template
+from .records import Template, is_deleted, machine_status, to_event, to_instance, to_offers, to_template
 from .types import REGIONS
 
 if t.TYPE_CHECKING:
@@ -119,7 +119,7 @@ class PaperspaceCloud:
             return seen
         what = "GET /machine-events"
         events = [to_event(self._api, one, what) for one in self._calls.pages("/machine-events", machineId=seen.id)]
-        status = judge(seen.raw_state, events, off_before=seen.id in self._off)
+        status = machine_status(seen.raw_state, events, off_before=seen.id in self._off)
         if seen.raw_state == "off":
             self._off.add(seen.id)
         return dataclasses.replace(seen, state=status.state or seen.state, problem=status.problem)

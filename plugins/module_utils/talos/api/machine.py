@@ -95,16 +95,16 @@ class MachineApi:
     def trusted(self, trust: Trust) -> None:
         """Raises Untrusted where :meth:`apply` would. Connects, and sends nothing."""
         with self._connected() as (sock, peer, own):
-            self._judge(sock, peer, own, trust)
+            self._verify_peer(sock, peer, own, trust)
 
     def apply(self, config: bytes, trust: Trust) -> Applied:
-        """Hand over the configuration. The peer is judged on the very connection it goes through, before its first byte.
+        """Hand over the configuration. The peer is verified on the very connection it goes through, before its first byte.
 
         Raises Untrusted, CertificateWanted (it has one already), GrpcError (code invalid_argument or unknown: it does not like it),
         Unreachable (nothing was sent), LostAnswer (whether it was taken is unknown).
         """
         with self._connected() as (sock, peer, own):
-            self._judge(sock, peer, own, trust)
+            self._verify_peer(sock, peer, own, trust)
             request = block(1, config) + field_number(4, MODES.index("auto"))
             answer = unary(sock, self._authority, f"{_SERVICE}ApplyConfiguration", request, self._seconds)
         return _applied(answer)
@@ -142,7 +142,7 @@ class MachineApi:
     def _shown(self, sock: ssl.SSLSocket) -> str:
         return fingerprint(sock.getpeercert(True) or b"")
 
-    def _judge(self, sock: ssl.SSLSocket, peer: t.Any, own: t.Any, trust: Trust) -> None:
+    def _verify_peer(self, sock: ssl.SSLSocket, peer: t.Any, own: t.Any, trust: Trust) -> None:
         if not trust.fingerprint:
             if not vouched(peer, own, trust.networks):
                 raise refusal(self.host, peer, own)

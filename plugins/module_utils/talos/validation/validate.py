@@ -76,7 +76,7 @@ def check(
         warnings.append(f"Talos {talos_version} is newer than what this collection knows; it was checked as for 1.13.")
     for document in documents:
         for fault in faults(document):
-            _judge(fault, document, talos, errors, warnings)
+            _classify_fault(fault, document, talos, errors, warnings)
     errors.extend(rules.stream(documents, talos))
     config = machine_document(documents)
     if config is not None:
@@ -98,7 +98,7 @@ def problems(documents: t.Sequence[Document], *, mode: str = "cloud", talos_vers
     return list(check(documents, mode=mode, talos_version=talos_version).errors)
 
 
-def _judge(fault: Fault, document: Document, talos: tuple[int, int], errors: list[str], warnings: list[str]) -> None:
+def _classify_fault(fault: Fault, document: Document, talos: tuple[int, int], errors: list[str], warnings: list[str]) -> None:
     """A fault of the schema is an error, unless Talos itself still takes the field."""
     where = f"{document['kind']}: " if document.get("kind") else ""
     if not where and fault.path == "machine.network" and talos < (1, 12):
