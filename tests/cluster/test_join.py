@@ -22,7 +22,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_toke
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.informer import Follow
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.rbac import Right
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Expected, Outcome, wait_for
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Expected, NodeOutcome, wait_for
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Lane, Offer, Phase, Taint
 from ansible_collections.tgp.gpu.plugins.module_utils.store.configmap import ConfigMapStore
 from cryptography import x509
@@ -77,7 +77,7 @@ def test_only_the_expected_node_is_approved(plane: Plane, kube: Kube, own: str) 
     stranger.kill()
     hollow = plane.kubemark(own, token.text)
 
-    def expected() -> list[csr.Request]:
+    def expected() -> list[csr.SigningRequest]:
         return [one for one in csr.requests(kube, token_id=token.id) if one.node == own]
 
     [request] = plane.until(expected, what="the expected node's request")
@@ -94,7 +94,7 @@ def _rules() -> list[dict[str, t.Any]]:
     return next(one["rules"] for one in found if one["kind"] == "ClusterRole")
 
 
-def _wait(client: Kube, name: str, token: bootstrap_tokens.Token) -> Outcome:
+def _wait(client: Kube, name: str, token: bootstrap_tokens.Token) -> NodeOutcome:
     end = _now() + timedelta(seconds=60)
     expected = Expected(name, name, end, lambda node: [] if node.ready else ["Ready"], launched=_now(), token=token.id)
     return wait_for(client, [expected], clock=SystemClock())[name]

@@ -24,7 +24,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task, exe
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Findings
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import Diagnosis, diagnose
 from ansible_collections.tgp.gpu.plugins.module_utils.kube import bootstrap_tokens, csr, nodes
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Expected, Outcome, wait_for
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Expected, NodeOutcome, wait_for
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane, Taint
 from ansible_collections.tgp.gpu.plugins.module_utils.providers.registry import CAPABILITIES
 from ansible_collections.tgp.gpu.plugins.module_utils.talos.secrets import read
@@ -68,7 +68,7 @@ def user_data(stand: Stand, name: str, token: str) -> tuple[NodeSpec, str]:
     return spec, payload(spec, capability=CAPABILITIES["lambda"]).text
 
 
-def joined(stand: Stand, name: str, token: bootstrap_tokens.Token, seconds: float = 60) -> Outcome:
+def joined(stand: Stand, name: str, token: bootstrap_tokens.Token, seconds: float = 60) -> NodeOutcome:
     """The wait of a join, which answers the machine's certificate request."""
     end = _now() + timedelta(seconds=seconds)
     expected = Expected(
@@ -88,7 +88,7 @@ class Node(t.NamedTuple):
     machine: Machine
     spec: NodeSpec
     token: bootstrap_tokens.Token
-    outcome: Outcome
+    outcome: NodeOutcome
     seconds: float
 
 

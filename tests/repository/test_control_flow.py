@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.tgp.gpu.plugins.module_utils.core.run_step import Part
+from ansible_collections.tgp.gpu.plugins.module_utils.core.run_step import RunPart
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import of_ansible
 
 from .tree import below, name, tree
@@ -155,7 +155,7 @@ def test_L08_each_module_of_a_run_says_what_it_is_to_the_report() -> None:
         spec = importlib.import_module(f"ansible_collections.tgp.gpu.plugins.modules.{path.stem}").SPEC
         assert set(of_ansible(spec)) <= known, path.stem
         if "run_report" in spec:
-            assert "run_id" in spec["argument_spec"] and Part(spec["run_report"]) is not Part.STEP, path.stem
+            assert "run_id" in spec["argument_spec"] and RunPart(spec["run_report"]) is not RunPart.STEP, path.stem
             said[spec["run_report"]].add(path.stem)
     assert said == {"close": {"fleet_unlock"}, "none": {"fleet_info", "fleet_report", "fleet_validate"}}
 

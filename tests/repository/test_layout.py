@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sizes of files and folders below plugins/module_utils, and no import cycles.
+"""Sizes of files and folders below plugins/module_utils, names of its classes, and no import cycles.
 
 A folder holds 3 to 14 files. ``__init__.py`` counts for the smallest number, since a provider may be two files and its ``__init__.py``; it does
 not count for the largest one, nor as a file anywhere else. A folder that holds only folders is free.
@@ -27,6 +27,21 @@ LONGEST = 500  # lines
 FEWEST_IN_FOLDER, MOST_IN_FOLDER = 3, 14
 MOST_IGNORED_TYPES = 2
 GONE = ("fleet", "act")  # folders that were sorted into packages with the field's names
+#: a class name that is there more than once, and why both keep it
+SHARED_NAMES = {
+    "Answer": "of a forecast, of an eviction and of an HTTP call: no file knows two of them",
+    "Attempt": "a launch, and a call that Tailscale refused: the second is known to its package only",
+    "Calls": "the API calls of one cloud: clouds do not know each other",
+    "Reader": "of a user's document and, as a protocol, of a tailnet",
+    "Reason": "why a machine ends, and why a pool does not serve a pod",
+    "Removal": "which nodes of a pool go, and how one attempt of a garbage collection ended",
+    "Room": "for pods on a machine, and for disruptions in a budget",
+    "Step": "of a termination, and of a saved plan",
+    "Target": "of a drain, and of a probe",
+    "Use": "of a node's GPUs, of a limit, and of the hours of a machine's life",
+    "Wanted": "what a cloud's connector is given, and the size of a pool in a saved plan",
+}
+VAGUE_FUNCTIONS = {"judge", "_judge"}  # a step of a plan is named after what it decides
 Graph = dict[str, set[str]]
 
 
@@ -70,6 +85,25 @@ def odd_folders(folder: Path) -> list[str]:
 
 def ignored_types(folder: Path) -> int:
     return sum(len(re.findall(r"#\s*type:\s*ignore", path.read_text(encoding="utf-8"))) for path in python(folder))
+
+
+def shared_names(folder: Path) -> dict[str, list[str]]:
+    """Class names that are there more than once, with the files that define them."""
+    held: dict[str, list[str]] = {}
+    for path in python(folder):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef):
+                held.setdefault(node.name, []).append(path.relative_to(folder).as_posix())
+    return {name: places for name, places in sorted(held.items()) if len(places) > 1}
+
+
+def vague_functions(folder: Path) -> list[str]:
+    return [
+        f"{path.relative_to(folder).as_posix()}:{node.lineno} {node.name}"
+        for path in python(folder)
+        for node in ast.walk(tree(path))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in VAGUE_FUNCTIONS
+    ]
 
 
 def graph(folder: Path) -> Graph:
@@ -156,6 +190,15 @@ def test_no_import_cycles(folder: str) -> None:
     assert cycles(imports) == []
 
 
+def test_a_class_name_means_one_thing() -> None:
+    assert {name: places for name, places in shared_names(UTILS).items() if name not in SHARED_NAMES} == {}
+    assert sorted(set(SHARED_NAMES) - set(shared_names(UTILS))) == [], "listed and shared no more"
+
+
+def test_no_function_is_called_judge() -> None:
+    assert vague_functions(UTILS) == []
+
+
 def test_types_are_ignored_rarely() -> None:
     assert ignored_types(ROOT / "plugins") <= MOST_IGNORED_TYPES
 
@@ -213,6 +256,13 @@ def test_folders_are_seen(tmp_path: Path, count: int, init: bool, odd: bool) -> 
 )  # fmt: skip
 def test_circles_are_seen(tmp_path: Path, texts: dict[str, str], expected: list[list[str]]) -> None:
     assert sorted(cycles(graph(write(tmp_path / "house", texts)))) == sorted(expected)
+
+
+def test_names_are_seen(tmp_path: Path) -> None:
+    texts = {"a": "class Room: ...", "b/c": "def f():\n    class Room: ...", "d": "class Door:\n    def judge(self): ..."}
+    house = write(tmp_path / "house", texts)
+    assert shared_names(house) == {"Room": ["a.py", "b/c.py"]}
+    assert vague_functions(house) == ["d.py:2 judge"]
 
 
 def test_ignored_types_are_seen(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from ..talos.documents import items_at, parse
 from ..talos.images.image_choice import image_of, schematic_problems
 from ..talos.secrets import ClusterSecrets, read
 from ..talos.spec import NodeSpec
-from ..talos.validation.validate import Result, placeholder, template_result
+from ..talos.validation.validate import ValidationResult, placeholder, template_result
 from ..talos.versions import DEFAULT_KUBERNETES, DEFAULT_TALOS
 from .kubelet.cloud_config import AUTH_KEY
 from .payload import Payload, boot_mode, payload
@@ -79,7 +79,7 @@ def _template(params: t.Mapping[str, t.Any]) -> str | None:
 def _validated(task: Task, template: str | None) -> dict[str, t.Any]:
     """Try the template out with placeholders, and with each node's own facts where nodes are given."""
     params = task.params
-    found: list[Result] = []
+    found: list[ValidationResult] = []
     if template is not None or not params["nodes"]:
         found.append(template_result(template, params["talos_image"] or "", params["talos_version"] or "", **_tried(params)))
     problems = [problem for result in found for problem in result.errors]

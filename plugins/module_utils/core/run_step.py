@@ -30,7 +30,7 @@ KEPT = 200  # reports
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")
 
 
-class Part(enum.StrEnum):
+class RunPart(enum.StrEnum):
     """What a module with ``run_id`` is to the report of its run."""
 
     STEP = "step"  # it takes the report further; a module that says nothing does so
@@ -38,21 +38,21 @@ class Part(enum.StrEnum):
     NONE = "none"  # it only looks
 
 
-class Caller(notifications.Caller, t.Protocol):
+class StepCaller(notifications.Caller, t.Protocol):
     """What is needed of the module call (task.Task)."""
 
     check_mode: bool
 
 
-class Step:
+class RunStep:
     """``with_result`` is called once, with what the module returns."""
 
-    def __init__(self, task: Caller, name: str, spec: t.Mapping[str, t.Any], warn: t.Callable[[str], None]) -> None:
+    def __init__(self, task: StepCaller, name: str, spec: t.Mapping[str, t.Any], warn: t.Callable[[str], None]) -> None:
         self._task, self._name, self._warn = task, name.rpartition(".")[2], warn
         self._started = to_text(task.clock.now())
-        part = Part(spec.get("run_report", Part.STEP))
-        self._last = part is Part.CLOSE
-        looks = task.check_mode or part is Part.NONE or bool(task.params.get("save_to"))  # a plan for later
+        part = RunPart(spec.get("run_report", RunPart.STEP))
+        self._last = part is RunPart.CLOSE
+        looks = task.check_mode or part is RunPart.NONE or bool(task.params.get("save_to"))  # a plan for later
         self._counts = "run_id" in spec["argument_spec"] and not looks
         if not self._counts:
             return

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a module sees of Ansible, and the only place where an error of ours becomes a failed result.
 
-A module is ``SPEC`` (arguments of AnsibleModule, and ``run_report``, a word of run_step.Part) and ``run(task) -> dict``. The same ``run``
+A module is ``SPEC`` (arguments of AnsibleModule, and ``run_report``, a word of run_step.RunPart) and ``run(task) -> dict``. The same ``run``
 serves a real module process (:func:`main`) and the controller (``plugins/action/in_process.py``).
 """
 
@@ -20,7 +20,7 @@ from .clock import Clock, from_environment
 from .errors import InvalidInput, TgpError
 from .events import Events
 from .redact import redact, redact_all, register
-from .run_step import Step
+from .run_step import RunStep
 
 if t.TYPE_CHECKING:
     import httpx
@@ -141,7 +141,7 @@ def execute(spec: Spec, run: Run, task: Task, name: str = "") -> dict[str, t.Any
     """Run a module's ``run`` and return a result without secrets; a TgpError becomes ``failed`` with ``msg`` and ``error``. What the
     module ``name`` did for a run goes into that run's events and report."""
     register(*secret_values(spec["argument_spec"], task.params))
-    step = Step(task, name or run.__module__.rpartition(".")[2], spec, task.warn)
+    step = RunStep(task, name or run.__module__.rpartition(".")[2], spec, task.warn)
     try:
         try:
             result = t.cast("dict[str, t.Any]", _public(run(task)))

@@ -16,7 +16,7 @@ _EVERY_START = ("InvalidDiskCapacity",)  # warnings that a kubelet gives wheneve
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Request:
+class JoinRequest:
     """A certificate request. ``state`` is pending, approved, issued, denied or failed; ``node`` the node name it asks for;
     ``reason`` the word of who decided."""
 
@@ -102,7 +102,7 @@ class Findings:
     token_id: str = ""
     token_found: bool | None = None
     token_expires: datetime | None = None
-    requests: tuple[Request, ...] = ()
+    requests: tuple[JoinRequest, ...] = ()
     requests_read: bool | None = None
     node: Node | None = None
     nodes_read: bool | None = None

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .facts import Findings, ProbableCause, Request, quoted
+from .facts import Findings, JoinRequest, ProbableCause, quoted
 
 OTHER_NODE = "TgpOtherNode"
 """The reason that kube.csr gives for a request that it denies."""
@@ -142,7 +142,7 @@ def _silent(findings: Findings) -> ProbableCause | None:
     )  # fmt: skip
 
 
-def _line(one: Request) -> str:
+def _line(one: JoinRequest) -> str:
     return f"{one.name} of {one.username} is {one.state} {one.message}".rstrip()
 
 

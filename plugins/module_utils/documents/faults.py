@@ -168,7 +168,7 @@ def _places(schema: Schema, path: str = "") -> t.Iterator[str]:
 # ---- one document as it was read, before anything in it is checked: what it says, where it stands, and who may have written it
 
 
-class Origin(str, enum.Enum):
+class DocumentOrigin(str, enum.Enum):
     """Who may have written a document (L-28): the operator of the run (files and inline documents), whoever may write GPUNodeClass
     objects, or whoever may write GPUNodePool and GPURequest objects."""
 
@@ -185,7 +185,7 @@ class Document:
 
     place: str
     mapping: t.Mapping[str, t.Any]
-    origin: Origin = Origin.OPERATOR
+    origin: DocumentOrigin = DocumentOrigin.OPERATOR
     source: str = ""
     uid: str = ""
     deletion: datetime | None = None

@@ -14,7 +14,7 @@ import shlex
 import typing as t
 
 from ..model import NodeClass, Pool
-from .faults import Document, Origin
+from .faults import Document, DocumentOrigin
 from .reading import Fault, Reader
 
 Paths = t.Mapping[str, tuple[str, ...]]
@@ -30,7 +30,7 @@ SECRETS: Paths = {
 }
 ACCOUNT: Paths = {"GPUNodeClass": ("spec.providers[].settings.registry",)}  # credentials that lie at a cloud, by their id
 EVERY = "*"
-_RANK = {Origin.OPERATOR: 0, Origin.CLUSTER: 1, Origin.NAMESPACE: 2}
+_RANK = {DocumentOrigin.OPERATOR: 0, DocumentOrigin.CLUSTER: 1, DocumentOrigin.NAMESPACE: 2}
 
 
 def is_allowed(command: t.Sequence[str], allowed: t.Sequence[str]) -> bool:
@@ -52,7 +52,7 @@ def by_origin(documents: t.Sequence[Document]) -> list[Document]:
 
 def forbidden(kind: str, document: Document, allow_commands: t.Sequence[str]) -> list[Fault]:
     """What the document says and whoever wrote it may not say. The document is valid by its schema."""
-    of_operator = document.origin is Origin.OPERATOR
+    of_operator = document.origin is DocumentOrigin.OPERATOR
     found = []
     for place, command in _named(COMMANDS, kind, document):
         if not of_operator:
@@ -71,7 +71,7 @@ def forbidden(kind: str, document: Document, allow_commands: t.Sequence[str]) ->
         other = ", or put it into a Secret and name that in templateRef" if kind == "GPUNodeClass" else ""
         text = f"an object of the cluster cannot name a file of the controller. {out}{other}."
         found.append(Fault(document.place, text, place))
-    if document.origin is Origin.NAMESPACE:
+    if document.origin is DocumentOrigin.NAMESPACE:
         found.extend(_foreign_secrets(kind, document))
     return found
 
@@ -92,7 +92,7 @@ def _foreign_secrets(kind: str, document: Document) -> t.Iterator[Fault]:
 
 def namespace_of(document: Document) -> str:
     """The namespace of a namespaced object; empty for all else."""
-    return str(document.mapping["metadata"].get("namespace", "")) if document.origin is Origin.NAMESPACE else ""
+    return str(document.mapping["metadata"].get("namespace", "")) if document.origin is DocumentOrigin.NAMESPACE else ""
 
 
 def allowed_namespaces(document: t.Mapping[str, t.Any]) -> tuple[str, ...] | None:
@@ -106,7 +106,7 @@ def allowed_namespaces(document: t.Mapping[str, t.Any]) -> tuple[str, ...] | Non
 
 def check_class(document: Document, pool: Pool, node_class: NodeClass | None, reader: Reader) -> None:
     """A fault when a namespaced pool names a class that does not allow its namespace."""
-    if document.origin is not Origin.NAMESPACE or node_class is None or node_class.allowed_namespaces is None:
+    if document.origin is not DocumentOrigin.NAMESPACE or node_class is None or node_class.allowed_namespaces is None:
         return
     if pool.namespace not in node_class.allowed_namespaces:
         reader.fault(

@@ -14,7 +14,7 @@ from ..core.errors import InvalidInput
 from ..model import CloudChoice, DisruptionBudget, Machine, MeshChoice, NodeClass, Pool, Source, Taint, Wishes
 from ..model.labels import API_VERSION
 from ..planner.provisioning.node_labels import EPHEMERAL
-from .faults import Document, Origin, dotted, faults, validator
+from .faults import Document, DocumentOrigin, dotted, faults, validator
 from .node_class import OWN_MACHINES, node_class
 from .node_pool import REQUEST_NAMESPACE, node_pool, request
 from .origins import by_origin, check_class, forbidden, namespace_of
@@ -103,7 +103,7 @@ class _Reading:
         self._namespace = defaults.namespace
         self._good: list[tuple[str, Document]] = []
         self._partly: list[tuple[Document, SoundParts]] = []
-        self._origins: dict[tuple[bool, str], Origin] = {}
+        self._origins: dict[tuple[bool, str], DocumentOrigin] = {}
 
     def look_at(self, document: Document, allow_commands: t.Sequence[str]) -> None:
         """Hold the document against its schema and its origin, and note what it is about. One that repeats the name of another of a more
@@ -143,7 +143,7 @@ class _Reading:
                 continue
             before = len(self.problems)
             reader = Reader(document.place, self.problems, self.warnings)
-            found = node_class(document.mapping, reader, self._machines, of_operator=document.origin is Origin.OPERATOR)
+            found = node_class(document.mapping, reader, self._machines, of_operator=document.origin is DocumentOrigin.OPERATOR)
             if found.name in self.classes:
                 self._named_twice(document, f"there are two classes named {found.name}. Rename one.")
             self.classes[found.name] = found

@@ -32,7 +32,7 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE REQUEST-----\r?\n([A-Za-z0-9+/=\r\n]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Request:
+class SigningRequest:
     """A CertificateSigningRequest. ``state`` is pending, approved (not signed yet), issued, denied or failed; ``common_name``,
     ``organizations`` and ``other_names`` (subjectAltName) are those asked for ("" and () when the request cannot be read). ``seconds``:
     the life asked for, None = the cluster's choice. ``reason``: the word of who decided it."""
@@ -61,10 +61,10 @@ class Request:
         return self.common_name.removeprefix("system:node:") if self.common_name.startswith("system:node:") else ""
 
 
-def requests(kube: Kube, *, token_id: str = "") -> list[Request]:
+def requests(kube: Kube, *, token_id: str = "") -> list[SigningRequest]:
     """All requests of joining kubelets, or those made with one token. (The cluster forgets them after an hour or a day.)"""
 
-    def reduce(raw: Json) -> Request | None:
+    def reduce(raw: Json) -> SigningRequest | None:
         if (raw.get("spec") or {}).get("signerName") != SIGNER:
             return None
         one = parse(raw)
@@ -81,7 +81,7 @@ def asking(raw: Json) -> str | None:
     return str(raw["metadata"]["name"])
 
 
-def parse(raw: Json) -> Request:
+def parse(raw: Json) -> SigningRequest:
     """A raw request as our record."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     conditions = {one.get("type"): one for one in status.get("conditions") or []}
@@ -94,7 +94,7 @@ def parse(raw: Json) -> Request:
         state = "issued"
     name, organizations, other_names = _subject(spec.get("request"))
     seconds = spec.get("expirationSeconds")
-    return Request(
+    return SigningRequest(
         raw["metadata"]["name"],
         str(spec.get("username") or ""),
         str(spec.get("signerName") or ""),
@@ -127,7 +127,7 @@ def _subject(encoded: t.Any) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     return (names[0] if len(names) == 1 else ""), tuple(value for oid, value in pairs if oid == "2.5.4.10"), tuple(others)
 
 
-def wrong(request: Request, *, token_id: str, node: str) -> list[str]:
+def wrong(request: SigningRequest, *, token_id: str, node: str) -> list[str]:
     """What of a request is not exactly as that of this node's kubelet would be; empty = it may be approved. The signer of the cluster
     refuses odd usages and other names as well; that is its choice, and this is ours."""
     expected = {
@@ -146,7 +146,7 @@ def wrong(request: Request, *, token_id: str, node: str) -> list[str]:
     return faults
 
 
-def answer(kube: Kube, request: Request, *, token_id: str, node: str) -> str:
+def answer(kube: Kube, request: SigningRequest, *, token_id: str, node: str) -> str:
     """Approve the request if it is this node's, deny it if the token made for this node asks for anything else. "approved" or "denied";
     empty when there was nothing to answer, or somebody else did in this very moment."""
     if request.state != "pending" or request.token_id != token_id:
@@ -159,7 +159,7 @@ def answer(kube: Kube, request: Request, *, token_id: str, node: str) -> str:
     return ("approved" if fits else "denied") if done else ""
 
 
-def approve(kube: Kube, request: Request, *, token_id: str, node: str) -> bool:
+def approve(kube: Kube, request: SigningRequest, *, token_id: str, node: str) -> bool:
     """Approve this node's request. Forbidden, and nothing done, unless token, signer, name and group are exactly the expected ones:
     a token leaked to a stranger must not become another node. False when there was nothing to approve any more."""
     raw = kube.get(f"{PATH}/{request.name}")
@@ -173,7 +173,7 @@ def approve(kube: Kube, request: Request, *, token_id: str, node: str) -> bool:
     return _conclude(kube, raw, "Approved", "TgpExpectedNode", f"{MADE_FOR}{node}")
 
 
-def deny(kube: Kube, request: Request, *, token_id: str, node: str) -> bool:
+def deny(kube: Kube, request: SigningRequest, *, token_id: str, node: str) -> bool:
     """Deny a request that this node's token made for something else. Forbidden, and nothing done, for one of anybody else, and for the
     very one that is expected. False when there was nothing to deny any more."""
     raw = kube.get(f"{PATH}/{request.name}")

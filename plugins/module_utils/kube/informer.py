@@ -24,7 +24,7 @@ _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 Listener = t.Callable[[str, str, t.Any], None]
 
 
-class Source(t.Protocol):
+class ListerWatcher(t.Protocol):
     """What following needs of a connection to a cluster (client.py)."""
 
     source: str
@@ -48,7 +48,7 @@ class Follow(t.Generic[T]):
     """
 
     def __init__(
-        self, kube: Source, path: str, reduce: t.Callable[[Json], T | None], params: t.Mapping[str, t.Any] | None = None
+        self, kube: ListerWatcher, path: str, reduce: t.Callable[[Json], T | None], params: t.Mapping[str, t.Any] | None = None
     ) -> None:
         self._kube, self._path, self._reduce, self._params = kube, path, reduce, dict(params or {})
         self._mutex = threading.RLock()

@@ -60,7 +60,7 @@ class Expected:
 
 
 @dataclasses.dataclass
-class Outcome:
+class NodeOutcome:
     """How a wait ended: ``step`` is the last one reached, ``seen`` when each was first seen, ``message`` why it is not further,
     ``hopeless`` why it was given up before its time."""
 
@@ -73,14 +73,14 @@ class Outcome:
     hopeless: str = ""
 
 
-__all__ = ["STEPS", "Evidence", "Expected", "Outcome", "wait_for"]
+__all__ = ["STEPS", "Evidence", "Expected", "NodeOutcome", "wait_for"]
 
 _LOOK_EVERY = 5.0  # seconds between two looks at clouds, mesh and certificate requests
 _WORKERS = 17  # nodes finished at a time, and one look
 _OLDER = timedelta(seconds=60)  # clocks differ; a Node that much older than the launch is another machine's
 
 
-_Look = tuple[dict[str, Evidence], list[csr.Request]]
+_Look = tuple[dict[str, Evidence], list[csr.SigningRequest]]
 
 
 def _no_evidence(_claim: str) -> Evidence:
@@ -103,7 +103,7 @@ def wait_for(
     evidence: t.Callable[[str], Evidence] = _no_evidence,
     on_step: t.Callable[[str, str, str], None] = _no_step,
     on_ready: t.Callable[[str, Node], None] = _no_ready,
-) -> dict[str, Outcome]:
+) -> dict[str, NodeOutcome]:
     """Wait until every node is complete or its time is over; returns an outcome per ``claim``.
 
     ``on_ready`` runs at once for each node that is complete, beside the waiting for the others; after a TgpError it is called again
@@ -136,7 +136,7 @@ class _Wait:
         self._evidence, self._on_step, self._on_ready = evidence, on_step, on_ready
         self._expected = {one.claim: one for one in expected}
         self._by_node = {one.name: one for one in expected}
-        self._outcomes = {one.claim: Outcome() for one in expected}
+        self._outcomes = {one.claim: NodeOutcome() for one in expected}
         self._open = set(self._expected)
         self._changed = threading.Condition()
         self._nodes: dict[str, Node] = {}
@@ -149,17 +149,17 @@ class _Wait:
         self._again: set[str] = set()
         self._looking: Future[_Look] | None = None
         self._by_token = {one.token: one for one in expected if one.token}
-        self._asked: dict[str, csr.Request] = {}
+        self._asked: dict[str, csr.SigningRequest] = {}
         self._answering: dict[str, Future[str]] = {}
         self._asked_again: set[str] = set()
         self._begun = clock.now()
 
-    def run(self) -> dict[str, Outcome]:
+    def run(self) -> dict[str, NodeOutcome]:
         if not self._open:
             return self._outcomes
         follow: Follow[Node] = Follow(self._kube, PATH, self._reduce)
         follow.add(self._told)
-        asked: Follow[csr.Request] = Follow(self._kube, csr.PATH, self._reduce_request, csr.OF_KUBELETS)
+        asked: Follow[csr.SigningRequest] = Follow(self._kube, csr.PATH, self._reduce_request, csr.OF_KUBELETS)
         if self._by_token:
             asked.add(self._told_request)
         next_look = self._clock.now()
@@ -178,7 +178,7 @@ class _Wait:
                 asked.remove(self._told_request)
         return self._outcomes
 
-    def _reduce_request(self, raw: dict[str, t.Any]) -> csr.Request | None:
+    def _reduce_request(self, raw: dict[str, t.Any]) -> csr.SigningRequest | None:
         request = csr.parse(raw)
         return request if request.token_id in self._by_token else None
 
@@ -258,7 +258,7 @@ class _Wait:
 
     # ---- certificate requests that the wait answers
 
-    def _take_request(self, request: csr.Request, pool: ThreadPoolExecutor) -> None:
+    def _take_request(self, request: csr.SigningRequest, pool: ThreadPoolExecutor) -> None:
         """Answer it if nobody has; a denied one ends the wait for its node, for somebody used its token for something else."""
         one = self._by_token[request.token_id]
         if one.claim not in self._open or one.claim in self._finishing:
@@ -276,7 +276,7 @@ class _Wait:
         elif error is not None:
             raise error
 
-    def _lose(self, outcome: Outcome) -> None:
+    def _lose(self, outcome: NodeOutcome) -> None:
         if outcome.node is not None:
             outcome.node, outcome.message = None, "its Node was deleted"
 
@@ -351,14 +351,14 @@ class _Wait:
         node = self._outcomes[claim].node
         return claim in self._open and claim not in self._finishing and not (node is not None and node.ready)
 
-    def _requests(self) -> list[csr.Request]:
+    def _requests(self) -> list[csr.SigningRequest]:
         try:
             return csr.requests(self._kube)
         except ApiError as error:
             self._trouble = str(error)
             return []
 
-    def _weigh(self, one: Expected, evidence: Evidence, requests: list[csr.Request]) -> None:
+    def _weigh(self, one: Expected, evidence: Evidence, requests: list[csr.SigningRequest]) -> None:
         outcome = self._outcomes[one.claim]
         if evidence.hopeless:
             outcome.message = outcome.hopeless = evidence.hopeless
@@ -383,7 +383,7 @@ class _Wait:
             if one.claim in self._open:
                 self._ask_noted(one, request)
 
-    def _ask_noted(self, one: Expected, request: csr.Request) -> None:
+    def _ask_noted(self, one: Expected, request: csr.SigningRequest) -> None:
         outcome = self._outcomes[one.claim]
         self._reach(one, "csr", f"{request.name} {request.state}")
         if "node" not in outcome.seen:

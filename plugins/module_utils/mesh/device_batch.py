@@ -27,7 +27,7 @@ class DeviceWish:
 
 
 @dataclasses.dataclass
-class Outcome:
+class DeviceOutcome:
     """What was done (or would be). ``devices`` as they are afterwards, ``before`` as they were, ``removed`` ids, ``failed``
     sentences."""
 
@@ -39,7 +39,9 @@ class Outcome:
     warnings: list[str] = dataclasses.field(default_factory=list)
 
 
-def remove(mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], tags: t.Sequence[str], *, dry: bool) -> Outcome:
+def remove(
+    mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], tags: t.Sequence[str], *, dry: bool
+) -> DeviceOutcome:
     """Remove every device that asked for one of ``hostnames`` and carries all ``tags``, and every device of ``ids``.
 
     Devices shared in from another tailnet are never taken for ours by their hostname. What is gone already is no failure.
@@ -54,7 +56,7 @@ def remove(mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], t
     doomed += [
         found for device_id in dict.fromkeys(ids) if device_id not in known and (found := mesh.device(device_id)) is not None
     ]
-    outcome = Outcome(before=doomed)
+    outcome = DeviceOutcome(before=doomed)
 
     def one(device: Device) -> tuple[Device, bool, str]:
         if dry:
@@ -74,10 +76,10 @@ def remove(mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], t
     return outcome
 
 
-def assure(mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], wish: DeviceWish, *, dry: bool) -> Outcome:
+def assure(mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], wish: DeviceWish, *, dry: bool) -> DeviceOutcome:
     """Bring the devices to what ``wish`` says. A device that does not exist is a failure: only a machine can bring itself in."""
     every = mesh.devices()
-    outcome = Outcome()
+    outcome = DeviceOutcome()
     for name in dict.fromkeys(hostnames):
         found = find_device(every, hostname=name, tags=(), created_after=None)
         if found.device is None:
@@ -163,7 +165,7 @@ def _silent(device: Device, since: datetime) -> bool:
     return device.online is False and last is not None and last <= since
 
 
-def difference(outcome: Outcome) -> dict[str, t.Any]:
+def difference(outcome: DeviceOutcome) -> dict[str, t.Any]:
     """Ansible's diff of an outcome: devices by hostname and id, before and after."""
     before = {f"{device.hostname} ({device.id})": device_result(device) for device in outcome.before}
     after = {f"{device.hostname} ({device.id})": device_result(device) for device in outcome.devices}

@@ -14,7 +14,7 @@ from ..core.clock import from_text
 from ..core.errors import ApiError, InvalidInput, NotFound
 from ..core.lazy_import import lazy
 from ..core.task import Task
-from ..documents.faults import Document, Origin, line_of
+from ..documents.faults import Document, DocumentOrigin, line_of
 from ..documents.parse import refuse, understand
 from ..kube.client import Kube
 from ..kube.secrets import read_secret
@@ -201,7 +201,7 @@ def _object(item: t.Mapping[str, t.Any], kind: str, source: str) -> Document:
     return Document(
         f"{kind} {meta.get('namespace', '')}/{meta['name']} of the cluster",
         {"apiVersion": API_VERSION, "kind": kind, "metadata": kept, "spec": item.get("spec", {})},
-        Origin.CLUSTER if kind == "GPUNodeClass" else Origin.NAMESPACE,
+        DocumentOrigin.CLUSTER if kind == "GPUNodeClass" else DocumentOrigin.NAMESPACE,
         source,
         str(meta.get("uid", "")),
         from_text(meta["deletionTimestamp"]) if meta.get("deletionTimestamp") else None,

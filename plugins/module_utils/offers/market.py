@@ -23,7 +23,7 @@ from ..model import CloudChoice, Offer, OfferQuery
 from ..model.defaults import PRICE_TTL
 from ..model.labels import MANAGED_BY_LABEL
 from ..providers.registry import ENTRIES
-from .record import Reading, key_of, pack, unpack
+from .record import OfferReading, key_of, pack, unpack
 
 PLACES = ("none", "file", "cluster")
 _FUTURE = 5.0  # seconds by which a reading may lie ahead of our clock
@@ -68,7 +68,7 @@ class CachedOffers:
         whether they are off."""
         cache = self._cache if cloud in ENTRIES and ENTRIES[cloud].facts.rented else None
         key = key_of(cloud, self._public(cloud, choice), query) if cache is not None else ""
-        found: Reading | None = None
+        found: OfferReading | None = None
         if cache is not None and not (self._refresh or refresh):
             found = guarded(self._task.warn, "read", lambda: cache.get(key))
         now = self._task.clock.now()
@@ -76,7 +76,7 @@ class CachedOffers:
             return Quote(cloud, found.offers, found.read, hit=True)
         offers = tuple(ask())
         if cache is not None and self._keep:
-            guarded(self._task.warn, "written", lambda: cache.put(key, Reading(cloud, now, offers)))
+            guarded(self._task.warn, "written", lambda: cache.put(key, OfferReading(cloud, now, offers)))
         return Quote(cloud, offers, now)
 
     def _public(self, cloud: str, choice: CloudChoice | None) -> list[str]:
@@ -114,9 +114,9 @@ _PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 class Cache(t.Protocol):
     """``get`` returns None for what is not there; both verbs raise a TgpError when the place cannot be used."""
 
-    def get(self, key: str) -> Reading | None: ...
+    def get(self, key: str) -> OfferReading | None: ...
 
-    def put(self, key: str, reading: Reading) -> None: ...
+    def put(self, key: str, reading: OfferReading) -> None: ...
 
 
 class FolderCache:
@@ -125,7 +125,7 @@ class FolderCache:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def get(self, key: str) -> Reading | None:
+    def get(self, key: str) -> OfferReading | None:
         path = self._path(key)
         try:
             with open(path, "rb") as file:
@@ -135,7 +135,7 @@ class FolderCache:
         except OSError as error:
             raise BadShape(f"{path} cannot be read: {error.strerror}.", service="offer cache") from error
 
-    def put(self, key: str, reading: Reading) -> None:
+    def put(self, key: str, reading: OfferReading) -> None:
         replace(self._path(key), pack(reading))
         self._trim()
 
@@ -158,14 +158,14 @@ class ConfigMapCache:
         self._kube = kube
         self._lock = threading.Lock()
 
-    def get(self, key: str) -> Reading | None:
+    def get(self, key: str) -> OfferReading | None:
         raw = self._kube.find(f"{_PATH}/{CONFIGMAP}")
         entry = None if raw is None else next((name for name in _entries(raw) if _key(name) == key), None)
         if raw is None or entry is None:
             return None
         return unpack(_bytes(_entries(raw)[entry]), f"ConfigMap {NAMESPACE}/{CONFIGMAP} key {entry}")
 
-    def put(self, key: str, reading: Reading) -> None:
+    def put(self, key: str, reading: OfferReading) -> None:
         """Replaces the very version that was read; gives up after a few rounds against others."""
         text = base64.b64encode(pack(reading)).decode()
         if len(text) > CONFIGMAP_LIMIT:

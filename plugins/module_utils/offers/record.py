@@ -31,7 +31,7 @@ _DEFAULTS = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reading:
+class OfferReading:
     """What a cloud offered at the moment ``read``."""
 
     cloud: str
@@ -54,7 +54,7 @@ def _plain(value: t.Any) -> t.Any:
     return value
 
 
-def pack(reading: Reading) -> bytes:
+def pack(reading: OfferReading) -> bytes:
     """Compressed JSON; the same for the same reading."""
     body = {
         "version": VERSION,
@@ -65,14 +65,14 @@ def pack(reading: Reading) -> bytes:
     return gzip.compress(json.dumps(body, sort_keys=True, separators=(",", ":")).encode(), 6, mtime=0)
 
 
-def unpack(data: bytes, where: str) -> Reading:
+def unpack(data: bytes, where: str) -> OfferReading:
     """The reading in ``data``; BadShape naming the place when it is torn or odd."""
     try:
         body = json.loads(gzip.decompress(data))
         if body["version"] != VERSION:
             raise ValueError(f"it is of version {body['version']!r}")
         read = from_text(body["read"])
-        return Reading(str(body["cloud"]), read, tuple(_offer(one, read) for one in body["offers"]))
+        return OfferReading(str(body["cloud"]), read, tuple(_offer(one, read) for one in body["offers"]))
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, InvalidOperation) as error:
         raise BadShape(f"{where} is not understood: {error!r}.", service="offer cache") from error
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from ..core.errors import InvalidInput, TgpError
 from ..mesh.base import DeviceMesh
-from ..mesh.tailscale.policy_report import Report, report
+from ..mesh.tailscale.policy_report import PolicyReport, report
 from ..mesh.tailscale.policy_requirements import PolicyWish
 from ..model import Device, Lane, NodeClass
 from ..observe.cluster_facts import cluster_facts
@@ -44,7 +44,7 @@ def check_policy(context: Context, classes: t.Sequence[NodeClass]) -> CloudCheck
     return CloudCheck("\n".join(_proven(found, host, port, device)), tuple(dict.fromkeys(waiting)))
 
 
-def _proven(found: list[tuple[PolicyWish, Report]], host: str, port: int, device: Device | None) -> list[str]:
+def _proven(found: list[tuple[PolicyWish, PolicyReport]], host: str, port: int, device: Device | None) -> list[str]:
     tags = ", ".join(sorted({tag for wish, _told in found for tag in wish.tags}))
     unseen = list(dict.fromkeys(text for _wish, told in found for text in told.unseen))
     if device is None:

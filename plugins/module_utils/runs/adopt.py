@@ -34,7 +34,7 @@ _COLUMNS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class _Found:
+class _ForeignMachines:
     """``machines`` carry another generation than this store's; ``unread`` clouds could not be listed."""
 
     machines: list[dict[str, t.Any]]
@@ -91,7 +91,7 @@ def _adopt(context: Context, wanted: str | None, *, writes: bool) -> dict[str, t
     return result
 
 
-def _look(context: Context, seen: Observation) -> _Found:
+def _look(context: Context, seen: Observation) -> _ForeignMachines:
     store = Store(seen.cluster_id, seen.generations, claimed(seen.claims or ()))
     online = {one.hostname for one in seen.devices or () if one.online}
     machines = []
@@ -111,10 +111,10 @@ def _look(context: Context, seen: Observation) -> _Found:
                         "mesh_online": mesh,
                     }
                 )
-    return _Found(machines, sorted(cloud for cloud, view in seen.clouds.items() if view.instances is None))
+    return _ForeignMachines(machines, sorted(cloud for cloud, view in seen.clouds.items() if view.instances is None))
 
 
-def _say(context: Context, found: _Found, before: tuple[str, ...], after: tuple[str, ...]) -> None:
+def _say(context: Context, found: _ForeignMachines, before: tuple[str, ...], after: tuple[str, ...]) -> None:
     say = context.task.progress
     words = {True: "online", False: "offline", None: "unknown"}
     for line in render(

@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 
 from ..core.errors import InvalidInput, TgpError
 from ..core.redact import begin_generation
-from ..core.run_step import Part
+from ..core.run_step import RunPart
 from ..core.task import Run, Task, execute
 from ..kube.auth.connect import connect
 from ..observe.cluster_watch import Attention
@@ -31,7 +31,7 @@ from .machines import join_step, scale_step, unlock_step
 from .plan import STARTS, plan_run
 
 _SPEC = {"argument_spec": FLEET_SPEC}
-_CLOSING = {**_SPEC, "run_report": Part.CLOSE}
+_CLOSING = {**_SPEC, "run_report": RunPart.CLOSE}
 _PLAN: dict[str, t.Any] = {
     "mode": "autoscale", "pools": [], "nodes": None, "names": [], "all": False, "force": False, "save_to": None, "lock_wait": 0,
     "on_lock_busy": "skip", "loop": True,

@@ -78,7 +78,7 @@ def _unfinished(claim: Claim) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class MachineStep:
     """One kind of work on claims: which of them it takes (``select``), and what it does with them (``run``). ``changed`` are the results of
     machines that are a change. ``would`` is what check mode says of a claim that stays, None when nothing is foreseen. ``deletes``: claims
     with a deletion are taken, too. ``drifted``: nodes in use get their marks again."""
@@ -91,7 +91,7 @@ class Step:
     drifted: bool = False
 
 
-def _step(task: Task, step: Step) -> dict[str, t.Any]:
+def _step(task: Task, step: MachineStep) -> dict[str, t.Any]:
     leftovers = checked(task.params.get("leftovers") or [])
     context = open_context(task, documents_required=False)
     try:
@@ -120,7 +120,7 @@ def _step(task: Task, step: Step) -> dict[str, t.Any]:
     return _ended(rows, wrong, step, hubs)
 
 
-def _claims_of(context: Context, step: Step) -> list[Claim]:
+def _claims_of(context: Context, step: MachineStep) -> list[Claim]:
     """The claims that the step takes, of those that the task names."""
     params = context.task.params
     names, unrecorded = params.get("names") or [], params.get("unrecorded") or []
@@ -135,7 +135,7 @@ def _claims_of(context: Context, step: Step) -> list[Claim]:
     ]
 
 
-def _foreseen(step: Step, claims: list[Claim], drifted: list[Drifted]) -> list[dict[str, t.Any]]:
+def _foreseen(step: MachineStep, claims: list[Claim], drifted: list[Drifted]) -> list[dict[str, t.Any]]:
     """What check mode says of nodes and claims."""
     rows = [_row(one.claim, "drifted", f"would be set again: {', '.join(one.what)}", problem=False) for one in drifted]
     if step.would is None:
@@ -144,7 +144,7 @@ def _foreseen(step: Step, claims: list[Claim], drifted: list[Drifted]) -> list[d
     return rows + [_row(one, "planned", message, problem=False) for one, message in told]
 
 
-def _ended(rows: list[dict[str, t.Any]], wrong: str, step: Step, hubs: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+def _ended(rows: list[dict[str, t.Any]], wrong: str, step: MachineStep, hubs: list[dict[str, t.Any]]) -> dict[str, t.Any]:
     """The result of what was done. ``wrong`` is what is wrong with the clock, empty when nothing is."""
     problems = [*([wrong] if wrong else []), *(_sentence(row) for row in rows if row["problem"])]
     changed = any(row["result"] in step.changed for row in rows)
@@ -244,8 +244,8 @@ _RENTED = frozenset({"launched", "adopted"})
 _JOINED = frozenset({"ready", "failed", "repaired", "admitted", "denied"})
 _ENDED = frozenset({"gone", "kept", "removed"})
 
-_LAUNCH = Step(_unsent, _launch, _RENTED, would="would be rented")
-_JOIN = Step(_unfinished, _join, _JOINED, would="would be followed until it is usable", drifted=True)
-_LOOK_IN = Step(_unfinished, _look_in, _JOINED, drifted=True)
-_TEARDOWN = Step(lambda claim: claim.deletion is not None, _teardown, _ENDED, would="", deletes=True)
-_SCALE = Step(_in_plan, _scale, _RENTED | _ENDED, would="would be rented", deletes=True)
+_LAUNCH = MachineStep(_unsent, _launch, _RENTED, would="would be rented")
+_JOIN = MachineStep(_unfinished, _join, _JOINED, would="would be followed until it is usable", drifted=True)
+_LOOK_IN = MachineStep(_unfinished, _look_in, _JOINED, drifted=True)
+_TEARDOWN = MachineStep(lambda claim: claim.deletion is not None, _teardown, _ENDED, would="", deletes=True)
+_SCALE = MachineStep(_in_plan, _scale, _RENTED | _ENDED, would="would be rented", deletes=True)

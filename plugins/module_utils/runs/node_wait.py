@@ -20,7 +20,7 @@ from ..diagnosis.view import screen
 from ..kube import csr
 from ..kube.auth.connect import connect
 from ..kube.client import Kube
-from ..kube.wait import Expected, Outcome, is_older, wait_for
+from ..kube.wait import Expected, NodeOutcome, is_older, wait_for
 from ..model import Node
 
 _STEPS = ("csr", "node", "ready", "complete")
@@ -77,7 +77,9 @@ def _moment(text: str | None) -> datetime | None:
         raise InvalidInput(f"newer_than {text!r} is not a time: {error}.", remedy="Write it like 2026-08-21T12:00:00Z.") from error
 
 
-def _explain_late(kube: Kube, task: Task, outcomes: t.Mapping[str, Outcome], newer_than: datetime | None) -> dict[str, Diagnosis]:
+def _explain_late(
+    kube: Kube, task: Task, outcomes: t.Mapping[str, NodeOutcome], newer_than: datetime | None
+) -> dict[str, Diagnosis]:
     """Why each Node that is late is not complete, as far as the cluster alone can tell; told on one screen each."""
     late = {name: outcome for name, outcome in outcomes.items() if not outcome.ready}
     if not late:
@@ -132,7 +134,7 @@ class _Asked(dict[str, str]):
             return otherwise
 
 
-def _entry(name: str, outcome: Outcome, diagnosis: Diagnosis | None) -> dict[str, t.Any]:
+def _entry(name: str, outcome: NodeOutcome, diagnosis: Diagnosis | None) -> dict[str, t.Any]:
     return {
         "diagnosis": None
         if diagnosis is None

@@ -18,7 +18,7 @@ from .rig import Rig
 from .test_diagnosis import told
 
 
-def asked(rig: Rig) -> list[csr.Request]:
+def asked(rig: Rig) -> list[csr.SigningRequest]:
     return [csr.parse(raw) for raw in rig.kube("GET", csr.PATH)["items"]]
 
 

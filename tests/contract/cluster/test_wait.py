@@ -20,7 +20,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.kube import csr
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.auth.connect import connect
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube
-from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Evidence, Expected, Outcome, wait_for
+from ansible_collections.tgp.gpu.plugins.module_utils.kube.wait import Evidence, Expected, NodeOutcome, wait_for
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Node
 from ansible_collections.tgp.gpu.plugins.module_utils.runs.node_wait import missing
 
@@ -136,7 +136,7 @@ def test_steps_are_told_once_in_order_with_their_times(cluster: Cluster, real: K
     assert outcome.message == "" and 0.5 < outcome.seconds < 2
 
 
-def evidence_of(cluster: Cluster, seconds: float = 1.0, **what: t.Any) -> Outcome:
+def evidence_of(cluster: Cluster, seconds: float = 1.0, **what: t.Any) -> NodeOutcome:
     """How a wait for a machine ends that never becomes a node."""
     [outcome] = wait_for(
         cluster.client(), wanted(cluster, "a", seconds=seconds), clock=cluster.clock, evidence=lambda _claim: Evidence(**what)

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Origin as Writer
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import DocumentOrigin as Writer
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import understand
 from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudChoice, Machine, SecretRef
 from ansible_collections.tgp.gpu.plugins.module_utils.providers import registry

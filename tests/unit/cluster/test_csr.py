@@ -58,7 +58,7 @@ def raw_of(pem: bytes, **spec: t.Any) -> dict[str, t.Any]:
     return {"metadata": {"name": "x", "creationTimestamp": "2026-11-21T12:00:00Z"}, "spec": {**usual, **spec}}
 
 
-def parsed(pem: bytes, **spec: t.Any) -> csr.Request:
+def parsed(pem: bytes, **spec: t.Any) -> csr.SigningRequest:
     return csr.parse(raw_of(pem, **spec))
 
 

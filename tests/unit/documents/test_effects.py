@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document, Origin
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document, DocumentOrigin
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Wishes
@@ -80,7 +80,7 @@ def wishes_of(kind: str, spec: Json, folder: Path) -> Wishes:
         documents += [document("GPUNodePool", {"nodeClassRef": {"name": "base"}}, "base")]
         if "allowedNamespaces" in spec:
             mapping = {**documents[-1].mapping, "metadata": {"name": "theirs", "namespace": "team-b"}}
-            documents += [Document("GPUNodePool team-b/theirs", mapping, Origin.NAMESPACE)]
+            documents += [Document("GPUNodePool team-b/theirs", mapping, DocumentOrigin.NAMESPACE)]
     places = [dataclasses.replace(one, place=str(folder / one.place)) if "." in one.place else one for one in documents]
     return parse(places, allow_commands=["is-idle"])[0]
 

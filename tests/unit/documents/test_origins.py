@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.documents import origins
-from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document, Origin
+from ansible_collections.tgp.gpu.plugins.module_utils.documents.faults import Document, DocumentOrigin
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.parse import parse
 from ansible_collections.tgp.gpu.plugins.module_utils.documents.schemas import KINDS
 from ansible_collections.tgp.gpu.plugins.module_utils.model import SecretRef, Wishes
@@ -25,12 +25,14 @@ PROBE = ["/opt/is idle", "--port", "8000"]
 SERVICE: Json = {"image": "registry.example/llm:1", "command": ["serve"], "ports": [8000], "healthPath": "/health"}
 
 
-def node_class(name: str = "containers", origin: Origin = Origin.OPERATOR, **spec: t.Any) -> Document:
+def node_class(name: str = "containers", origin: DocumentOrigin = DocumentOrigin.OPERATOR, **spec: t.Any) -> Document:
     content = {"providers": [{"name": "runpod"}], "limits": {"maxNodes": 2, "maxHourlyCost": "9"}, **spec}
     return document("GPUNodeClass", {"name": name}, content, origin)
 
 
-def pool(origin: Origin = Origin.NAMESPACE, namespace: str = "team-a", secret: Json | None = None, **end: t.Any) -> Document:
+def pool(
+    origin: DocumentOrigin = DocumentOrigin.NAMESPACE, namespace: str = "team-a", secret: Json | None = None, **end: t.Any
+) -> Document:
     service = {**SERVICE, "environmentFrom": {"TOKEN": secret}} if secret else SERVICE
     spec: Json = {"nodeClassRef": {"name": "containers"}, "template": {"spec": {"lanes": ["service"], "service": service}}}
     if end:
@@ -38,11 +40,11 @@ def pool(origin: Origin = Origin.NAMESPACE, namespace: str = "team-a", secret: J
     return document("GPUNodePool", {"name": "llm", "namespace": namespace}, spec, origin)
 
 
-def request(origin: Origin = Origin.NAMESPACE, **spec: t.Any) -> Document:
+def request(origin: DocumentOrigin = DocumentOrigin.NAMESPACE, **spec: t.Any) -> Document:
     return document("GPURequest", {"name": "one"}, {"gpuType": "A10", "provider": "lambda", "maxHourlyPrice": "2", **spec}, origin)
 
 
-def document(kind: str, metadata: Json, spec: Json, origin: Origin) -> Document:
+def document(kind: str, metadata: Json, spec: Json, origin: DocumentOrigin) -> Document:
     return Document(f"{kind} {origin.value}", {"apiVersion": "tgp.io/v1", "kind": kind, "metadata": metadata, "spec": spec}, origin)
 
 
@@ -64,7 +66,7 @@ def test_L28_an_object_of_the_cluster_runs_no_command_whatever_is_allowed() -> N
 
 
 def test_L28_a_command_of_a_file_needs_the_runs_consent_and_the_refusal_names_it() -> None:
-    own = pool(Origin.OPERATOR, idleProbe={"command": PROBE})
+    own = pool(DocumentOrigin.OPERATOR, idleProbe={"command": PROBE})
     said = faults(node_class(), own)
     line = shlex.join(PROBE)
     assert f"Add {line!r} to the option allow_commands" in said
@@ -77,7 +79,7 @@ def test_L28_a_command_of_a_file_needs_the_runs_consent_and_the_refusal_names_it
 
 @pytest.mark.parametrize("make", [node_class, request], ids=["class", "request"])
 def test_L28_an_object_of_the_cluster_reads_no_file_of_the_controller(make: t.Callable[..., Document]) -> None:
-    origin = Origin.CLUSTER if make is node_class else Origin.NAMESPACE
+    origin = DocumentOrigin.CLUSTER if make is node_class else DocumentOrigin.NAMESPACE
     wrong = make(origin=origin, talosConfig={"machineConfigTemplateFile": "/etc/passwd"})
     assert "machineConfigTemplateFile: an object of the cluster cannot name a file" in faults(wrong)
 
@@ -92,7 +94,7 @@ def test_L28_a_namespaced_object_names_secrets_of_its_own_namespace_only() -> No
 
 def test_L28_the_operators_files_name_any_secret() -> None:
     for secret, place in (({"name": "hub", "key": "token"}, "tgp-system"), ({"name": "h", "key": "t", "namespace": "x"}, "x")):
-        service = read(node_class(), pool(Origin.OPERATOR, secret=secret)).pools[0].service
+        service = read(node_class(), pool(DocumentOrigin.OPERATOR, secret=secret)).pools[0].service
         assert service is not None and service.environment_from["TOKEN"].namespace == place
 
 
@@ -101,7 +103,7 @@ def test_L28_a_request_object_has_no_namespace_and_names_no_secret(field: str) -
     ref = {"name": "tgp-operator-secret", "key": "LAMBDA_API_KEY"}
     spec = {"talosConfig": {field: ref}} if field == "templateRef" else {field: ref}
     assert f"{field}: a GPURequest object has no namespace of its own" in faults(request(**spec))
-    assert read(request(Origin.OPERATOR, **spec)).pools
+    assert read(request(DocumentOrigin.OPERATOR, **spec)).pools
 
 
 OWN = {
@@ -113,10 +115,10 @@ OWN = {
 
 @pytest.mark.parametrize("own", OWN)
 def test_L28_a_class_with_credentials_of_its_own_is_for_no_namespace_unless_it_says_so(own: str) -> None:
-    for origin in (Origin.OPERATOR, Origin.CLUSTER):
+    for origin in (DocumentOrigin.OPERATOR, DocumentOrigin.CLUSTER):
         said = faults(node_class(origin=origin, **OWN[own]), pool())
         assert "class containers does not allow namespace team-a. Add team-a to spec.allowedNamespaces" in said
-        assert read(node_class(origin=origin, **OWN[own]), pool(Origin.OPERATOR)).pools, "the operator's own pools may"
+        assert read(node_class(origin=origin, **OWN[own]), pool(DocumentOrigin.OPERATOR)).pools, "the operator's own pools may"
         for allowed in (["team-a"], ["team-b", "team-a"], ["*"]):
             assert read(node_class(origin=origin, **OWN[own], allowedNamespaces=allowed), pool()).pools
 
@@ -132,13 +134,13 @@ def test_L28_the_class_of_a_request_is_not_for_other_pools() -> None:
     other = pool()
     spec = copy.deepcopy(dict(other.mapping["spec"]))
     spec["nodeClassRef"]["name"] = "request-one"
-    wrong = document("GPUNodePool", {"name": "llm", "namespace": "team-a"}, spec, Origin.NAMESPACE)
-    assert "class request-one does not allow namespace team-a" in faults(request(Origin.OPERATOR, provider="runpod"), wrong)
+    wrong = document("GPUNodePool", {"name": "llm", "namespace": "team-a"}, spec, DocumentOrigin.NAMESPACE)
+    assert "class request-one does not allow namespace team-a" in faults(request(DocumentOrigin.OPERATOR, provider="runpod"), wrong)
 
 
 def test_L28_an_object_never_takes_the_name_of_a_document_of_the_operator() -> None:
     """The fault is that of the object, in whatever order they are read."""
-    mine, theirs = pool(Origin.OPERATOR), pool(Origin.NAMESPACE)
+    mine, theirs = pool(DocumentOrigin.OPERATOR), pool(DocumentOrigin.NAMESPACE)
     for order in ([mine, theirs], [theirs, mine]):
         assert "GPUNodePool namespace: metadata.name: there are two pools named team-a/llm" in faults(node_class(), *order)
 

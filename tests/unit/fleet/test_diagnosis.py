@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis import rules
-from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Condition, Findings, PodSeen, Request
+from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.facts import Condition, Findings, JoinRequest, PodSeen
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.join import MADE_FOR, OTHER_NODE
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.node import wrong_image, wrong_version
 from ansible_collections.tgp.gpu.plugins.module_utils.diagnosis.rules import Diagnosis, diagnose
@@ -71,7 +71,9 @@ RUNS = Findings(
     server_version="v1.36.3",
 )
 IN_MESH = dataclasses.replace(RUNS, device=DEVICE, step="device")
-HAS_NODE = dataclasses.replace(IN_MESH, node=node(), step="node", requests=(Request("csr-1", "system:bootstrap:abc123", "issued"),))
+HAS_NODE = dataclasses.replace(
+    IN_MESH, node=node(), step="node", requests=(JoinRequest("csr-1", "system:bootstrap:abc123", "issued"),)
+)
 
 
 def seen(base: Findings, *console: str, **more: t.Any) -> Findings:
@@ -215,11 +217,11 @@ CASES: list[tuple[str, str, Findings]] = [
     ("tags", "tag_not_permitted", seen(RUNS, "tailscale up: requested tags [tag:x] are invalid or not permitted")),
     ("held", "device_held", seen(IN_MESH, device=dataclasses.replace(DEVICE, problem="it waits for approval by an administrator"))),
     ("misused", "token_misused", seen(IN_MESH, requests=(
-        Request("csr-1", "system:bootstrap:abc123", "denied", f"{MADE_FOR}a, but x", reason=OTHER_NODE),))),
+        JoinRequest("csr-1", "system:bootstrap:abc123", "denied", f"{MADE_FOR}a, but x", reason=OTHER_NODE),))),
     ("not ours", "request_refused", seen(IN_MESH, requests=(
-        Request("csr-1", "system:bootstrap:abc123", "denied", f"{MADE_FOR}a, but x", reason="SomebodyElse"),))),
-    ("denied", "request_refused", seen(IN_MESH, requests=(Request("csr-1", "system:bootstrap:abc123", "denied", "by policy"),))),
-    ("pending", "request_pending", seen(IN_MESH, requests=(Request("csr-1", "system:bootstrap:abc123", "pending"),))),
+        JoinRequest("csr-1", "system:bootstrap:abc123", "denied", f"{MADE_FOR}a, but x", reason="SomebodyElse"),))),
+    ("denied", "request_refused", seen(IN_MESH, requests=(JoinRequest("csr-1", "system:bootstrap:abc123", "denied", "by policy"),))),
+    ("pending", "request_pending", seen(IN_MESH, requests=(JoinRequest("csr-1", "system:bootstrap:abc123", "pending"),))),
     ("silent", "node_silent", seen(HAS_NODE, node=node(None, "Kubelet stopped posting node status."))),
     ("Talos token", "wrong_token", seen(HAS_NODE, "failed to sign API server CSR: code = Unauthenticated desc = invalid token",
                                         node=node(allocatable={"nvidia.com/gpu": 1}))),

@@ -30,8 +30,10 @@ def name(number: int, cluster: str = CLUSTER) -> str:
     return f"tgp-{cluster}-training-{number:05d}"
 
 
-def wish(number: int, address: str = "") -> peers.Wish:
-    return peers.Wish(name(number), key(number), (ipaddress.ip_network(address or f"10.77.{number // 200}.{number % 200 + 2}/32"),))
+def wish(number: int, address: str = "") -> peers.WantedPeer:
+    return peers.WantedPeer(
+        name(number), key(number), (ipaddress.ip_network(address or f"10.77.{number // 200}.{number % 200 + 2}/32"),)
+    )
 
 
 def block(number: int, cluster: str = CLUSTER) -> str:
@@ -168,7 +170,7 @@ def test_a_renewed_peer_changes_its_own_section_only(text: str, numbers: list[in
     if not numbers:
         return
     chosen = data.draw(st.sampled_from(numbers))
-    new = peers.Wish(name(chosen), key(100), (ipaddress.ip_network("10.99.0.1/32"),))
+    new = peers.WantedPeer(name(chosen), key(100), (ipaddress.ip_network("10.99.0.1/32"),))
     change = peers.decide(text, CLUSTER, [new], "present", CREATED)
     assert change.text == text.replace(block(chosen), conf.peer_text(new.name, CREATED, new.public_key, new.allowed))
     assert (change.added, change.removed, change.gone) == ((new.name,), (), (key(chosen),))
@@ -179,7 +181,7 @@ def test_a_renewed_peer_changes_its_own_section_only(text: str, numbers: list[in
 # ---- decisions
 
 
-def decide(text: str, wanted: t.Sequence[peers.Wish], state: str = "exact", **more: bool) -> peers.Change:
+def decide(text: str, wanted: t.Sequence[peers.WantedPeer], state: str = "exact", **more: bool) -> peers.Change:
     return peers.decide(text, CLUSTER, wanted, state, CREATED, **more)
 
 
@@ -200,13 +202,13 @@ def test_present_adds_and_removes_nothing() -> None:
 
 
 def test_absent_needs_names_only() -> None:
-    change = decide(hub(1, 2), [peers.Wish(name(1), "", ()), peers.Wish(name(9), "", ())], "absent")
+    change = decide(hub(1, 2), [peers.WantedPeer(name(1), "", ()), peers.WantedPeer(name(9), "", ())], "absent")
     assert change.text == hub(2) and change.removed == (name(1),)
 
 
 def test_absent_with_another_key_or_network_than_is_there_is_refused() -> None:
     assert decide(hub(1), [wish(1)], "absent").text == hub()
-    for given_peer in (peers.Wish(name(1), key(2), ()), peers.Wish(name(1), "", wish(2).allowed)):
+    for given_peer in (peers.WantedPeer(name(1), key(2), ()), peers.WantedPeer(name(1), "", wish(2).allowed)):
         with pytest.raises(peers.InvalidInput, match="another key or other networks"):
             decide(hub(1), [given_peer], "absent")
 
@@ -217,7 +219,7 @@ def test_a_machine_that_is_there_twice_is_there_once_afterwards() -> None:
 
 
 def test_a_key_may_go_over_to_another_machine_when_the_former_goes() -> None:
-    heir = peers.Wish(name(2), key(1), wish(1).allowed)
+    heir = peers.WantedPeer(name(2), key(1), wish(1).allowed)
     change = decide(hub(1), [heir])
     assert (change.added, change.removed, change.gone) == ((name(2),), (name(1),), ())
     with pytest.raises(peers.InvalidInput, match=f"public_key belongs to the peer in line 5, {name(1)}"):
@@ -253,7 +255,7 @@ def test_L12_peers_named_one_by_one_are_not_many_at_once() -> None:
 
 
 def test_L12_renewed_peers_are_not_removed_ones() -> None:
-    wanted = [peers.Wish(name(number), key(number + 100), wish(number).allowed) for number in range(1, 6)]
+    wanted = [peers.WantedPeer(name(number), key(number + 100), wish(number).allowed) for number in range(1, 6)]
     assert len(decide(hub(1, 2, 3, 4, 5), wanted).added) == 5
 
 
@@ -340,4 +342,4 @@ def test_every_fault_is_told_at_once() -> None:
 
 
 def test_absent_takes_names_alone() -> None:
-    assert peers.wishes(CLUSTER, [{"name": name(1)}, {"name": name(2)}], "absent")[0] == peers.Wish(name(1), "", ())
+    assert peers.wishes(CLUSTER, [{"name": name(1)}, {"name": name(2)}], "absent")[0] == peers.WantedPeer(name(1), "", ())

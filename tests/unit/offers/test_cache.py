@@ -23,7 +23,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube, e
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Lane, Offer, OfferQuery
 from ansible_collections.tgp.gpu.plugins.module_utils.offers import market as caches
 from ansible_collections.tgp.gpu.plugins.module_utils.offers.market import Cache, ConfigMapCache, FolderCache
-from ansible_collections.tgp.gpu.plugins.module_utils.offers.record import Reading, key_of, pack, unpack
+from ansible_collections.tgp.gpu.plugins.module_utils.offers.record import OfferReading, key_of, pack, unpack
 
 from sandbox.clock import SimClock
 from sandbox.kube import KubeApi
@@ -75,9 +75,9 @@ def cache(request: pytest.FixtureRequest, tmp_path: Path) -> Cache:
     return ConfigMapCache(request.getfixturevalue("kube"))
 
 
-def reading(*offers: Offer, cloud: str = "vast", minutes: float = 0) -> Reading:
+def reading(*offers: Offer, cloud: str = "vast", minutes: float = 0) -> OfferReading:
     read = NOON + timedelta(minutes=minutes)
-    return Reading(cloud, read, tuple(dataclasses.replace(one, seen=read) for one in offers))
+    return OfferReading(cloud, read, tuple(dataclasses.replace(one, seen=read) for one in offers))
 
 
 def test_every_field_of_an_offer_comes_back_exactly() -> None:

@@ -12,7 +12,7 @@ import typing as t
 from ...core.errors import InvalidInput, LostAnswer, TgpError
 from ...core.task import Task
 from ...talos.api.grpc import CertificateWanted, GrpcError
-from ...talos.api.machine import Applied, MachineApi, Sight, Trust
+from ...talos.api.machine import Applied, MachineApi, MaintenanceState, Trust
 from ...talos.api.peer import networks, pin
 from .configurations import GivenConfig, given_config
 
@@ -110,7 +110,7 @@ def _push_one(task: Task, node: Node, config: GivenConfig, trust: Trust) -> dict
 
 
 def _push_to(
-    task: Task, api: MachineApi, node: Node, config: GivenConfig, trust: Trust, sight: Sight, result: dict[str, t.Any]
+    task: Task, api: MachineApi, node: Node, config: GivenConfig, trust: Trust, sight: MaintenanceState, result: dict[str, t.Any]
 ) -> None:
     faults = config.checked(sight.mode, sight.version)
     if faults:
@@ -150,7 +150,7 @@ def _after_lost_answer(task: Task, api: MachineApi, lost: LostAnswer) -> Applied
     )
 
 
-def _wait(task: Task, node: Node, seconds: float) -> tuple[MachineApi, Sight]:
+def _wait(task: Task, node: Node, seconds: float) -> tuple[MachineApi, MaintenanceState]:
     """Look until the machine waits for a configuration or has one, for ``seconds`` at most."""
     api = MachineApi(node["host"], node["port"], seconds=float(task.params["call_timeout"]))
     until = task.clock.now().timestamp() + seconds
@@ -161,7 +161,7 @@ def _wait(task: Task, node: Node, seconds: float) -> tuple[MachineApi, Sight]:
         task.clock.sleep(_PAUSE)
 
 
-def _facts(node: Node, sight: Sight) -> dict[str, t.Any]:
+def _facts(node: Node, sight: MaintenanceState) -> dict[str, t.Any]:
     return {"name": node.get("name") or node["host"], "host": node["host"], **dataclasses.asdict(sight)}
 
 

@@ -23,7 +23,7 @@ from ...planner.provisioning.registration import is_stale
 from ...providers.registry import CAPABILITIES
 from ...talos.images.image_choice import ordered_schematic
 from ...talos.versions import DEFAULT_TALOS
-from ..facts import Findings, Request
+from ..facts import Findings, JoinRequest
 from ..rules import Diagnosis, diagnose
 from ..view import screen, steps_of
 from .files import save
@@ -36,7 +36,7 @@ _T = t.TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
-class End:
+class JoinEnd:
     """How the wait for a machine ended. ``seen`` is when each step was first seen; ``hopeless`` why it ended before its time."""
 
     step: str
@@ -71,7 +71,7 @@ class Explained:
 
 
 def explain_all(
-    context: Context, ends: t.Mapping[str, tuple[Claim, End]], devices: t.Callable[[], t.Sequence[Device] | None]
+    context: Context, ends: t.Mapping[str, tuple[Claim, JoinEnd]], devices: t.Callable[[], t.Sequence[Device] | None]
 ) -> dict[str, Explained]:
     """A diagnosis for each machine, side by side; none for one where that failed, which is warned of.
 
@@ -90,7 +90,7 @@ class _Collector:
         self._context, self._devices = context, devices
         self._started = context.clock.now()
 
-    def explain_if_possible(self, claim: Claim, end: End) -> Explained | None:
+    def explain_if_possible(self, claim: Claim, end: JoinEnd) -> Explained | None:
         try:
             return self.explain(claim, end)
         except LockLost:
@@ -99,7 +99,7 @@ class _Collector:
             self._context.warn(f"{claim.name}: why it failed could not be found out: {type(error).__name__}: {error}")
             return None
 
-    def explain(self, claim: Claim, end: End) -> Explained:
+    def explain(self, claim: Claim, end: JoinEnd) -> Explained:
         context = self._context
         findings = self.findings(claim, end)
         diagnosis = diagnose(findings)
@@ -119,7 +119,7 @@ class _Collector:
             lines.append(f"  {'all of it':<9} {file}")
         return Explained(diagnosis, lines, file)
 
-    def findings(self, claim: Claim, end: End) -> Findings:
+    def findings(self, claim: Claim, end: JoinEnd) -> Findings:
         """Everything that can be known of the machine now. What could not be asked stands in ``unread``."""
         unread: dict[str, str] = {}
 
@@ -234,7 +234,7 @@ class _Collector:
         }
 
 
-def _times(claim: Claim, end: End, requests: t.Iterable[Request]) -> dict[str, datetime]:
+def _times(claim: Claim, end: JoinEnd, requests: t.Iterable[JoinRequest]) -> dict[str, datetime]:
     """When each step was first seen, by this wait, by an earlier one, or by the cluster."""
     asked = min((one.created for one in requests if one.created is not None), default=None)
     noted = {"device": claim.mesh_seen, "csr": asked, "node": claim.registered}

@@ -16,7 +16,7 @@ from ...kube.client import Json, Kube
 from ...kube.nodes import parse, path_of
 from ...kube.pods import PATH as PODS
 from ...model import Node
-from ..facts import Condition, EventSeen, PodSeen, Request
+from ..facts import Condition, EventSeen, JoinRequest, PodSeen
 
 _MOST = 40  # pods in trouble that are kept
 _SYSTEM = ("kube-system", "gpu-operator", "nvidia-gpu-operator", "node-feature-discovery", "kube-flannel")
@@ -69,10 +69,10 @@ def _waiting(container: Json) -> str:
     return f"{container.get('name')}: {found.get('reason') or ''} {found.get('message') or ''}".strip()
 
 
-def requests_of(found: t.Iterable[csr.Request], token_id: str, node: str, since: datetime | None) -> tuple[Request, ...]:
+def requests_of(found: t.Iterable[csr.SigningRequest], token_id: str, node: str, since: datetime | None) -> tuple[JoinRequest, ...]:
     """The requests made with this token, and those for this node name that are not older than ``since``."""
     return tuple(
-        Request(one.name, one.username, one.state, one.message, one.node, one.created, one.reason)
+        JoinRequest(one.name, one.username, one.state, one.message, one.node, one.created, one.reason)
         for one in found
         if (token_id and one.token_id == token_id) or (one.node == node and (since is None or one.created >= since))
     )

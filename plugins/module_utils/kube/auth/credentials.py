@@ -22,7 +22,7 @@ from ...core.errors import InvalidInput
 from ...core.http import check_headers
 from ...core.redact import register
 from .exec_plugin import ExecPlugin
-from .kubeconfig import Entry
+from .kubeconfig import KubeconfigEntry
 
 if t.TYPE_CHECKING:
     import httpx
@@ -51,7 +51,7 @@ class Access:
     proxy: str
 
 
-def access(entry: Entry) -> Access:
+def access(entry: KubeconfigEntry) -> Access:
     """Everything but the connection itself. InvalidInput names file and context."""
     for key, what in _UNUSABLE.items():
         if entry.user.get(key):
@@ -70,7 +70,7 @@ def access(entry: Entry) -> Access:
     )
 
 
-def _proxy(entry: Entry) -> str:
+def _proxy(entry: KubeconfigEntry) -> str:
     proxy = str(entry.cluster.get("proxy-url") or "")
     if proxy and not proxy.startswith(("http://", "https://", "socks5://")):
         raise InvalidInput(f"{entry.source}: proxy-url {proxy!r} must begin with http://, https:// or socks5://.")
@@ -88,7 +88,7 @@ class _Bearer(t.Protocol):
         ...
 
 
-def _authorizer(entry: Entry, bearer: _Bearer | None) -> t.Callable[[httpx.Request], httpx.Request]:
+def _authorizer(entry: KubeconfigEntry, bearer: _Bearer | None) -> t.Callable[[httpx.Request], httpx.Request]:
     fixed = _impersonation(entry)
     user = entry.user
     if bearer is None and user.get("username"):
@@ -117,7 +117,7 @@ def _renewer(bearer: _Bearer | None) -> t.Callable[[httpx.Request], bool]:
     return renewed
 
 
-def _impersonation(entry: Entry) -> dict[str, str]:
+def _impersonation(entry: KubeconfigEntry) -> dict[str, str]:
     user = entry.user
     groups = user.get("as-groups") or []
     if len(groups) > 1:
@@ -130,7 +130,7 @@ def _impersonation(entry: Entry) -> dict[str, str]:
     return {header: str(value) for header, value in pairs if value}
 
 
-def _bearer(entry: Entry, plugin: ExecPlugin | None) -> _Bearer | None:
+def _bearer(entry: KubeconfigEntry, plugin: ExecPlugin | None) -> _Bearer | None:
     """Precedence as in kubectl: a token file before a token, both before an exec plugin."""
     if path := entry.user.get("tokenFile"):
         return _TokenFile(str(path), entry.source)
@@ -183,7 +183,7 @@ class _TokenFile:
 # ---- whom we trust, and our certificate
 
 
-def _tls(entry: Entry, plugin: ExecPlugin | None) -> ssl.SSLContext:
+def _tls(entry: KubeconfigEntry, plugin: ExecPlugin | None) -> ssl.SSLContext:
     cluster, source = entry.cluster, entry.source
     authority = _decoded(cluster, "certificate-authority", source)
     try:

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta, timezone
 from ...core.clock import from_text
 from ...core.errors import InvalidInput
 from ...core.redact import PLATFORMS, program_environment, redact, register
-from .kubeconfig import Entry
+from .kubeconfig import KubeconfigEntry
 
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _OWN_SETTINGS = "client.authentication.k8s.io/exec"  # extension of a cluster whose content is for the plugin
@@ -27,7 +27,7 @@ _EARLY = timedelta(seconds=30)  # ask again a little before the credential ends
 class ExecPlugin:
     """Runs the program when a credential is needed and none is good any more. Safe to use from several threads."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: KubeconfigEntry) -> None:
         self._entry = entry
         setting = entry.user["exec"]
         if not isinstance(setting, dict) or not setting.get("command"):

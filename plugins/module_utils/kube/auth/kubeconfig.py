@@ -25,7 +25,7 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class KubeconfigEntry:
     """One context, looked up. ``cluster`` and ``user`` are the kubeconfig's own mappings, file paths in them made absolute;
     ``source`` is how messages name it; ``namespace`` the context's default namespace; ``folder`` where an exec plugin may lie."""
 
@@ -37,7 +37,7 @@ class Entry:
     folder: str = ""
 
 
-def find(path: str | None = None, context: str | None = None, *, env: t.Mapping[str, str] | None = None) -> Entry:
+def find(path: str | None = None, context: str | None = None, *, env: t.Mapping[str, str] | None = None) -> KubeconfigEntry:
     """The cluster and user to work with. InvalidInput says in one sentence what is missing and where."""
     environment = os.environ if env is None else env
     origin, paths = _paths(path, environment)
@@ -117,7 +117,7 @@ def _absolute(value: dict[str, t.Any], folder: str) -> dict[str, t.Any]:
     return value
 
 
-def _choose(config: dict[str, t.Any], wanted: str, origin: str, paths: t.Sequence[str]) -> Entry:
+def _choose(config: dict[str, t.Any], wanted: str, origin: str, paths: t.Sequence[str]) -> KubeconfigEntry:
     files = os.pathsep.join(paths)
     name = wanted or config["current-context"]
     if not name:
@@ -142,10 +142,10 @@ def _choose(config: dict[str, t.Any], wanted: str, origin: str, paths: t.Sequenc
     if not server.startswith(("https://", "http://")):
         raise InvalidInput(f"{source}: the cluster's server {server!r} is not an http(s) address.")
     folder = os.path.dirname(os.path.abspath((user or cluster)["_file"]))
-    return Entry(server.rstrip("/"), cluster, user or {}, source, str(context.get("namespace") or ""), folder)
+    return KubeconfigEntry(server.rstrip("/"), cluster, user or {}, source, str(context.get("namespace") or ""), folder)
 
 
-def in_cluster(env: t.Mapping[str, str], folder: str = SERVICE_ACCOUNT) -> Entry:
+def in_cluster(env: t.Mapping[str, str], folder: str = SERVICE_ACCOUNT) -> KubeconfigEntry:
     """The account of the pod this process runs in."""
     token, ca = os.path.join(folder, "token"), os.path.join(folder, "ca.crt")
     for path in (token, ca):
@@ -161,4 +161,4 @@ def in_cluster(env: t.Mapping[str, str], folder: str = SERVICE_ACCOUNT) -> Entry
         with open(os.path.join(folder, "namespace"), encoding="utf-8") as file:
             namespace = file.read().strip()
     cluster = {"certificate-authority": ca}
-    return Entry(f"https://{host}:{port}", cluster, {"tokenFile": token}, "the pod's service account", namespace, folder)
+    return KubeconfigEntry(f"https://{host}:{port}", cluster, {"tokenFile": token}, "the pod's service account", namespace, folder)

@@ -17,7 +17,7 @@ from .policy_requirements import PolicyWish
 
 
 @dataclasses.dataclass
-class Report:
+class PolicyReport:
     """``problems`` {subject, problem, remedy}; ``unseen``: sentences about what the credential or the server does not show; ``tried``: whether
     the server was asked what the policy lets through."""
 
@@ -29,10 +29,10 @@ class Report:
         self.problems.append({"subject": subject, "problem": problem, "remedy": remedy})
 
 
-def report(mesh: DeviceMesh, wish: PolicyWish) -> Report:
+def report(mesh: DeviceMesh, wish: PolicyWish) -> PolicyReport:
     """Reads only. Raises an ApiError when the mesh cannot be read at all, InvalidInput for what is no tag."""
     check_tags(wish.tags)
-    found = Report()
+    found = PolicyReport()
     text = mesh.policy()
     if text is None:
         found.unseen.append(
@@ -55,7 +55,7 @@ def report(mesh: DeviceMesh, wish: PolicyWish) -> Report:
     return found
 
 
-def _owners(found: Report, policy: dict[str, t.Any], mesh: DeviceMesh, wish: PolicyWish) -> None:
+def _owners(found: PolicyReport, policy: dict[str, t.Any], mesh: DeviceMesh, wish: PolicyWish) -> None:
     known = policy.get("tagOwners")
     owners: dict[str, t.Any] = known if isinstance(known, dict) else {}
     carried = mesh.carried_tags()
@@ -69,7 +69,7 @@ def _owners(found: Report, policy: dict[str, t.Any], mesh: DeviceMesh, wish: Pol
             found.add(tag, f"The OAuth client carries {held}, which does not own it.", f"Change in tagOwners: {line}")
 
 
-def _routes(found: Report, policy: dict[str, t.Any], wish: PolicyWish) -> None:
+def _routes(found: PolicyReport, policy: dict[str, t.Any], wish: PolicyWish) -> None:
     approvers = policy.get("autoApprovers")
     granted = approvers.get("routes") if isinstance(approvers, dict) else None
     for route in wish.routes:
@@ -99,14 +99,14 @@ def _network(text: str) -> Network | None:
         return None
 
 
-def _settings(found: Report, mesh: DeviceMesh) -> None:
+def _settings(found: PolicyReport, mesh: DeviceMesh) -> None:
     settings = mesh.settings()
     if settings and settings.get("aclsExternallyManagedOn"):
         link = settings.get("aclsExternalLink")
         found.unseen.append(f"The policy is kept elsewhere ({link or 'see the admin console'}): change it there.")
 
 
-def _connections(found: Report, mesh: DeviceMesh, wish: PolicyWish) -> None:
+def _connections(found: PolicyReport, mesh: DeviceMesh, wish: PolicyWish) -> None:
     tests = wish.tests()
     if not tests:
         return

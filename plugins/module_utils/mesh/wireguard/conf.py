@@ -77,7 +77,7 @@ def sections(text: str) -> list[Section]:
     """The sections in their order. Raises Unreadable when the text has another section than [Interface] and [Peer], or a peer without
     a key: wg would refuse the whole file."""
     found: list[Section] = []
-    reading: _Reading | None = None
+    reading: _OpenSection | None = None
     offset = 0
     for number, line in enumerate(text.split("\n"), 1):
         length = len(line) + 1
@@ -88,7 +88,7 @@ def sections(text: str) -> list[Section]:
             kind = _SECTIONS.get(bare.lower())
             if kind is None:
                 raise Unreadable(f"Line {number} begins a section that WireGuard does not have.")
-            reading = _Reading(kind, number, offset, min(offset + length, len(text)))
+            reading = _OpenSection(kind, number, offset, min(offset + length, len(text)))
         elif reading is not None:
             reading.take(line, bare, min(offset + length, len(text)))
         offset += length
@@ -98,7 +98,7 @@ def sections(text: str) -> list[Section]:
 
 
 @dataclasses.dataclass
-class _Reading:
+class _OpenSection:
     """A section whose end has not come yet. Only comments between its header and its first setting count."""
 
     kind: str

@@ -20,7 +20,7 @@ from ...core.errors import InvalidInput, TgpError
 from ...core.redact import MASK, program_environment, redact, register
 from . import conf as conf
 from .file import HubFile
-from .peers import Change, Wish, decide, ours
+from .peers import Change, WantedPeer, decide, ours
 
 # ---- the hub's running interface, by the programs ``wg`` and ``wg-quick``. What they print of private keys never leaves this file
 
@@ -137,7 +137,7 @@ class Order:
     cluster_id: str
     interface: str
     config_file: str
-    wanted: tuple[Wish, ...]
+    wanted: tuple[WantedPeer, ...]
     state: str
     apply: bool = True
     allow_mass_delete: bool = False
@@ -147,7 +147,7 @@ class Order:
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class HubOutcome:
     """``applied``: the interface runs with these peers. ``before`` and ``after`` are the cluster's own sections of the file."""
 
     change: Change
@@ -159,7 +159,7 @@ class Outcome:
     after: str
 
 
-def bring_in_line(order: Order, clock: Clock, *, dry: bool = False) -> Outcome:
+def bring_in_line(order: Order, clock: Clock, *, dry: bool = False) -> HubOutcome:
     """Carry the order out; ``dry`` only says what would be done. Nothing is written when anything is wrong with the order, the file
     or the machine."""
     running = Running(order.interface) if order.apply else None
@@ -184,7 +184,7 @@ def bring_in_line(order: Order, clock: Clock, *, dry: bool = False) -> Outcome:
                 raise HubFailed(f"wg syncconf {order.interface} said it was done, and the interface still has other peers.")
         if there is not None and not dry:
             file.remember(())
-    return Outcome(
+    return HubOutcome(
         change=change,
         changed=edited or behind,
         applied=there is not None,

@@ -28,7 +28,7 @@ class GuardRefused(TgpError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
+class WantedPeer:
     """One machine's peer. With state absent key and networks may be missing."""
 
     name: str
@@ -51,7 +51,7 @@ class Change:
     gone: tuple[str, ...] = ()
 
 
-def wishes(cluster_id: str, peers: t.Sequence[t.Mapping[str, t.Any]], state: str) -> list[Wish]:
+def wishes(cluster_id: str, peers: t.Sequence[t.Mapping[str, t.Any]], state: str) -> list[WantedPeer]:
     """The given peers, checked. Raises InvalidInput with every fault in them."""
     problems = [] if CLUSTER_ID.fullmatch(cluster_id) else [f'cluster_id "{cluster_id}": eight characters of 0-9 and a-f are one.']
     found = []
@@ -63,7 +63,7 @@ def wishes(cluster_id: str, peers: t.Sequence[t.Mapping[str, t.Any]], state: str
             problems.append(f"{name}: public_key is no key of WireGuard (base64 of 32 bytes).")
         if not texts and state != "absent":
             problems.append(f"{name}: allowed_ips is missing, for instance [10.77.0.11/32].")
-        found.append(Wish(name, str(key or ""), tuple(_networks(name, texts or (), problems))))
+        found.append(WantedPeer(name, str(key or ""), tuple(_networks(name, texts or (), problems))))
     problems += _twice(found)
     if problems:
         raise InvalidInput("The peers cannot be set like this; nothing was changed.", problems=problems)
@@ -81,7 +81,7 @@ def _networks(name: str, texts: t.Sequence[str], problems: list[str]) -> t.Itera
             problems.append(f"{name}: {error}.")
 
 
-def _twice(found: t.Sequence[Wish]) -> t.Iterator[str]:
+def _twice(found: t.Sequence[WantedPeer]) -> t.Iterator[str]:
     for number, one in enumerate(found):
         for other in found[:number]:
             if one.name == other.name:
@@ -105,7 +105,7 @@ def ours(sections: t.Iterable[Section], cluster_id: str) -> list[Section]:
 def decide(
     text: str,
     cluster_id: str,
-    wanted: t.Sequence[Wish],
+    wanted: t.Sequence[WantedPeer],
     state: str,
     created: str,
     *,
@@ -127,8 +127,8 @@ def decide(
     if state == "absent":
         leaving = [one for one in mine if one.owner in names]
         _as_given(leaving, wanted)
-        new: list[Wish] = []
-        met: list[Wish] = []
+        new: list[WantedPeer] = []
+        met: list[WantedPeer] = []
     else:
         met = [wish for wish in wanted if [wish.met_by(one) for one in mine if one.owner == wish.name] == [True]]
         new = [wish for wish in wanted if wish not in met]
@@ -184,7 +184,7 @@ def _checked(text: str) -> list[Section]:
     return found
 
 
-def _as_given(leaving: t.Iterable[Section], wanted: t.Iterable[Wish]) -> None:
+def _as_given(leaving: t.Iterable[Section], wanted: t.Iterable[WantedPeer]) -> None:
     """Whoever gives more than names to remove shall mean the peers that are there."""
     given = {wish.name: wish for wish in wanted}
     problems = []
@@ -201,7 +201,7 @@ def _guarded(planned: int, known: int, allow_mass_delete: bool) -> None:
         raise GuardRefused(mass_deletion_guard.refusal("wireguard peers", planned, known))
 
 
-def _refuse_collisions(new: t.Sequence[Wish], staying: t.Sequence[Section]) -> None:
+def _refuse_collisions(new: t.Sequence[WantedPeer], staying: t.Sequence[Section]) -> None:
     problems = []
     own = conf.addresses(staying)
     for wish in new:
@@ -217,7 +217,7 @@ def _refuse_collisions(new: t.Sequence[Wish], staying: t.Sequence[Section]) -> N
         raise InvalidInput("The peers collide with others on the hub; nothing was changed.", problems=problems)
 
 
-def _edited(text: str, leaving: t.Sequence[Section], new: t.Sequence[Wish], created: str) -> str:
+def _edited(text: str, leaving: t.Sequence[Section], new: t.Sequence[WantedPeer], created: str) -> str:
     """From the end to the beginning, so that offsets hold. A renewed peer keeps its place, a new one goes to the end."""
     blocks = {wish.name: conf.peer_text(wish.name, created, wish.public_key, wish.allowed) for wish in new}
     places = {one.owner: one for one in reversed(leaving)}  # of several sections of one machine the first is its place

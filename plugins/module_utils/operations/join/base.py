@@ -12,8 +12,7 @@ import typing as t
 from datetime import datetime
 
 from ...core.errors import ApiError, TgpError
-from ...diagnosis.evidence.collect import End as Ended
-from ...diagnosis.evidence.collect import Explained, explain_all
+from ...diagnosis.evidence.collect import Explained, JoinEnd, explain_all
 from ...mesh.find import find_device
 from ...model import Claim, Deletion, Device, Instance, InstanceState, Phase
 from ...model.reasons import Reason
@@ -209,7 +208,7 @@ class Following:
         """Ask everybody once more about those that never came, while they still exist, and tell what is found. A price that jumped
         needs no explanation."""
         lost = {
-            name: (self.claims[name], Ended(outcome.step, outcome.message, dict(outcome.seen), outcome.hopeless))
+            name: (self.claims[name], JoinEnd(outcome.step, outcome.message, dict(outcome.seen), outcome.hopeless))
             for name in failed
             if name not in self._ended and not (outcome := outcomes[name]).ready
         }

@@ -36,7 +36,7 @@ class Trust:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sight:
+class MaintenanceState:
     """What one look at a machine showed.
 
     ``state``: "maintenance" (waits for a configuration), "configured" (its API wants a client certificate), "unreachable" (nothing
@@ -73,7 +73,7 @@ class MachineApi:
         self.host, self.port, self._seconds = host, port, seconds
         self._address = ""
 
-    def look(self) -> Sight:
+    def look(self) -> MaintenanceState:
         """What the machine is doing. Nothing secret is sent, so anybody may answer."""
         shown = ""
         try:
@@ -81,15 +81,15 @@ class MachineApi:
                 shown = self._shown(sock)
                 answer = unary(sock, self._authority, f"{_SERVICE}Version", b"", self._seconds)
         except Unreachable as error:
-            return Sight("unreachable", address=self._address, problem=error.message)
+            return MaintenanceState("unreachable", address=self._address, problem=error.message)
         except CertificateWanted:
-            return Sight("configured", fingerprint=shown, address=self._address)
+            return MaintenanceState("configured", fingerprint=shown, address=self._address)
         except GrpcError as error:
             if error.code == "unimplemented":  # older releases tell their version to nobody before they are configured
-                return Sight("maintenance", fingerprint=shown, address=self._address)
-            return Sight("unknown", fingerprint=shown, address=self._address, problem=error.message)
+                return MaintenanceState("maintenance", fingerprint=shown, address=self._address)
+            return MaintenanceState("unknown", fingerprint=shown, address=self._address, problem=error.message)
         except ApiError as error:
-            return Sight("unknown", fingerprint=shown, address=self._address, problem=error.message)
+            return MaintenanceState("unknown", fingerprint=shown, address=self._address, problem=error.message)
         return dataclasses.replace(_version(answer), fingerprint=shown, address=self._address)
 
     def trusted(self, trust: Trust) -> None:
@@ -159,12 +159,12 @@ class MachineApi:
             )
 
 
-def _version(answer: bytes) -> Sight:
+def _version(answer: bytes) -> MaintenanceState:
     found = messages(read(answer), 1)
     if not found:
-        return Sight("maintenance")
+        return MaintenanceState("maintenance")
     version, platform = inner(found[0], 2), inner(found[0], 3)
-    return Sight(
+    return MaintenanceState(
         "maintenance",
         version=text(version, 1),
         arch=text(version, 6),

@@ -35,23 +35,23 @@ class Extension:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
+class WantedExtension:
     """What somebody wrote: the ``name`` of an extension, and the ``version`` it must have ("" = that of the release)."""
 
     name: str
     version: str = ""
 
 
-def wish(text: str) -> Wish:
+def wish(text: str) -> WantedExtension:
     """``tailscale``, ``siderolabs/tailscale`` or a whole reference (``ghcr.io/siderolabs/tailscale:1.102.2``)."""
     words = text.strip()
     reference = _REFERENCE.fullmatch(words.partition("@")[0])
     if reference:
-        return Wish(_OWNER + reference[1], reference[2])
-    return Wish(words if "/" in words else _OWNER + words)
+        return WantedExtension(_OWNER + reference[1], reference[2])
+    return WantedExtension(words if "/" in words else _OWNER + words)
 
 
-def missing(wishes: t.Sequence[Wish], official: t.Sequence[Extension], talos_version: str) -> list[str]:
+def missing(wishes: t.Sequence[WantedExtension], official: t.Sequence[Extension], talos_version: str) -> list[str]:
     """A sentence for each extension that the release does not have, or has in another version."""
     versions = {one.name: one.version for one in official}
     found = []

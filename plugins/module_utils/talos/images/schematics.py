@@ -14,7 +14,7 @@ from ...core.task import Task
 from ..documents import parse
 from ..validation.secret_scan import refuse_secrets
 from ..versions import DEFAULT_TALOS, OLDEST, minor, plain
-from .extensions import Extension, Wish, disagreements, missing, wish
+from .extensions import Extension, WantedExtension, disagreements, missing, wish
 from .factory import PUBLIC, ImageFactory, computed, images, open_factory
 from .nvidia import Driver, architecture, driver_for, mismatches, needs_fabric_manager
 from .schematic import canonical
@@ -37,7 +37,7 @@ def schematic_of(task: Task) -> dict[str, t.Any]:
             factory.close()
 
 
-def content(params: t.Mapping[str, t.Any], version: str) -> tuple[dict[str, t.Any], list[Wish]]:
+def content(params: t.Mapping[str, t.Any], version: str) -> tuple[dict[str, t.Any], list[WantedExtension]]:
     """The schematic that the options describe, and its extensions with the versions they were asked in."""
     base: dict[str, t.Any] = dict(params["schematic"] or {})
     refuse_secrets(base)
@@ -53,9 +53,9 @@ def content(params: t.Mapping[str, t.Any], version: str) -> tuple[dict[str, t.An
         fabric = params["fabric_manager"]
         if fabric is None:
             fabric = any(needs_fabric_manager(model, params["gpu_count"]) for model in params["gpu_models"])
-        wishes += [Wish(name) for name in driver.extensions(fabric_manager=fabric)]
+        wishes += [WantedExtension(name) for name in driver.extensions(fabric_manager=fabric)]
     if params["mesh"] in MESH:
-        wishes.append(Wish(MESH[params["mesh"]]))
+        wishes.append(WantedExtension(MESH[params["mesh"]]))
     # the order counts for the id, so there is one order only
     names = sorted({one.name for one in wishes})
     if names:

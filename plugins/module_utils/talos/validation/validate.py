@@ -50,7 +50,7 @@ _INSTEAD = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Result:
+class ValidationResult:
     """Why it cannot be used, and what is better written otherwise. One sentence each."""
 
     errors: tuple[str, ...]
@@ -59,7 +59,7 @@ class Result:
 
 def check(
     documents: t.Sequence[Document], *, mode: str = "cloud", talos_version: str = DEFAULT_TALOS, kubernetes_version: str = ""
-) -> Result:
+) -> ValidationResult:
     """Everything wrong with the documents of one worker.
 
     ``mode`` as in ``talosctl validate``: metal, cloud or container. ``kubernetes_version`` is the control plane's, "" = unknown.
@@ -90,7 +90,7 @@ def check(
             rules.mode_rules(config, mode),
         ):
             errors.extend(found)
-    return Result(tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(warnings)))
+    return ValidationResult(tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(warnings)))
 
 
 def problems(documents: t.Sequence[Document], *, mode: str = "cloud", talos_version: str = DEFAULT_TALOS) -> list[str]:
@@ -98,7 +98,7 @@ def problems(documents: t.Sequence[Document], *, mode: str = "cloud", talos_vers
     return list(check(documents, mode=mode, talos_version=talos_version).errors)
 
 
-def _classify_fault(fault: Fault, document: Document, talos: tuple[int, int], errors: list[str], warnings: list[str]) -> None:
+def _classify_fault(fault: SchemaFault, document: Document, talos: tuple[int, int], errors: list[str], warnings: list[str]) -> None:
     """A fault of the schema is an error, unless Talos itself still takes the field."""
     where = f"{document['kind']}: " if document.get("kind") else ""
     if not where and fault.path == "machine.network" and talos < (1, 12):
@@ -170,7 +170,7 @@ def placeholder(talos_version: str = DEFAULT_TALOS, **facts: t.Any) -> NodeSpec:
     return NodeSpec(**{**known, **facts})
 
 
-def template_result(template: str | None, talos_image: str = "", talos_version: str = "", **facts: t.Any) -> Result:
+def template_result(template: str | None, talos_image: str = "", talos_version: str = "", **facts: t.Any) -> ValidationResult:
     """Everything wrong with a class's template (None or blank = missing) and its image, found by trying it out. ``facts`` are more of
     the class, as NodeSpec has them: ``patches``, ``registry_mirrors``, ``mesh``.
 
@@ -179,17 +179,17 @@ def template_result(template: str | None, talos_image: str = "", talos_version: 
     """
     image = [f"talosConfig.image: {sentence}" for sentence in image_problems(talos_image)] if talos_image else []
     if template is None or not template.strip():
-        return Result((MISSING_TEMPLATE, *image), ())
+        return ValidationResult((MISSING_TEMPLATE, *image), ())
     tagged = tag_of(talos_image) if talos_image else ""
     version = tagged if (minor(tagged) or (0, 0))[0] == 1 else talos_version or DEFAULT_TALOS
     try:
         documents = build(placeholder(version, **{**_install_facts(template), **facts}), template)
     except InvalidInput as error:
-        return Result((*(error.problems or (error.message,)), *image), ())
+        return ValidationResult((*(error.problems or (error.message,)), *image), ())
     raw = machine_document(documents)
     mode = "metal" if raw is not None and isinstance(raw["machine"].get("install"), dict) else "cloud"
     found = check(documents, mode=mode, talos_version=version)
-    return Result((*found.errors, *image), found.warnings)
+    return ValidationResult((*found.errors, *image), found.warnings)
 
 
 def _install_facts(template: str) -> dict[str, str]:
@@ -229,7 +229,7 @@ _WANTED = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Fault:
+class SchemaFault:
     """One disagreement with the schema: ``path`` like "machine.files[0].path", ``keyword`` of the schema, ``text`` for people."""
 
     path: str
@@ -253,32 +253,32 @@ def kinds() -> t.Mapping[str, str]:
     return found
 
 
-def faults(document: t.Mapping[str, t.Any]) -> list[Fault]:
+def faults(document: t.Mapping[str, t.Any]) -> list[SchemaFault]:
     """Everything the schema has against one document; a kind it does not know is one fault."""
     kind = str(document.get("kind", ""))
     name = kinds().get(kind)
     if name is None:
         close = difflib.get_close_matches(kind, kinds(), n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
-        return [Fault("kind", "kind", f"Talos knows no document of kind {kind!r}.{hint}")]
+        return [SchemaFault("kind", "kind", f"Talos knows no document of kind {kind!r}.{hint}")]
     published = next((word for word, right in _MISNAMED.items() if right == kind), None)
     return list(_check({**document, "kind": published} if published else document, definitions()[name], ""))
 
 
-def _check(value: t.Any, schema: Schema, path: str) -> t.Iterator[Fault]:
+def _check(value: t.Any, schema: Schema, path: str) -> t.Iterator[SchemaFault]:
     reference = schema.get("$ref")
     if reference is not None:
         yield from _check(value, definitions()[reference.rpartition("/")[2]], path)
     wanted = schema.get("type")
     if wanted is not None and not _is(value, wanted):
-        yield Fault(path, "type", f"{path} must be {_WANTED[wanted]} and is {_WORDS.get(type(value), 'empty')}.")
+        yield SchemaFault(path, "type", f"{path} must be {_WANTED[wanted]} and is {_WORDS.get(type(value), 'empty')}.")
         return
     if "enum" in schema and value not in schema["enum"]:
-        yield Fault(path, "enum", f"{path} must be {' or '.join(map(str, schema['enum']))}.")
+        yield SchemaFault(path, "enum", f"{path} must be {' or '.join(map(str, schema['enum']))}.")
     if isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value):
-        yield Fault(path, "pattern", _pattern(path, schema["pattern"]))
+        yield SchemaFault(path, "pattern", _pattern(path, schema["pattern"]))
     if "oneOf" in schema and sum(not any(True for _ in _check(value, option, path)) for option in schema["oneOf"]) != 1:
-        yield Fault(path, "oneOf", f"{path} must be {' or '.join(_WANTED[option['type']] for option in schema['oneOf'])}.")
+        yield SchemaFault(path, "oneOf", f"{path} must be {' or '.join(_WANTED[option['type']] for option in schema['oneOf'])}.")
     if isinstance(value, dict):
         yield from _mapping(value, schema, path)
     elif isinstance(value, list) and "items" in schema:
@@ -286,14 +286,14 @@ def _check(value: t.Any, schema: Schema, path: str) -> t.Iterator[Fault]:
             yield from _check(item, schema["items"], f"{path}[{number}]")
 
 
-def _mapping(value: dict[str, t.Any], schema: Schema, path: str) -> t.Iterator[Fault]:
+def _mapping(value: dict[str, t.Any], schema: Schema, path: str) -> t.Iterator[SchemaFault]:
     properties = schema.get("properties", {})
     patterns = schema.get("patternProperties", {})
     others = schema.get("additionalProperties", True)
     dot = f"{path}." if path else ""
     for name in schema.get("required", ()):
         if name not in value:
-            yield Fault(f"{dot}{name}", "required", f"{dot}{name} is missing.")
+            yield SchemaFault(f"{dot}{name}", "required", f"{dot}{name} is missing.")
     for key, item in value.items():
         inner = f"{dot}{key}"
         known = [properties[key]] if key in properties else []
@@ -301,7 +301,7 @@ def _mapping(value: dict[str, t.Any], schema: Schema, path: str) -> t.Iterator[F
         if not known and others is False:
             close = difflib.get_close_matches(str(key), properties, n=1, cutoff=0.75)
             hint = f" Did you mean {close[0]}?" if close else ""
-            yield Fault(inner, "additionalProperties", f"Talos has no field {inner}.{hint}")
+            yield SchemaFault(inner, "additionalProperties", f"Talos has no field {inner}.{hint}")
         elif not known and isinstance(others, dict):
             known = [others]
         for option in known:
