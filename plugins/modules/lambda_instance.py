@@ -148,14 +148,12 @@ instances:
   contains: *instance
 """
 
-from ..module_utils.core.errors import InvalidInput, LaunchRefused
 from ..module_utils.core.task import Task, main
 from ..module_utils.model import Instance, LaunchRequest, Offer
-from ..module_utils.planner.offers.regions import region_matches, standard_region
 from ..module_utils.providers.ensure_instance import NamedInstance
 from ..module_utils.providers.lambda_.cloud import ENTRY
 from ..module_utils.providers.registry import connect
-from ..module_utils.providers.results import check_region, no_such_type
+from ..module_utils.providers.results import no_such_type, rentable, within_limit, wrong_region, wrong_type
 from ..module_utils.units.money import parse_money
 
 SPEC = dict(
@@ -200,9 +198,7 @@ def _request(task: Task, offers: list[Offer]) -> LaunchRequest:
     """What to rent: the type, in a region that fits and has it now."""
     params = task.params
     limit = task.read("max_price_hour", parse_money)
-    offer = _choose([one for one in offers if one.instance_type == params["instance_type"]], offers, task)
-    if limit is not None and offer.price_hour is not None and offer.price_hour > limit:
-        raise InvalidInput(f"{offer.instance_type} costs {offer.price_hour} $/h, more than max_price_hour {limit}.")
+    offer, *_others = within_limit(_by_price(task, offers), limit)
     settings = {"sshKey": params["ssh_key"], "imageFamily": params["image_family"]}
     return LaunchRequest(
         name=params["name"],
@@ -214,31 +210,19 @@ def _request(task: Task, offers: list[Offer]) -> LaunchRequest:
     )
 
 
-def _choose(of_type: list[Offer], offers: list[Offer], task: Task) -> Offer:
-    wanted, region = task.params["instance_type"], task.params["region"]
+def _by_price(task: Task, offers: list[Offer]) -> list[Offer]:
+    wanted, region = task.params["instance_type"], task.params["region"] or ""
+    of_type = [one for one in offers if one.instance_type == wanted]
     if not of_type:
         raise no_such_type(f"Lambda has no type {wanted!r}.", wanted, {one.instance_type for one in offers})
-    free = [one for one in of_type if one.available != 0]
-    fitting = [one for one in free if not region or region_matches(region, one.region, one.cloud_region)]
-    if not fitting:
-        check_region("Lambda", region or "", offers, ENTRY.regions)
-        places = ", ".join(one.cloud_region for one in free)
-        raise LaunchRefused(
-            f"{wanted} is sold out{f' in {region}' if region else ''}.",
-            reason="capacity",
-            remedy=f"It is free in {places}." if places else "No region has it now; try again later or take another type.",
-        )
-    return min(fitting, key=lambda one: (one.price_hour or 0, one.cloud_region))
+    fitting = rentable("Lambda", wanted, region, of_type, offers, ENTRY.regions)
+    return sorted(fitting, key=lambda one: (one.price_hour or 0, one.cloud_region))
 
 
 def _differs(task: Task, found: Instance) -> str:
     """Why an existing machine is not the wanted one, empty if it is."""
-    wanted, region = task.params["instance_type"], task.params["region"]
-    if found.instance_type and found.instance_type != wanted:
-        return f"is a {found.instance_type}, not a {wanted}"
-    if region and found.region and not region_matches(region, standard_region(found.region, ENTRY.regions), found.region):
-        return f"is in {found.region}, not in {region}"
-    return ""
+    params = task.params
+    return wrong_type(found, params["instance_type"]) or wrong_region(found, params["region"] or "", ENTRY.regions)
 
 
 if __name__ == "__main__":

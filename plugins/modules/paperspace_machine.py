@@ -154,16 +154,15 @@ instances:
 import typing as t
 
 from ..module_utils.bootstrap.user_data import pack
-from ..module_utils.core.errors import Conflict, InvalidInput, LaunchRefused
+from ..module_utils.core.errors import Conflict, LaunchRefused
 from ..module_utils.core.task import Task, main
 from ..module_utils.model import CloudChoice, Extra, Instance, InstanceState, LaunchRequest, Offer, OfferQuery
-from ..module_utils.planner.offers.regions import region_matches, standard_region
 from ..module_utils.providers.base import Cloud
-from ..module_utils.providers.ensure_instance import NamedInstance, has_address, too_small
+from ..module_utils.providers.ensure_instance import NamedInstance, has_address
 from ..module_utils.providers.paperspace.cloud import ENTRY
 from ..module_utils.providers.paperspace.types import machine_type, short_region
 from ..module_utils.providers.registry import connect
-from ..module_utils.providers.results import check_region, no_such_type
+from ..module_utils.providers.results import no_such_type, rentable, too_small, within_limit, wrong_region, wrong_type
 from ..module_utils.units.money import parse_money
 
 SPEC = dict(
@@ -253,47 +252,29 @@ def _requests(task: Task, offers: list[Offer]) -> list[LaunchRequest]:
     limit = task.read("max_price_hour", parse_money)
     script = params["startup_script"]
     user_data = pack(script, ENTRY.facts, params["name"]).user_data if script else None
-    chosen = _choose(task, offers)
-    cheap = [one for one in chosen if limit is None or one.price_hour is None or one.price_hour <= limit]
-    if not cheap:
-        raise InvalidInput(f"{chosen[0].id} costs about {chosen[0].price_hour} $/h, more than max_price_hour {limit}.")
     return [
         LaunchRequest(name=params["name"], offer=offer, user_data=user_data, max_price_hour=limit, settings=_settings(task))
-        for offer in cheap
+        for offer in within_limit(_by_price(task, offers), limit)
     ]
 
 
-def _choose(task: Task, offers: list[Offer]) -> list[Offer]:
-    wanted, region = task.params["machine_type"], task.params["region"]
+def _by_price(task: Task, offers: list[Offer]) -> list[Offer]:
+    wanted, region = task.params["machine_type"], task.params["region"] or ""
     of_type = [one for one in offers if one.instance_type == wanted]
     if not of_type:
         raise no_such_type(f"Paperspace has no type {wanted!r}.", wanted, {one.instance_type for one in offers})
-    free = [one for one in of_type if one.available != 0]
-    fitting = [one for one in free if not region or _is_in(region, one.cloud_region)]
-    if not fitting:
-        check_region("Paperspace", region or "", offers, ENTRY.regions)
-        places = ", ".join(one.cloud_region for one in free)
-        raise LaunchRefused(
-            f"{wanted} is sold out{f' in {region}' if region else ''}.",
-            reason="capacity",
-            remedy=f"It may be free in {places}." if places else "No region has it now; try again later or take another type.",
-        )
+    fitting = rentable("Paperspace", wanted, region, of_type, offers, ENTRY.regions, read=short_region)
     return sorted(fitting, key=lambda one: one.price_hour or 0)
-
-
-def _is_in(wish: str, place: str) -> bool:
-    short = short_region(wish)  # "East Coast (NY2)" is ny2
-    return region_matches(short, standard_region(place, ENTRY.regions), place)
 
 
 def _differs(task: Task, found: Instance) -> str:
     """Why an existing machine is not the wanted one, empty if it is."""
-    wanted, region = task.params["machine_type"], task.params["region"]
-    if found.instance_type and found.instance_type != wanted:
-        return f"is a {found.instance_type}, not a {wanted}"
-    if region and found.region and not _is_in(region, found.region):
-        return f"is in {found.region}, not in {region}"
-    return too_small(found, task.params["disk_gib"])
+    params = task.params
+    return (
+        wrong_type(found, params["machine_type"])
+        or wrong_region(found, params["region"] or "", ENTRY.regions, read=short_region)
+        or too_small(found, params["disk_gib"])
+    )
 
 
 def _runs(machine: Instance) -> bool:

@@ -183,16 +183,15 @@ ports:
   sample: {"22": "203.0.113.20:10341"}
 """
 
-from ..module_utils.core.errors import InvalidInput, LaunchRefused
+from ..module_utils.core.errors import InvalidInput
 from ..module_utils.core.task import Task, main
 from ..module_utils.diagnosis.boot import pull_error
 from ..module_utils.model import CloudChoice, Container, Instance, InstanceState, LaunchRequest, Offer, OfferQuery
 from ..module_utils.planner.offers import gpu_models
-from ..module_utils.planner.offers.regions import region_matches, standard_region
 from ..module_utils.providers.base import Cloud
-from ..module_utils.providers.ensure_instance import NamedInstance, too_small
+from ..module_utils.providers.ensure_instance import NamedInstance
 from ..module_utils.providers.registry import connect
-from ..module_utils.providers.results import check_region, no_such_type
+from ..module_utils.providers.results import no_such_type, rentable, too_small, within_limit, wrong_region
 from ..module_utils.providers.runpod.cloud import ENTRY
 from ..module_utils.providers.runpod.records import Kind, gpu_of
 from ..module_utils.units.money import parse_money
@@ -284,32 +283,20 @@ def _requests(task: Task, offers: list[Offer]) -> list[LaunchRequest]:
             max_price_hour=limit,
             settings=_settings(task),
         )
-        for offer in _choose(task, offers, limit)[:_MOST_TRIES]
+        for offer in within_limit(_by_price(task, offers), limit)[:_MOST_TRIES]
     ]
 
 
-def _choose(task: Task, offers: list[Offer], limit: object) -> list[Offer]:
-    wanted, region, count = task.params["gpu_type"], task.params["region"], task.params["gpu_count"]
+def _by_price(task: Task, offers: list[Offer]) -> list[Offer]:
+    """Of one price what is in good supply comes first."""
+    wanted, region, count = task.params["gpu_type"], task.params["region"] or "", task.params["gpu_count"]
     of_type = [one for one in offers if _is_gpu(wanted, one)]
     if not of_type:
         names = {one.model for one in offers}
         near = [one for one in gpu_models.suggestions(wanted) if one in names]
         raise no_such_type(f"RunPod has no {count} x {wanted!r} for one pod.", wanted, names, near)
-    free = [one for one in of_type if one.available != 0]
-    fitting = [one for one in free if not region or region_matches(region, one.region, one.cloud_region)]
-    if not fitting:
-        check_region("RunPod", region or "", offers, ENTRY.regions)
-        places = ", ".join(sorted({one.cloud_region or "any place" for one in free}))
-        raise LaunchRefused(
-            f"{count} x {wanted} is sold out{f' in {region}' if region else ''}.",
-            reason="capacity",
-            remedy=f"It is free in {places}." if places else "Nowhere is any now; try again later or take another type.",
-        )
-    fitting.sort(key=lambda one: (one.price_hour or 0, _STOCK.get(one.traits.get("stock", ""), 3), one.cloud_region))
-    cheap = [one for one in fitting if limit is None or one.price_hour is None or one.price_hour <= limit]
-    if not cheap:
-        raise InvalidInput(f"{fitting[0].id} costs {fitting[0].price_hour} $/h, more than max_price_hour {limit}.")
-    return cheap
+    fitting = rentable("RunPod", f"{count} x {wanted}", region, of_type, offers, ENTRY.regions)
+    return sorted(fitting, key=lambda one: (one.price_hour or 0, _STOCK.get(one.traits.get("stock", ""), 3), one.cloud_region))
 
 
 def _is_gpu(wanted: str, offer: Offer) -> bool:
@@ -330,10 +317,7 @@ def _differs(task: Task, found: Instance) -> str:
         return f"has {kind.number} GPUs, not {params['gpu_count']}"
     if params["cloud_tier"] not in ("ANY", kind.tier):
         return f"is in the tier {kind.tier}, not {params['cloud_tier']}"
-    region = params["region"]
-    if region and found.region and not region_matches(region, standard_region(found.region, ENTRY.regions), found.region):
-        return f"is in {found.region}, not in {region}"
-    return too_small(found, params["disk_gib"])
+    return wrong_region(found, params["region"] or "", ENTRY.regions) or too_small(found, params["disk_gib"])
 
 
 def _pull_error(cloud: Cloud, pod: Instance) -> str:

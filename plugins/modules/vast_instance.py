@@ -204,7 +204,7 @@ from ..module_utils.model import CloudChoice, LaunchRequest, Quality
 from ..module_utils.planner.offers.host_quality import for_nodes
 from ..module_utils.providers.ensure_instance import NamedInstance
 from ..module_utils.providers.registry import connect
-from ..module_utils.providers.vast.choice import NODE_QUALITY, Wish, port
+from ..module_utils.providers.vast.choice import NODE_QUALITY, Requirements, port
 from ..module_utils.providers.vast.cloud import ENTRY, FACTS
 from ..module_utils.units.money import parse_money
 
@@ -247,13 +247,13 @@ def run(task: Task) -> dict[str, object]:
     try:
         if params["state"] == "absent":
             return NamedInstance(task, cloud, params["name"], timeout).absent(unmarked=params["include_unmarked"])
-        wish = _wish(task, settings)
+        wanted = _requirements(task, settings)
 
         def requests() -> list[LaunchRequest]:
-            return wish.requests(cloud.offers(wish.query()))
+            return wanted.requests(cloud.offers(wanted.query()))
 
-        named = NamedInstance(task, cloud, params["name"], timeout, ready=wish.ready)
-        return named.present(requests, wish.differs, unmarked=params["include_unmarked"], limit=wish.max_price_hour)
+        named = NamedInstance(task, cloud, params["name"], timeout, ready=wanted.ready)
+        return named.present(requests, wanted.differs, unmarked=params["include_unmarked"], limit=wanted.max_price_hour)
     finally:
         cloud.close()
 
@@ -266,7 +266,7 @@ def _asked(task: Task) -> Quality:
     return Quality(min_reliability=task.read("min_reliability", parse_money), min_bandwidth=bandwidth)
 
 
-def _wish(task: Task, settings: dict[str, t.Any]) -> Wish:
+def _requirements(task: Task, settings: dict[str, t.Any]) -> Requirements:
     params = task.params
     if params["gpu_count"] < 1 or params["disk_gib"] < 8:
         raise InvalidInput("gpu_count must be at least 1, disk_gib at least 8.")
@@ -281,7 +281,7 @@ def _wish(task: Task, settings: dict[str, t.Any]) -> Wish:
     ports = [port(one) for one in params["ports"]]
     if params["vm"]:
         ports.append("22/tcp")  # that of SSH is always mapped
-    return Wish(
+    return Requirements(
         name=params["name"],
         gpu_type=params["gpu_type"],
         gpu_count=params["gpu_count"],

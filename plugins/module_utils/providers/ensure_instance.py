@@ -395,10 +395,3 @@ def _too_expensive(one: Instance, limit: Decimal | None) -> str:
     if limit is None or one.price_hour is None or price_verdict(one.price_hour, limit) != "jump":
         return ""
     return f"costs {print_money(one.price_hour)} $/h, and the limit is {print_money(limit)} $/h"
-
-
-def too_small(one: Instance, disk_gib: int) -> str:
-    """Why its disk, which cannot grow, is too small; empty if it is not."""
-    if one.disk_gib is None or one.disk_gib >= disk_gib:
-        return ""
-    return f"has a disk of {one.disk_gib} GiB, and {disk_gib} GiB are wanted"

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Our records as module results: one shape per record for all modules and the inventory. Money is text, so that no
-digit is lost. A machine that is about to be, or was made a moment ago, has the same shape."""
+digit is lost. A machine that is about to be, or was made a moment ago, has the same shape. At the end, what instance modules say of offers
+and machines that are not what is wanted."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ import typing as t
 from decimal import Decimal
 
 from ..core.clock import to_text
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, LaunchRefused
 from ..model import Instance, InstanceState, LaunchRequest, Offer
-from ..planner.offers.regions import misspelt_region
+from ..planner.offers.regions import misspelt_region, region_matches, standard_region
 from ..units.money import print_money
 
 
@@ -131,3 +132,64 @@ def check_region(cloud: str, wish: str, offers: t.Iterable[Offer], named: t.Iter
     offered = [word for one in offers for word in (one.region, one.cloud_region)]
     if near := misspelt_region(wish, [*offered, *named]):
         raise InvalidInput(f"{cloud} has no region {wish!r}.", remedy=f"Did you mean {' or '.join(near)}?")
+
+
+# ---- what of a cloud's offers an instance module may rent
+
+
+def rentable(
+    cloud: str,
+    wanted: str,
+    region: str,
+    of_type: t.Sequence[Offer],
+    offers: t.Sequence[Offer],
+    regions: t.Mapping[str, str],
+    *,
+    read: t.Callable[[str], str] = str,
+) -> list[Offer]:
+    """Of the offers ``of_type`` those that are not sold out, in ``region`` (empty = any). InvalidInput for a misspelt region, LaunchRefused
+    when nothing is left. ``wanted``: the type in words; ``offers``: all of the cloud; ``regions``: what its own words for regions mean;
+    ``read``: the cloud's word for a region as it was typed."""
+    free = [one for one in of_type if one.available != 0]
+    fitting = [one for one in free if not region or region_matches(read(region), one.region, one.cloud_region)]
+    if not fitting:
+        check_region(cloud, region, offers, regions)
+        places = ", ".join(sorted({one.cloud_region or "any place" for one in free}))
+        raise LaunchRefused(
+            f"{wanted} is sold out{f' in {region}' if region else ''}.",
+            reason="capacity",
+            remedy=f"It may be free in {places}." if places else "No region has it now; try again later or take another type.",
+        )
+    return fitting
+
+
+def within_limit(offers: t.Sequence[Offer], limit: Decimal | None) -> list[Offer]:
+    """Those whose price per hour is not above the limit, or unknown. InvalidInput, which names the first of ``offers``, when all are above."""
+    cheap = [one for one in offers if limit is None or one.price_hour is None or one.price_hour <= limit]
+    if not cheap:
+        about = "about " if offers[0].price_estimated else ""
+        raise InvalidInput(f"{offers[0].id} costs {about}{offers[0].price_hour} $/h, more than max_price_hour {limit}.")
+    return cheap
+
+
+# ---- why an existing machine is not what is wanted, as the end of a sentence; empty = it is
+
+
+def wrong_type(found: Instance, wanted: str) -> str:
+    if not found.instance_type or found.instance_type == wanted:
+        return ""
+    return f"is a {found.instance_type}, not a {wanted}"
+
+
+def wrong_region(found: Instance, region: str, regions: t.Mapping[str, str], *, read: t.Callable[[str], str] = str) -> str:
+    """``regions`` and ``read`` as of :func:`rentable`."""
+    if not region or not found.region or region_matches(read(region), standard_region(found.region, regions), found.region):
+        return ""
+    return f"is in {found.region}, not in {region}"
+
+
+def too_small(found: Instance, disk_gib: int) -> str:
+    """Of a disk, which cannot grow."""
+    if found.disk_gib is None or found.disk_gib >= disk_gib:
+        return ""
+    return f"has a disk of {found.disk_gib} GiB, and {disk_gib} GiB are wanted"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From what one machine shall be to the create calls that may be tried for it, cheapest first: what vast_instance does."""
+"""From what one machine must be to the create calls that may be tried for it, cheapest first: what vast_instance does."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from ...core import errors
 from ...model import Container, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, Quality
 from ...planner.offers import gpu_models, ranking
 from ...planner.offers.host_quality import good_enough
-from ...planner.offers.regions import region_matches, standard_region
-from ..ensure_instance import too_small
-from ..results import check_region
+from ...planner.offers.regions import region_matches
+from ..results import check_region, too_small, wrong_region
 from .regions import PLACES
 
 _MOST = 10  # offers that are tried; each refusal costs 4.5 s
@@ -28,7 +27,7 @@ _PORT = re.compile(r"(\d{1,5})(?:/(tcp|udp))?")
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
+class Requirements:
     """``ports`` are reachable from outside when it is ready, like "8000/tcp". ``image`` empty = the stock image of virtual machines.
     ``start`` is the start script, already in the form in which it is carried, with ``environment``."""
 
@@ -130,9 +129,7 @@ class Wish:
             return f"has {found.gpu_count} GPUs, not {self.gpu_count}"
         if found.spot is not None and found.spot is not self.spot:
             return f"is {'' if found.spot else 'no '}spot"
-        if self.region and found.region and not region_matches(self.region, standard_region(found.region, PLACES), found.region):
-            return f"is in {found.region}, not in {self.region}"
-        return too_small(found, self.disk_gib)
+        return wrong_region(found, self.region, PLACES) or too_small(found, self.disk_gib)
 
 
 def port(text: str) -> str:
