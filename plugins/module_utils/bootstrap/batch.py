@@ -79,10 +79,10 @@ def _template(params: t.Mapping[str, t.Any]) -> str | None:
 def _validated(task: Task, template: str | None) -> dict[str, t.Any]:
     """Try the template out with placeholders, and with each node's own facts where nodes are given."""
     params = task.params
-    found: list[ValidationResult] = []
+    results: list[ValidationResult] = []
     if template is not None or not params["nodes"]:
-        found.append(template_result(template, params["talos_image"] or "", params["talos_version"] or "", **_tried(params)))
-    problems = [problem for result in found for problem in result.errors]
+        results.append(template_result(template, params["talos_image"] or "", params["talos_version"] or "", **_tried(params)))
+    problems = [problem for result in results for problem in result.errors]
     if params["schematic"] is not None:
         version, tailscale = params["talos_version"] or DEFAULT_TALOS, (params["mesh"] or {}).get("backend") in (None, "tailscale")
         problems += schematic_problems(params["schematic"], params["talos_image"] or "", version, tailscale=tailscale)
@@ -97,7 +97,7 @@ def _validated(task: Task, template: str | None) -> dict[str, t.Any]:
         raise InvalidInput("The machine config template cannot be used.", problems=problems)
     if template is not None or not params["nodes"]:
         _second_opinion(task, None, template)
-    warnings = [warning for result in found for warning in result.warnings]
+    warnings = [warning for result in results for warning in result.warnings]
     for warning in warnings:
         task.warn(warning)
     return {"changed": False, "configs": []}

@@ -35,12 +35,12 @@ class Payload:
 def documents_for(spec: NodeSpec, template: str | None) -> tuple[list[Document], tuple[str, ...]]:
     """The checked worker configuration of one node and the warnings about it. InvalidInput lists every error."""
     documents = build(spec, template)
-    found = check(
+    result = check(
         documents, mode=boot_mode(documents), talos_version=spec.talos_version, kubernetes_version=spec.kubernetes_version
     )
-    if found.errors:
-        raise InvalidInput(f"The configuration of node {spec.name} would not boot.", problems=found.errors, node=spec.name)
-    return documents, found.warnings
+    if result.errors:
+        raise InvalidInput(f"The configuration of node {spec.name} would not boot.", problems=result.errors, node=spec.name)
+    return documents, result.warnings
 
 
 def boot_mode(documents: t.Sequence[Document]) -> str:
@@ -123,8 +123,8 @@ def _unheard(documents: t.Sequence[Document], config: Document | None, interface
     for name in fields_at(config, "machine.network"):
         if name not in ("hostname", "kubespan", "interfaces"):
             yield f"machine.network.{name}"
-    for one in items_at(config, "machine.network.interfaces"):
-        device = one.get("interface") if isinstance(one, dict) else one
+    for entry in items_at(config, "machine.network.interfaces"):
+        device = entry.get("interface") if isinstance(entry, dict) else entry
         if device != interface:
             yield f"machine.network.interfaces {device or '(by deviceSelector)'}"
     for module in items_at(config, "machine.kernel.modules"):

@@ -165,5 +165,5 @@ def compare(clock: Clock, service: str, headers: t.Mapping[str, str], before: da
 def others_ahead(clock: Clock, services: t.Container[str], since: float) -> tuple[str, float] | None:
     """The service whose clock differs most from ours, and by how many seconds it is ahead at least. None when no answer has said so since
     ``since`` (by ``time.monotonic``)."""
-    known = {name: one.certain for name, one in sorted(_ahead.get(clock, {}).items()) if name in services and one.at >= since}
+    known = {name: ahead.certain for name, ahead in sorted(_ahead.get(clock, {}).items()) if name in services and ahead.at >= since}
     return max(known.items(), key=lambda pair: abs(pair[1])) if known else None

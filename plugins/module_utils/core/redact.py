@@ -56,7 +56,7 @@ def redact(text: str) -> str:
 
 def redact_foreign(text: str) -> str:
     """The same for a text that somebody else wrote, such as a boot log: also without bootstrap tokens and long runs of letters and digits."""
-    return _BLOB.sub(lambda found: f"({len(found[0])} characters)", _BOOTSTRAP_TOKEN.sub(MASK, redact(text)))
+    return _BLOB.sub(lambda match: f"({len(match[0])} characters)", _BOOTSTRAP_TOKEN.sub(MASK, redact(text)))
 
 
 def redact_all(value: t.Any) -> t.Any:

@@ -145,10 +145,10 @@ def _write(path: str, report: Json) -> None:
 
 def _prune(folder: str, kept: int = KEPT) -> None:
     """Remove all but the newest reports; another run may do so at the same moment."""
-    found = sorted((one for one in os.scandir(folder) if one.name.endswith(".json")), key=_written, reverse=True)
-    for one in found[kept:]:
+    entries = sorted((entry for entry in os.scandir(folder) if entry.name.endswith(".json")), key=_written, reverse=True)
+    for entry in entries[kept:]:
         with contextlib.suppress(FileNotFoundError):
-            os.remove(one.path)
+            os.remove(entry.path)
 
 
 def _written(file: os.DirEntry[str]) -> float:
@@ -203,13 +203,13 @@ def worst(*outcomes: str) -> str:
 def with_step(report: Json, step: str, started: str, ended: str, result: t.Mapping[str, t.Any], *, mode: str = "") -> Json:
     """The report with one more step. Later lines about a machine replace earlier ones; a problem is told once."""
     outcome = outcome_of(result)
-    machines: Json = {one["name"]: one for one in report["machines"]}
+    machines: Json = {machine["name"]: machine for machine in report["machines"]}
     for row in result.get("machines") or ():
         machines[row["name"]] = {key: row.get(key) or "" for key in _MACHINE}
-    planned = Counter(str(one.get("action")) for one in result.get("plan") or () if one.get("action"))
+    planned = Counter(str(entry.get("action")) for entry in result.get("plan") or () if entry.get("action"))
     counts = Counter(report["counts"]) + planned
     summary = result.get("summary") or {}
-    problems = [str(one) for one in result.get("problems") or ()]
+    problems = [str(problem) for problem in result.get("problems") or ()]
     if result.get("failed"):
         problems.append(str(result.get("msg") or "failed"))
     line = {"step": step, "started": started, "ended": ended, "outcome": outcome, "changed": bool(result.get("changed"))}

@@ -47,8 +47,8 @@ _LABEL = (
 
 
 def _lost_capacity(findings: Findings) -> ProbableCause | None:
-    one = findings.instance
-    text = " ".join(filter(None, (one.problem if one else "", findings.hopeless))).strip()
+    instance = findings.instance
+    text = " ".join(filter(None, (instance.problem if instance else "", findings.hopeless))).strip()
     if not any(word in text.lower() for word in _CAPACITY):
         return None
     return ProbableCause(
@@ -60,13 +60,13 @@ def _lost_capacity(findings: Findings) -> ProbableCause | None:
 
 
 def _gone(findings: Findings) -> ProbableCause | None:
-    one = findings.instance
-    if one is None:
+    instance = findings.instance
+    if instance is None:
         if not (findings.instance_listed and findings.instance_id):
             return None
         said = findings.hopeless or f"{findings.cloud} does not list the machine {findings.instance_id} any more"
-    elif one.interrupted or one.state in _OVER:
-        said = f"{findings.cloud} calls the machine {one.raw_state or one.state.value} {one.problem}".rstrip()
+    elif instance.interrupted or instance.state in _OVER:
+        said = f"{findings.cloud} calls the machine {instance.raw_state or instance.state.value} {instance.problem}".rstrip()
     else:
         return None
     return ProbableCause(
@@ -78,26 +78,29 @@ def _gone(findings: Findings) -> ProbableCause | None:
 
 
 def _broken(findings: Findings) -> ProbableCause | None:
-    one = findings.instance
-    if not findings.hopeless or one is None or not one.problem:
+    instance = findings.instance
+    if not findings.hopeless or instance is None or not instance.problem:
         return None
     return ProbableCause(
         "machine_broken",
         f"{findings.cloud} calls the machine broken, and nothing was heard of it for minutes.",
         "Rent again: the offer and its host are left alone for an hour.",
-        (findings.hopeless, f"{findings.cloud}: {one.problem}"),
+        (findings.hopeless, f"{findings.cloud}: {instance.problem}"),
     )
 
 
 def _never_booted(findings: Findings) -> ProbableCause | None:
-    one = findings.instance
-    if one is None or one.state is not InstanceState.PENDING or findings.says(_RAN):
+    instance = findings.instance
+    if instance is None or instance.state is not InstanceState.PENDING or findings.says(_RAN):
         return None
     return ProbableCause(
         "never_booted",
         f"{findings.cloud} never said that the machine runs.",
         "Rent again elsewhere; if machines of this type are always slow to boot, raise registrationTimeout of the pool.",
-        (f"{findings.cloud} calls it {one.raw_state or one.state.value} {one.problem}".rstrip(), quoted(_last(findings))),
+        (
+            f"{findings.cloud} calls it {instance.raw_state or instance.state.value} {instance.problem}".rstrip(),
+            quoted(_last(findings)),
+        ),
     )
 
 
@@ -107,14 +110,14 @@ def pull_error(lines: t.Sequence[str]) -> str:
 
 
 def _not_pulled(findings: Findings) -> ProbableCause | None:
-    one, line = findings.instance, pull_error(findings.console or ())
-    if one is None or one.state is not InstanceState.PENDING or not line or findings.says(_RAN):
+    instance, line = findings.instance, pull_error(findings.console or ())
+    if instance is None or instance.state is not InstanceState.PENDING or not line or findings.says(_RAN):
         return None
     return ProbableCause(
         "image_not_pulled",
         f"{findings.cloud} could not pull the container's image.",
         "Correct the image's name and tag, give the class a registry credential for a private image, or ask for a larger disk.",
-        (quoted(line), f"{findings.cloud} calls it {one.raw_state or one.state.value}"),
+        (quoted(line), f"{findings.cloud} calls it {instance.raw_state or instance.state.value}"),
     )
 
 
@@ -140,7 +143,10 @@ def _disk(findings: Findings) -> ProbableCause | None:
 
 def _clock(findings: Findings) -> ProbableCause | None:
     line, weak = findings.says(_NOT_VALID_NOW), findings.says(_UNSYNCHRONISED)
-    ahead = max(((one.heartbeat - findings.now).total_seconds() for one in findings.conditions if one.heartbeat), default=0.0)
+    ahead = max(
+        ((condition.heartbeat - findings.now).total_seconds() for condition in findings.conditions if condition.heartbeat),
+        default=0.0,
+    )
     if not line and ahead < 120:
         return None
     return ProbableCause(

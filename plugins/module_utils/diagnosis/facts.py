@@ -129,11 +129,11 @@ class Findings:
         return next((line.strip() for pattern in patterns for line in reversed(lines) if re.search(pattern, line)), "")
 
     def condition(self, kind: str) -> Condition | None:
-        return next((one for one in self.conditions if one.type == kind), None)
+        return next((condition for condition in self.conditions if condition.type == kind), None)
 
     def warned(self, most: int = 2) -> tuple[str, ...]:
         """The newest warnings among its events, as evidence."""
-        return tuple(str(one) for one in self.events if one.kind == "Warning" and one.reason not in _EVERY_START)[:most]
+        return tuple(str(event) for event in self.events if event.kind == "Warning" and event.reason not in _EVERY_START)[:most]
 
     @property
     def missing_labels(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ class Findings:
     @property
     def missing_taints(self) -> tuple[str, ...]:
         """Wished taints that the Node does not carry."""
-        return tuple(str(one) for one in self.wished_taints if self.node is None or one not in self.node.taints)
+        return tuple(str(taint) for taint in self.wished_taints if self.node is None or taint not in self.node.taints)
 
 
 # ---- what one rule of a diagnosis says

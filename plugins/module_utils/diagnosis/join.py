@@ -89,8 +89,10 @@ def _requests(findings: Findings) -> ProbableCause | None:
     """Its requests, the worst first."""
     if findings.node is not None or not findings.requests:
         return None
-    by_state = {one.state: one for one in findings.requests}
-    if misused := next((one for one in findings.requests if one.state == "denied" and one.reason == OTHER_NODE), None):
+    by_state = {request.state: request for request in findings.requests}
+    if misused := next(
+        (request for request in findings.requests if request.state == "denied" and request.reason == OTHER_NODE), None
+    ):
         return ProbableCause(
             "token_misused",
             "Its bootstrap token was used to ask for something else than this node's certificate: it was made for "
@@ -107,14 +109,14 @@ def _requests(findings: Findings) -> ProbableCause | None:
             (_line(refused),),
         )
     if "issued" not in by_state:
-        one = next(iter(by_state.values()))
+        request = next(iter(by_state.values()))
         return ProbableCause(
             "request_pending",
             "Nobody approved or signed its certificate request.",
             "A machine of lane kubelet is approved by the run that waits for it, as long as it waits. Other requests Talos clusters approve by "
             "themselves: see that the ClusterRoleBinding system-bootstrap-approve-node-client-csr exists and that "
             "kube-controller-manager runs its CSR signer.",
-            (_line(one),),
+            (_line(request),),
         )
     failed = findings.says(r"(?i)kubelet: .*|^fail ")
     return ProbableCause(
@@ -142,13 +144,13 @@ def _silent(findings: Findings) -> ProbableCause | None:
     )  # fmt: skip
 
 
-def _line(one: JoinRequest) -> str:
-    return f"{one.name} of {one.username} is {one.state} {one.message}".rstrip()
+def _line(request: JoinRequest) -> str:
+    return f"{request.name} of {request.username} is {request.state} {request.message}".rstrip()
 
 
 def _mesh_line(findings: Findings) -> str:
-    one = findings.device
-    return f"mesh: {one.name or one.hostname} is {'online' if one.online else 'not online'}" if one is not None else ""
+    device = findings.device
+    return f"mesh: {device.name or device.hostname} is {'online' if device.online else 'not online'}" if device is not None else ""
 
 
 def _token_line(findings: Findings) -> str:

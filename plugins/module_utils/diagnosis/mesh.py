@@ -56,7 +56,11 @@ def _used_key(findings: Findings) -> ProbableCause | None:
             "See in the mesh's audit log who deleted the key; another run of this collection does not touch keys of living claims.",
             (f"the mesh does not list the key {findings.key_id} any more", quoted(line)),
         )
-    others = [f"{one.name or one.hostname} joined at {one.created:%H:%M:%SZ}" for one in findings.namesakes if one.created]
+    others = [
+        f"{namesake.name or namesake.hostname} joined at {namesake.created:%H:%M:%SZ}"
+        for namesake in findings.namesakes
+        if namesake.created
+    ]
     return ProbableCause(
         "used_key",
         "Its one-use mesh key had been used before: by another machine, or by this one before it lost its state.",

@@ -56,8 +56,8 @@ def wrong_image(annotations: dict[str, str], schematic: str) -> str:
 
 
 def _minor(version: str) -> tuple[int, int] | None:
-    found = re.match(r"v?(\d+)\.(\d+)", version)
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.match(r"v?(\d+)\.(\d+)", version)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _version(findings: Findings) -> ProbableCause | None:
@@ -89,10 +89,10 @@ def _network(findings: Findings) -> ProbableCause | None:
     node = findings.node
     if node is None or node.ready:
         return None
-    found = re.search(_NO_NETWORK, node.ready_message)
-    if not found and not findings.says(_NO_NETWORK):
+    match = re.search(_NO_NETWORK, node.ready_message)
+    if not match and not findings.says(_NO_NETWORK):
         return None
-    pods = [f"{one.name}: {one.state or one.phase}" for one in findings.pods if re.search(_NETWORK_PODS, one.name)]
+    pods = [f"{pod.name}: {pod.state or pod.phase}" for pod in findings.pods if re.search(_NETWORK_PODS, pod.name)]
     none = "no pod of a network plugin is in trouble on it" if findings.pods_read and not pods else ""
     return ProbableCause(
         "cni_not_ready",
@@ -113,7 +113,11 @@ def _not_ready(findings: Findings) -> ProbableCause | None:
             unmanaged, evidence=(*unmanaged.evidence, f"Node: {node.ready_message[:300]}", *findings.warned())
         )
     silent = node.ready is None
-    others = (f"{one.type}: {one.message}" for one in findings.conditions if one.type != "Ready" and one.status == "True")
+    others = (
+        f"{condition.type}: {condition.message}"
+        for condition in findings.conditions
+        if condition.type != "Ready" and condition.status == "True"
+    )
     return ProbableCause(
         "node_silent" if silent else "node_not_ready",
         "The Node registered and its kubelet fell silent." if silent else f"The Node registered and is not Ready: {node.ready_message[:200]}.",
@@ -130,7 +134,7 @@ def _gpus(findings: Findings) -> ProbableCause | None:
     found = sum(amount for name, amount in node.allocatable.items() if name == resource or name.startswith(f"{resource}."))
     if found >= findings.gpus_expected:
         return None
-    pods = [f"{one.name}: {one.state or one.phase}" for one in findings.pods if re.search(_DEVICE_PODS, one.name)]
+    pods = [f"{pod.name}: {pod.state or pod.phase}" for pod in findings.pods if re.search(_DEVICE_PODS, pod.name)]
     return ProbableCause(
         "gpu_missing",
         f"The Node is Ready and only {found} of {findings.gpus_expected} {resource} became allocatable.",
@@ -179,7 +183,7 @@ def _trustd(findings: Findings) -> ProbableCause | None:
 
 def _taints(findings: Findings) -> ProbableCause | None:
     named = re.findall(r"taint (\S+?)(?:;|$)", findings.message)
-    left = [str(one) for one in findings.node.taints if one.key in named] if findings.node is not None else []
+    left = [str(taint) for taint in findings.node.taints if taint.key in named] if findings.node is not None else []
     if not left:
         return None
     return ProbableCause(

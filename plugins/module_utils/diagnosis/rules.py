@@ -74,16 +74,16 @@ def looked_at(findings: Findings) -> tuple[str, ...]:
         return tuple(lines)
     if findings.token_id:
         lines.append(f"bootstrap token: {_token(findings)}")
-    requests = ", ".join(f"{one.name} {one.state}" for one in findings.requests)
+    requests = ", ".join(f"{request.name} {request.state}" for request in findings.requests)
     lines.append(
         f"certificate requests: {requests or ('none' if findings.requests_read else unread.get('certificate requests', 'not asked'))}"
     )
     lines.append(f"Node: {_node(findings)}")
     if findings.node is not None:
-        marks = [*(f"label {key}" for key in findings.missing_labels), *(f"taint {one}" for one in findings.missing_taints)]
+        marks = [*(f"label {key}" for key in findings.missing_labels), *(f"taint {taint}" for taint in findings.missing_taints)]
         if findings.wished_labels or findings.wished_taints:
             lines.append(f"marks: {'not yet set: ' + ', '.join(marks) if marks else 'all set'}")
-        broken = "; ".join(f"{one.name} {one.state or one.phase}" for one in findings.pods)
+        broken = "; ".join(f"{pod.name} {pod.state or pod.phase}" for pod in findings.pods)
         lines.append(f"system pods: {broken or ('none in trouble' if findings.pods_read else unread.get('pods', 'not asked'))}")
     if findings.events_read or "events" in unread:
         lines.append(f"events: {_events(findings) if findings.events_read else unread['events']}")
@@ -96,9 +96,9 @@ def _events(findings: Findings) -> str:
 
 
 def _instance(findings: Findings) -> str:
-    one = findings.instance
-    if one is not None:
-        return f"{one.id} {one.raw_state or one.state.value} {one.problem}".rstrip()
+    instance = findings.instance
+    if instance is not None:
+        return f"{instance.id} {instance.raw_state or instance.state.value} {instance.problem}".rstrip()
     if findings.instance_listed:
         return f"{findings.instance_id or 'the machine'} is not listed"
     return dict(findings.unread).get("cloud", "not asked")
@@ -112,10 +112,10 @@ def _console(findings: Findings) -> str:
 
 
 def _device(findings: Findings) -> str:
-    one = findings.device
-    if one is not None:
-        online = {True: "online", False: "not online", None: "online or not is unknown"}[one.online]
-        return f"{one.name or one.hostname} {online} {one.problem}".rstrip()
+    device = findings.device
+    if device is not None:
+        online = {True: "online", False: "not online", None: "online or not is unknown"}[device.online]
+        return f"{device.name or device.hostname} {online} {device.problem}".rstrip()
     return "none" if findings.devices_read else dict(findings.unread).get("mesh devices", "not asked")
 
 

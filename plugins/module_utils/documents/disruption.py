@@ -47,7 +47,7 @@ def disruption(end: Spec, reader: Reader, *, services: bool = False) -> dict[str
         "min_age": reader.duration(end.get("minAge"), f"{PATH}.minAge", 600),
         "idle_mode": end.get("idleMode", "workload"),
         "disruption_budgets": tuple(
-            _budget(one, f"{PATH}.budgets[{place}]", reader) for place, one in enumerate(end.get("budgets", ()))
+            _budget(budget, f"{PATH}.budgets[{place}]", reader) for place, budget in enumerate(end.get("budgets", ()))
         ),
     }
 
@@ -58,24 +58,24 @@ def _jitter(end: Spec, reader: Reader) -> Decimal:
     return share(end.get("expireJitter"), f"{PATH}.expireJitter", reader, most=100) or Decimal(0)
 
 
-def _budget(one: Spec, path: str, reader: Reader) -> DisruptionBudget:
-    nodes = str(one["nodes"])
+def _budget(spec: Spec, path: str, reader: Reader) -> DisruptionBudget:
+    nodes = str(spec["nodes"])
     if not valid(nodes):
         reader.fault(f"{path}.nodes", f'{nodes!r} is neither a number of nodes nor a share from 0% to 100%, like "10%".')
-    if ("schedule" in one) != ("duration" in one):
-        missing = "duration" if "schedule" in one else "schedule"
+    if ("schedule" in spec) != ("duration" in spec):
+        missing = "duration" if "schedule" in spec else "schedule"
         reader.fault(f"{path}.{missing}", "is missing: a budget has both a schedule and a duration, or none of the two.")
-    if "timeZone" in one and "schedule" not in one:
+    if "timeZone" in spec and "schedule" not in spec:
         reader.fault(f"{path}.timeZone", "has no effect without a schedule. Remove it.")
     for field, read in (("schedule", parse_cron), ("timeZone", zone)):
         try:
-            read(one.get(field, "UTC" if field == "timeZone" else "@daily"))
+            read(spec.get(field, "UTC" if field == "timeZone" else "@daily"))
         except InvalidInput as error:
             reader.fault(f"{path}.{field}", str(error))
-    lasts = reader.duration(one["duration"], f"{path}.duration", 1) if "duration" in one else None
+    lasts = reader.duration(spec["duration"], f"{path}.duration", 1) if "duration" in spec else None
     if lasts == 0:
         reader.fault(f"{path}.duration", "is 0, so the budget would never be in force.")
-    return DisruptionBudget(nodes, tuple(one.get("reasons", ())), one.get("schedule", ""), lasts, one.get("timeZone", "UTC"))
+    return DisruptionBudget(nodes, tuple(spec.get("reasons", ())), spec.get("schedule", ""), lasts, spec.get("timeZone", "UTC"))
 
 
 # ---- ``spec.calendar`` of a GPUNodePool, valid by its schema, as the model's Calendar
@@ -93,14 +93,16 @@ def calendar(spec: Spec | None, reader: Reader, max_nodes: int | None = None) ->
         zone(name)
     except InvalidInput:
         reader.fault(f"{CALENDAR}.timeZone", f"there is no time zone {name!r}. {REMEDY}")
-    for place, one in enumerate(spec["windows"]):
-        if max_nodes is not None and one.get("minNodes", 0) > max_nodes:
-            reader.fault(f"{CALENDAR}.windows[{place}].minNodes", f"{one['minNodes']} is above limits.maxNodes {max_nodes}.")
-    return Calendar(name, tuple(_window(one, f"{CALENDAR}.windows[{place}]", reader) for place, one in enumerate(spec["windows"])))
+    for place, window in enumerate(spec["windows"]):
+        if max_nodes is not None and window.get("minNodes", 0) > max_nodes:
+            reader.fault(f"{CALENDAR}.windows[{place}].minNodes", f"{window['minNodes']} is above limits.maxNodes {max_nodes}.")
+    return Calendar(
+        name, tuple(_window(window, f"{CALENDAR}.windows[{place}]", reader) for place, window in enumerate(spec["windows"]))
+    )
 
 
 def _window(spec: Spec, path: str, reader: Reader) -> Window:
-    days = frozenset(DAYS.index(one) for one in spec.get("days", DAYS))
+    days = frozenset(DAYS.index(day) for day in spec.get("days", DAYS))
     start, end = _time(spec["from"]), _time(spec["to"])
     if start == end and spec["to"] != "24:00":
         reader.fault(f"{path}.to", f"{spec['to']} is also when the window begins. For a whole day write from 00:00 to 24:00.")

@@ -130,7 +130,7 @@ def _choice(path: str, error: t.Any) -> str:
     plain = re.sub(r"\[\d+\]", "", path)
     if isinstance(error.instance, str) and error.instance in REFUSED_VALUES.get(plain, {}):
         return f"{path}: {error.instance}: {REFUSED_VALUES[plain][error.instance]}. Use one of {', '.join(map(str, choices))}."
-    lower = {str(one).lower(): str(one) for one in choices}
+    lower = {str(choice).lower(): str(choice) for choice in choices}
     near = difflib.get_close_matches(str(error.instance).lower(), list(lower), n=1, cutoff=0.6)
     remedy = (
         f"Did you mean {lower[near[0]]}?" if near else f"Use {'one of ' if len(choices) > 1 else ''}{', '.join(map(str, choices))}."

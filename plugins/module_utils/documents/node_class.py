@@ -55,15 +55,15 @@ def node_class(document: Spec, reader: Reader, machines: t.Sequence[Machine], *,
         talos_patches=tuple(talos.get("patches", ())),
         registry_mirrors=mirrors(talos),
         mesh=mesh,
-        gpu_types=tuple(one for one in models if one),
+        gpu_types=tuple(model for model in models if model),
         gpu_memory_mib=reader.mib(needs.get("minGpuMemory"), f"{path}.minGpuMemory"),
         gpu_count=needs.get("gpuCount"),
         min_vcpus=needs.get("minVcpus"),
         min_memory_mib=reader.mib(needs.get("minMemory"), f"{path}.minMemory"),
         min_disk_gib=None if disk is None else -(-disk // 1024),
         regions=tuple(
-            reader.region(one, f"{path}.regions[{place}]", own_regions(choices))
-            for place, one in enumerate(needs.get("regions", ()))
+            reader.region(region, f"{path}.regions[{place}]", own_regions(choices))
+            for place, region in enumerate(needs.get("regions", ()))
         ),
         spot_allowed=needs.get("spotAllowed", False),
         spot_discount_min=share(needs.get("spotDiscountMin"), f"{path}.spotDiscountMin", reader, most=100),
@@ -119,7 +119,7 @@ def mesh_choice(spec: Spec, choices: t.Sequence[CloudChoice], reader: Reader) ->
     if backend == "wireguard" and "wireguardConfig" not in spec:
         reader.fault("spec.wireguardConfig", "this field is missing; networking.backend wireguard needs it.")
     if backend == "wireguard" and any(
-        one.cloud == OWN_MACHINES and one.settings.get("payload", "none") != "none" for one in choices
+        choice.cloud == OWN_MACHINES and choice.settings.get("payload", "none") != "none" for choice in choices
     ):
         way = "Set payload none and let them keep their own."
         reader.fault("spec.wireguardConfig", f"own machines that are given a configuration enter no tunnel. {way}")
@@ -153,19 +153,19 @@ def _tailscale(spec: Spec, reader: Reader) -> tuple[Spec, str]:
 def _choices(
     providers: t.Sequence[Spec], reader: Reader, machines: t.Sequence[Machine], of_operator: bool
 ) -> tuple[CloudChoice, ...]:
-    found: dict[str, CloudChoice] = {}
+    choices: dict[str, CloudChoice] = {}
     for place, entry in enumerate(providers):
         path = f"spec.providers[{place}]"
         cloud = reader.cloud(entry["name"], f"{path}.name")
         if cloud is None:
             continue
-        if cloud in found:
+        if cloud in choices:
             reader.fault(path, f"{cloud} is listed twice.")
         for field in ("bidMargin", "spotDiscountMin"):
             if field in entry and not CAPABILITIES[cloud].spot:
                 reader.fault(f"{path}.{field}", f"{cloud} rents no interruptible machines. Remove it.")
         margin = share(entry.get("bidMargin"), f"{path}.bidMargin", reader, most=900)
-        found[cloud] = CloudChoice(
+        choices[cloud] = CloudChoice(
             cloud=cloud,
             priority=entry.get("priority", 0),
             enabled=entry.get("enabled", True),
@@ -177,9 +177,9 @@ def _choices(
             spot_discount_min=share(entry.get("spotDiscountMin"), f"{path}.spotDiscountMin", reader, most=100),
             key_for_machines=of_operator and "credentialsRef" in entry and ("machines" in entry or "nodeGroups" in entry),
         )
-    if found and not any(choice.enabled for choice in found.values()):
+    if choices and not any(choice.enabled for choice in choices.values()):
         reader.fault("spec.providers", "none is enabled.")
-    return tuple(found.values())
+    return tuple(choices.values())
 
 
 def _settings(cloud: str, settings: Spec, path: str, reader: Reader) -> dict[str, t.Any]:
@@ -209,38 +209,38 @@ def _machines(cloud: str, entry: Spec, path: str, reader: Reader, given: t.Seque
         if listed:
             reader.fault(path, f"machines are for {OWN_MACHINES} only; {cloud} has its own. Remove them.")
         return ()
-    found: dict[str, Machine] = {}
+    machines: dict[str, Machine] = {}
     for place, one in listed:
         machine = _machine(one, place, reader)
-        if machine.name in found:
+        if machine.name in machines:
             reader.fault(f"{place}.name", f"{machine.name} is listed twice.")
-        found[machine.name] = machine
+        machines[machine.name] = machine
     if not listed and not given:
         reader.fault(
             path, "no machines are listed. Give machines (or nodeGroups), or the *_GPU_COUNT variables of the environment."
         )
-    return tuple(found.values()) or tuple(given)
+    return tuple(machines.values()) or tuple(given)
 
 
-def _machine(one: Spec, path: str, reader: Reader) -> Machine:
+def _machine(spec: Spec, path: str, reader: Reader) -> Machine:
     for field in ("scaleUpEndpoint", "scaleDownEndpoint", "statusEndpoint"):
-        if field in one and not _is_address(one[field]):
-            reader.fault(f"{path}.{field}", f"{one[field]!r} is neither an http or https address nor a path below webhook_url.")
-        elif field in one and is_link_local(urlsplit(one[field]).hostname or ""):
-            reader.fault(f"{path}.{field}", f"leads to {urlsplit(one[field]).hostname}, {LINK_LOCAL}")
-    wanted = (reader.model(one["gpuType"], f"{path}.gpuType") or "") if "gpuType" in one else ""
+        if field in spec and not _is_address(spec[field]):
+            reader.fault(f"{path}.{field}", f"{spec[field]!r} is neither an http or https address nor a path below webhook_url.")
+        elif field in spec and is_link_local(urlsplit(spec[field]).hostname or ""):
+            reader.fault(f"{path}.{field}", f"leads to {urlsplit(spec[field]).hostname}, {LINK_LOCAL}")
+    wanted = (reader.model(spec["gpuType"], f"{path}.gpuType") or "") if "gpuType" in spec else ""
     card = gpu_models.parse(wanted) or gpu_models.Gpu("")
     return Machine(
-        name=one["name"],
-        gpu_count=one["gpuCount"],
-        scale_up_endpoint=one["scaleUpEndpoint"],
-        scale_down_endpoint=one["scaleDownEndpoint"],
+        name=spec["name"],
+        gpu_count=spec["gpuCount"],
+        scale_up_endpoint=spec["scaleUpEndpoint"],
+        scale_down_endpoint=spec["scaleDownEndpoint"],
         gpu_type=card.model,
-        gpu_memory_mib=one.get("gpuMemoryMib") or card.memory_mib or gpu_models.memory_mib(card.model),
-        node_name=one.get("nodeName", ""),
-        status_endpoint=one.get("statusEndpoint", ""),
-        hourly_cost=reader.money(one.get("hourlyCost"), f"{path}.hourlyCost") or Decimal(0),
-        region=one.get("region", ""),
+        gpu_memory_mib=spec.get("gpuMemoryMib") or card.memory_mib or gpu_models.memory_mib(card.model),
+        node_name=spec.get("nodeName", ""),
+        status_endpoint=spec.get("statusEndpoint", ""),
+        hourly_cost=reader.money(spec.get("hourlyCost"), f"{path}.hourlyCost") or Decimal(0),
+        region=spec.get("region", ""),
     )
 
 

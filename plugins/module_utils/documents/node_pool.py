@@ -177,7 +177,7 @@ def request(document: Spec, reader: Reader, machines: t.Sequence[Machine] = ()) 
 
 
 def _requirements(entries: t.Sequence[Spec], places: t.Sequence[str], reader: Reader) -> tuple[Requirement, ...]:
-    return tuple(_requirement(one, f"spec.template.spec.requirements[{at}]", places, reader) for at, one in enumerate(entries))
+    return tuple(_requirement(entry, f"spec.template.spec.requirements[{at}]", places, reader) for at, entry in enumerate(entries))
 
 
 def _requirement(entry: Spec, path: str, places: t.Sequence[str], reader: Reader) -> Requirement:

@@ -53,27 +53,27 @@ def by_origin(documents: t.Sequence[Document]) -> list[Document]:
 def forbidden(kind: str, document: Document, allow_commands: t.Sequence[str]) -> list[Fault]:
     """What the document says and whoever wrote it may not say. The document is valid by its schema."""
     of_operator = document.origin is DocumentOrigin.OPERATOR
-    found = []
+    faults = []
     for place, command in _named(COMMANDS, kind, document):
         if not of_operator:
             text = (
                 "an object of the cluster cannot name a program of the controller. Use url, or give this pool to the run as a file."
             )
-            found.append(Fault(document.place, text, place))
+            faults.append(Fault(document.place, text, place))
         elif not is_allowed(command, allow_commands):
             text = (
                 "this program would run on the controller, and allow_commands does not allow it. "
                 f"Add {shlex.join(command)!r} to the option allow_commands, or its first words."
             )
-            found.append(Fault(document.place, text, place))
+            faults.append(Fault(document.place, text, place))
     for place, _file in () if of_operator else _named(FILES, kind, document):
         out = "Write the text as machineConfigTemplate"
         other = ", or put it into a Secret and name that in templateRef" if kind == "GPUNodeClass" else ""
         text = f"an object of the cluster cannot name a file of the controller. {out}{other}."
-        found.append(Fault(document.place, text, place))
+        faults.append(Fault(document.place, text, place))
     if document.origin is DocumentOrigin.NAMESPACE:
-        found.extend(_foreign_secrets(kind, document))
-    return found
+        faults.extend(_foreign_secrets(kind, document))
+    return faults
 
 
 def _foreign_secrets(kind: str, document: Document) -> t.Iterator[Fault]:
@@ -131,8 +131,8 @@ def _at(value: t.Any, steps: t.Sequence[str], place: str) -> t.Iterator[tuple[st
         return
     first, rest = steps[0], steps[1:]
     if first == "[]":
-        for number, one in enumerate(value if isinstance(value, list) else ()):
-            yield from _at(one, rest, f"{place}[{number}]")
+        for number, entry in enumerate(value if isinstance(value, list) else ()):
+            yield from _at(entry, rest, f"{place}[{number}]")
     elif isinstance(value, dict):
         for key in value if first == "*" else [first] if first in value else ():
             yield from _at(value[key], rest, f"{place}.{key}".strip("."))

@@ -185,7 +185,7 @@ class _Reading:
             found += forbidden(kind, whole, allow_commands)
             if not found:  # what may not stand there is not followed either: no file is read for an object of the cluster
                 self._read_on(kind, parts.mapping, reader)
-            self.problems += [one for one in found if parts.says(one.path)]
+            self.problems += [fault for fault in found if parts.says(fault.path)]
 
     def _read_on(self, kind: str, mapping: t.Mapping[str, t.Any], reader: Reader) -> None:
         """Let the reader find what is wrong with the rest."""
@@ -210,7 +210,7 @@ class _Reading:
             *self.bad_classes,
             *(pool.node_class for key, pool in self.pools.items() if pool.request and key in self.paused),
         }
-        read = {name: dataclasses.replace(one, pools=tuple(self.inventory.get(name, ()))) for name, one in sources.items()}
+        read = {name: dataclasses.replace(source, pools=tuple(self.inventory.get(name, ()))) for name, source in sources.items()}
         for name in self.obscure & set(read):
             if not read[name].problem:
                 text = f"{name} holds a document of which kind or name cannot be told."
@@ -229,8 +229,8 @@ class _Reading:
 def _by_place(problems: t.Iterable[Fault]) -> dict[str, tuple[str, ...]]:
     """What is told of each place, everything once."""
     found: dict[str, dict[str, None]] = {}
-    for one in problems:
-        found.setdefault(one.place or "documents", {})[one.sentence] = None
+    for problem in problems:
+        found.setdefault(problem.place or "documents", {})[problem.sentence] = None
     return {place: tuple(sentences) for place, sentences in found.items()}
 
 
@@ -363,7 +363,7 @@ def _with_text_keys(value: t.Any) -> t.Any:
     """A copy without the keys that YAML takes for something else than text (on, yes, 1): their own fault is told."""
     if isinstance(value, t.Mapping):
         return {key: _with_text_keys(inner) for key, inner in value.items() if isinstance(key, str)}
-    return [_with_text_keys(one) for one in value] if isinstance(value, list) else copy.deepcopy(value)
+    return [_with_text_keys(entry) for entry in value] if isinstance(value, list) else copy.deepcopy(value)
 
 
 def _wrong(error: t.Any) -> t.Iterator[_Steps]:

@@ -136,7 +136,7 @@ class Reader:
 
 def taints(values: t.Sequence[t.Mapping[str, str]]) -> tuple[Taint, ...]:
     """Taints in the order given."""
-    return tuple(Taint(one["key"], one.get("value", ""), one["effect"]) for one in values)
+    return tuple(Taint(entry["key"], entry.get("value", ""), entry["effect"]) for entry in values)
 
 
 # ---- fields and values that people may expect and that are not honoured. They are refused by name, never accepted and ignored.

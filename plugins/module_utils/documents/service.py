@@ -62,7 +62,7 @@ def check_clouds(wanted: t.Sequence[Lane], node_class: NodeClass, path: str, rea
         out = f"Add one that runs containers ({able}) to the class's providers, or take lanes that make nodes."
     else:
         out = f"Add one whose machines become nodes ({able}) to the class's providers, or run a container: lanes [service] with service."
-    words = ", ".join(one.value for one in asked)
+    words = ", ".join(lane.value for lane in asked)
     reader.fault(path, f"no cloud of class {node_class.name} serves lane {words} ({reasons}). {out}")
 
 
@@ -147,6 +147,6 @@ def _service(given: Spec, reader: Reader) -> ServiceSpec:
         command=command,
         args=args,
         environment=dict(plain),
-        environment_from={name: ref for name, one in secret.items() if (ref := reader.secret_ref(one)) is not None},
+        environment_from={name: ref for name, entry in secret.items() if (ref := reader.secret_ref(entry)) is not None},
         mesh_client=client,
     )

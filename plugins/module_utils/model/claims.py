@@ -170,7 +170,7 @@ class Claim:
     @property
     def rejects(self) -> frozenset[str]:
         """Ids of machines that refused create calls left behind."""
-        return frozenset(one.instance_id for one in self.attempts if one.result == "refused" and one.instance_id)
+        return frozenset(attempt.instance_id for attempt in self.attempts if attempt.result == "refused" and attempt.instance_id)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -112,8 +112,8 @@ class Capability:
 
     def read_state(self, word: str) -> InstanceState:
         """Our word for the cloud's; UNKNOWN for one that nobody documented."""
-        found = self.states.get(word)
-        return found.state if found else InstanceState.UNKNOWN
+        facts = self.states.get(word)
+        return facts.state if facts else InstanceState.UNKNOWN
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

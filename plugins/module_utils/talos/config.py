@@ -292,9 +292,9 @@ def held(documents: t.Sequence[Document], taints: t.Sequence[Taint], tunnel: Tun
     environment = dict(str(entry).partition("=")[::2] for entry in items_at(service, "environment"))
     found |= {f"ExtensionServiceConfig tailscale: {name}": environment.get(name) for name in _MESH}
     registered = [
-        (one.get("key"), one.get("value", ""), one.get("effect"))
-        for one in items_at(config, "machine.kubelet.extraConfig.registerWithTaints")
-        if isinstance(one, dict)
+        (taint.get("key"), taint.get("value", ""), taint.get("effect"))
+        for taint in items_at(config, "machine.kubelet.extraConfig.registerWithTaints")
+        if isinstance(taint, dict)
     ]
     for taint in taints:
         where = f"machine.kubelet.extraConfig.registerWithTaints: {taint.key}"

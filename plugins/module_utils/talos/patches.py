@@ -54,14 +54,16 @@ def apply(documents: list[Document], patch: t.Sequence[Document], what: str = "T
     """
     for piece in patch:
         kind, name = piece.get("kind", ""), piece.get("name")
-        found = next((one for one in documents if one.get("kind", "") == kind and one.get("name") == name), None)
+        found = next(
+            (document for document in documents if document.get("kind", "") == kind and document.get("name") == name), None
+        )
         title = " ".join(str(one) for one in (kind, name) if one) or "the machine configuration"
         if piece.get(DELETE) == "delete":
             if not kind:
                 raise InvalidInput(f"{what}: the machine configuration as a whole cannot be deleted.")
             if found is None:
                 raise InvalidInput(f"{what} deletes {title}, and there is none.")
-            documents[:] = [one for one in documents if one is not found]
+            documents[:] = [document for document in documents if document is not found]
             continue
         piece = copy.deepcopy(piece)
         deletions = _deletions(piece)
@@ -81,16 +83,16 @@ Key = tuple[str, t.Any]
 
 def _deletions(value: t.Any, path: Path = ()) -> list[tuple[Path, Key | None]]:
     """Where something is to be deleted: the path, and for an entry of a list its telling field. Taken out of ``value``."""
-    found: list[tuple[Path, Key | None]] = []
+    deletions: list[tuple[Path, Key | None]] = []
     if isinstance(value, dict):
         for name in list(value):
             item = value[name]
             if isinstance(item, dict) and item.get(DELETE) == "delete":
-                found.append(((*path, name), None))
+                deletions.append(((*path, name), None))
                 del value[name]
                 continue
             inner = _deletions(item, (*path, name))
-            found += inner
+            deletions += inner
             if inner and not item:
                 del value[name]
     elif isinstance(value, list):
@@ -98,14 +100,14 @@ def _deletions(value: t.Any, path: Path = ()) -> list[tuple[Path, Key | None]]:
             key = next(((name, item) for name, item in entry.items() if name != DELETE), None)
             if key is None:
                 raise InvalidInput(f"{'.'.join(path)}: beside $patch: delete write the field by which the entry is to be found.")
-            found.append((path, key))
-        value[:] = [one for one in value if not (isinstance(one, dict) and one.get(DELETE) == "delete")]
-        if any(_deletions(one, path) for one in value):
+            deletions.append((path, key))
+        value[:] = [entry for entry in value if not (isinstance(entry, dict) and entry.get(DELETE) == "delete")]
+        if any(_deletions(entry, path) for entry in value):
             raise InvalidInput(
                 f"{'.'.join(path)}: Talos deletes whole entries of a list, and nothing inside of one.",
                 remedy="Delete the entry by `$patch: delete` beside its first field, and write it anew in the next patch.",
             )
-    return found
+    return deletions
 
 
 def _delete(document: Document, path: Path, key: Key | None, what: str) -> None:
@@ -117,7 +119,9 @@ def _delete(document: Document, path: Path, key: Key | None, what: str) -> None:
         return
     if key is not None and isinstance(holder, list):
         # Talos compares as text
-        place = next((n for n, one in enumerate(holder) if isinstance(one, dict) and str(one.get(key[0])) == str(key[1])), None)
+        place = next(
+            (n for n, entry in enumerate(holder) if isinstance(entry, dict) and str(entry.get(key[0])) == str(key[1])), None
+        )
         if place is not None:
             del holder[place]
             return

@@ -80,10 +80,10 @@ class NodeSpec:
     def every_taint(self) -> tuple[Taint, ...]:
         """All taints it registers with, ours at the end; one for each key and effect."""
         wanted = [*self.taints, *self.startup_taints, *((EPHEMERAL,) if self.ephemeral_taint else ()), INITIALIZING]
-        found: dict[tuple[str, str], Taint] = {}
+        taints: dict[tuple[str, str], Taint] = {}
         for taint in wanted:
-            found.setdefault((taint.key, taint.effect), taint)
-        return tuple(found.values())
+            taints.setdefault((taint.key, taint.effect), taint)
+        return tuple(taints.values())
 
     @property
     def api_endpoint(self) -> str:

@@ -30,8 +30,8 @@ def find(wanted: bool | None) -> str | None:
 
 def unfit(program: str, talos_version: str) -> str:
     """Why this talosctl cannot judge configurations of ``talos_version``, "" if it can: it knows the documents of its own minor."""
-    told = _run(program, ["version", "--client", "--short"])
-    match = re.search(r"v(\d+\.\d+\.\d+\S*)", told.stdout)
+    completed = _run(program, ["version", "--client", "--short"])
+    match = re.search(r"v(\d+\.\d+\.\d+\S*)", completed.stdout)
     own, wanted = minor(match[1]) if match else None, minor(talos_version)
     if own is None:
         return f"{program} does not say which version it is."
@@ -44,11 +44,11 @@ def unfit(program: str, talos_version: str) -> str:
 
 def validate(program: str, documents: t.Sequence[Document], mode: str) -> list[str]:
     """What talosctl has against a configuration, one sentence each. It reads from a pipe: no secret is written to a disk."""
-    done = _run(program, ["validate", "--config", "/dev/stdin", "--mode", mode], to_yaml(documents))
-    if done.returncode == 0:
+    completed = _run(program, ["validate", "--config", "/dev/stdin", "--mode", mode], to_yaml(documents))
+    if completed.returncode == 0:
         return []
-    told = [line.strip(" \t*-") for line in (done.stderr or done.stdout).splitlines()]
-    return [f"talosctl: {redact(line)}" for line in told if line] or [f"talosctl refuses it with status {done.returncode}."]
+    told = [line.strip(" \t*-") for line in (completed.stderr or completed.stdout).splitlines()]
+    return [f"talosctl: {redact(line)}" for line in told if line] or [f"talosctl refuses it with status {completed.returncode}."]
 
 
 def _run(program: str, arguments: list[str], text: str = "") -> subprocess.CompletedProcess[str]:

@@ -161,7 +161,7 @@ def _budgeted(function: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
 def _length(value: t.Any) -> int:
     if isinstance(value, str):
         return len(value)
-    return 2 + sum(_length(one) + 2 for one in value) if isinstance(value, list | tuple) else 32
+    return 2 + sum(_length(entry) + 2 for entry in value) if isinstance(value, list | tuple) else 32
 
 
 def _unknown(name: str, known: t.Collection[str]) -> str:

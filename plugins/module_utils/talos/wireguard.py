@@ -34,14 +34,16 @@ def write(spec: NodeSpec, config: Document, documents: list[Document]) -> None:
     name = tunnel.interface
     given_document = of_kind(documents, KIND, name) or {}
     interfaces = items_at(config, "machine.network.interfaces")
-    given_interface = next((one for one in interfaces if isinstance(one, dict) and one.get("interface") == name), {})
+    given_interface = next(
+        (interface for interface in interfaces if isinstance(interface, dict) and interface.get("interface") == name), {}
+    )
     kept = {key: value for key, value in {**given_interface, **given_document}.items() if key in _KEPT}
     for key in ("listenPort", "firewallMark"):
         old = at(given_interface, f"wireguard.{key}")
         if old is not None:
             kept.setdefault(key, old)
     kept.setdefault("mtu", tunnel.mtu)
-    documents[:] = [one for one in documents if not (one.get("kind") == KIND and one.get("name") == name)]
+    documents[:] = [document for document in documents if not (document.get("kind") == KIND and document.get("name") == name)]
     _drop_interface(config, name)
     peer = {
         "publicKey": tunnel.hub_key,
@@ -65,7 +67,7 @@ def write(spec: NodeSpec, config: Document, documents: list[Document]) -> None:
     interface: Document = {"interface": name, "addresses": [tunnel.address], **kept}
     old_routes = [{"network": one, "gateway": tunnel.hub_address} for one in tunnel.beyond]
     others = _other_routes(tunnel, given_interface.get("routes"), given_document.get("routes"))
-    others = [{"network" if key == "destination" else key: value for key, value in one.items()} for one in others]
+    others = [{"network" if key == "destination" else key: value for key, value in other.items()} for other in others]
     if old_routes or others:
         interface["routes"] = [*old_routes, *others]
     interfaces = network.setdefault("interfaces", [])
@@ -78,7 +80,9 @@ def _drop_interface(config: Document, name: str) -> None:
     network = at(config, "machine.network")
     if not isinstance(network, dict) or not isinstance(network.get("interfaces"), list):
         return
-    network["interfaces"] = [one for one in network["interfaces"] if not (isinstance(one, dict) and one.get("interface") == name)]
+    network["interfaces"] = [
+        interface for interface in network["interfaces"] if not (isinstance(interface, dict) and interface.get("interface") == name)
+    ]
     if not network["interfaces"]:
         del network["interfaces"]
     if not network:
@@ -104,13 +108,13 @@ def link(documents: t.Sequence[Document], config: Document | None, name: str) ->
     document = of_kind(documents, KIND, name)
     if document is not None:
         return document
-    for one in items_at(config, "machine.network.interfaces"):
-        if isinstance(one, dict) and one.get("interface") == name and isinstance(one.get("wireguard"), dict):
-            addresses = [{"address": address} for address in one.get("addresses") or ()]
-            switched_off = {"up": False} if one.get("ignore") else {}
+    for interface in items_at(config, "machine.network.interfaces"):
+        if isinstance(interface, dict) and interface.get("interface") == name and isinstance(interface.get("wireguard"), dict):
+            addresses = [{"address": address} for address in interface.get("addresses") or ()]
+            switched_off = {"up": False} if interface.get("ignore") else {}
             return {
-                **{k: v for k, v in one.items() if k in ("mtu", "routes")},
-                **one["wireguard"],
+                **{k: v for k, v in interface.items() if k in ("mtu", "routes")},
+                **interface["wireguard"],
                 "addresses": addresses,
                 **switched_off,
             }
@@ -120,12 +124,12 @@ def link(documents: t.Sequence[Document], config: Document | None, name: str) ->
 def held_of(documents: t.Sequence[Document], config: Document | None, tunnel: Tunnel) -> dict[str, t.Any]:
     """Field → value of what no patch may change of the tunnel. More addresses and peers may be added, and the rest be changed."""
     found, where = link(documents, config, tunnel.interface), f"WireGuard {tunnel.interface}"
-    addresses = [one.get("address") for one in items_at(found, "addresses") if isinstance(one, dict)]
+    addresses = [address.get("address") for address in items_at(found, "addresses") if isinstance(address, dict)]
     return {
         f"{where}: privateKey": found.get("privateKey"),
         f"{where}: addresses": tunnel.address in addresses,
         f"{where}: peers": [
-            one for one in items_at(found, "peers") if isinstance(one, dict) and one.get("publicKey") == tunnel.hub_key
+            peer for peer in items_at(found, "peers") if isinstance(peer, dict) and peer.get("publicKey") == tunnel.hub_key
         ],
         f"{where}: up": found.get("up") is not False,
     }
@@ -135,6 +139,6 @@ def check_subnets(spec: NodeSpec, config: Document) -> None:
     """InvalidInput when the tunnel's network overlaps the cluster's pod or service subnets, as the configuration has them."""
     pods = items_at(config, "cluster.network.podSubnets") or [_DEFAULT_PODS]
     services = items_at(config, "cluster.network.serviceSubnets") or [_DEFAULT_SERVICES]
-    problems = overlaps(t.cast(Tunnel, spec.tunnel), [str(one) for one in pods], [str(one) for one in services])
+    problems = overlaps(t.cast(Tunnel, spec.tunnel), [str(subnet) for subnet in pods], [str(subnet) for subnet in services])
     if problems:
         raise InvalidInput("The WireGuard tunnel of the node cannot be used.", problems=problems, node=spec.name)

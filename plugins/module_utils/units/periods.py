@@ -45,12 +45,12 @@ def period_of(kind: str, now: datetime, time_zone: str = "UTC") -> Period:
 
 def days_between(start: datetime, end: datetime, time_zone: str = "UTC") -> list[Period]:
     """The days that cover ``start`` to ``end``, in order; empty when there is no time between."""
-    found: list[Period] = []
+    periods: list[Period] = []
     moment = start
     while moment < end:
-        found.append(period_of("day", moment, time_zone))
-        moment = found[-1].end
-    return found
+        periods.append(period_of("day", moment, time_zone))
+        moment = periods[-1].end
+    return periods
 
 
 def _begin(day: date, place: tzinfo) -> datetime:

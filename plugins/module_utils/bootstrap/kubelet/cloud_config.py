@@ -157,15 +157,15 @@ def _environment(spec: NodeSpec, config: Document, documents: t.Sequence[Documen
 
 def _up_flags(text: str) -> list[str]:
     """Flags of ``tailscale up``, each a word of its own (``--name=value``), in whichever form they were written."""
-    found: list[str] = []
+    flags: list[str] = []
     for word in text.split():
         if word.startswith("-"):
-            found.append(f"--{word.lstrip('-')}")
-        elif found and "=" not in found[-1]:
-            found[-1] += f"={word}"
+            flags.append(f"--{word.lstrip('-')}")
+        elif flags and "=" not in flags[-1]:
+            flags[-1] += f"={word}"
         else:
-            found.append(word)
-    return found
+            flags.append(word)
+    return flags
 
 
 def _flannel(spec: NodeSpec) -> dict[str, str]:
@@ -284,7 +284,7 @@ def conf(documents: t.Sequence[Document], config: Document, tunnel: Tunnel) -> s
     """The file. Routes need no lines: wg-quick makes one for each allowed network. Raises InvalidInput for what it could not be told."""
     found = link(documents, config, tunnel.interface)
     lines = ["# Written by the Ansible collection tgp.gpu.", "[Interface]"]
-    lines += [f"Address = {one['address']}" for one in items_at(found, "addresses")]
+    lines += [f"Address = {address['address']}" for address in items_at(found, "addresses")]
     lines.append(f"PrivateKey = {found['privateKey']}")
     for field, name in (("mtu", "MTU"), ("listenPort", "ListenPort"), ("firewallMark", "FwMark")):
         if found.get(field):
@@ -315,10 +315,10 @@ def tunnel_settings(tunnel: Tunnel) -> dict[str, str]:
 
 
 def _seconds(duration: str) -> int:
-    found = _DURATION.fullmatch(duration)
-    if not found or not duration:
+    match = _DURATION.fullmatch(duration)
+    if not match or not duration:
         raise InvalidInput(f"persistentKeepaliveInterval {duration!r} must be in hours, minutes and whole seconds, like 25s.")
-    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds
 
 

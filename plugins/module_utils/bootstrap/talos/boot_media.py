@@ -129,7 +129,7 @@ def _node_faults(node: Params, forms: t.Sequence[str]) -> t.Iterator[str]:
         try:
             config_argument(node["config_url"], ipxe=True)
         except InvalidInput as error:
-            yield from (f"{name}: {one}" for one in error.problems)
+            yield from (f"{name}: {problem}" for problem in error.problems)
         if "ipxe" not in forms:
             yield f"{name}: config_url of one node needs form ipxe, as an image is the same for all."
     if node["network_config"] is not None and "nocloud" not in forms:
@@ -140,7 +140,7 @@ def _configs(params: Params, version: str, forms: t.Sequence[str]) -> dict[str, 
     """The configurations by node, where a form carries them."""
     carries = [form for form in forms if form != "ipxe"]
     problems: list[str] = []
-    found: dict[str, GivenConfig] = {}
+    configs: dict[str, GivenConfig] = {}
     if carries and not params["nodes"]:
         problems.append(f"Form {carries[0]} holds a configuration, and nodes lists none.")
     for node in params["nodes"]:
@@ -152,14 +152,14 @@ def _configs(params: Params, version: str, forms: t.Sequence[str]) -> dict[str, 
                 )
             continue
         try:
-            found[name] = given_config(node, name, version)
+            configs[name] = given_config(node, name, version)
             mode = "metal" if params["platform"] == "metal" else "cloud"
-            problems += [f"{name}: {one}" for one in found[name].checked(mode, version)]
+            problems += [f"{name}: {one}" for one in configs[name].checked(mode, version)]
         except InvalidInput as error:
-            problems += [f"{name}: {one}" for one in error.problems or (str(error),)]
+            problems += [f"{name}: {problem}" for problem in error.problems or (str(error),)]
     if problems:
         raise InvalidInput("Nothing was written.", problems=problems)
-    return found
+    return configs
 
 
 def _scripts(task: Task, references: Images, common: t.Sequence[str]) -> t.Iterator[_Medium]:
@@ -220,11 +220,18 @@ def _result(
     common: t.Sequence[str],
     commands: t.Sequence[str],
 ) -> dict[str, t.Any]:
-    written = write([one.file for one in media], task.check_mode)
+    written = write([medium.file for medium in media], task.check_mode)
     removed = write(gone, task.check_mode)
     files = [
-        {"form": one.form, "node": one.node, "path": done.path, "bytes": done.bytes, "sha256": done.sha256, "changed": done.changed}
-        for one, done in zip(media, written, strict=True)
+        {
+            "form": medium.form,
+            "node": medium.node,
+            "path": done.path,
+            "bytes": done.bytes,
+            "sha256": done.sha256,
+            "changed": done.changed,
+        }
+        for medium, done in zip(media, written, strict=True)
     ]
     result: dict[str, t.Any] = {
         "changed": any(one.changed for one in (*written, *removed)),

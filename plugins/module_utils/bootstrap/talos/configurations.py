@@ -53,10 +53,10 @@ def given_config(entry: t.Mapping[str, t.Any], what: str, talos_version: str = "
         )
     mode = boot_mode(documents)
     more = {"talos_version": talos_version} if talos_version else {}
-    found = check(documents, mode=mode, **more)
-    if found.errors:
-        raise InvalidInput(f"Talos would not take the configuration of {what}.", problems=found.errors)
-    return GivenConfig(text, documents, mode, found.warnings)
+    result = check(documents, mode=mode, **more)
+    if result.errors:
+        raise InvalidInput(f"Talos would not take the configuration of {what}.", problems=result.errors)
+    return GivenConfig(text, documents, mode, result.warnings)
 
 
 def _file(path: t.Any, what: str) -> str:

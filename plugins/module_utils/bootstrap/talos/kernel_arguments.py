@@ -44,7 +44,7 @@ def plain_http(url: str) -> bool:
 
 def arguments(consoles: t.Sequence[str], more: t.Sequence[str]) -> list[str]:
     """Console arguments (the last one is the one that services write to) and further ones, checked."""
-    found = [f"console={one}" for one in consoles] + list(more)
+    found = [f"console={console}" for console in consoles] + list(more)
     problems = [problem for one in found for problem in _argument_problems(one)]
     if problems:
         raise InvalidInput("The kernel arguments cannot be used.", problems=problems, field="kernel_args")
@@ -54,7 +54,7 @@ def arguments(consoles: t.Sequence[str], more: t.Sequence[str]) -> list[str]:
 def joined(present: str, more: t.Sequence[str]) -> str:
     """A command line with our arguments behind those of the image. InvalidInput when they contradict each other or do not fit."""
     words = present.split()
-    if any(one.startswith("talos.config=") for one in more) and any(one.startswith("talos.config=") for one in words):
+    if any(one.startswith("talos.config=") for one in more) and any(word.startswith("talos.config=") for word in words):
         raise InvalidInput(
             "The image has a talos.config argument of its own, so it would not be known which one counts.",
             remedy="Leave config_url out, or use a schematic without that argument.",

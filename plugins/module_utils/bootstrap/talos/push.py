@@ -41,17 +41,19 @@ def push(task: Task) -> dict[str, t.Any]:
     trust, configs = _prepared(task, nodes)
     work = [(node, config, trust_of) for node, config, trust_of in zip(nodes, configs, trust, strict=True)]
     results = _side_by_side(lambda one: _push_one(task, *one), work)
-    for one in results:
-        for warning in one["warnings"]:
-            task.warn(f"{one['name']}: {warning}")
-    changed = any(one["applied"] or one.get("would_apply") for one in results)
+    for result in results:
+        for warning in result["warnings"]:
+            task.warn(f"{result['name']}: {warning}")
+    changed = any(result["applied"] or result.get("would_apply") for result in results)
     outcome: dict[str, t.Any] = {"changed": changed, "nodes": results}
     if task.diff_mode:
-        outcome["diff"] = [_diff(one) for one in results if one["applied"] or one.get("would_apply")]
-    failed = [one for one in results if one["problem"]]
+        outcome["diff"] = [_diff(result) for result in results if result["applied"] or result.get("would_apply")]
+    failed = [result for result in results if result["problem"]]
     if failed:
         raise _Failed(
-            f"{len(failed)} of {len(results)} machines did not take a configuration.", [one["problem"] for one in failed], outcome
+            f"{len(failed)} of {len(results)} machines did not take a configuration.",
+            [entry["problem"] for entry in failed],
+            outcome,
         )
     return outcome
 
@@ -62,7 +64,7 @@ class _Failed(TgpError):
     kind = "not_pushed"
 
     def __init__(self, message: str, problems: t.Sequence[str], result: dict[str, t.Any]) -> None:
-        super().__init__("\n".join([message, *(f"  - {one}" for one in problems)]), problems=list(problems))
+        super().__init__("\n".join([message, *(f"  - {problem}" for problem in problems)]), problems=list(problems))
         self.result = result
 
 
@@ -80,7 +82,7 @@ def _prepared(task: Task, nodes: t.Sequence[Node]) -> tuple[list[Trust], list[Gi
             trust.append(Trust(allowed, (node.get("fingerprint") or "").strip()))
             configs.append(given_config(node, node["name"], task.params.get("talos_version") or ""))
         except InvalidInput as error:
-            problems += [f"{node['name']}: {one}" for one in error.problems or (str(error),)]
+            problems += [f"{node['name']}: {problem}" for problem in error.problems or (str(error),)]
     if problems:
         raise InvalidInput("Nothing was sent to any machine.", problems=problems)
     return trust, configs
@@ -133,7 +135,7 @@ def _push_to(
     except LostAnswer as error:
         applied = _after_lost_answer(task, api, error)
     result.update(applied=True, taken_as=applied.mode, details=applied.details)
-    result["warnings"] += [one for one in applied.warnings if one not in result["warnings"]]
+    result["warnings"] += [warning for warning in applied.warnings if warning not in result["warnings"]]
     task.progress(f"{node['name']}: configuration taken ({applied.mode or 'its answer was lost'})")
 
 
@@ -165,11 +167,11 @@ def _facts(node: Node, sight: MaintenanceState) -> dict[str, t.Any]:
     return {"name": node.get("name") or node["host"], "host": node["host"], **dataclasses.asdict(sight)}
 
 
-def _diff(one: Node) -> dict[str, str]:
-    after = "takes the configuration" if one.get("would_apply") else "has taken the configuration"
+def _diff(node: Node) -> dict[str, str]:
+    after = "takes the configuration" if node.get("would_apply") else "has taken the configuration"
     return {
-        "before_header": one["name"],
-        "after_header": one["name"],
+        "before_header": node["name"],
+        "after_header": node["name"],
         "before": "waits for a configuration\n",
         "after": f"{after}\n",
     }

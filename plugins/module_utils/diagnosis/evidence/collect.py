@@ -82,7 +82,7 @@ def explain_all(
     work = _Collector(context, devices)
     with ThreadPoolExecutor(min(_WORKERS, len(ends)), thread_name_prefix="evidence") as pool:
         found = pool.map(lambda pair: work.explain_if_possible(*pair), ends.values())
-        return {name: one for name, one in zip(ends, found, strict=True) if one is not None}
+        return {name: explained for name, explained in zip(ends, found, strict=True) if explained is not None}
 
 
 class _Collector:
@@ -174,9 +174,11 @@ class _Collector:
         )
         keys, keys_read = ask("mesh keys", lambda: context.once("keys for evidence", self._keys), ())
         strangers = [
-            one
-            for one in listed or ()
-            if one is not own and _young(one, claim.launch_started) and (one.hostname == claim.name or not self._is_claimed(one))
+            device
+            for device in listed or ()
+            if device is not own
+            and _young(device, claim.launch_started)
+            and (device.hostname == claim.name or not self._is_claimed(device))
         ]
         return {
             "uses_mesh": True,
@@ -184,7 +186,7 @@ class _Collector:
             "devices_read": None if listed is None else True,
             "namesakes": tuple(strangers[:5]),
             "key_id": claim.mesh_key_id,
-            "key": next((one for one in keys if claim.mesh_key_id and one.id == claim.mesh_key_id), None),
+            "key": next((key for key in keys if claim.mesh_key_id and key.id == claim.mesh_key_id), None),
             "keys_read": keys_read or None,
         }
 
@@ -236,7 +238,7 @@ class _Collector:
 
 def _times(claim: Claim, end: JoinEnd, requests: t.Iterable[JoinRequest]) -> dict[str, datetime]:
     """When each step was first seen, by this wait, by an earlier one, or by the cluster."""
-    asked = min((one.created for one in requests if one.created is not None), default=None)
+    asked = min((request.created for request in requests if request.created is not None), default=None)
     noted = {"device": claim.mesh_seen, "csr": asked, "node": claim.registered}
     return {**{step: moment for step, moment in noted.items() if moment is not None}, **end.seen}
 

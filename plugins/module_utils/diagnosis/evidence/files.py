@@ -63,9 +63,9 @@ def save(task: Task, claim: Claim, findings: Findings, diagnosis: Diagnosis, lin
 
 def prune(folder: str, kept: int = KEPT) -> None:
     """Remove all but the newest ``kept`` pairs."""
-    found = [one for one in os.scandir(folder) if one.name.endswith(".json")]
-    for one in sorted(found, key=_written, reverse=True)[kept:]:
-        for path in (one.path, one.path.removesuffix(".json") + ".txt"):
+    entries = [entry for entry in os.scandir(folder) if entry.name.endswith(".json")]
+    for entry in sorted(entries, key=_written, reverse=True)[kept:]:
+        for path in (entry.path, entry.path.removesuffix(".json") + ".txt"):
             with contextlib.suppress(FileNotFoundError):  # somebody else tidies up, too
                 os.remove(path)
 

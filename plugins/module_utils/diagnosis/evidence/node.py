@@ -28,7 +28,7 @@ def node_and_conditions(kube: Kube, name: str) -> tuple[Node | None, tuple[Condi
     if raw is None:
         return None, ()
     listed = (raw.get("status") or {}).get("conditions") or []
-    return parse(kube, raw), tuple(_condition(one) for one in listed if isinstance(one, dict))
+    return parse(kube, raw), tuple(_condition(entry) for entry in listed if isinstance(entry, dict))
 
 
 def _condition(raw: Json) -> Condition:
@@ -49,12 +49,12 @@ def system_pods_in_trouble(kube: Kube, node: str) -> tuple[PodSeen, ...]:
 
 def _trouble(raw: Json) -> PodSeen | None:
     meta, status = raw["metadata"], raw.get("status") or {}
-    owners = {one.get("kind") for one in meta.get("ownerReferences") or ()}
+    owners = {reference.get("kind") for reference in meta.get("ownerReferences") or ()}
     if meta.get("namespace") not in _SYSTEM and "DaemonSet" not in owners:
         return None
     phase = str(status.get("phase") or "Pending")
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    waiting = [_waiting(one) for one in containers if _waiting(one)]
+    waiting = [_waiting(container) for container in containers if _waiting(container)]
     if phase == "Succeeded" or (phase == "Running" and not waiting):
         return None
     why = "; ".join(waiting) or str(status.get("message") or status.get("reason") or "")
@@ -69,12 +69,14 @@ def _waiting(container: Json) -> str:
     return f"{container.get('name')}: {found.get('reason') or ''} {found.get('message') or ''}".strip()
 
 
-def requests_of(found: t.Iterable[csr.SigningRequest], token_id: str, node: str, since: datetime | None) -> tuple[JoinRequest, ...]:
+def requests_of(
+    requests: t.Iterable[csr.SigningRequest], token_id: str, node: str, since: datetime | None
+) -> tuple[JoinRequest, ...]:
     """The requests made with this token, and those for this node name that are not older than ``since``."""
     return tuple(
-        JoinRequest(one.name, one.username, one.state, one.message, one.node, one.created, one.reason)
-        for one in found
-        if (token_id and one.token_id == token_id) or (one.node == node and (since is None or one.created >= since))
+        JoinRequest(request.name, request.username, request.state, request.message, request.node, request.created, request.reason)
+        for request in requests
+        if (token_id and request.token_id == token_id) or (request.node == node and (since is None or request.created >= since))
     )
 
 
@@ -96,12 +98,12 @@ _SKEW = timedelta(seconds=60)
 
 def events_of(kube: Kube, node: str, pods: t.Sequence[PodSeen], since: datetime | None) -> tuple[EventSeen, ...]:
     """At most :data:`KEPT`, the newest first; none that is older than ``since``, which may be of another machine of that name."""
-    found = _about(kube, "Node", "", node)
+    events = _about(kube, "Node", "", node)
     for pod in pods[:PODS_WITH_EVENTS]:
         namespace, _slash, name = pod.name.partition("/")
-        found += _about(kube, "Pod", namespace, name)
-    young = [one for one in found if since is None or one.last is None or one.last >= since - _SKEW]
-    young.sort(key=lambda one: one.last.timestamp() if one.last else 0.0, reverse=True)
+        events += _about(kube, "Pod", namespace, name)
+    young = [event for event in events if since is None or event.last is None or event.last >= since - _SKEW]
+    young.sort(key=lambda event: event.last.timestamp() if event.last else 0.0, reverse=True)
     return tuple(young[:KEPT])
 
 
@@ -109,7 +111,7 @@ def _about(kube: Kube, kind: str, namespace: str, name: str) -> list[EventSeen]:
     path = f"/api/v1/namespaces/{namespace}/events" if namespace else EVENTS
     listed = kube.get(path, {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}", "limit": str(_PAGE)})
     about = f"{namespace}/{name}" if namespace else f"{kind}/{name}"
-    return [_seen(one, about) for one in listed.get("items") or () if isinstance(one, dict)]
+    return [_seen(entry, about) for entry in listed.get("items") or () if isinstance(entry, dict)]
 
 
 def _seen(raw: Json, about: str) -> EventSeen:

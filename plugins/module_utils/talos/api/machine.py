@@ -175,12 +175,12 @@ def _version(answer: bytes) -> MaintenanceState:
 
 def _applied(answer: bytes) -> Applied:
     found = messages(read(answer), 1)
-    one: Fields = found[0] if found else {}
-    number = integer(one, 3)
+    entry: Fields = found[0] if found else {}
+    number = integer(entry, 3)
     return Applied(
         MODES[number] if number < len(MODES) else f"mode {number}",
-        text(one, 4),
-        tuple(texts(one, 2)),
+        text(entry, 4),
+        tuple(texts(entry, 2)),
     )
 
 

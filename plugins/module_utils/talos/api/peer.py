@@ -60,12 +60,16 @@ def networks(given: t.Iterable[str]) -> tuple[Network, ...]:
 def vouched(peer: Address, own: Address, trusted: t.Sequence[Network]) -> bool:
     """Whether the way from our address ``own`` to ``peer`` lies inside the mesh or a network the user named."""
     peer, own = _plain(peer), _plain(own)
-    return any(peer in one for one in trusted) or any(peer in one for one in MESH) and any(own in one for one in MESH)
+    return (
+        any(peer in network for network in trusted)
+        or any(peer in network for network in MESH)
+        and any(own in network for network in MESH)
+    )
 
 
 def refusal(host: str, peer: Address, own: Address) -> Untrusted:
     """Why nothing is sent to ``peer``, and what would change that."""
-    in_range = any(_plain(peer) in one for one in MESH)
+    in_range = any(_plain(peer) in network for network in MESH)
     why = (
         f"{peer} is an address of the mesh, but the way to it does not begin in the mesh (this machine would use {own})"
         if in_range

@@ -53,15 +53,17 @@ def wish(text: str) -> WantedExtension:
 
 def missing(wishes: t.Sequence[WantedExtension], official: t.Sequence[Extension], talos_version: str) -> list[str]:
     """A sentence for each extension that the release does not have, or has in another version."""
-    versions = {one.name: one.version for one in official}
+    versions = {extension.name: extension.version for extension in official}
     found = []
-    for one in wishes:
-        if one.name not in versions:
-            found.append(f"{one.name} is no official extension of Talos {plain(talos_version)}{_near(one.name, versions)}.")
-        elif one.version and plain(one.version) != plain(versions[one.name]):
+    for extension in wishes:
+        if extension.name not in versions:
             found.append(
-                f"{one.name} is {versions[one.name]} in Talos {plain(talos_version)}, not {one.version}. An extension fits one "
-                "release only; leave its version out, or take the Talos release that it was made for."
+                f"{extension.name} is no official extension of Talos {plain(talos_version)}{_near(extension.name, versions)}."
+            )
+        elif extension.version and plain(extension.version) != plain(versions[extension.name]):
+            found.append(
+                f"{extension.name} is {versions[extension.name]} in Talos {plain(talos_version)}, not {extension.version}. "
+                "An extension fits one release only; leave its version out, or take the Talos release that it was made for."
             )
     return found
 
@@ -90,7 +92,7 @@ def disagreements(names: t.Collection[str]) -> list[str]:
     tracks = set().union(*parts.values())
     if len(tracks) > 1:
         found.append("NVIDIA's extensions are of two tracks, lts and production: driver and libraries would differ. Take one.")
-    modules = [one for one in MODULES if one in parts]
+    modules = [module for module in MODULES if module in parts]
     if len(modules) > 1:
         found.append("Both of NVIDIA's kernel modules are listed, the open and the proprietary ones: take one of them.")
     track = sorted(tracks)[0]

@@ -99,11 +99,11 @@ class ImageFactory:
 
     def extensions(self, version: str) -> tuple[Extension, ...]:
         """The official extensions of a release. InvalidInput when it has no such release, naming those that it has."""
-        return tuple(Extension.from_reference(one["name"], one["ref"]) for one in self._official(version, "extensions"))
+        return tuple(Extension.from_reference(entry["name"], entry["ref"]) for entry in self._official(version, "extensions"))
 
     def overlays(self, version: str) -> tuple[str, ...]:
         """The overlays of a release, "name of image" each."""
-        return tuple(f"{one['name']} of {one['image']}" for one in self._official(version, "overlays", "image"))
+        return tuple(f"{entry['name']} of {entry['image']}" for entry in self._official(version, "overlays", "image"))
 
     def known(self, schematic: str) -> str | None:
         """The text of a schematic, None when the factory does not know the id."""
@@ -167,14 +167,14 @@ class ImageFactory:
     def _no_release(self, release: str) -> errors.InvalidInput:
         versions = self.versions()
         minor = release.rpartition(".")[0]
-        near = [one for one in versions if one.startswith(minor + ".")] or list(versions)
+        near = [version for version in versions if version.startswith(minor + ".")] or list(versions)
         return errors.InvalidInput(
             f"Talos {release}: the Image Factory {self.url} makes no images of it.",
             remedy=f"It makes them of {', '.join(near[-3:])}." if near else "It makes none at all at the moment.",
         )
 
     def _texts(self, value: t.Any, what: str) -> list[str]:
-        return [self.api.expect(one, str, what, "an entry") for one in self.api.expect(value, list, what)]
+        return [self.api.expect(entry, str, what, "an entry") for entry in self.api.expect(value, list, what)]
 
 
 def computed(schematic: Schematic) -> str | None:

@@ -58,16 +58,16 @@ def image_of(schematic: Schematic | None, image: str, talos_version: str) -> Ima
 def ordered_schematic(schematic: Schematic | None, image: str, talos_version: str) -> str:
     """The number of the schematic that nodes of a class run, "" when neither its reference nor its content tells."""
     try:
-        found = _ID.search(image_of(schematic, image, talos_version).installer)
+        match = _ID.search(image_of(schematic, image, talos_version).installer)
     except InvalidInput:  # it was refused before anything was rented, or the class was changed since
         return ""
-    return found[1] if found else ""
+    return match[1] if match else ""
 
 
 def extensions_of(schematic: Schematic) -> list[str]:
     """The official extensions of a schematic, by their whole names."""
     systems = (schematic.get("customization") or {}).get("systemExtensions") or {}
-    return [wish(str(one)).name for one in systems.get("officialExtensions") or ()]
+    return [wish(str(extension)).name for extension in systems.get("officialExtensions") or ()]
 
 
 def schematic_problems(
@@ -83,7 +83,7 @@ def schematic_problems(
         image_of(schematic, image, talos_version)
     except InvalidInput as error:
         return [f"{_FIELD}: {problem}" for problem in error.problems] or [str(error)]
-    short = [one for one in names if one not in schematic["customization"]["systemExtensions"]["officialExtensions"]]
+    short = [name for name in names if name not in schematic["customization"]["systemExtensions"]["officialExtensions"]]
     if short:
         found.append(f"the Image Factory wants whole names: {', '.join(short)}.")
     found += [*disagreements(names), *mismatches(names, models, talos_version)]

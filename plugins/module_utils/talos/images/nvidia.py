@@ -83,7 +83,7 @@ def driver_for(models: t.Sequence[str], talos_version: str, track: str = "") -> 
     if release not in DRIVERS:
         raise InvalidInput(f"For Talos {talos_version} it is not known which drivers of NVIDIA it carries.", remedy=_RELEASES)
     branches = dict(zip(("lts", "production"), DRIVERS[release], strict=True))
-    named = [(one, canonical(one)) for one in models]
+    named = [(model, canonical(model)) for model in models]
     problems = [_unknown(one) for one, model in named if model is None]
     judged: list[tuple[str, Generation]] = []
     for model in dict.fromkeys(model for _text, model in named if model is not None):
@@ -139,7 +139,7 @@ def mismatches(extensions: t.Collection[str], models: t.Sequence[str], talos_ver
 
     Models that are not NVIDIA's, or not known, are not judged.
     """
-    names = [one.removeprefix("siderolabs/") for one in extensions]
+    names = [extension.removeprefix("siderolabs/") for extension in extensions]
     found = []
     for text in models:
         model = canonical(text)
@@ -177,5 +177,5 @@ def kernel_modules(model: str) -> tuple[str, ...]:
 
 def architecture(models: t.Sequence[str]) -> str | None:
     """The CPU that these GPUs come with where that is certain: "arm64" for Grace boards; None otherwise."""
-    names = [canonical(one) or "" for one in models]
+    names = [canonical(model) or "" for model in models]
     return "arm64" if names and all(_GRACE.fullmatch(name) for name in names) else None

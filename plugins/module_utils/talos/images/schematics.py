@@ -47,7 +47,7 @@ def content(params: t.Mapping[str, t.Any], version: str) -> tuple[dict[str, t.An
     listed = systems.get("officialExtensions") or []
     if not isinstance(listed, list):
         raise InvalidInput("schematic.customization.systemExtensions.officialExtensions must be a list of names.")
-    wishes = [wish(str(one)) for one in (*listed, *params["extensions"])]
+    wishes = [wish(str(entry)) for entry in (*listed, *params["extensions"])]
     driver = _driver(params, version)
     if driver is not None:
         fabric = params["fabric_manager"]
@@ -57,7 +57,7 @@ def content(params: t.Mapping[str, t.Any], version: str) -> tuple[dict[str, t.An
     if params["mesh"] in MESH:
         wishes.append(WantedExtension(MESH[params["mesh"]]))
     # the order counts for the id, so there is one order only
-    names = sorted({one.name for one in wishes})
+    names = sorted({extension.name for extension in wishes})
     if names:
         customization["systemExtensions"] = {**systems, "officialExtensions": names}
     arguments = [*(customization.get("extraKernelArgs") or []), *params["kernel_args"]]
@@ -78,7 +78,7 @@ def _wanted(task: Task, factory: ImageFactory | None, version: str) -> dict[str,
     schematic, wishes = content(params, version)
     refuse_secrets(schematic)
     number = computed(schematic)  # refuses unknown fields
-    names = [one.name for one in wishes]
+    names = [extension.name for extension in wishes]
     problems = [*disagreements(names), *mismatches(names, params["gpu_models"], version)]
     official: tuple[Extension, ...] = ()
     if factory is not None:
@@ -128,7 +128,7 @@ def _existing(task: Task, factory: ImageFactory | None, version: str) -> dict[st
     names = (customization.get("systemExtensions") or {}).get("officialExtensions") or []
     official = factory.extensions(version)
     problems = [
-        *missing([wish(one) for one in names], official, version),
+        *missing([wish(name) for name in names], official, version),
         *disagreements(names),
         *mismatches(names, params["gpu_models"], version),
     ]
@@ -144,7 +144,7 @@ def _result(
 ) -> dict[str, t.Any]:
     listed = (parse(text, "The schematic")[0].get("customization") or {}) if text else {}
     names = (listed.get("systemExtensions") or {}).get("officialExtensions") or []
-    versions = {one.name: one.version for one in official}
+    versions = {extension.name: extension.version for extension in official}
     url = (params["image_factory_url"] or PUBLIC).rstrip("/")
     found = None
     if number:

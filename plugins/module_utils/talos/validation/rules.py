@@ -111,8 +111,8 @@ def cluster_network(config: Document) -> Sentences:
         yield f"cluster.discovery.registries.service.endpoint {service_endpoint!r} must be https://host without a path."
     for interface in items_at(config, "machine.network.interfaces"):
         if isinstance(interface, dict):
-            links = [interface, *(one for one in items_at(interface, "vlans") if isinstance(one, dict))]
-            if any(one.get("vip") for one in links):
+            links = [interface, *(vlan for vlan in items_at(interface, "vlans") if isinstance(vlan, dict))]
+            if any(link.get("vip") for link in links):
                 yield f"machine.network.interfaces: {interface.get('interface')}: only control planes share an address (vip); leave it out."
     span = fields_at(config, "machine.network.kubespan")
     if span.get("enabled"):
@@ -289,7 +289,12 @@ def stream(documents: t.Sequence[Document], talos: tuple[int, int]) -> Sentences
             yield "HostnameConfig: hostname is missing."
         if kind == "HostnameConfig" and document.get("hostname") and document.get("auto") not in (None, "off"):
             yield "HostnameConfig: hostname and auto exclude each other; write hostname only."
-    interfaces = (one for config in configs for one in items_at(config, "machine.network.interfaces") if isinstance(one, dict))
+    interfaces = (
+        interface
+        for config in configs
+        for interface in items_at(config, "machine.network.interfaces")
+        if isinstance(interface, dict)
+    )
     yield from interface_rules(interfaces, documents)
     yield from both_forms(configs, documents)
 

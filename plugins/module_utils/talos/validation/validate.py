@@ -188,8 +188,8 @@ def template_result(template: str | None, talos_image: str = "", talos_version: 
         return ValidationResult((*(error.problems or (error.message,)), *image), ())
     raw = machine_document(documents)
     mode = "metal" if raw is not None and isinstance(raw["machine"].get("install"), dict) else "cloud"
-    found = check(documents, mode=mode, talos_version=version)
-    return ValidationResult((*found.errors, *image), found.warnings)
+    result = check(documents, mode=mode, talos_version=version)
+    return ValidationResult((*result.errors, *image), result.warnings)
 
 
 def _install_facts(template: str) -> dict[str, str]:

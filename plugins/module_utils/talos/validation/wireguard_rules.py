@@ -59,8 +59,8 @@ def interface_rules(interfaces: t.Iterable[Document], documents: t.Sequence[Docu
     for document in documents:
         if document.get("kind") in _OTHER_LINKS and document.get("name") in links:
             yield f"{document['kind']} {document['name']} and WireguardConfig {document['name']} exclude each other; write one of the two."
-    for one in interfaces:
-        name, wireguard = one.get("interface"), one.get("wireguard")
+    for interface in interfaces:
+        name, wireguard = interface.get("interface"), interface.get("wireguard")
         if name in links:
             yield f"machine.network.interfaces: {name} is a WireguardConfig as well; write one of the two."
         if not isinstance(wireguard, dict):
@@ -94,7 +94,7 @@ def _peer(peer: Document) -> t.Iterator[str]:
 
 
 def _mappings(document: Document, field: str) -> list[Document]:
-    return [one for one in items_at(document, field) if isinstance(one, dict)]
+    return [entry for entry in items_at(document, field) if isinstance(entry, dict)]
 
 
 def _is_prefix(value: t.Any) -> bool:
