@@ -29,8 +29,8 @@ class ActionModule(InProcess):
 
 def _wait_for_the_worker() -> None:
     """Put our handler before Ansible's; only where a play is at work."""
-    before: dict[int, t.Any] = {one: signal.getsignal(one) for one in _SIGNALS}
-    if not all(type(getattr(one, "__self__", None)).__name__ == "TaskQueueManager" for one in before.values()):
+    before: dict[int, t.Any] = {signal_number: signal.getsignal(signal_number) for signal_number in _SIGNALS}
+    if not all(type(getattr(entry, "__self__", None)).__name__ == "TaskQueueManager" for entry in before.values()):
         return
 
     def arrived(number: int, _frame: types.FrameType | None) -> None:
@@ -40,8 +40,8 @@ def _wait_for_the_worker() -> None:
             if worker.pid is not None:
                 os.kill(worker.pid, signal.SIGTERM)
 
-    for one in _SIGNALS:
-        signal.signal(one, arrived)
+    for signal_number in _SIGNALS:
+        signal.signal(signal_number, arrived)
 
 
 if multiprocessing.parent_process() is None and threading.current_thread() is threading.main_thread():

@@ -154,7 +154,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         if checked.error_messages:
             raise AnsibleParserError(f"tgp.gpu.nodes: {'; '.join(checked.error_messages)}")
         params = {**checked.validated_parameters, "pools": self.get_option("pools")}
-        params["documents"] = [self._place(one, path) for one in params["documents"] or ()]
+        params["documents"] = [self._place(document, path) for document in params["documents"] or ()]
         register(*secret_values(FLEET_SPEC, params))
         task = Task(params=params, warn=lambda text: self.display.warning(text))
         try:

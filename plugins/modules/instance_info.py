@@ -113,9 +113,9 @@ def run(task: Task) -> dict[str, object]:
     cluster = params["cluster_id"]
     if cluster is not None and not CLUSTER_ID.fullmatch(cluster):
         raise InvalidInput(f"cluster_id {cluster!r} should be eight lower-case hexadecimal digits.")
-    answers = survey(task, params["clouds"], lambda cloud: [one for one in cloud.instances() if _asked(task, one)])
+    answers = survey(task, params["clouds"], lambda cloud: [instance for instance in cloud.instances() if _asked(task, instance)])
     machines = sorted(answers.found, key=lambda one: (one.cloud, one.name, one.id))
-    return dict(changed=False, instances=[instance_result(one) for one in machines], unanswered=answers.unanswered)
+    return dict(changed=False, instances=[instance_result(machine) for machine in machines], unanswered=answers.unanswered)
 
 
 def _asked(task: Task, instance: Instance) -> bool:

@@ -219,10 +219,10 @@ def _by_price(task: Task, offers: list[Offer]) -> list[Offer]:
     return sorted(fitting, key=lambda one: (one.price_hour or 0, one.cloud_region))
 
 
-def _differs(task: Task, found: Instance) -> str:
+def _differs(task: Task, instance: Instance) -> str:
     """Why an existing machine is not the wanted one, empty if it is."""
     params = task.params
-    return wrong_type(found, params["instance_type"]) or wrong_region(found, params["region"] or "", ENTRY.regions)
+    return wrong_type(instance, params["instance_type"]) or wrong_region(instance, params["region"] or "", ENTRY.regions)
 
 
 if __name__ == "__main__":

@@ -205,7 +205,7 @@ def run(task: Task) -> dict[str, t.Any]:
             limit = task.read("max_price_hour", parse_money)
             return named.present(
                 lambda: _requests(task, cloud.offers(query)),
-                lambda found: _differs(task, found),
+                lambda instance: _differs(task, instance),
                 unmarked=params["include_unmarked"],
                 limit=limit,
             )
@@ -228,7 +228,9 @@ def _absent(task: Task, cloud: Cloud, named: NamedInstance) -> dict[str, t.Any]:
 
 def _beside(task: Task, cloud: Cloud) -> list[Extra]:
     """What was made for a machine of this name; networks last, because machines must have left them."""
-    return sorted((one for one in cloud.extras() if one.name == task.params["name"]), key=lambda one: one.kind == _NETWORK)
+    return sorted(
+        (extra for extra in cloud.extras() if extra.name == task.params["name"]), key=lambda extra: extra.kind == _NETWORK
+    )
 
 
 def _discard(task: Task, cloud: Cloud, left: list[Extra]) -> None:

@@ -239,7 +239,7 @@ def run(task: Task) -> dict[str, object]:
         query = OfferQuery(gpu_counts=(params["gpu_count"],), disk_gib=params["disk_gib"])
         result = named.present(
             lambda: _requests(task, cloud.offers(query)),
-            lambda found: _differs(task, found),
+            lambda instance: _differs(task, instance),
             unmarked=params["include_unmarked"],
             limit=task.read("max_price_hour", parse_money),
         )
@@ -263,10 +263,10 @@ def _settings(task: Task) -> dict[str, object]:
 
 
 def _check_ports(ports: list[str]) -> None:
-    for one in ports:
-        number, _slash, kind = one.partition("/")
+    for port in ports:
+        number, _slash, kind = port.partition("/")
         if kind not in ("tcp", "http") or not number.isdecimal() or not 0 < int(number) < 65536:
-            raise InvalidInput(f"{one!r} is no port of a pod.", remedy="Write 22/tcp or 8888/http; RunPod carries no UDP.")
+            raise InvalidInput(f"{port!r} is no port of a pod.", remedy="Write 22/tcp or 8888/http; RunPod carries no UDP.")
 
 
 def _requests(task: Task, offers: list[Offer]) -> list[LaunchRequest]:
@@ -292,7 +292,7 @@ def _by_price(task: Task, offers: list[Offer]) -> list[Offer]:
     wanted, region, count = task.params["gpu_type"], task.params["region"] or "", task.params["gpu_count"]
     of_type = [one for one in offers if _is_gpu(wanted, one)]
     if not of_type:
-        names = {one.model for one in offers}
+        names = {offer.model for offer in offers}
         near = [one for one in gpu_models.suggestions(wanted) if one in names]
         raise no_such_type(f"RunPod has no {count} x {wanted!r} for one pod.", wanted, names, near)
     fitting = rentable("RunPod", f"{count} x {wanted}", region, of_type, offers, ENTRY.regions)
@@ -305,9 +305,9 @@ def _is_gpu(wanted: str, offer: Offer) -> bool:
     return by_id or gpu_models.matches(wanted, offer.model, offer.gpu_memory_mib)
 
 
-def _differs(task: Task, found: Instance) -> str:
+def _differs(task: Task, instance: Instance) -> str:
     """Why an existing pod is not the wanted one, empty if it is."""
-    params, kind = task.params, Kind.read(found.instance_type)
+    params, kind = task.params, Kind.read(instance.instance_type)
     if kind is None:
         return ""
     model, memory = gpu_of(kind.gpu)
@@ -317,7 +317,7 @@ def _differs(task: Task, found: Instance) -> str:
         return f"has {kind.number} GPUs, not {params['gpu_count']}"
     if params["cloud_tier"] not in ("ANY", kind.tier):
         return f"is in the tier {kind.tier}, not {params['cloud_tier']}"
-    return wrong_region(found, params["region"] or "", ENTRY.regions) or too_small(found, params["disk_gib"])
+    return wrong_region(instance, params["region"] or "", ENTRY.regions) or too_small(instance, params["disk_gib"])
 
 
 def _pull_error(cloud: Cloud, pod: Instance) -> str:
@@ -327,7 +327,7 @@ def _pull_error(cloud: Cloud, pod: Instance) -> str:
 
 def _reachable(task: Task, pod: Instance) -> bool:
     """It runs, and every TCP port that was asked for has an address."""
-    wanted = [one.partition("/")[0] for one in task.params["ports"]]
+    wanted = [port.partition("/")[0] for port in task.params["ports"]]
     return pod.state is InstanceState.RUNNING and not pod.problem and all(number in pod.ports for number in wanted)
 
 

@@ -98,17 +98,17 @@ def run(task: Task) -> dict:
     wanted = for_operator(params["hostname"], params["tags"]) if present else {}
     kube = connect(task)
     try:
-        done = expose(kube, params["namespace"], params["service"], wanted, dry=task.check_mode)
+        exposed = expose(kube, params["namespace"], params["service"], wanted, dry=task.check_mode)
     finally:
         kube.close()
     result = dict(
-        changed=done.changed,
-        annotations=done.after,
-        endpoints=[f"https://{params['hostname']}:{port}" for port in done.ports] if present else [],
+        changed=exposed.changed,
+        annotations=exposed.after,
+        endpoints=[f"https://{params['hostname']}:{port}" for port in exposed.ports] if present else [],
         cert_sans=[params["hostname"]] if present else [],
     )
     if task.diff_mode:
-        result["diff"] = {"before": {"annotations": done.before}, "after": {"annotations": done.after}}
+        result["diff"] = {"before": {"annotations": exposed.before}, "after": {"annotations": exposed.after}}
     return result
 
 

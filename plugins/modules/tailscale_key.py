@@ -149,9 +149,9 @@ def run(task: Task) -> dict:
             keys = revoke(mesh, params["nodes"], params["ids"], now=now, dry=dry)
     finally:
         mesh.close()
-    problems = [f"{one['node'] or one['id']}: {one['error']}" for one in keys if one["error"]]
+    problems = [f"{entry['node'] or entry['id']}: {entry['error']}" for entry in keys if entry["error"]]
     result = dict(
-        changed=any(one["status"] in ("made", "removed") for one in keys), tailscale_keys=keys, _reveal=["tailscale_keys"]
+        changed=any(entry["status"] in ("made", "removed") for entry in keys), tailscale_keys=keys, _reveal=["tailscale_keys"]
     )
     if task.diff_mode:
         result["diff"] = key_difference(keys)

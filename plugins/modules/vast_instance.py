@@ -278,7 +278,7 @@ def _requirements(task: Task, settings: dict[str, t.Any]) -> Requirements:
     if params["vm"] and len(start) > _SCRIPT:
         packed = pack(start, FACTS, params["name"])
         start, environment = packed.user_data, {**environment, **packed.environment}
-    ports = [port(one) for one in params["ports"]]
+    ports = [port(entry) for entry in params["ports"]]
     if params["vm"]:
         ports.append("22/tcp")  # that of SSH is always mapped
     return Requirements(

@@ -94,11 +94,11 @@ def _secret(token: Token, groups: str) -> Json:
 def may_ask(kube: Kube) -> bool:
     """Whether the binding that lets tokens of OWN_GROUP ask for certificates is there (files/rbac.yml has it)."""
     try:
-        found = kube.get(f"{BINDINGS}/{OWN_BINDING}")
+        raw = kube.get(f"{BINDINGS}/{OWN_BINDING}")
     except NotFound:
         return False
-    groups = {one.get("name") for one in found.get("subjects") or [] if one.get("kind") == "Group"}
-    return OWN_GROUP in groups and (found.get("roleRef") or {}).get("name") == "system:node-bootstrapper"
+    groups = {subject.get("name") for subject in raw.get("subjects") or [] if subject.get("kind") == "Group"}
+    return OWN_GROUP in groups and (raw.get("roleRef") or {}).get("name") == "system:node-bootstrapper"
 
 
 def tokens(kube: Kube) -> list[Token]:

@@ -67,8 +67,8 @@ def requests(kube: Kube, *, token_id: str = "") -> list[SigningRequest]:
     def reduce(raw: Json) -> SigningRequest | None:
         if (raw.get("spec") or {}).get("signerName") != SIGNER:
             return None
-        one = parse(raw)
-        return one if not token_id or one.token_id == token_id else None
+        request = parse(raw)
+        return request if not token_id or request.token_id == token_id else None
 
     return kube.collect(PATH, reduce)[0]
 
@@ -84,7 +84,7 @@ def asking(raw: Json) -> str | None:
 def parse(raw: Json) -> SigningRequest:
     """A raw request as our record."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
-    conditions = {one.get("type"): one for one in status.get("conditions") or []}
+    conditions = {condition.get("type"): condition for condition in status.get("conditions") or []}
     state, message, reason = "pending", "", ""
     for kind, word in (("Approved", "approved"), ("Failed", "failed"), ("Denied", "denied")):
         if kind in conditions:
@@ -103,7 +103,7 @@ def parse(raw: Json) -> SigningRequest:
         state,
         message,
         from_text(raw["metadata"]["creationTimestamp"]),
-        tuple(sorted(str(one) for one in spec.get("usages") or ())),
+        tuple(sorted(str(usage) for usage in spec.get("usages") or ())),
         other_names,
         seconds if isinstance(seconds, int) else None,
         reason,
@@ -119,8 +119,10 @@ def _subject(encoded: t.Any) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
         if block is None:
             return "", (), ()
         request = x509.load_der_x509_csr(base64.b64decode(b"".join(block[1].split()), validate=True))
-        pairs = [(one.oid.dotted_string, str(one.value)) for one in request.subject]
-        others = [str(one.value) for one in request.extensions if isinstance(one.value, x509.SubjectAlternativeName)]
+        pairs = [(attribute.oid.dotted_string, str(attribute.value)) for attribute in request.subject]
+        others = [
+            str(extension.value) for extension in request.extensions if isinstance(extension.value, x509.SubjectAlternativeName)
+        ]
     except (ValueError, TypeError, KeyError, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
         return "", (), ()  # the library has a word of its own for each oddity
     names = [value for oid, value in pairs if oid == "2.5.4.3"]

@@ -34,16 +34,16 @@ def mark(task: Task) -> dict[str, t.Any]:
             missing = [name for name, node in zip(params["nodes"], before, strict=True) if node is None]
             if missing:
                 raise NotFound(f"There is no Node {', '.join(missing)}.", remedy="Nothing was changed.", service="kubernetes")
-            found = [node for node in before if node is not None]
-            changed = list(pool.map(lambda node: _mark(kube, node, params, taints, dry_run=task.check_mode), found))
+            nodes = [node for node in before if node is not None]
+            changed = list(pool.map(lambda node: _mark(kube, node, params, taints, dry_run=task.check_mode), nodes))
     finally:
         kube.close()
     result: dict[str, t.Any] = {
         "changed": any(changed),
-        "nodes": [{"name": node.name, "changed": one} for node, one in zip(found, changed, strict=True)],
+        "nodes": [{"name": node.name, "changed": one} for node, one in zip(nodes, changed, strict=True)],
     }
     if task.diff_mode:
-        touched = [node for node, one in zip(found, changed, strict=True) if one]
+        touched = [node for node, one in zip(nodes, changed, strict=True) if one]
         result["diff"] = {"before": _text(touched), "after": "".join(f"{node.name}: {_wish(params)}\n" for node in touched)}
     return result
 
@@ -81,18 +81,18 @@ def _mark(kube: Kube, node: Node, params: t.Mapping[str, t.Any], taints: list[Ta
 
 def parse_taint(text: str) -> Taint:
     """``key=value:Effect`` or ``key:Effect``. InvalidInput for anything else."""
-    found = _TAINT.fullmatch(text)
-    if found is None:
+    match = _TAINT.fullmatch(text)
+    if match is None:
         raise InvalidInput(
             f"{text!r} is not a taint.",
             remedy="Write key=value:Effect or key:Effect; effects are NoSchedule, PreferNoSchedule, NoExecute.",
         )
-    return Taint(found["key"], found["value"] or "", found["effect"])
+    return Taint(match["key"], match["value"] or "", match["effect"])
 
 
 def _text(nodes: list[Node]) -> str:
     return "".join(
-        f"{node.name}: labels {dict(node.labels)}, annotations {dict(node.annotations)}, taints {[str(one) for one in node.taints]}, "
+        f"{node.name}: labels {dict(node.labels)}, annotations {dict(node.annotations)}, taints {[str(taint) for taint in node.taints]}, "
         f"schedulable {not node.unschedulable}\n"
         for node in nodes
     )

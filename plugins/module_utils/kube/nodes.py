@@ -57,7 +57,7 @@ def parse(kube: Kube, raw: Json) -> Node:
     meta = raw.get("metadata") or {}
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     try:
-        condition: Json = next((one for one in status.get("conditions") or [] if one["type"] == "Ready"), {})
+        condition: Json = next((entry for entry in status.get("conditions") or [] if entry["type"] == "Ready"), {})
         since = condition.get("lastTransitionTime")
         info = status.get("nodeInfo") or {}
         return Node(
@@ -70,9 +70,9 @@ def parse(kube: Kube, raw: Json) -> Node:
             unschedulable=bool(spec.get("unschedulable")),
             labels=meta.get("labels") or {},
             annotations=meta.get("annotations") or {},
-            taints=tuple(taint(one) for one in spec.get("taints") or []),
+            taints=tuple(taint(entry) for entry in spec.get("taints") or []),
             allocatable={name: whole(str(text), name) for name, text in (status.get("allocatable") or {}).items()},
-            addresses=tuple(one["address"] for one in status.get("addresses") or []),
+            addresses=tuple(address["address"] for address in status.get("addresses") or []),
             os_image=info.get("osImage") or "",
             kubelet_version=info.get("kubeletVersion") or "",
             resource_version=meta.get("resourceVersion") or "",
@@ -252,7 +252,7 @@ def device_plugins(kube: Kube) -> DevicePlugins:
 def _reduce(raw: Json) -> DevicePlugin | None:
     meta, spec = raw["metadata"], raw["spec"]["template"]["spec"]
     name = meta["name"]
-    images = " ".join(str(one.get("image") or "") for one in spec.get("containers") or ())
+    images = " ".join(str(container.get("image") or "") for container in spec.get("containers") or ())
     text = f"{name} {images}"
     dra = "dra-driver" in text
     plugin = "device-plugin" in text and "feature-discovery" not in name and "mps" not in name

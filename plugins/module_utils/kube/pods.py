@@ -76,7 +76,7 @@ def _parse(raw: Json, wanted: t.Callable[[str], bool]) -> Pod:
     meta, spec = raw["metadata"], raw["spec"]
     status = raw.get("status") or _NOTHING
     annotations = meta.get("annotations") or _NOTHING
-    owner = next((one for one in meta.get("ownerReferences") or () if one.get("controller")), _NOTHING)
+    owner = next((reference for reference in meta.get("ownerReferences") or () if reference.get("controller")), _NOTHING)
     phase = sys.intern(status.get("phase") or "Pending")
     grace = spec.get("terminationGracePeriodSeconds")
     node = sys.intern(spec.get("nodeName") or "")
@@ -130,8 +130,8 @@ def _finished(status: t.Mapping[str, t.Any]) -> datetime | None:
     """The latest end of a container."""
     ends = []
     for kind in ("containerStatuses", "initContainerStatuses"):
-        for one in status.get(kind) or ():
-            end = ((one.get("state") or _NOTHING).get("terminated") or _NOTHING).get("finishedAt")
+        for entry in status.get(kind) or ():
+            end = ((entry.get("state") or _NOTHING).get("terminated") or _NOTHING).get("finishedAt")
             if end:
                 ends.append(_moment(end))
     return max(ends) if ends else None
@@ -148,8 +148,8 @@ def _waiting(status: t.Mapping[str, t.Any]) -> tuple[str, str]:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return str(condition.get("reason") or "Unscheduled"), str(condition.get("message") or "")
     for kind in ("initContainerStatuses", "containerStatuses"):
-        for one in status.get(kind) or ():
-            waiting = (one.get("state") or _NOTHING).get("waiting")
+        for entry in status.get(kind) or ():
+            waiting = (entry.get("state") or _NOTHING).get("waiting")
             if waiting:
                 return str(waiting.get("reason") or "Waiting"), ""
     return "", ""
@@ -224,14 +224,14 @@ def placement_of(spec: Raw, namespace: str) -> Placement:
     return _one_of(
         tuple(sorted(selector.items())) if selector else (),
         _terms(affinity) if affinity else (),
-        tuple(_tolerated(one) for one in tolerations) if tolerations else (),
+        tuple(_tolerated(toleration) for toleration in tolerations) if tolerations else (),
         alone,
         unsupported,
         bool(spec.get("resourceClaims")),
         int(spec.get("priority") or 0),
         spec.get("schedulerName") or DEFAULT_SCHEDULER,
-        any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spread) if spread else False,
-        any("persistentVolumeClaim" in one or "ephemeral" in one for one in volumes) if volumes else False,
+        any(entry.get("whenUnsatisfiable") != "ScheduleAnyway" for entry in spread) if spread else False,
+        any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in volumes) if volumes else False,
         _avoids(affinity, namespace) if affinity else (),
     )
 
@@ -243,14 +243,14 @@ def _tolerated(raw: Raw) -> Toleration:
 def _terms(affinity: Raw) -> tuple[NodeTerm, ...]:
     required = (affinity.get("nodeAffinity") or _NO_PLACE).get(_REQUIRED) or _NO_PLACE
     return tuple(
-        NodeTerm(_expressions(one.get("matchExpressions")), _expressions(one.get("matchFields")))
-        for one in required.get("nodeSelectorTerms") or ()
+        NodeTerm(_expressions(term.get("matchExpressions")), _expressions(term.get("matchFields")))
+        for term in required.get("nodeSelectorTerms") or ()
     )
 
 
 def _expressions(raw: t.Iterable[Raw] | None) -> tuple[Expression, ...]:
     return tuple(
-        Expression(one["key"], one["operator"], tuple(str(value) for value in one.get("values") or ())) for one in raw or ()
+        Expression(entry["key"], entry["operator"], tuple(str(value) for value in entry.get("values") or ())) for entry in raw or ()
     )
 
 
@@ -308,10 +308,10 @@ _SUFFIX = {
 def whole(text: str, resource: str = "") -> int:
     """The quantity as a whole number, rounded up: ``cpu`` in thousandths of a core, everything else in its own unit (memory: bytes,
     GPUs: pieces). ValueError when it is no quantity."""
-    found = _FORM.match(text)
-    if found is None:
+    match = _FORM.match(text)
+    if match is None:
         raise ValueError(f"{text!r} is not a quantity")
-    number = Decimal(found[1] + (found[2] or "")) * _SUFFIX.get(found[3] or "", Decimal(1))
+    number = Decimal(match[1] + (match[2] or "")) * _SUFFIX.get(match[3] or "", Decimal(1))
     if resource == "cpu":
         number *= 1000
     return int(number.to_integral_value("ROUND_CEILING"))

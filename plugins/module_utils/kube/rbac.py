@@ -49,13 +49,13 @@ def how_to_grant() -> str:
 
 def of_call(method: str, path: str, *, watch: bool = False) -> Right | None:
     """The right a request needs; None for a path that is not an object's (``/version``)."""
-    found = _PATH.match(path)
-    if found is None:
+    match = _PATH.match(path)
+    if match is None:
         return None
-    name, sub = found["name"] or "", found["sub"]
+    name, sub = match["name"] or "", match["sub"]
     verb = _VERBS.get(method) or ("watch" if watch else "get" if name else "list")
-    resource = f"{found['resource']}/{sub}" if sub else found["resource"]
-    return Right(verb, resource, found["group"] or "", found["namespace"] or "", name)
+    resource = f"{match['resource']}/{sub}" if sub else match["resource"]
+    return Right(verb, resource, match["group"] or "", match["namespace"] or "", name)
 
 
 def missing(needed: t.Iterable[Right], have: t.Callable[[Right], bool]) -> list[Right]:

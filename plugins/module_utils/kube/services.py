@@ -37,8 +37,8 @@ def apply_service(kube: Kube, body: Json) -> bool:
     """
     meta = body["metadata"]
     path = path_of(meta["namespace"], "services", meta["name"])
-    found = kube.find(path)
-    if found is None:
+    raw = kube.find(path)
+    if raw is None:
         try:
             kube.create(path_of(meta["namespace"], "services"), body)
         except (Conflict, LostAnswer, ServerError):
@@ -46,13 +46,13 @@ def apply_service(kube: Kube, body: Json) -> bool:
                 raise
             return apply_service(kube, body)  # it came to be: the answer was lost, or somebody was faster
         return True
-    if _claim_of(found) != meta["labels"][CLAIM_LABEL]:
+    if _claim_of(raw) != meta["labels"][CLAIM_LABEL]:
         raise Conflict(
             f"A Service {meta['namespace']}/{meta['name']} exists and is not ours.",
             remedy="Remove or rename it.",
             service="kubernetes",
         )
-    patch = _difference(found, body)
+    patch = _difference(raw, body)
     if patch:
         kube.patch(path, patch)
     return bool(patch)
@@ -73,7 +73,7 @@ def _difference(found: Json, body: Json) -> Json:
     spec, wanted = found.get("spec") or {}, body["spec"]
     if spec.get("type") != wanted["type"]:
         patch["spec"] = {"type": wanted["type"]}
-    ports = [{name: one.get(name) for name in ("name", "port", "protocol")} for one in spec.get("ports") or []]
+    ports = [{name: port.get(name) for name in ("name", "port", "protocol")} for port in spec.get("ports") or []]
     if ports != wanted["ports"]:
         patch["spec"] = {**patch.get("spec", {}), "ports": wanted["ports"]}
     return patch
@@ -81,10 +81,10 @@ def _difference(found: Json, body: Json) -> Json:
 
 def services_of(kube: Kube, namespace: str, cluster_id: str) -> list[Published]:
     """All Services of ours in a namespace."""
-    found, _version = kube.collect(
+    services, _version = kube.collect(
         path_of(namespace, "services"), _published, {"labelSelector": f"{CLAIM_LABEL},{CLUSTER_LABEL}={cluster_id}"}
     )
-    return found
+    return services
 
 
 def _published(raw: Json) -> Published:
@@ -95,11 +95,11 @@ def _published(raw: Json) -> Published:
 def remove_service(kube: Kube, namespace: str, name: str) -> bool:
     """Remove the Service of the machine ``name``; False when there is none of ours (any more)."""
     path = path_of(namespace, "services", name)
-    found = kube.find(path)
-    if found is None or _claim_of(found) != name:
+    raw = kube.find(path)
+    if raw is None or _claim_of(raw) != name:
         return False
     try:
-        return kube.delete(path, uid=found["metadata"]["uid"])
+        return kube.delete(path, uid=raw["metadata"]["uid"])
     except Conflict:
         return False  # another object has taken the name
 
@@ -109,26 +109,26 @@ def change_list(kube: Kube, namespace: str, name: str, key: str, change: t.Calla
     differs; removed when the new text is ``empty``. True when something was written."""
     path = path_of(namespace, "configmaps", name)
     for _attempt in range(_TRIES):
-        found = kube.find(path)
-        before = None if found is None else (found.get("data") or {}).get(key)
+        raw = kube.find(path)
+        before = None if raw is None else (raw.get("data") or {}).get(key)
         after = change(before)
-        if after == before or (found is None and after == empty):
+        if after == before or (raw is None and after == empty):
             return False
         try:
-            if found is None:
+            if raw is None:
                 meta = {"name": name, "namespace": namespace, "labels": MANAGED}
                 kube.create(
                     path_of(namespace, "configmaps"),
                     {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: after}},
                 )
             elif after == empty:
-                kube.delete(path, uid=found["metadata"]["uid"], resource_version=found["metadata"]["resourceVersion"])
+                kube.delete(path, uid=raw["metadata"]["uid"], resource_version=raw["metadata"]["resourceVersion"])
             else:
-                version = found["metadata"]["resourceVersion"]
+                version = raw["metadata"]["resourceVersion"]
                 kube.patch(path, {"metadata": {"resourceVersion": version}, "data": {key: after}})
             return True
         except (Conflict, NotFound, LostAnswer, ServerError) as error:
-            if isinstance(error, NotFound) and found is None:
+            if isinstance(error, NotFound) and raw is None:
                 raise  # the namespace itself is missing
             last = error  # look again: it was changed meanwhile, or the write had its effect
     raise last
@@ -174,19 +174,19 @@ def expose(kube: Kube, namespace: str, name: str, wanted: t.Mapping[str, str], *
     """
     path = path_of(namespace, "services", name)
     try:
-        found = kube.get(path)
+        raw = kube.get(path)
     except NotFound as error:
         raise InvalidInput(
             f"There is no Service {namespace}/{name}.",
             remedy="The API server's own is default/kubernetes; see kubectl get service -A.",
         ) from error
-    there: Json = found["metadata"].get("annotations") or {}
+    there: Json = raw["metadata"].get("annotations") or {}
     before = {
         key: str(there[key])
         for key in (TAILSCALE_EXPOSE_ANNOTATION, TAILSCALE_HOSTNAME_ANNOTATION, TAILSCALE_TAGS_ANNOTATION)
         if key in there
     }
-    ports = tuple(int(one["port"]) for one in (found.get("spec") or {}).get("ports") or ())
+    ports = tuple(int(port["port"]) for port in (raw.get("spec") or {}).get("ports") or ())
     result = Exposed(before, dict(wanted), ports)
     if result.changed and not dry:
         change: dict[str, str | None] = {**dict.fromkeys(before), **wanted}

@@ -134,9 +134,9 @@ class _Wait:
     ) -> None:
         self._kube, self._clock = kube, clock
         self._evidence, self._on_step, self._on_ready = evidence, on_step, on_ready
-        self._expected = {one.claim: one for one in expected}
-        self._by_node = {one.name: one for one in expected}
-        self._outcomes = {one.claim: NodeOutcome() for one in expected}
+        self._expected = {machine.claim: machine for machine in expected}
+        self._by_node = {machine.name: machine for machine in expected}
+        self._outcomes = {machine.claim: NodeOutcome() for machine in expected}
         self._open = set(self._expected)
         self._changed = threading.Condition()
         self._nodes: dict[str, Node] = {}
@@ -148,7 +148,7 @@ class _Wait:
         self._finishing: dict[str, Future[None]] = {}
         self._again: set[str] = set()
         self._looking: Future[_Look] | None = None
-        self._by_token = {one.token: one for one in expected if one.token}
+        self._by_token = {machine.token: machine for machine in expected if machine.token}
         self._asked: dict[str, csr.SigningRequest] = {}
         self._answering: dict[str, Future[str]] = {}
         self._asked_again: set[str] = set()
@@ -188,7 +188,7 @@ class _Wait:
             if kind == "all":
                 self._trouble = ""
             if kind in ("all", "set"):
-                self._asked |= {one.name: one for one in (item.values() if kind == "all" else (item,))}
+                self._asked |= {entry.name: entry for entry in (item.values() if kind == "all" else (item,))}
             elif kind in ("failed", "trouble"):  # the looks go on asking
                 self._trouble = str(item or key)
             self._changed.notify_all()
@@ -243,9 +243,9 @@ class _Wait:
         for name in gone:
             self._lose(self._outcomes[self._by_node[name].claim])
         for node in fresh:
-            one = self._by_node[node.name]
-            if one.claim in self._open and one.claim not in self._finishing:
-                self._see(one, node, pool)
+            machine = self._by_node[node.name]
+            if machine.claim in self._open and machine.claim not in self._finishing:
+                self._see(machine, node, pool)
         for claim, future in list(self._finishing.items()):
             if future.done():
                 self._finish(claim, future)
@@ -260,12 +260,12 @@ class _Wait:
 
     def _take_request(self, request: csr.SigningRequest, pool: ThreadPoolExecutor) -> None:
         """Answer it if nobody has; a denied one ends the wait for its node, for somebody used its token for something else."""
-        one = self._by_token[request.token_id]
-        if one.claim not in self._open or one.claim in self._finishing:
+        machine = self._by_token[request.token_id]
+        if machine.claim not in self._open or machine.claim in self._finishing:
             return
-        self._ask_noted(one, request)
-        if request.state == "pending" and request.name not in self._answering and one.claim in self._open:
-            self._answering[request.name] = pool.submit(csr.answer, self._kube, request, token_id=one.token, node=one.name)
+        self._ask_noted(machine, request)
+        if request.state == "pending" and request.name not in self._answering and machine.claim in self._open:
+            self._answering[request.name] = pool.submit(csr.answer, self._kube, request, token_id=machine.token, node=machine.name)
             self._answering[request.name].add_done_callback(self._wake)
 
     def _answered(self, answer: Future[str]) -> None:
@@ -280,29 +280,29 @@ class _Wait:
         if outcome.node is not None:
             outcome.node, outcome.message = None, "its Node was deleted"
 
-    def _see(self, one: Expected, node: Node, pool: ThreadPoolExecutor) -> None:
-        if self._is_stale(one, node):
-            self._stale[one.claim] = (
+    def _see(self, machine: Expected, node: Node, pool: ThreadPoolExecutor) -> None:
+        if self._is_stale(machine, node):
+            self._stale[machine.claim] = (
                 f"a Node of this name from {node.created:%Y-%m-%d %H:%M:%S}Z exists, older than the machine; it is not taken for it"
             )
             return
-        if one.returns and not node.ready and "node" not in self._outcomes[one.claim].seen:
+        if machine.returns and not node.ready and "node" not in self._outcomes[machine.claim].seen:
             return  # the Node of a machine that was off; it counts once the kubelet reports again
-        self._reach(one, "node", f"uid {node.uid}")
+        self._reach(machine, "node", f"uid {node.uid}")
         if node.ready:
-            self._reach(one, "ready", f"kubelet {node.kubelet_version}".strip())
-        outcome = self._outcomes[one.claim]
+            self._reach(machine, "ready", f"kubelet {node.kubelet_version}".strip())
+        outcome = self._outcomes[machine.claim]
         outcome.node = node
-        if wrong := one.wrong(node):
+        if wrong := machine.wrong(node):
             outcome.message = outcome.hopeless = wrong
-            self._close(one.claim)
+            self._close(machine.claim)
             return
-        missing = one.missing(node)
+        missing = machine.missing(node)
         if missing:
             outcome.message = "; ".join(missing)
             return
-        self._finishing[one.claim] = pool.submit(self._on_ready, one.claim, node)
-        self._finishing[one.claim].add_done_callback(self._wake)
+        self._finishing[machine.claim] = pool.submit(self._on_ready, machine.claim, node)
+        self._finishing[machine.claim].add_done_callback(self._wake)
 
     def _finish(self, claim: str, future: Future[None]) -> None:
         del self._finishing[claim]
@@ -318,8 +318,8 @@ class _Wait:
         outcome.ready, outcome.message = True, ""
         self._close(claim)
 
-    def _is_stale(self, one: Expected, node: Node) -> bool:
-        return not one.returns and one.launched is not None and is_older(node, one.launched)
+    def _is_stale(self, machine: Expected, node: Node) -> bool:
+        return not machine.returns and machine.launched is not None and is_older(node, machine.launched)
 
     # ---- everything that is not a node yet
 
@@ -358,20 +358,20 @@ class _Wait:
             self._trouble = str(error)
             return []
 
-    def _weigh(self, one: Expected, evidence: Evidence, requests: list[csr.SigningRequest]) -> None:
-        outcome = self._outcomes[one.claim]
+    def _weigh(self, machine: Expected, evidence: Evidence, requests: list[csr.SigningRequest]) -> None:
+        outcome = self._outcomes[machine.claim]
         if evidence.hopeless:
             outcome.message = outcome.hopeless = evidence.hopeless
-            self._close(one.claim)
+            self._close(machine.claim)
             return
         if "node" in outcome.seen:
             return  # its own words count now
         if evidence.instance:
-            self._reach(one, "instance", evidence.instance)
+            self._reach(machine, "instance", evidence.instance)
             outcome.message = "the machine boots" if not evidence.running else "the machine runs and is not in the mesh yet"
         if evidence.device:
             online = "online" if evidence.device_online else "not online"
-            self._reach(one, "device", f"{evidence.device} {online}")
+            self._reach(machine, "device", f"{evidence.device} {online}")
             outcome.message = f"its mesh device is {online}, no certificate request came"
         elif evidence.running and not evidence.uses_mesh:
             outcome.message = "the machine runs, no certificate request came"
@@ -380,28 +380,28 @@ class _Wait:
             if request.state == "pending" and request.token_id in self._by_token:
                 with self._changed:  # its answer may have failed
                     self._asked.setdefault(request.name, request)
-            if one.claim in self._open:
-                self._ask_noted(one, request)
+            if machine.claim in self._open:
+                self._ask_noted(machine, request)
 
-    def _ask_noted(self, one: Expected, request: csr.SigningRequest) -> None:
-        outcome = self._outcomes[one.claim]
-        self._reach(one, "csr", f"{request.name} {request.state}")
+    def _ask_noted(self, machine: Expected, request: csr.SigningRequest) -> None:
+        outcome = self._outcomes[machine.claim]
+        self._reach(machine, "csr", f"{request.name} {request.state}")
         if "node" not in outcome.seen:
             outcome.message = f"its certificate request {request.name} is {request.state}, no Node came"
         if request.state in ("denied", "failed"):
             outcome.message = (
                 f"its certificate request {request.name} is {request.state}: {request.message or 'no reason is given'}"
             )
-            self._close(one.claim)
+            self._close(machine.claim)
 
-    def _reach(self, one: Expected, step: str, detail: str) -> None:
-        outcome = self._outcomes[one.claim]
+    def _reach(self, machine: Expected, step: str, detail: str) -> None:
+        outcome = self._outcomes[machine.claim]
         if step in outcome.seen:
             return
         outcome.seen[step] = self._clock.now()
         if STEPS.index(step) > STEPS.index(outcome.step):
             outcome.step = step
-        self._on_step(one.claim, step, detail)
+        self._on_step(machine.claim, step, detail)
 
     # ---- the end
 
@@ -434,7 +434,7 @@ class _Wait:
                     self._fresh.add(node.name)
 
     def _close(self, claim: str) -> None:
-        outcome, one = self._outcomes[claim], self._expected[claim]
-        start = one.launched or self._begun
+        outcome, machine = self._outcomes[claim], self._expected[claim]
+        start = machine.launched or self._begun
         outcome.seconds = (self._clock.now() - start).total_seconds()
         self._open.discard(claim)

@@ -53,14 +53,14 @@ def key_difference(results: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.An
     """Ansible's diff of key results, without secrets: a node's key is new, stays, or goes."""
     before: dict[str, str] = {}
     after: dict[str, str] = {}
-    for one in results:
-        name = one["description"] or one["id"]
-        if one["status"] in ("exists", "removed"):
-            before[name] = f"key {one['id']}, valid until {one['expires']}"
-        if one["status"] == "exists":
+    for result in results:
+        name = result["description"] or result["id"]
+        if result["status"] in ("exists", "removed"):
+            before[name] = f"key {result['id']}, valid until {result['expires']}"
+        if result["status"] == "exists":
             after[name] = before[name]
-        elif one["status"] == "made":
-            after[name] = f"key {one['id']}, valid until {one['expires']}" if one["id"] else "a new key"
+        elif result["status"] == "made":
+            after[name] = f"key {result['id']}, valid until {result['expires']}" if result["id"] else "a new key"
     return {"before": before, "after": after}
 
 

@@ -142,7 +142,7 @@ def _unpacked(text: t.Any, where: str) -> list[str]:
 
 
 def _young(lines: t.Iterable[Line | None], since: datetime | None) -> t.Iterator[Line]:
-    return (one for one in lines if one is not None and (since is None or one.time >= since))
+    return (line for line in lines if line is not None and (since is None or line.time >= since))
 
 
 def encode(line: Line) -> str:

@@ -99,9 +99,9 @@ def table(
     assumed: Assumption = Assumption(),
 ) -> list[str]:
     """Lines for people. A cloud that did not answer has a row of its own, so that nobody takes its silence for "nothing to rent"."""
-    shown = [_for_people(one) for one in (rows if limit is None else rows[:limit])]
-    shown += [{"cloud": one["cloud"], "note": f"NO ANSWER: {_first_line(one['msg'])}"} for one in unanswered]
-    told = {key for key in _ONLY_WHERE_NEEDED if any(one.get(key) not in (None, "") for one in shown)}
+    shown = [_for_people(entry) for entry in (rows if limit is None else rows[:limit])]
+    shown += [{"cloud": entry["cloud"], "note": f"NO ANSWER: {_first_line(entry['msg'])}"} for entry in unanswered]
+    told = {key for key in _ONLY_WHERE_NEEDED if any(entry.get(key) not in (None, "") for entry in shown)}
     wanted = {key: name for key, name in _TABLE.items() if key not in _ONLY_WHERE_NEEDED or key in told}
     lines = render(shown, wanted, right=_RIGHT)
     if not rows:
@@ -167,7 +167,8 @@ def rejections(rejected: t.Sequence[t.Mapping[str, t.Any]], reasons: t.Mapping[s
         return []
     counted = ", ".join(f"{number} {reason}" for reason, number in reasons.items())
     shown = [
-        {**one, "price": one["price_hour"] or "?", "where": _where(one["region"], one["cloud_region"])} for one in rejected[:limit]
+        {**entry, "price": entry["price_hour"] or "?", "where": _where(entry["region"], entry["cloud_region"])}
+        for entry in rejected[:limit]
     ]
     more = [f"  and {len(rejected) - limit} more"] if len(rejected) > limit else []
     return [
@@ -186,11 +187,11 @@ def trend_row(trend: Trend) -> dict[str, t.Any]:
 
 def trend_table(trends: t.Sequence[Trend], limit: int) -> list[str]:
     """Kinds whose earlier price is known, cheapest first."""
-    known = [one for one in trends if any(price is not None for price in one.then.values())]
+    known = [trend for trend in trends if any(price is not None for price in trend.then.values())]
     if not known:
         return []
     columns = {key: name or f"{key} ago" for key, name in _TREND.items()}
-    shown = [_trend_for_people(one) for one in sorted(known, key=lambda one: one.now)[:limit]]
+    shown = [_trend_for_people(trend) for trend in sorted(known, key=lambda trend: trend.now)[:limit]]
     more = [f"  and {len(known) - limit} more"] if len(known) > limit else []
     return ["  Prices over time, dollars per hour:", *render(shown, columns, right=("gpu_count", "now", *SPANS)), *more]
 
@@ -217,7 +218,7 @@ def as_json(result: t.Mapping[str, t.Any]) -> str:
 
 def as_csv(rows: t.Iterable[t.Mapping[str, t.Any]]) -> str:
     """One line per offer, columns COLUMNS; lists are joined by blanks, unknown is empty."""
-    return _csv(COLUMNS, ([_cell(one.get(name)) for name in COLUMNS] for one in rows))
+    return _csv(COLUMNS, ([_cell(entry.get(name)) for name in COLUMNS] for entry in rows))
 
 
 def history_csv(lines: t.Iterable[Line]) -> str:

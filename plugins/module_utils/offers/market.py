@@ -68,12 +68,12 @@ class CachedOffers:
         whether they are off."""
         cache = self._cache if cloud in ENTRIES and ENTRIES[cloud].facts.rented else None
         key = key_of(cloud, self._public(cloud, choice), query) if cache is not None else ""
-        found: OfferReading | None = None
+        reading: OfferReading | None = None
         if cache is not None and not (self._refresh or refresh):
-            found = guarded(self._task.warn, "read", lambda: cache.get(key))
+            reading = guarded(self._task.warn, "read", lambda: cache.get(key))
         now = self._task.clock.now()
-        if found is not None and -_FUTURE <= (now - found.read).total_seconds() < self._ttl:
-            return Quote(cloud, found.offers, found.read, hit=True)
+        if reading is not None and -_FUTURE <= (now - reading.read).total_seconds() < self._ttl:
+            return Quote(cloud, reading.offers, reading.read, hit=True)
         offers = tuple(ask())
         if cache is not None and self._keep:
             guarded(self._task.warn, "written", lambda: cache.put(key, OfferReading(cloud, now, offers)))
@@ -144,8 +144,8 @@ class FolderCache:
 
     def _trim(self) -> None:
         try:
-            found = [entry for entry in os.scandir(self._folder) if entry.name.endswith(".json.gz")]
-            for entry in sorted(found, key=lambda one: one.stat().st_mtime)[: max(len(found) - FOLDER_LIMIT, 0)]:
+            entries = [entry for entry in os.scandir(self._folder) if entry.name.endswith(".json.gz")]
+            for entry in sorted(entries, key=lambda one: one.stat().st_mtime)[: max(len(entries) - FOLDER_LIMIT, 0)]:
                 os.unlink(entry.path)
         except OSError:
             return  # another run trims at the same time, or nobody may; a few files too many hurt nobody

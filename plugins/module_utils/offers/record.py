@@ -50,7 +50,7 @@ def _plain(value: t.Any) -> t.Any:
     if isinstance(value, Decimal):
         return str(value.normalize())
     if isinstance(value, tuple):
-        return sorted(str(getattr(one, "value", one)) for one in value)
+        return sorted(str(getattr(entry, "value", entry)) for entry in value)
     return value
 
 
@@ -72,7 +72,7 @@ def unpack(data: bytes, where: str) -> OfferReading:
         if body["version"] != VERSION:
             raise ValueError(f"it is of version {body['version']!r}")
         read = from_text(body["read"])
-        return OfferReading(str(body["cloud"]), read, tuple(_offer(one, read) for one in body["offers"]))
+        return OfferReading(str(body["cloud"]), read, tuple(_offer(offer, read) for offer in body["offers"]))
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, InvalidOperation) as error:
         raise BadShape(f"{where} is not understood: {error!r}.", service="offer cache") from error
 

@@ -74,9 +74,11 @@ def not_from_here(host: str, classes: t.Iterable[NodeClass]) -> str:
     except ValueError:
         return f"Only the mesh leads to {host}, and this machine is not in it." if host.lower().endswith(".ts.net") else ""
     networks: list[Network] = [*MESH]
-    for one in classes:
-        if one.mesh.hub is not None:
-            networks.extend(ipaddress.ip_network(network) for network in (one.mesh.hub.network, *one.mesh.hub.allowed))
+    for node_class in classes:
+        if node_class.mesh.hub is not None:
+            networks.extend(
+                ipaddress.ip_network(network) for network in (node_class.mesh.hub.network, *node_class.mesh.hub.allowed)
+            )
     if any(address in network for network in networks):
         return f"Only the mesh leads to {host}, and this machine is not in it."
     if any(address in network for network in _PRIVATE):
@@ -175,10 +177,10 @@ def _certificate(link: socket.socket, host: str) -> bytes:
 def _names(der: bytes) -> tuple[str, ...]:
     extensions = x509.load_der_x509_certificate(der).extensions
     try:
-        found = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        alternative_names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return ()
-    return (*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress)))
+    return (*alternative_names.get_values_for_type(x509.DNSName), *map(str, alternative_names.get_values_for_type(x509.IPAddress)))
 
 
 def _covers(names: t.Collection[str], host: str) -> bool:

@@ -26,7 +26,7 @@ _API = 443
 
 def check_policy(context: Context, classes: t.Sequence[NodeClass]) -> CloudCheck:
     """What was proven, in sentences; a route that waits for a person is a warning. InvalidInput for what keeps machines from joining."""
-    with_mesh = [one for one in classes if one.mesh.backend == "tailscale"]
+    with_mesh = [node_class for node_class in classes if node_class.mesh.backend == "tailscale"]
     try:
         mesh = t.cast("DeviceMesh | None", context.clients.mesh())
         if mesh is None or not with_mesh:
@@ -36,11 +36,11 @@ def check_policy(context: Context, classes: t.Sequence[NodeClass]) -> CloudCheck
         found = [(wish, report(mesh, wish)) for wish in _wishes(context, with_mesh, device, port)]
     except TgpError as error:
         return CloudCheck("it was not asked, because the mesh cannot be read", (str(error),))
-    wrong = [one for _wish, told in found for one in told.problems if one["subject"] not in _routes(with_mesh)]
+    wrong = [problem for _wish, told in found for problem in told.problems if problem["subject"] not in _routes(with_mesh)]
     if wrong:
-        lines = [f"{one['subject']}: {one['problem']} {one['remedy']}" for one in wrong]
+        lines = [f"{entry['subject']}: {entry['problem']} {entry['remedy']}" for entry in wrong]
         raise InvalidInput("The tailnet's policy keeps machines from joining:", problems=list(dict.fromkeys(lines)))
-    waiting = [f"{one['problem']} {one['remedy']}" for _wish, told in found for one in told.problems]
+    waiting = [f"{problem['problem']} {problem['remedy']}" for _wish, told in found for problem in told.problems]
     return CloudCheck("\n".join(_proven(found, host, port, device)), tuple(dict.fromkeys(waiting)))
 
 
@@ -74,30 +74,36 @@ def _device_of(host: str, devices: t.Iterable[Device]) -> Device | None:
     try:
         address = str(ipaddress.ip_address(host))
     except ValueError:
-        return next((one for one in devices if one.name and host.rstrip(".").lower() == one.name.rstrip(".").lower()), None)
-    return next((one for one in devices if address in one.addresses), None)
+        return next(
+            (device for device in devices if device.name and host.rstrip(".").lower() == device.name.rstrip(".").lower()), None
+        )
+    return next((device for device in devices if address in device.addresses), None)
 
 
 def _wishes(context: Context, classes: t.Sequence[NodeClass], device: Device | None, port: int) -> list[PolicyWish]:
     """One for each set of tags, routes and ports that a class has."""
-    target = next((one for one in device.addresses if "." in one), device.addresses[0]) if device and device.addresses else ""
-    found = [
+    target = (
+        next((address for address in device.addresses if "." in address), device.addresses[0])
+        if device and device.addresses
+        else ""
+    )
+    wishes = [
         PolicyWish(
-            one.mesh.tags,
+            node_class.mesh.tags,
             target,
-            one.mesh.advertise_routes,
-            join=(port, _TRUSTD) if _makes_talos(context, one) else (port,),
+            node_class.mesh.advertise_routes,
+            join=(port, _TRUSTD) if _makes_talos(context, node_class) else (port,),
         )
-        for one in classes
+        for node_class in classes
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(wishes))
 
 
 def _makes_talos(context: Context, node_class: NodeClass) -> bool:
     pools = [pool for pool in context.wishes.pools if pool.node_class == node_class.name and pool.service is None]
-    able = {lane for one in node_class.clouds if one.enabled for lane in CAPABILITIES[one.cloud].lanes}
+    able = {lane for choice in node_class.clouds if choice.enabled for lane in CAPABILITIES[choice.cloud].lanes}
     return Lane.TALOS in able and (not pools or any(Lane.TALOS in accepted_lanes(pool) for pool in pools))
 
 
 def _routes(classes: t.Sequence[NodeClass]) -> set[str]:
-    return {route for one in classes for route in one.mesh.advertise_routes}
+    return {route for node_class in classes for route in node_class.mesh.advertise_routes}

@@ -75,28 +75,28 @@ def preflight(context: Context, pools: t.Collection[str]) -> dict[str, str]:
 
 
 def _faults(context: Context, pools: list[Pool]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = collections.defaultdict(list)
+    faults: dict[str, list[str]] = collections.defaultdict(list)
     classes = _used_classes(context)
     for node_class in classes:
-        found[node_class.name] += [f"GPUNodeClass {node_class.name}: {text}" for text in template_faults(context, node_class)]
-        found[node_class.name] += _no_cloud(context, node_class)
+        faults[node_class.name] += [f"GPUNodeClass {node_class.name}: {text}" for text in template_faults(context, node_class)]
+        faults[node_class.name] += _no_cloud(context, node_class)
     for key, texts in service_faults(context).items():
-        found[key] += texts
+        faults[key] += texts
     for node_class in classes:
-        if makes_nodes(context.wishes, node_class) and not found[node_class.name]:
-            found[node_class.name] += _said(cluster_facts, context) or _rehearsed(context, node_class)
-    sound = [pool for pool in pools if not found[pool.key] and not found[pool.node_class]]
+        if makes_nodes(context.wishes, node_class) and not faults[node_class.name]:
+            faults[node_class.name] += _said(cluster_facts, context) or _rehearsed(context, node_class)
+    sound = [pool for pool in pools if not faults[pool.key] and not faults[pool.node_class]]
     rehearses = context.task.check_mode or context.task.params.get("save_to")
     if sound and not rehearses:  # who only rehearses needs no right to change anything
         for pool in sound:
-            found[pool.key] += _said(_check_rights, context, [pool])
-            if pool.service is not None and not found[pool.key]:
-                found[pool.key] += _said(check_places, context, [pool])
-    meshed = [one for one in classes if one.name in {pool.node_class for pool in sound}]
+            faults[pool.key] += _said(_check_rights, context, [pool])
+            if pool.service is not None and not faults[pool.key]:
+                faults[pool.key] += _said(check_places, context, [pool])
+    meshed = [node_class for node_class in classes if node_class.name in {pool.node_class for pool in sound}]
     if meshed and _said(check_mesh, context, meshed):
         for node_class in meshed:
-            found[node_class.name] += _said(check_mesh, context, [node_class])
-    return found
+            faults[node_class.name] += _said(check_mesh, context, [node_class])
+    return faults
 
 
 def _said(check: t.Callable[_P, object], *args: _P.args, **options: _P.kwargs) -> list[str]:
@@ -142,11 +142,11 @@ def _takes_kubelets(context: Context, pools: t.Sequence[Pool]) -> bool:
     """Whether one of the pools may get machines of lane kubelet."""
     classes = context.wishes.classes
     return any(
-        Lane.KUBELET in accepted_lanes(pool) and Lane.KUBELET in CAPABILITIES[one.cloud].lanes
+        Lane.KUBELET in accepted_lanes(pool) and Lane.KUBELET in CAPABILITIES[choice.cloud].lanes
         for pool in pools
         if pool.service is None and pool.node_class in classes
-        for one in classes[pool.node_class].clouds
-        if one.enabled and one.cloud in CAPABILITIES
+        for choice in classes[pool.node_class].clouds
+        if choice.enabled and choice.cloud in CAPABILITIES
     )
 
 
@@ -181,7 +181,7 @@ def template_faults(context: Context, node_class: NodeClass) -> list[str]:
     """Everything wrong with a class's template; none where its machines need no configuration from us."""
     if not makes_nodes(context.wishes, node_class):
         return []
-    found = template_problems(
+    faults = template_problems(
         template_of(context, node_class),
         node_class.talos_image,
         context.task.params.get("talos_version") or "",
@@ -191,24 +191,24 @@ def template_faults(context: Context, node_class: NodeClass) -> list[str]:
     )
     if node_class.talos_schematic is not None:
         version = context.task.params.get("talos_version") or DEFAULT_TALOS
-        found += schematic_problems(
+        faults += schematic_problems(
             node_class.talos_schematic,
             node_class.talos_image,
             version,
             models=node_class.gpu_types,
             tailscale=node_class.mesh.backend == "tailscale",
         )
-    return found
+    return faults
 
 
 def _no_cloud(context: Context, node_class: NodeClass) -> list[str]:
     """A class that would take any cloud needs one that is configured."""
-    choices = [one for one in node_class.clouds if one.enabled]
-    if not all(one.implicit for one in choices):
+    choices = [choice for choice in node_class.clouds if choice.enabled]
+    if not all(choice.implicit for choice in choices):
         return []
-    if not all(unused(context.task, context.kube, one.cloud, context.wishes) for one in choices):
+    if not all(unused(context.task, context.kube, choice.cloud, context.wishes) for choice in choices):
         return []
-    variables = [entry.variables(entry.key)[0] for name in (one.cloud for one in choices) if (entry := ENTRIES[name]).key]
+    variables = [entry.variables(entry.key)[0] for name in (choice.cloud for choice in choices) if (entry := ENTRIES[name]).key]
     return [f"{node_class.name}: no provider is named and no cloud is configured. Set one of {', '.join(variables)}."]
 
 
@@ -217,7 +217,7 @@ def makes_nodes(wishes: Wishes, node_class: NodeClass) -> bool:
     pools = [pool for pool in wishes.pools if pool.node_class == node_class.name]
     if pools and all(pool.service is not None for pool in pools):
         return False
-    return any(one.enabled and needs_payload(node_class, one.cloud) for one in node_class.clouds)
+    return any(choice.enabled and needs_payload(node_class, choice.cloud) for choice in node_class.clouds)
 
 
 def _used_classes(context: Context) -> list[NodeClass]:

@@ -92,7 +92,7 @@ def _extensions(context: Context, node_class: NodeClass, talos_version: str) -> 
     if node_class.talos_schematic is None:
         return []
     systems = (node_class.talos_schematic.get("customization") or {}).get("systemExtensions") or {}
-    wishes = [wish(str(one)) for one in systems.get("officialExtensions") or ()]
+    wishes = [wish(str(extension)) for extension in systems.get("officialExtensions") or ()]
     try:
         official = context.once(("official extensions", talos_version), lambda: _official(context, talos_version)) if wishes else ()
     except InvalidInput as error:
@@ -129,21 +129,27 @@ def _ways(context: Context, node_class: NodeClass) -> t.Iterator[tuple[Pool, Clo
 
 def _allowed(pool: Pool, cloud: str) -> bool:
     """False when the pool itself rules the cloud out."""
-    providers = (one for one in pool.requirements if one.key == PROVIDER_LABEL)
-    return all((cloud in one.values) == (one.operator == "In") for one in providers if one.operator in ("In", "NotIn"))
+    providers = (requirement for requirement in pool.requirements if requirement.key == PROVIDER_LABEL)
+    return all(
+        (cloud in provider.values) == (provider.operator == "In") for provider in providers if provider.operator in ("In", "NotIn")
+    )
 
 
 def _models(node_class: NodeClass, pool: Pool, choice: CloudChoice) -> list[str]:
     if choice.machines:
-        named: t.Iterable[str] = (one.gpu_type for one in choice.machines if one.gpu_count)
+        named: t.Iterable[str] = (machine.gpu_type for machine in choice.machines if machine.gpu_count)
     else:
-        models = [one.values for one in pool.requirements if one.key == GPU_TYPE_LABEL and one.operator == "In"]
+        models = [
+            requirement.values
+            for requirement in pool.requirements
+            if requirement.key == GPU_TYPE_LABEL and requirement.operator == "In"
+        ]
         named = models[0] if models else node_class.gpu_types
     return list(dict.fromkeys(gpu_models.canonical(one) or one for one in named if one))[:_MODELS] or [_ANY_MODEL]
 
 
 def _spec(context: Context, node_class: NodeClass, pool: Pool, choice: CloudChoice, model: str) -> NodeSpec:
-    lanes = tuple(one for one in CAPABILITIES[choice.cloud].lanes if one is not Lane.SERVICE)
+    lanes = tuple(lane for lane in CAPABILITIES[choice.cloud].lanes if lane is not Lane.SERVICE)
     offer = Offer(choice.cloud, "placeholder", "placeholder", model, 1, None, lanes=lanes)
     lane = lane_for(offer, pool)
     now, name = context.clock.now(), machine_name(context.cluster_id, pool.key, "00000")

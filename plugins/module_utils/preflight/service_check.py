@@ -47,7 +47,9 @@ def service_faults(context: Context) -> dict[str, list[str]]:
     for pool in pools:
         own = problems.setdefault(pool.key, [])
         node_class = context.wishes.classes[pool.node_class]
-        clouds = [one.cloud for one in node_class.clouds if one.enabled and Lane.SERVICE in CAPABILITIES[one.cloud].lanes]
+        clouds = [
+            choice.cloud for choice in node_class.clouds if choice.enabled and Lane.SERVICE in CAPABILITIES[choice.cloud].lanes
+        ]
         for cloud in clouds:
             try:
                 container(context, _claim(context, pool, cloud), cloud, pool, node_class, Enrolment(mesh_key=_KEY))
@@ -89,7 +91,7 @@ def check_services(context: Context) -> str:
 def _cloud_of(context: Context, pool: Pool) -> str:
     """A cloud that the pool's containers may come from."""
     choices = context.wishes.classes[pool.node_class].clouds
-    return next(one.cloud for one in choices if one.enabled and Lane.SERVICE in CAPABILITIES[one.cloud].lanes)
+    return next(choice.cloud for choice in choices if choice.enabled and Lane.SERVICE in CAPABILITIES[choice.cloud].lanes)
 
 
 def _claim(context: Context, pool: Pool, cloud: str) -> Claim:

@@ -110,7 +110,7 @@ def _svg(figure: Figure, title: str) -> str:
     text = file.getvalue().decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r"<svg ([^>]*?)>", lambda found: f"<svg {_attributes(found[1])}>", text, count=1, flags=re.DOTALL)
+    text = re.sub(r"<svg ([^>]*?)>", lambda match: f"<svg {_attributes(match[1])}>", text, count=1, flags=re.DOTALL)
     own = re.sub(r"[^a-z0-9]+", "-", title.lower())
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{own}-", text)
     for place, colour in (

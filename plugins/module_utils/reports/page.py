@@ -100,39 +100,40 @@ def _budgets(budgets: t.Sequence[_Data], *, whole: bool) -> str:
     if not budgets:
         return ""
     rows = []
-    for one in budgets:
-        who = "the cluster" if one["scope"] == "all" else f"{one['scope']} {one['name']}"
-        full = min(Decimal(one["percent"]), Decimal(100))
-        level = "over" if one["state"].startswith("used up") else "low" if one["state"].startswith("low") else ""
+    for budget in budgets:
+        who = "the cluster" if budget["scope"] == "all" else f"{budget['scope']} {budget['name']}"
+        full = min(Decimal(budget["percent"]), Decimal(100))
+        level = "over" if budget["state"].startswith("used up") else "low" if budget["state"].startswith("low") else ""
         least = "" if whole else "at least "
         rows.append(
-            f'<div class="budget {level}"><p><strong>{escape(who)}</strong>, {escape(one["period"])} {escape(one["key"])}: '
-            f"{least}${one['spent']} of ${one['amount']} ({one['percent']} %), {escape(one['state'])}; then {escape(one['action'])}</p>"
+            f'<div class="budget {level}"><p><strong>{escape(who)}</strong>, {escape(budget["period"])} {escape(budget["key"])}: '
+            f"{least}${budget['spent']} of ${budget['amount']} ({budget['percent']} %), "
+            f"{escape(budget['state'])}; then {escape(budget['action'])}</p>"
             f'<div class="bar" role="progressbar" aria-valuemin="0" aria-valuemax="100" aria-valuenow="{full}" aria-label="{escape(who)}">'
             f'<i style="width:{full}%"></i></div></div>'
         )
     return f"<section><h2>Budgets</h2>{''.join(rows)}</section>"
 
 
-def _charts(found: Report, money: _Data, now: datetime) -> str:
-    days = table_of_days(found)
-    uses = [use for use in USES if use in found.by_use]
+def _charts(report: Report, money: _Data, now: datetime) -> str:
+    days = table_of_days(report)
+    uses = [use for use in USES if use in report.by_use]
     places, amounts = _buckets(days)
-    series = [(WORDS[use], USES.index(use), [one.get(use, NOTHING) for one in amounts]) for use in uses]
+    series = [(WORDS[use], USES.index(use), [amount.get(use, NOTHING) for amount in amounts]) for use in uses]
     legend = "".join(f'<li><i style="background:var({series_colour(USES.index(use))})"></i>{WORDS[use]}</li>' for use in uses)
     draw = _drawing()
     per = "month" if places and len(places[0]) == 7 else "day"
     charts = [
         (
             f"Spent by {per} and what it was good for",
-            draw.stacked("days", [_short(one) for one in places], series),
+            draw.stacked("days", [_short(place) for place in places], series),
             f'<ul class="legend">{legend}</ul>',
         ),
-        ("This month so far, and its end if nothing changes", _course(found, money, now), ""),
-        ("By pool", draw.bars("pools", found.by_pool), ""),
-        ("By cloud", draw.bars("clouds", found.by_cloud), ""),
-        ("By model", draw.bars("models", found.by_model), ""),
-        ("By the reason for which machines went", draw.bars("ends", found.by_end), ""),
+        ("This month so far, and its end if nothing changes", _course(report, money, now), ""),
+        ("By pool", draw.bars("pools", report.by_pool), ""),
+        ("By cloud", draw.bars("clouds", report.by_cloud), ""),
+        ("By model", draw.bars("models", report.by_model), ""),
+        ("By the reason for which machines went", draw.bars("ends", report.by_end), ""),
     ]
     figures = "".join(f"<figure><figcaption>{escape(title)}</figcaption>{svg}{more}</figure>" for title, svg, more in charts if svg)
     return f'<section class="charts">{figures}</section>'
@@ -173,36 +174,36 @@ def ends_of_days(by_day: t.Mapping[str, Decimal], month: str, today: int) -> lis
     return steps
 
 
-def _course(found: Report, money: _Data, now: datetime) -> str:
+def _course(report: Report, money: _Data, now: datetime) -> str:
     """The month's course, where the report reaches over the whole month so far."""
-    month = period_of("month", now, found.time_zone)
-    if (found.since is not None and found.since > month.start) or found.until < now:
+    month = period_of("month", now, report.time_zone)
+    if (report.since is not None and report.since > month.start) or report.until < now:
         return ""
-    local = now.astimezone(zone(found.time_zone))
+    local = now.astimezone(zone(report.time_zone))
     today = local.day + (local.hour + local.minute / 60) / 24
-    steps = ends_of_days(found.by_day, month.key, local.day)
+    steps = ends_of_days(report.by_day, month.key, local.day)
     end = (month.end - month.start).days + 1.0
     spent, forecast = Decimal(money["month"]["spent"]), Decimal(money["month"]["forecast"])
     return _drawing().course("month", steps, (today, spent), (end, forecast))
 
 
-def _table(found: Report, way: str) -> str:
+def _table(report: Report, way: str) -> str:
     rows = "".join(
-        f"<tr><td>{escape(WORDS.get(word, word))}</td><td>{cents(cost)}</td><td>{share(cost, found.total)}</td></tr>"
-        for word, cost in sums(found, way).items()
+        f"<tr><td>{escape(WORDS.get(word, word))}</td><td>{cents(cost)}</td><td>{share(cost, report.total)}</td></tr>"
+        for word, cost in sums(report, way).items()
     )
     head = f'<tr><th scope="col">{escape(WAYS[way])}</th><th scope="col">$</th><th scope="col">%</th></tr>'
-    foot = f"<tr><td>all</td><td>{cents(found.total)}</td><td></td></tr>"
+    foot = f"<tr><td>all</td><td>{cents(report.total)}</td><td></td></tr>"
     inner = f"<table><thead>{head}</thead><tbody>{rows}</tbody><tfoot>{foot}</tfoot></table>"
     return f'<details{" open" if way == "use" else ""}><summary>By {escape(WAYS[way])}</summary><div class="wide">{inner}</div></details>'
 
 
-def _machines(found: Report) -> str:
+def _machines(report: Report) -> str:
     """Every machine with what it cost in this time, the dearest first."""
     costs: dict[str, list[Decimal]] = {}
-    lines = {one.line.key: one.line for one in found.parts}
-    for one in found.parts:
-        costs.setdefault(one.line.key, []).append(one.cost)
+    lines = {part.line.key: part.line for part in report.parts}
+    for part in report.parts:
+        costs.setdefault(part.line.key, []).append(part.cost)
     order = sorted(((add_up(several), key) for key, several in costs.items()), key=lambda one: (-one[0], one[1]))
     if not order:
         return ""

@@ -77,9 +77,9 @@ class _Run:
         unanswered = failures(self.task, answers)
         quotes = [answer for answer in answers.values() if not isinstance(answer, TgpError)]
         now = self.task.clock.now()
-        self._check_regions([word for quote in quotes for one in quote.offers for word in (one.region, one.cloud_region)])
-        found = [offer for quote in quotes for offer in quote.offers if self.shopping.asked_for(offer)]
-        chosen, rejected, reasons = self.shopping.select_offers(found, now)
+        self._check_regions([word for quote in quotes for offer in quote.offers for word in (offer.region, offer.cloud_region)])
+        offers = [offer for quote in quotes for offer in quote.offers if self.shopping.asked_for(offer)]
+        chosen, rejected, reasons = self.shopping.select_offers(offers, now)
         assumed = self.shopping.traffic
         rows = [row(offer, now, lane, place, assumed) for offer, lane, place in sorted(chosen, key=_cheapest_first)]
         data = {
@@ -125,7 +125,7 @@ class _Run:
             if self.params["history_path"]:
                 raise
             self.task.warn(f"Prices over time are not known or were not kept: {error}")
-        return {"trend": [trend_row(one) for one in self.trends]}
+        return {"trend": [trend_row(trend) for trend in self.trends]}
 
     # ---- saying it
 
@@ -142,7 +142,7 @@ class _Run:
 
     def _of_interest(self, rows: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
         """People who look for GPUs do not look for machines without one, unless there is nothing else or they say so."""
-        return [one for one in rows if one["gpu_count"]] or rows if self.params["gpu_count"] is None else rows
+        return [entry for entry in rows if entry["gpu_count"]] or rows if self.params["gpu_count"] is None else rows
 
     def _publish(self, data: dict[str, t.Any], lines: list[str]) -> bool:
         """Write the files that were asked for, or print when that was; returns whether a file changed."""
@@ -197,7 +197,7 @@ def _remembered(cache: t.Mapping[str, t.Any]) -> list[str]:
 
 def _why_no_lane(rejected: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     """Why a cloud's machines cannot become what the pool wants, once for each cloud."""
-    clouds = sorted({one["cloud"] for one in rejected if one["reason"] == NO_LANE})
+    clouds = sorted({entry["cloud"] for entry in rejected if entry["reason"] == NO_LANE})
     return [
         f"  {cloud}: {NO_LANE}, because {CAPABILITIES[cloud].lane_reason}" for cloud in clouds if CAPABILITIES[cloud].lane_reason
     ]
@@ -288,7 +288,7 @@ class Shopping:
     def choice(self, name: str) -> CloudChoice | None:
         """The entry of the pool's class for a cloud."""
         choices = self.node_class.clouds if self.node_class is not None else ()
-        return next((one for one in choices if one.cloud == name and one.enabled), None)
+        return next((choice for choice in choices if choice.cloud == name and choice.enabled), None)
 
     # ---- choosing
 
@@ -342,28 +342,28 @@ class Shopping:
 
 def _memory(text: str) -> int:
     """GiB of ``24``, ``24GiB`` or ``24576MiB``."""
-    found = _MEMORY.fullmatch(str(text))
-    if found is None:
+    match = _MEMORY.fullmatch(str(text))
+    if match is None:
         raise InvalidInput(f"{text!r} is no amount of memory.", remedy="Write GiB as a number, or 24GiB, or 24576MiB.")
-    return gib(int(found[1])) if found[2] else int(found[1])
+    return gib(int(match[1])) if match[2] else int(match[1])
 
 
 def _pool(wishes: Wishes, name: str) -> Pool:
-    found = [pool for pool in wishes.pools if name in (pool.key, pool.name)]
-    if len(found) == 1:
-        return found[0]
+    pools = [pool for pool in wishes.pools if name in (pool.key, pool.name)]
+    if len(pools) == 1:
+        return pools[0]
     known = ", ".join(sorted(pool.key for pool in wishes.pools)) or "none"
-    if found:
-        raise InvalidInput(f"There are {len(found)} pools {name}.", remedy=f"Say which: {', '.join(pool.key for pool in found)}.")
+    if pools:
+        raise InvalidInput(f"There are {len(pools)} pools {name}.", remedy=f"Say which: {', '.join(pool.key for pool in pools)}.")
     raise InvalidInput(f"There is no pool {name} among the documents.", remedy=f"Known pools: {known}.")
 
 
 def _clouds(task: Task, kube: Kube | None, wishes: Wishes) -> list[str]:
     """The clouds of the pool's class, less those that nobody named or configured; by option fewer."""
     (node_class,) = wishes.classes.values()
-    named = [one for one in node_class.clouds if one.enabled and one.cloud in ENTRIES]
+    named = [choice for choice in node_class.clouds if choice.enabled and choice.cloud in ENTRIES]
     asked = {canonical_cloud(name) or name for name in task.params["clouds"]}
-    if unknown := sorted(asked - {one.cloud for one in named}):
+    if unknown := sorted(asked - {choice.cloud for choice in named}):
         raise InvalidInput(
             f"{node_class.name} does not rent from {', '.join(unknown)}.",
             remedy=f"Leave it out of {task.called('clouds')}, or add a provider.",
@@ -392,7 +392,7 @@ def purchase_of(task: Task, rows: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str
         return {"purchase": None}
     power = task.read("power_price", parse_money) or Decimal(0)
     watts = task.params["power_watts"]
-    cheapest = next((one for one in rows if one["price_hour"] is not None), None)
+    cheapest = next((entry for entry in rows if entry["price_hour"] is not None), None)
     if cheapest is None:
         return {
             "purchase": {

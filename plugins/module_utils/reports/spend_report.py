@@ -79,7 +79,7 @@ def _ledger(context: Context) -> Ledger:
     lines, torn = context.store.ledger_records()
     here = {ledger_key(line) for line in lines}
     return read_ledger(
-        [*lines, *(line for line in read_archive(path) if ledger_key(line) not in here)], [one.place for one in torn]
+        [*lines, *(line for line in read_archive(path) if ledger_key(line) not in here)], [record.place for record in torn]
     )
 
 
@@ -111,7 +111,7 @@ def moment(text: str | None, time_zone: str, *, called: str = "", end: bool = Fa
             raise InvalidInput(f"{called}: {error.message}" if called else error.message, remedy=error.remedy) from None
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone(time_zone))
     try:
-        found = period_of("day", noon, time_zone)
+        period = period_of("day", noon, time_zone)
     except OverflowError:
         raise InvalidInput(f"{text} has no end that could be counted.", remedy="Give a nearer day.") from None
-    return found.end if end else found.start
+    return period.end if end else period.start

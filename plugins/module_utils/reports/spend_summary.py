@@ -31,7 +31,7 @@ def spending(context: Context, ledger: Ledger | None, claims: t.Sequence[Claim],
         "month": {"key": found.month_key, "spent": print_money(found.month), "forecast": print_money(found.month_forecast)},
         "time_zone": zone,
         "whole": ledger is not None and not ledger.torn,
-        "budgets": [budget_row(one) for one in purses.all],
+        "budgets": [budget_row(purse) for purse in purses.all],
         "break_even": _break_even(context.task.read("purchase_price", parse_money), claims),
     }
 
@@ -44,15 +44,16 @@ def sentences(money: t.Mapping[str, t.Any]) -> list[str]:
         for word in ("today", "month")
     ]
     lines = [f"  ${money['hour']}/h now; {'; '.join(parts)}; {money['time_zone']}"]
-    for one in money["budgets"]:
-        who = "the cluster" if one["scope"] == "all" else f"{one['scope']} {one['name']}"
-        spent = f"{least}${one['spent']} of ${one['amount']} ({one['percent']} %)"
+    for entry in money["budgets"]:
+        who = "the cluster" if entry["scope"] == "all" else f"{entry['scope']} {entry['name']}"
+        spent = f"{least}${entry['spent']} of ${entry['amount']} ({entry['percent']} %)"
         lines.append(
-            f"  {one['period']} budget of {who}, {one['key']}: {spent}, {one['state']}; when it is used up: {one['action']}"
+            f"  {entry['period']} budget of {who}, {entry['key']}: {spent}, {entry['state']}; when it is used up: {entry['action']}"
         )
-    for one in money["break_even"]:
+    for entry in money["break_even"]:
         lines.append(
-            f"  buying for ${one['purchase_price']} instead of renting {one['what']} at ${one['price_hour']}/h pays after {one['hours']} h"
+            f"  buying for ${entry['purchase_price']} instead of renting {entry['what']} "
+            f"at ${entry['price_hour']}/h pays after {entry['hours']} h"
         )
     return lines
 
@@ -76,7 +77,7 @@ def budget_row(purse: Purse) -> dict[str, t.Any]:
 def _break_even(purchase: Decimal | None, claims: t.Sequence[Claim]) -> list[dict[str, t.Any]]:
     if purchase is None:
         return []
-    kinds = sorted({(one.cloud, one.offer.gpu_count, one.offer.model, one.price) for one in claims if one.price > 0})
+    kinds = sorted({(claim.cloud, claim.offer.gpu_count, claim.offer.model, claim.price) for claim in claims if claim.price > 0})
     return [
         {
             "what": f"{cloud} {count} × {model or 'GPU'}",

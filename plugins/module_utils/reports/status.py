@@ -55,13 +55,15 @@ def overview(task: Task) -> dict[str, t.Any]:
 
 def table(seen: Seen) -> list[str]:
     """What status prints."""
-    columns = {key: text for key, text in _COLUMNS.items() if key != "endpoint" or any(one["endpoint"] for one in seen.machines)}
+    columns = {
+        key: text for key, text in _COLUMNS.items() if key != "endpoint" or any(machine["endpoint"] for machine in seen.machines)
+    }
     lines = render(seen.machines, columns, right=("price_hour", "gpu_count", "age", "cost", "joined"))
     totals = seen.totals
     counts = ", ".join(f"{_count(totals[key])} {key}" for key in ("instances", "devices", "keys", "tokens", "nodes", "claims"))
     sums = f"${totals['price_hour']}/h, ${totals['cost']} so far (${totals['closed_cost']} of it closed)"
     store = f"  records: cluster {seen.store['cluster_id']}, generation {seen.store['generation'] or 'not drawn yet'}"
-    foreign = [f"  not ours: {one['name']}, {one['cloud']} {one['id']} {one['why']}" for one in seen.foreign]
+    foreign = [f"  not ours: {entry['name']}, {entry['cloud']} {entry['id']} {entry['why']}" for entry in seen.foreign]
     unknown = [f"  unknown: {one}" for one in seen.unknown]
     return [*lines, "", f"  now: {counts}; {sums}", *sentences(seen.spending), *unknown, store, *foreign]
 
@@ -84,16 +86,17 @@ def _seen(context: Context, observation: Observation, pools: t.Sequence[str]) ->
     cluster, now = observation.cluster_id, observation.now
     ours = _ours(context, observation)
     machines = [
-        _machine(name, one, now) | _service(context, one.claim, one.device, observation) for name, one in ours.by_name().items()
+        _machine(name, machine, now) | _service(context, machine.claim, machine.device, observation)
+        for name, machine in ours.by_name().items()
     ]
     records, torn = context.store.ledger_records()
-    ledger = read_ledger(records, [one.place for one in torn])
+    ledger = read_ledger(records, [record.place for record in torn])
     totals = _counts(context, observation, ours) | _sums(machines, ours.claims, ledger)
     unknown = _unknown(context, observation, ledger)
     money = spending(context, ledger, tuple(ours.claims.values()), now)
     drawn = context.records.generations()
     store = {"cluster_id": cluster, "generation": drawn[0] if drawn else ""}
-    foreign = [{"name": one.name, "cloud": one.cloud, "id": one.id, "why": why} for one, why in ours.foreign]
+    foreign = [{"name": instance.name, "cloud": instance.cloud, "id": instance.id, "why": why} for instance, why in ours.foreign]
     return Seen(_of_pools(context, machines, pools), totals, records, unknown, money, store, foreign)
 
 
@@ -121,8 +124,10 @@ class _Ours:
     def by_name(self) -> dict[str, _Together]:
         """All that has a claim or is listed, in order of names."""
         on_record = {claim.instance_id for claim in self.claims.values()}
-        by_record = sorted(self.listed, key=lambda one: one.id in on_record)  # of several of one name the claim's own is the last
-        instances = {one.name: one for one in by_record}
+        by_record = sorted(
+            self.listed, key=lambda instance: instance.id in on_record
+        )  # of several of one name the claim's own is the last
+        instances = {instance.name: instance for instance in by_record}
         return {
             name: _Together(self.claims.get(name), instances.get(name), self.devices.get(name), self.nodes.get(name))
             for name in sorted({*self.claims, *instances})
@@ -140,10 +145,10 @@ def _ours(context: Context, observation: Observation) -> _Ours:
     foreign = {one.id: why for one in named if CAPABILITIES[one.cloud].rented and (why := context.records.owner(one).why)}
     return _Ours(
         claims=claims,
-        listed=[one for one in named if one.id not in foreign],
-        foreign=[(one, foreign[one.id]) for one in named if one.id in foreign],
-        devices={one.hostname: one for one in observation.devices or () if is_ours(one.hostname)},
-        nodes={one.name: one for one in observation.nodes or () if is_ours(one.name)},
+        listed=[instance for instance in named if instance.id not in foreign],
+        foreign=[(instance, foreign[instance.id]) for instance in named if instance.id in foreign],
+        devices={device.hostname: device for device in observation.devices or () if is_ours(device.hostname)},
+        nodes={node.name: node for node in observation.nodes or () if is_ours(node.name)},
     )
 
 
@@ -167,9 +172,9 @@ def _sums(machines: t.Sequence[t.Mapping[str, t.Any]], claims: t.Mapping[str, Cl
     closed = add_up(line.cost for line in ledger.lines)
     written = {line.key for line in ledger.lines}  # the removal of such a claim was cut off
     booked = {name for name, claim in claims.items() if written & set(closing_keys(claim))}
-    running = sum((Decimal(one["cost"]) for one in machines if one["name"] not in booked), Decimal(0))
+    running = sum((Decimal(machine["cost"]) for machine in machines if machine["name"] not in booked), Decimal(0))
     return {
-        "price_hour": str(sum((Decimal(one["price_hour"]) for one in machines if one["price_hour"]), Decimal(0))),
+        "price_hour": str(sum((Decimal(machine["price_hour"]) for machine in machines if machine["price_hour"]), Decimal(0))),
         "cost": str((closed + running).quantize(Decimal("0.0001"))),
         "closed_cost": str(closed.quantize(Decimal("0.0001"))),
     }
@@ -178,10 +183,12 @@ def _sums(machines: t.Sequence[t.Mapping[str, t.Any]], claims: t.Mapping[str, Cl
 def _unknown(context: Context, observation: Observation, ledger: Ledger) -> list[str]:
     """A sentence for everything that could not be read."""
     unknown = [f"{name}: {view.problem}" for name, view in observation.clouds.items() if view.problem]
-    unknown += [f"the claim of {one.name} ({one.where}) cannot be read: {one.problem}" for one in observation.damaged]
+    unknown += [
+        f"the claim of {damaged.name} ({damaged.where}) cannot be read: {damaged.problem}" for damaged in observation.damaged
+    ]
     unknown += [problem for _state, problem in sorted(observation.state_problems.items())]
     unknown += [sentence for sentences in context.wishes.faults.values() for sentence in sentences]
-    unknown += [one.problem for one in context.wishes.sources.values() if one.problem and not one.quiet]
+    unknown += [source.problem for source in context.wishes.sources.values() if source.problem and not source.quiet]
     unknown += [f"a line of the ledger is torn, so every sum is at least what is said: {place}" for place in ledger.torn]
     if observation.tokens is None:
         unknown.append("our list of bootstrap tokens could not be read")
@@ -195,10 +202,10 @@ def _of_pools(context: Context, machines: list[dict[str, t.Any]], pools: t.Seque
     """Those that were asked for; all of them when none was named. A name that fits nothing is a warning."""
     if not pools:
         return machines
-    known = {one["pool"] for one in machines} | {pool.key for pool in context.wishes.described} | set(context.wishes.paused)
+    known = {machine["pool"] for machine in machines} | {pool.key for pool in context.wishes.described} | set(context.wishes.paused)
     if strange := sorted(set(pools) - known - {key.partition("/")[2] for key in known}):
         context.warn(f"There is no pool {', '.join(strange)} among the documents and machines.")
-    return [one for one in machines if one["pool"] in pools or one["pool"].partition("/")[2] in pools]
+    return [machine for machine in machines if machine["pool"] in pools or machine["pool"].partition("/")[2] in pools]
 
 
 def _own_keys(keys: tuple[MeshKey, ...] | None, cluster: str) -> int:
@@ -256,10 +263,10 @@ class _View:
         return _duration((self.initialized - self.started).total_seconds()) if self.initialized and self.started else ""
 
 
-def _machine(name: str, found: _Together, now: datetime) -> dict[str, t.Any]:
-    instance, device, node = found.instance, found.device, found.node
-    if found.claim is not None:
-        view = _View.of_claim(found.claim, now)
+def _machine(name: str, machine: _Together, now: datetime) -> dict[str, t.Any]:
+    instance, device, node = machine.instance, machine.device, machine.node
+    if machine.claim is not None:
+        view = _View.of_claim(machine.claim, now)
     else:
         view = _View.of_instance(t.cast(Instance, instance))  # a name comes from the one or the other
     return {
@@ -273,7 +280,7 @@ def _machine(name: str, found: _Together, now: datetime) -> dict[str, t.Any]:
         "region": view.hardware.region,
         "lane": view.lane,
         "phase": view.phase,
-        "state": _state(found.claim, instance, node),
+        "state": _state(machine.claim, instance, node),
         "price_hour": "" if view.price is None else str(view.price),
         "cost": str(view.cost.quantize(Decimal("0.0001"))),
         "age": _duration((now - view.started).total_seconds()) if view.started else "",

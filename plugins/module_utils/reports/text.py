@@ -34,78 +34,78 @@ _CSV = (
 )  # fmt: skip
 
 
-def data(found: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], cluster: str) -> dict[str, t.Any]:
+def data(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str], cluster: str) -> dict[str, t.Any]:
     """JSON-safe. Amounts are exact text; ``per_useful_gpu_hour`` None = nothing was useful, or it is unknown of some hours."""
-    per_hour = found.per_gpu_hour
+    per_hour = report.per_gpu_hour
     return {
         "cluster": cluster,
-        "since": to_text(found.since) if found.since else None,
-        "until": to_text(found.until),
-        "time_zone": found.time_zone,
+        "since": to_text(report.since) if report.since else None,
+        "until": to_text(report.until),
+        "time_zone": report.time_zone,
         "whole": money["whole"],
         "torn": list(torn),
-        "total": str(found.total),
-        "machines": found.machines,
+        "total": str(report.total),
+        "machines": report.machines,
         "traffic": {
-            "machines": found.traffic.machines,
-            "estimate": print_money(found.traffic.dollars),
+            "machines": report.traffic.machines,
+            "estimate": print_money(report.traffic.dollars),
             "once_gb": ONCE_GB,
             "hour_gb": HOUR_GB,
         },
-        "useful_gpu_hours": str(found.gpu_hours.quantize(Decimal("0.0001"))),
-        "unknown_gpu_hours": str(found.unknown_gpu_hours.quantize(Decimal("0.0001"))),
+        "useful_gpu_hours": str(report.gpu_hours.quantize(Decimal("0.0001"))),
+        "unknown_gpu_hours": str(report.unknown_gpu_hours.quantize(Decimal("0.0001"))),
         "per_useful_gpu_hour": None if per_hour is None else print_money(per_hour),
-        **{f"by_{way}": {word: str(cost) for word, cost in sums(found, way).items()} for way in WAYS},
+        **{f"by_{way}": {word: str(cost) for word, cost in sums(report, way).items()} for way in WAYS},
         "spending": dict(money),
     }
 
 
-def sums(found: Report, way: str) -> t.Mapping[str, Decimal]:
+def sums(report: Report, way: str) -> t.Mapping[str, Decimal]:
     """The sums of one of WAYS."""
-    return t.cast("t.Mapping[str, Decimal]", getattr(found, f"by_{way}"))
+    return t.cast("t.Mapping[str, Decimal]", getattr(report, f"by_{way}"))
 
 
-def table(found: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) -> list[str]:
+def table(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) -> list[str]:
     """For a terminal."""
     lines: list[str] = []
     for way, heading in WAYS.items():
         rows = [
-            {"word": WORDS.get(word, word), "cost": cents(cost), "share": share(cost, found.total)}
-            for word, cost in sums(found, way).items()
+            {"word": WORDS.get(word, word), "cost": cents(cost), "share": share(cost, report.total)}
+            for word, cost in sums(report, way).items()
         ]
         drawn = render(rows, {"word": heading, "cost": "$", "share": "%"}, right=("cost", "share"))
         lines += [*drawn, ""] if drawn else []
-    texts = [*headline(found, money, torn), *filter(None, [traffic_text(found)])]
+    texts = [*headline(report, money, torn), *filter(None, [traffic_text(report)])]
     return [*lines, *(f"  {text}" for text in texts), *sentences(money)]
 
 
-def headline(found: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) -> list[str]:
+def headline(report: Report, money: t.Mapping[str, t.Any], torn: t.Sequence[str]) -> list[str]:
     """The sum, what an hour of use cost, and what is missing from it."""
     least = "" if money["whole"] else "at least "
-    use = use_text(found)
-    since = f"from {to_text(found.since)} " if found.since else ""
-    text = f"{least}${print_money(found.total)} {since}until {to_text(found.until)} for {found.machines} machines; {use}"
+    use = use_text(report)
+    since = f"from {to_text(report.since)} " if report.since else ""
+    text = f"{least}${print_money(report.total)} {since}until {to_text(report.until)} for {report.machines} machines; {use}"
     return [text, *(f"TORN: {place}: what its machine cost is not in any of these sums" for place in torn)]
 
 
-def traffic_text(found: Report) -> str:
+def traffic_text(report: Report) -> str:
     """What the sums leave out where a cloud bills traffic."""
-    machines = found.traffic.machines
+    machines = report.traffic.machines
     if not machines:
         return ""
-    amount, who = print_money(found.traffic.dollars), f"{machines} machine{'s' * (machines != 1)}"
+    amount, who = print_money(report.traffic.dollars), f"{machines} machine{'s' * (machines != 1)}"
     return (
         f"Traffic of {who} is not in these sums: about ${amount}, an estimate for {Assumption()}; what was transferred is not known"
     )
 
 
-def use_text(found: Report) -> str:
+def use_text(report: Report) -> str:
     """How many GPU hours were useful, and what each cost; "unknown" where nobody noted it."""
-    hours, unknown = (amount.quantize(Decimal("0.01")) for amount in (found.gpu_hours, found.unknown_gpu_hours))
-    if found.unknown_gpu_hours:
-        known = f"; {hours} others were useful" if found.gpu_hours else ""
+    hours, unknown = (amount.quantize(Decimal("0.01")) for amount in (report.gpu_hours, report.unknown_gpu_hours))
+    if report.unknown_gpu_hours:
+        known = f"; {hours} others were useful" if report.gpu_hours else ""
         return f"whether {unknown} GPU hours were useful is unknown (no version noted it then){known}"
-    per_hour = found.per_gpu_hour
+    per_hour = report.per_gpu_hour
     return "no hour of it was useful" if per_hour is None else f"{hours} useful GPU hours, ${print_money(per_hour)} each"
 
 
@@ -119,15 +119,15 @@ def share(cost: Decimal, total: Decimal) -> str:
     return str((cost * 100 / total).quantize(Decimal("0.1"))) if total else "0.0"
 
 
-def as_csv(found: Report) -> str:
+def as_csv(report: Report) -> str:
     """One line for each day, machine and use; the costs add up to the total exactly."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_CSV)
-    for one in found.parts:
-        line = one.line
+    for part in report.parts:
+        line = part.line
         ended = line.reason if line.closed else ""
         place = (line.pool, line.node_class, line.cloud, line.model, line.gpu_count, line.region, "yes" if line.spot else "no")
-        seconds = "unknown" if one.unknown_seconds else one.gpu_seconds
-        writer.writerow((one.day, line.name, *place, one.use, ended, f"{one.cost:f}", seconds))
+        seconds = "unknown" if part.unknown_seconds else part.gpu_seconds
+        writer.writerow((part.day, line.name, *place, part.use, ended, f"{part.cost:f}", seconds))
     return text.getvalue()

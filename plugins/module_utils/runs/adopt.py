@@ -63,18 +63,18 @@ def adopt_generation(task: Task) -> dict[str, t.Any]:
 
 def _adopt(context: Context, wanted: str | None, *, writes: bool) -> dict[str, t.Any]:
     before = context.records.generations()
-    found = _look(context, gather(context, pods=False))
+    foreign = _look(context, gather(context, pods=False))
     after = before
     if wanted is not None and wanted not in before:
-        if not any(one["generation"] == wanted for one in found.machines):
-            blind = f" {', '.join(found.unread)} could not be listed." if found.unread else ""
+        if not any(machine["generation"] == wanted for machine in foreign.machines):
+            blind = f" {', '.join(foreign.unread)} could not be listed." if foreign.unread else ""
             raise InvalidInput(
                 f"No machine carries generation {wanted}.{blind}",
                 remedy=f"Run without {context.task.called('generation')}: all are listed.",
             )
         after = (wanted, *before)
-    taken = [one["name"] for one in found.machines if one["generation"] in after]
-    _say(context, found, before, after)
+    taken = [machine["name"] for machine in foreign.machines if machine["generation"] in after]
+    _say(context, foreign, before, after)
     if writes and after != before:
         record = {"generation": after[0], "drawn": to_text(context.clock.now()), "earlier": list(after[1:])}
         context.store.write_state("generation", record)
@@ -82,7 +82,7 @@ def _adopt(context: Context, wanted: str | None, *, writes: bool) -> dict[str, t
         "changed": after != before,
         "generation": after[0] if after else "",
         "earlier": list(after[1:]),
-        "machines": found.machines,
+        "machines": foreign.machines,
         "adopted": taken,
     }
     if context.task.diff_mode:
@@ -93,20 +93,20 @@ def _adopt(context: Context, wanted: str | None, *, writes: bool) -> dict[str, t
 
 def _look(context: Context, seen: Observation) -> _ForeignMachines:
     store = Store(seen.cluster_id, seen.generations, claimed(seen.claims or ()))
-    online = {one.hostname for one in seen.devices or () if one.online}
+    online = {device.hostname for device in seen.devices or () if device.online}
     machines = []
     for cloud, view in sorted(seen.clouds.items()):
-        for one in view.instances or ():
-            owner = owner_of(one, CAPABILITIES.get(cloud), store)
-            if owner.generation and not one.gone:
-                price = "" if one.price_hour is None else str(one.price_hour)
-                mesh = None if seen.devices is None else one.name in online
+        for instance in view.instances or ():
+            owner = owner_of(instance, CAPABILITIES.get(cloud), store)
+            if owner.generation and not instance.gone:
+                price = "" if instance.price_hour is None else str(instance.price_hour)
+                mesh = None if seen.devices is None else instance.name in online
                 machines.append(
                     {
                         "generation": owner.generation,
-                        "name": one.name,
+                        "name": instance.name,
                         "cloud": cloud,
-                        "id": one.id,
+                        "id": instance.id,
                         "price_hour": price,
                         "mesh_online": mesh,
                     }
@@ -114,20 +114,20 @@ def _look(context: Context, seen: Observation) -> _ForeignMachines:
     return _ForeignMachines(machines, sorted(cloud for cloud, view in seen.clouds.items() if view.instances is None))
 
 
-def _say(context: Context, found: _ForeignMachines, before: tuple[str, ...], after: tuple[str, ...]) -> None:
+def _say(context: Context, foreign: _ForeignMachines, before: tuple[str, ...], after: tuple[str, ...]) -> None:
     say = context.task.progress
     words = {True: "online", False: "offline", None: "unknown"}
     for line in render(
-        [{**one, "mesh_online": words[one["mesh_online"]]} for one in found.machines], _COLUMNS, right=("price_hour",)
+        [{**machine, "mesh_online": words[machine["mesh_online"]]} for machine in foreign.machines], _COLUMNS, right=("price_hour",)
     ):
         say(line)
     say(f"  this store: cluster {context.cluster_id}, generation {before[0] if before else 'not drawn yet'}")
-    for cloud in found.unread:
+    for cloud in foreign.unread:
         context.warn(f"The machines of {cloud} could not be listed; they may carry other generations.")
     if after == before:
         say(
             "  Nothing is changed."
-            if not found.machines
+            if not foreign.machines
             else f"  Nothing is changed. To take machines over, give their {context.task.called('generation')}."
         )
         return
@@ -135,7 +135,7 @@ def _say(context: Context, found: _ForeignMachines, before: tuple[str, ...], aft
         f"  This store goes on with generation {after[0]}. The next reap.yml adopts its machines that show signs of life, and terminates "
         "those that show none for ten minutes in two runs. Machines keep their stamps."
     )
-    if any(one["mesh_online"] for one in found.machines if one["generation"] in after):
+    if any(machine["mesh_online"] for machine in foreign.machines if machine["generation"] in after):
         context.warn(
             "Some of these machines are online in the mesh. If another cluster with this id still runs, both would manage them: stop its "
             "controller first, or set cluster_id there."

@@ -56,19 +56,19 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
         lambda wishes: sight.decide(
             lambda seen: check_plan(saved, seen, wishes, context.settings, CAPABILITIES, closed), lambda _checked: writes
         ),
-        lambda found: {one.pool for one in found.plan.actions if one.kind in RENTS},
+        lambda found: {action.pool for action in found.plan.actions if action.kind in RENTS},
     )
-    if wishes.blocked and not any(one.result == APPLIED for one in checked.checks):
+    if wishes.blocked and not any(check.result == APPLIED for check in checked.checks):
         raise nothing_could_join(wishes)
     for warning in checked.plan.warnings:
         context.warn(warning)
-    rows = [_row(one) for one in checked.checks]
+    rows = [_row(check) for check in checked.checks]
     _show(context, saved, checked, rows)
-    applied = any(one.result == APPLIED for one in checked.checks)
+    applied = any(check.result == APPLIED for check in checked.checks)
     recorded = record(context, checked.plan) if writes else Recorded()
     changed = recorded.writes > 0 if writes else applied
     decided = without(checked.plan, recorded)
-    refused = [one for one in checked.checks if one.result == REFUSED]
+    refused = [check for check in checked.checks if check.result == REFUSED]
     failures = list(decided.failures)
     result = result_of(
         context,
@@ -83,7 +83,7 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
         "plan_run_id": saved.run_id,
         "same_world": checked.same_world,
         "join": sorted({*result["launch"], *_on_their_way(checked)}),
-        "problems": failures + ([] if context.task.params["accept_refused"] else [_sentence(one) for one in refused]),
+        "problems": failures + ([] if context.task.params["accept_refused"] else [_sentence(check) for check in refused]),
     }
     if context.task.diff_mode:
         result["diff"] = diff_of(checked.plan, sight.seen)
@@ -113,7 +113,7 @@ def _time(text: t.Any) -> datetime | None:
 
 def _on_their_way(checked: CheckedPlan) -> list[str]:
     """Machines that an earlier application of the same plan launched."""
-    return [one.step.name for one in checked.checks if one.result == DONE and one.step.claim is not None]
+    return [check.step.name for check in checked.checks if check.result == DONE and check.step.claim is not None]
 
 
 def _row(check: StepCheck) -> dict[str, t.Any]:
@@ -136,8 +136,8 @@ def _show(context: Context, saved: SavedPlan, checked: CheckedPlan, rows: list[d
     say(f"  plan of run {saved.run_id}; the world is {'as it was then' if checked.same_world else 'not as it was then'}")
     for line in render(rows, _COLUMNS, right=("price_hour",)) or ["  Nothing to do."]:
         say(line)
-    for one in checked.checks:
-        context.progress.step(one.step.name, f"step {one.result}", f"{one.step.kind}: {one.why}".rstrip(": "), quiet=True)
+    for check in checked.checks:
+        context.progress.step(check.step.name, f"step {check.result}", f"{check.step.kind}: {check.why}".rstrip(": "), quiet=True)
 
 
 def _sentence(check: StepCheck) -> str:

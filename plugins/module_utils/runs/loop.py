@@ -130,7 +130,7 @@ class Loop:
         self._teller.problems(problems)
 
     def _count(self, done: t.Mapping[str, t.Any]) -> None:
-        results = [one["result"] for one in done.get("machines", ())]
+        results = [machine["result"] for machine in done.get("machines", ())]
         self._counts["launched"] += results.count("launched") + results.count("adopted")
         self._counts["gone"] += results.count("gone")
 
@@ -212,15 +212,15 @@ class Stop:
 
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():
-            self._before = {one: signal.signal(one, self._arrived) for one in SIGNALS}
+            self._before = {number: signal.signal(number, self._arrived) for number in SIGNALS}
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._restore()
 
     def _restore(self) -> None:
-        for one, handler in self._before.items():
-            signal.signal(one, handler if handler is not None else signal.SIG_DFL)
+        for number, handler in self._before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
         self._before = {}
 
     def _arrived(self, number: int, _frame: types.FrameType | None) -> None:

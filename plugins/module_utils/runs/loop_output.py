@@ -22,15 +22,15 @@ def under_way(plan: Result) -> bool:
     if plan.get("failed") or plan["outcome"] == "lock_busy" or plan["changed"]:
         return True
     return bool(
-        plan["waiting"] or plan["join"] or plan["destroy"] or plan["problems"] or any(one["coming"] for one in plan["gpus"])
+        plan["waiting"] or plan["join"] or plan["destroy"] or plan["problems"] or any(entry["coming"] for entry in plan["gpus"])
     )
 
 
 def state_lines(plan: Result) -> list[str]:
     """Wanted, used, free and waiting GPUs, a line for each pool (S2-18), and the pods that nobody can serve."""
-    lines = [f"{one['pool']}: {', '.join(f'{name} {one[name]}' for name in _NUMBERS)}" for one in plan["gpus"]]
-    hopeless = [one for one in plan["waiting"] if one["reason"]]
-    lines += [f"{one['pod']} waits for {one['gpus']} GPUs: {one['reason']}" for one in hopeless[:_PODS]]
+    lines = [f"{entry['pool']}: {', '.join(f'{name} {entry[name]}' for name in _NUMBERS)}" for entry in plan["gpus"]]
+    hopeless = [entry for entry in plan["waiting"] if entry["reason"]]
+    lines += [f"{entry['pod']} waits for {entry['gpus']} GPUs: {entry['reason']}" for entry in hopeless[:_PODS]]
     return lines + ([f"and {len(hopeless) - _PODS} more pods that get no machine"] if len(hopeless) > _PODS else [])
 
 

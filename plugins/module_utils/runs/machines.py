@@ -140,8 +140,10 @@ def _foreseen(step: MachineStep, claims: list[Claim], drifted: list[Drifted]) ->
     rows = [_row(one.claim, "drifted", f"would be set again: {', '.join(one.what)}", problem=False) for one in drifted]
     if step.would is None:
         return rows
-    told = [(one, f"would be given back: {one.deletion.reason}" if one.deletion is not None else step.would) for one in claims]
-    return rows + [_row(one, "planned", message, problem=False) for one, message in told]
+    told = [
+        (claim, f"would be given back: {claim.deletion.reason}" if claim.deletion is not None else step.would) for claim in claims
+    ]
+    return rows + [_row(claim, "planned", message, problem=False) for claim, message in told]
 
 
 def _ended(rows: list[dict[str, t.Any]], wrong: str, step: MachineStep, hubs: list[dict[str, t.Any]]) -> dict[str, t.Any]:
@@ -182,14 +184,18 @@ def _row(claim: Claim, result: str, message: str, *, problem: bool, remedy: str 
 
 def _launch(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     done = launch_all(context, claims)
-    return [_row(one.claim, one.result, one.message, problem=one.result in ("failed", "waiting")) for one in done]
+    return [
+        _row(launched.claim, launched.result, launched.message, problem=launched.result in ("failed", "waiting"))
+        for launched in done
+    ]
 
 
 def _join(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     done = join_all(context, claims)
     return [
-        _row(one.claim, one.result, one.message, problem=one.result != "ready", remedy=_after_join(one)) | _course(one)
-        for one in done
+        _row(joined.claim, joined.result, joined.message, problem=joined.result != "ready", remedy=_after_join(joined))
+        | _course(joined)
+        for joined in done
     ]
 
 
@@ -198,7 +204,8 @@ def _look_in(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     complete = complete_ones(context, claims)
     answers = admit(context, [claim for claim in claims if claim not in complete])
     rows = [
-        _row(one.claim, one.result, one.message, problem=one.result in ("denied", "error"), remedy=_ASSERT_AGAIN) for one in answers
+        _row(answer.claim, answer.result, answer.message, problem=answer.result in ("denied", "error"), remedy=_ASSERT_AGAIN)
+        for answer in answers
     ]
     return rows + _join(context, complete)
 
@@ -206,31 +213,37 @@ def _look_in(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
 def _repair(context: Context, drifted: list[Drifted]) -> list[dict[str, t.Any]]:
     done = repair_all(context, drifted)
     return [
-        _row(one.claim, "drifted" if one.problem else "repaired", one.message, problem=bool(one.problem), remedy=_ASSERT_AGAIN)
-        for one in done
+        _row(
+            repaired.claim,
+            "drifted" if repaired.problem else "repaired",
+            repaired.message,
+            problem=bool(repaired.problem),
+            remedy=_ASSERT_AGAIN,
+        )
+        for repaired in done
     ]
 
 
-def _course(one: Joined) -> dict[str, t.Any]:
+def _course(joined: Joined) -> dict[str, t.Any]:
     """When each step was first seen, and why it ended early; the table shows no more than the cause, a screen has told the rest."""
-    end = "not given back yet" if one.left else "given back"
-    short = {"what": f"{one.explained.cause} ({end})"} if one.explained is not None else {}
+    end = "not given back yet" if joined.left else "given back"
+    short = {"what": f"{joined.explained.cause} ({end})"} if joined.explained is not None else {}
     return short | {
-        "seen": {step: to_text(moment) for step, moment in one.seen.items()},
-        "diagnosis": one.explained.result if one.explained is not None else None,
+        "seen": {step: to_text(moment) for step, moment in joined.seen.items()},
+        "diagnosis": joined.explained.result if joined.explained is not None else None,
     }
 
 
-def _after_join(one: Joined) -> str:
+def _after_join(joined: Joined) -> str:
     """What comes next: the same again, another machine, or first the end of this one."""
-    if one.result == "waiting":
+    if joined.result == "waiting":
         return _ASSERT_AGAIN
-    return _GO_ON if one.left else _TRY_AGAIN
+    return _GO_ON if joined.left else _TRY_AGAIN
 
 
 def _teardown(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
     done = teardown_all(context, claims)
-    rows = [_row(one.claim, one.result, one.message, problem=one.result == "pending", remedy=_GO_ON) for one in done]
+    rows = [_row(ended.claim, ended.result, ended.message, problem=ended.result == "pending", remedy=_GO_ON) for ended in done]
     return rows + remove_leftovers(context, context.task.params.get("leftovers") or [])
 
 

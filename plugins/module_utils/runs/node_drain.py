@@ -27,8 +27,8 @@ def drain_nodes(task: Task) -> dict[str, t.Any]:
     params = task.params
     kube = connect(task)
     try:
-        found = {name: get_node(kube, name) for name in params["nodes"]}
-        missing = [name for name, node in found.items() if node is None]
+        nodes = {name: get_node(kube, name) for name in params["nodes"]}
+        missing = [name for name, node in nodes.items() if node is None]
         if missing:
             raise NotFound(f"There is no Node {', '.join(missing)}.", remedy="Nothing was drained.", service="kubernetes")
         options = DrainOptions(
@@ -40,19 +40,19 @@ def drain_nodes(task: Task) -> dict[str, t.Any]:
         )
         drains = drain(
             kube,
-            [Target(node.name, node.uid, params["reason"]) for node in found.values() if node is not None],
+            [Target(node.name, node.uid, params["reason"]) for node in nodes.values() if node is not None],
             options,
             clock=task.clock,
             progress=lambda node, text: task.progress(f"  {node:<34} {text}"),
         )
     finally:
         kube.close()
-    result = {"changed": any(one.changed for one in drains), "drains": [one.result() for one in drains]}
-    held = [one for one in drains if not one.drained]
+    result = {"changed": any(drain.changed for drain in drains), "drains": [drain.result() for drain in drains]}
+    held = [drain for drain in drains if not drain.drained]
     if held and not task.check_mode:
         blockers = "; ".join(
-            f"{one.node}: {one.message or one.outcome} {', '.join(f'{pod.pod} ({pod.by})' for pod in one.blocked)}".strip()
-            for one in held
+            f"{drained.node}: {drained.message or drained.outcome} {', '.join(f'{pod.pod} ({pod.by})' for pod in drained.blocked)}".strip()
+            for drained in held
         )
         state = _USABLE if is_voluntary(params["reason"]) else _CLOSED
         raise TimedOut(f"{len(held)} of {len(drains)} nodes were not emptied: {blockers}.", remedy=state, result=result)

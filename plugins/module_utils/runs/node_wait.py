@@ -54,7 +54,8 @@ def wait_for_nodes(task: Task) -> dict[str, t.Any]:
         kube.close()
     result = {"changed": False, "nodes": [_entry(name, outcome, explained.get(name)) for name, outcome in outcomes.items()]}
     late = [
-        f"{name}: {outcomes[name].step}: {outcomes[name].message} - {one.cause} [{one.code}]" for name, one in explained.items()
+        f"{name}: {outcomes[name].step}: {outcomes[name].message} - {diagnosis.cause} [{diagnosis.code}]"
+        for name, diagnosis in explained.items()
     ]
     if late:
         text = f"{len(late)} of {len(outcomes)} nodes were not complete after {params['timeout']} s: {'; '.join(late)}."
@@ -87,14 +88,14 @@ def _explain_late(
     shared = _Asked()
     listed = shared.ask("certificate requests", lambda: csr.requests(kube), [])
     version = shared.ask("server version", lambda: str(kube.get("/version").get("gitVersion") or ""), "")
-    found = {}
+    diagnoses = {}
     for name, outcome in late.items():
         unread = _Asked(shared)
         node, conditions = unread.ask("Node", functools.partial(node_and_conditions, kube, name), (None, ()))
         pods = unread.ask("pods", functools.partial(system_pods_in_trouble, kube, name), ()) if node is not None else ()
         events = unread.ask("events", functools.partial(events_of, kube, name, pods, newer_than), ())
         now = task.clock.now()
-        found[name] = diagnose(
+        diagnoses[name] = diagnose(
             Findings(
                 name=name,
                 now=now,
@@ -118,9 +119,9 @@ def _explain_late(
                 unread=tuple(unread.items()),
             )
         )
-        for line in screen(name, found[name], outcome.seen, expected=_STEPS, launched=newer_than, now=now):
+        for line in screen(name, diagnoses[name], outcome.seen, expected=_STEPS, launched=newer_than, now=now):
             task.progress(line)
-    return found
+    return diagnoses
 
 
 class _Asked(dict[str, str]):

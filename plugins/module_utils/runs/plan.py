@@ -33,7 +33,7 @@ from ..store.run_lock import PATIENT, release, take
 
 _T = t.TypeVar("_T")
 RENTS = (ActionKind.LAUNCH, ActionKind.RESUME)
-_LEFTOVERS = tuple(one for one in ActionKind if one.startswith("delete_"))
+_LEFTOVERS = tuple(kind for kind in ActionKind if kind.startswith("delete_"))
 _SCHEDULED = ("reap", "autoscale")  # modes of playbooks that a timer starts
 _BOOKKEEPING = (ActionKind.UPDATE, ActionKind.ANNOTATE)
 STARTS = "starts"  # value of ``loop`` in the first plan of a loop: whoever starts one waits for its answer
@@ -122,14 +122,14 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
         lambda found: _to_look_at(found, context.settings),
     )
     observation = sight.seen
-    if wishes.blocked and context.settings.mode == "provision" and not any(one.kind in _CHANGES for one in decided.actions):
+    if wishes.blocked and context.settings.mode == "provision" and not any(action.kind in _CHANGES for action in decided.actions):
         raise nothing_could_join(wishes)
     for warning in decided.warnings:
         context.warn(warning)
     outlook = summary(decided, observation)
     show(context, decided, outlook)
     recorded = record(context, decided) if writes else Recorded()
-    changed = recorded.writes > 0 if writes else any(one.kind in _CHANGES for one in decided.actions)
+    changed = recorded.writes > 0 if writes else any(action.kind in _CHANGES for action in decided.actions)
     decided = without(decided, recorded)
     if context.task.params.get("save_to"):
         changed = write_plan(context.task, make(decided, observation, context.wishes, context.settings, context.run_id))
@@ -141,13 +141,13 @@ def _decide(context: Context, *, writes: bool) -> dict[str, t.Any]:
 
 def _to_look_at(decided: Plan, settings: Settings) -> set[str]:
     """Pools in which the plan launches; where a person is told what will not come, also those in which it would."""
-    lacking = set() if settings.mode == AUTOSCALE else {one.pool for one in decided.shortfall}
-    return lacking | {one.pool for one in decided.actions if one.kind in RENTS}
+    lacking = set() if settings.mode == AUTOSCALE else {shortfall.pool for shortfall in decided.shortfall}
+    return lacking | {action.pool for action in decided.actions if action.kind in RENTS}
 
 
 def _needs_new_offers(decided: Plan, settings: Settings) -> bool:
     """Whether a plan must not be carried out by remembered offers: it changes something, or a person waits for machines that it lacks."""
-    return any(one.kind in _CHANGES for one in decided.actions) or (settings.mode != AUTOSCALE and bool(decided.shortfall))
+    return any(action.kind in _CHANGES for action in decided.actions) or (settings.mode != AUTOSCALE and bool(decided.shortfall))
 
 
 class Sight:
@@ -179,7 +179,7 @@ def _outcome(decided: Plan) -> str:
         return "partial"
     if decided.problems:
         return "guard_refused"
-    return "shortfall" if decided.shortfall or any(one.reason for one in decided.waiting) else "ok"
+    return "shortfall" if decided.shortfall or any(pod.reason for pod in decided.waiting) else "ok"
 
 
 def result_of(
@@ -199,9 +199,9 @@ def result_of(
         "plan": rows(decided),
         "summary": outlook,
         "shortfall": outlook.get("shortfall", []),
-        "launch": [one.name for one in decided.actions if one.kind in (ActionKind.LAUNCH, ActionKind.RESUME)],
-        "destroy": [one.name for one in decided.actions if one.kind == ActionKind.DESTROY],
-        "leftovers": [_leftover(one) for one in decided.actions if one.kind in _LEFTOVERS],
+        "launch": [action.name for action in decided.actions if action.kind in (ActionKind.LAUNCH, ActionKind.RESUME)],
+        "destroy": [action.name for action in decided.actions if action.kind == ActionKind.DESTROY],
+        "leftovers": [_leftover(action) for action in decided.actions if action.kind in _LEFTOVERS],
         "problems": [*decided.problems, *decided.failures],
         "unrecorded": sorted(unrecorded),
         "hubs": [] if outcome == "lock_busy" else hubs_of(context),
@@ -209,7 +209,9 @@ def result_of(
     if context.settings.mode == AUTOSCALE:
         result |= demand_of(decided)
     elif context.settings.mode in LAUNCHING:
-        result["problems"] += [f"{one.pool}: {one.missing} machines will not come: {one.reason}" for one in decided.shortfall]
+        result["problems"] += [
+            f"{shortfall.pool}: {shortfall.missing} machines will not come: {shortfall.reason}" for shortfall in decided.shortfall
+        ]
     if message:
         result["msg"] = message
     return result
@@ -224,12 +226,15 @@ def _leftover(action: Action) -> dict[str, str]:
 
 def show(context: Context, decided: Plan, outlook: dict[str, t.Any]) -> None:
     say = context.task.progress
-    shown = rows(dataclasses.replace(decided, actions=tuple(one for one in decided.actions if one.kind not in _BOOKKEEPING)))
+    shown = rows(
+        dataclasses.replace(decided, actions=tuple(action for action in decided.actions if action.kind not in _BOOKKEEPING))
+    )
     for line in render(shown, headings(shown), right=("price_hour", "price_day")) or ["  Nothing to do."]:
         say(line)
     show_demand(say, decided)
-    for one in decided.shortfall:
-        say(f"  {one.pool}: {one.missing} of the wanted machines will not come: {one.reason} {_counts(one.rejected)}".rstrip())
+    for shortfall in decided.shortfall:
+        reason = f"{shortfall.reason} {_counts(shortfall.rejected)}"
+        say(f"  {shortfall.pool}: {shortfall.missing} of the wanted machines will not come: {reason}".rstrip())
     if shown:
         say(
             f"  now ${outlook['cost_hour_now']}/h (${outlook['cost_day_now']}/day), "
@@ -245,7 +250,11 @@ def _counts(rejected: t.Mapping[str, int]) -> str:
 def diff_of(decided: Plan, observation: Observation) -> dict[str, str]:
     """Machines before and after, and what else would go."""
     before, after = claim_diff(decided, observation.claims or ())
-    gone = [f"{one.kind.removeprefix('delete_')} {one.target} ({one.reason})" for one in decided.actions if one.kind in _LEFTOVERS]
+    gone = [
+        f"{action.kind.removeprefix('delete_')} {action.target} ({action.reason})"
+        for action in decided.actions
+        if action.kind in _LEFTOVERS
+    ]
     return {
         "before_header": "machines now",
         "after_header": "machines then",
@@ -399,11 +408,11 @@ def show_demand(say: t.Callable[[str], None], plan: Plan) -> None:
 
 
 def _gpus(plan: Plan) -> list[dict[str, t.Any]]:
-    return [{**{name: getattr(one, name) for name in _GPUS}, "pool": one.pool or "(none)"} for one in plan.tally]
+    return [{**{name: getattr(tally, name) for name in _GPUS}, "pool": tally.pool or "(none)"} for tally in plan.tally]
 
 
 def _pods(plan: Plan) -> list[dict[str, t.Any]]:
     return [
-        {"pod": f"{one.namespace}/{one.name}", "gpus": one.gpus, "pool": one.pool, "machine": one.machine, "reason": one.reason}
-        for one in plan.waiting
+        {"pod": f"{pod.namespace}/{pod.name}", "gpus": pod.gpus, "pool": pod.pool, "machine": pod.machine, "reason": pod.reason}
+        for pod in plan.waiting
     ]

@@ -53,12 +53,12 @@ def validate(task: Task) -> dict[str, t.Any]:
 
 
 def _result(task: Task, checks: list[dict[str, t.Any]]) -> dict[str, t.Any]:
-    for line in render([row for one in checks for row in _rows(one)], _COLUMNS):
+    for line in render([row for check in checks for row in _rows(check)], _COLUMNS):
         task.progress(line)
-    for one in checks:
-        for text in one["warnings"]:
-            task.warn(f"{one['what']}: {text}")
-    wrong = [f"{one['what']}: {one['message']}" for one in checks if not one["ok"]]
+    for check in checks:
+        for text in check["warnings"]:
+            task.warn(f"{check['what']}: {text}")
+    wrong = [f"{check['what']}: {check['message']}" for check in checks if not check["ok"]]
     if wrong:
         raise InvalidInput("The set-up is not complete:", problems=wrong, result={"checks": checks})
     return {"changed": False, "checks": checks}
@@ -102,9 +102,9 @@ def _checks(context: Context) -> list[_Check]:
         ("clock", lambda: check_clock(context)),
         ("mesh", lambda: check_mesh(context, classes)),
     ]
-    if any(one.mesh.backend == "tailscale" for one in classes):
+    if any(node_class.mesh.backend == "tailscale" for node_class in classes):
         checks.append(("policy", lambda: check_policy(context, classes)))
-    with_nodes = [one for one in classes if makes_nodes(context.wishes, one)]
+    with_nodes = [node_class for node_class in classes if makes_nodes(context.wishes, node_class)]
     if with_nodes or not service_pools(context.wishes):
         checks.append(("Talos secrets", lambda: _talos(context)))
     if with_nodes:
@@ -112,8 +112,12 @@ def _checks(context: Context) -> list[_Check]:
         checks.append((DEVICE_PLUGIN, lambda: _device_plugin(context)))
     if service_pools(context.wishes):
         checks.append(("services", lambda: check_services(context)))
-    only_services = {pool.node_class for pool in service_pools(context.wishes)} - {one.name for one in with_nodes}
-    checks += [(f"template of {one.name}", _template_check(context, one)) for one in classes if one.name not in only_services]
+    only_services = {pool.node_class for pool in service_pools(context.wishes)} - {node_class.name for node_class in with_nodes}
+    checks += [
+        (f"template of {node_class.name}", _template_check(context, node_class))
+        for node_class in classes
+        if node_class.name not in only_services
+    ]
     names = [name for name in _named(context.wishes) if not unused(context.task, context.kube, name, context.wishes)]
     checks += [(f"cloud {name}", _cloud_check(context, name)) for name in names]
     checks += [(f"cloud {name}", _beside(context.task, name)) for name in _unnamed(context.task, context.wishes)]
@@ -143,16 +147,16 @@ def _device_plugin(context: Context) -> CloudCheck:
     plugins, nodes = device_plugins(context.kube), read_nodes(context.kube)
     pools = [pool for pool in context.wishes.pools if pool.service is None]
     resources = context.settings.gpu_resources
-    found = {pool.key: answer(pool, context.wishes.classes[pool.node_class], plugins, nodes, resources) for pool in pools}
+    answers = {pool.key: answer(pool, context.wishes.classes[pool.node_class], plugins, nodes, resources) for pool in pools}
     if not context.wishes.pools:
-        found = {_ANY: answer(Pool("", "", ""), NodeClass("", ()), plugins, nodes, resources)}
-    missing = [f"{key}: {one.why}" for key, one in found.items() if one.word == NONE]
+        answers = {_ANY: answer(Pool("", "", ""), NodeClass("", ()), plugins, nodes, resources)}
+    missing = [f"{key}: {one.why}" for key, one in answers.items() if one.word == NONE]
     if missing:
         raise InvalidInput("Nodes would not show their GPUs:", problems=missing)
-    sure = sorted({one.why for one in found.values() if one.word == YES and one.why})
-    open_questions = tuple(f"{key}: {one.why}" for key, one in found.items() if one.word == UNKNOWN)
+    sure = sorted({one.why for one in answers.values() if one.word == YES and one.why})
+    open_questions = tuple(f"{key}: {one.why}" for key, one in answers.items() if one.word == UNKNOWN)
     told = ", ".join(sure) or ("nothing is certain" if open_questions else "no pool needs one")
-    if sure and _ANY in found:
+    if sure and _ANY in answers:
         told += "; without documents the taints and labels of pools were not compared"
     return CloudCheck(told, open_questions)
 
@@ -163,7 +167,7 @@ def _documents(wishes: Wishes) -> str:
 
 def _named(wishes: Wishes) -> list[str]:
     """Clouds that a document may rent from."""
-    return sorted({one.cloud for node_class in wishes.classes.values() for one in node_class.clouds if one.enabled})
+    return sorted({choice.cloud for node_class in wishes.classes.values() for choice in node_class.clouds if choice.enabled})
 
 
 def _unnamed(task: Task, wishes: Wishes) -> list[str]:
@@ -221,11 +225,16 @@ def _without_cluster(task: Task, problem: TgpError) -> list[_Check]:
         raise InvalidInput(f"{problem} Rights, clock, Talos secrets and templates were not tried.")
 
     checks: list[_Check] = [("documents", lambda: _documents(wishes)), ("cluster", cluster)]
-    if any(one.mesh.backend == "tailscale" for one in wishes.classes.values()):
+    if any(node_class.mesh.backend == "tailscale" for node_class in wishes.classes.values()):
         checks.append(("mesh", lambda: _mesh_alone(task, wishes)))
     for name in _named(wishes):
-        choices = [one for node_class in wishes.classes.values() for one in node_class.clouds if one.cloud == name and one.enabled]
-        if not all(one.implicit for one in choices) or ENTRIES[name].is_configured(task):
+        choices = [
+            choice
+            for node_class in wishes.classes.values()
+            for choice in node_class.clouds
+            if choice.cloud == name and choice.enabled
+        ]
+        if not all(choice.implicit for choice in choices) or ENTRIES[name].is_configured(task):
             checks.append((f"cloud {name}", _cloud_alone(task, name, choices[0])))
     return checks + [(f"cloud {name}", _beside(task, name)) for name in _unnamed(task, wishes)]
 
@@ -233,7 +242,7 @@ def _without_cluster(task: Task, problem: TgpError) -> list[_Check]:
 def _mesh_alone(task: Task, wishes: Wishes) -> str:
     mesh = connect_mesh(task)
     try:
-        return mesh.check(sorted({tag for one in wishes.classes.values() for tag in one.mesh.tags}))
+        return mesh.check(sorted({tag for node_class in wishes.classes.values() for tag in node_class.mesh.tags}))
     finally:
         mesh.close()
 

@@ -59,9 +59,9 @@ class ConfigMapStore(Careful):
 
     def claim_records(self) -> ClaimRecords:
         found, _version = self._kube.collect(PATH, _claim_or_damaged, {"labelSelector": f"{CLAIM_LABEL}=true"})
-        claims = [self.note(one) for one in found if isinstance(one, Claim)]
+        claims = [self.note(claim) for claim in found if isinstance(claim, Claim)]
         broken = [one for one in found if isinstance(one, DamagedClaim)]
-        return sorted(claims, key=lambda one: one.name), sorted(broken, key=lambda one: one.name)
+        return sorted(claims, key=lambda claim: claim.name), sorted(broken, key=lambda one: one.name)
 
     def claim(self, name: str) -> Claim | None:
         raw = self._kube.find(f"{PATH}/tgp-claim-{checked_name(name)}")
@@ -146,7 +146,7 @@ class ConfigMapStore(Careful):
     def _read_parts(self) -> dict[str, _Part]:
         found, _version = self._kube.collect(PATH, _part_or_place, {"labelSelector": f"{LEDGER_LABEL}=true"})
         self._strange = [one for one in found if isinstance(one, str)]
-        self._parts = {one.name: one for one in found if isinstance(one, _Part)}
+        self._parts = {part.name: part for part in found if isinstance(part, _Part)}
         return self._parts
 
     def _append(self, parts: dict[str, _Part], key: str, text: str) -> None:

@@ -141,12 +141,12 @@ class DirectoryStore(Careful):
         return sorted_out((os.path.join(folder, name), _key(name), self._line(name)) for name in self._entries("ledger"))
 
     def ledger_parts(self) -> list[LedgerPart]:
-        found = []
+        parts = []
         for file in self._entries("ledger"):
             text = self._line(file)
             lines, torn = sorted_out([(os.path.join(self._folder, "ledger", file), _key(file), text)])
-            found.append(LedgerPart(file, _digest(text or ""), tuple(lines), tuple(torn)))
-        return found
+            parts.append(LedgerPart(file, _digest(text or ""), tuple(lines), tuple(torn)))
+        return parts
 
     def remove_part(self, part: LedgerPart) -> None:
         path = os.path.join(self._folder, "ledger", part.place)

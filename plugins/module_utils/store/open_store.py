@@ -99,7 +99,7 @@ class BookedStore:
             torn += odd
             for line in found:
                 lines.setdefault(str(line.get("key") or line.get("name") or ""), line)
-        return list(lines.values()), [one for one in torn if not one.key or one.key not in lines]
+        return list(lines.values()), [record for record in torn if not record.key or record.key not in lines]
 
     def ledger_parts(self) -> list[LedgerPart]:
         return [dataclasses.replace(part, book=number) for number, book in enumerate(self._books) for part in book.ledger_parts()]

@@ -254,7 +254,7 @@ def damaged(text: t.Any, where: str, name: str, problem: BadShape, **beside: str
     if isinstance(record, dict):  # of another version, or with an odd field: these have the same meaning in every version
         facts = {key: record[key] for key in ("pool", "node_class", "cloud") if isinstance(record.get(key), str)} | facts
         ids = [record.get("instance_id"), *(record["ids_seen"] if isinstance(record.get("ids_seen"), list) else ())]
-        facts["ids"] = tuple(dict.fromkeys(one for one in ids if isinstance(one, str) and one))
+        facts["ids"] = tuple(dict.fromkeys(identity for identity in ids if isinstance(identity, str) and identity))
     why = problem.message.partition(" is not understood: ")[2].rstrip(".") or problem.message.rstrip(".")
     return DamagedClaim(name, where, why, **facts)
 

@@ -78,7 +78,10 @@ def test_L06_a_budget_is_read_as_karpenter_writes_it() -> None:
             {"nodes": "1", "schedule": "0 25 * * *", "duration": "1h"},
             "budgets[0].schedule: '0 25 * * *' is not a schedule: bad hour",
         ),
-        ({"nodes": "1", "schedule": "0 0 31 2 *", "duration": "1h"}, "budgets[0].schedule: '0 0 31 2 *' is not a schedule: bad day-of-month"),
+        (
+            {"nodes": "1", "schedule": "0 0 31 2 *", "duration": "1h"},
+            "budgets[0].schedule: '0 0 31 2 *' is not a schedule: bad day-of-month",
+        ),
         (
             {"nodes": "1", "schedule": "@daily", "duration": "0s"},
             "budgets[0].duration: is 0, so the budget would never be in force",

@@ -89,7 +89,7 @@ class ExecPlugin:
         own = {str(item["name"]): str(item["value"]) for item in self._setting.get("env") or []}
         own["KUBERNETES_EXEC_INFO"] = json.dumps(self._request())
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 [command, *(str(part) for part in self._setting.get("args") or [])],
                 env=program_environment(own, network=True, prefixes=PLATFORMS),
                 stdin=subprocess.DEVNULL,
@@ -101,10 +101,10 @@ class ExecPlugin:
             raise self._failed(f"no answer within {_TIMEOUT:.0f} s") from None
         except OSError as error:
             raise self._failed(str(error.strerror or error)) from error
-        if done.returncode != 0:
-            last = redact(done.stderr.decode("utf-8", "replace").strip())[-300:]
-            raise self._failed(f"it ended with code {done.returncode}: {last or 'no message'}")
-        return self._parse(done.stdout)
+        if completed.returncode != 0:
+            last = redact(completed.stderr.decode("utf-8", "replace").strip())[-300:]
+            raise self._failed(f"it ended with code {completed.returncode}: {last or 'no message'}")
+        return self._parse(completed.stdout)
 
     def _request(self) -> dict[str, t.Any]:
         spec: dict[str, t.Any] = {"interactive": False}

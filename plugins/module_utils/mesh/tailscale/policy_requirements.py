@@ -31,10 +31,10 @@ class PolicyWish:
         if not self.control_planes:
             return []
         there = [f"{self.control_planes}:{port}" for port in self.join]
-        found: list[dict[str, t.Any]] = [{"src": tag, "accept": there} for tag in self.tags]
+        tests: list[dict[str, t.Any]] = [{"src": tag, "accept": there} for tag in self.tags]
         if self.control_planes.startswith("tag:"):
-            found.append({"src": self.control_planes, "accept": [f"{tag}:{port}" for tag in self.tags for port in SERVE]})
-        return found
+            tests.append({"src": self.control_planes, "accept": [f"{tag}:{port}" for tag in self.tags for port in SERVE]})
+        return tests
 
     def rules(self) -> list[dict[str, t.Any]]:
         """The access rules, in the form that Tailscale and every headscale read."""

@@ -143,7 +143,7 @@ def addresses(found: t.Iterable[Section]) -> list[Network]:
 
 def peer_text(name: str, created: str, public_key: str, allowed: t.Sequence[Network]) -> str:
     """The section of a peer of ours."""
-    nets = ", ".join(str(one) for one in allowed)
+    nets = ", ".join(str(network) for network in allowed)
     return f"[Peer]\n# tgp: {name} {created}\nPublicKey = {public_key}\nAllowedIPs = {nets}\n"
 
 

@@ -126,8 +126,8 @@ class HubFile:
 
 
 def _stamp(handle: int) -> tuple[int, int, int]:
-    found = os.fstat(handle)
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    status = os.fstat(handle)
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _taken(handle: int) -> bool:

@@ -62,9 +62,9 @@ class Running:
 
     def peers(self) -> dict[str, RunningPeer] | None:
         """Public key → peer; None when there is no such interface now."""
-        done = self._call("wg", "show", self.interface, "dump")
-        if done.returncode:
-            words = self._words(done)
+        completed = self._call("wg", "show", self.interface, "dump")
+        if completed.returncode:
+            words = self._words(completed)
             if any(one in words for one in _FORBIDDEN):
                 raise InvalidInput(
                     f"The interface {self.interface} cannot be looked at ({words}); nothing was changed.",
@@ -73,8 +73,8 @@ class Running:
             if "Unable to access interface" in words:
                 return None
             raise HubFailed(f"wg show {self.interface} failed: {words}")
-        found = [self._peer(line) for line in done.stdout.splitlines()[1:]]  # the first line has the hub's private key
-        return {one.public_key: one for one in found}
+        peers = [self._peer(line) for line in completed.stdout.splitlines()[1:]]  # the first line has the hub's private key
+        return {peer.public_key: peer for peer in peers}
 
     def _peer(self, line: str) -> RunningPeer:
         fields = line.split("\t")
@@ -96,13 +96,13 @@ class Running:
         stripped = self._call("wg-quick", "strip", config_file)
         if stripped.returncode:
             raise self._unapplied("wg-quick strip", stripped)
-        done = self._call("wg", "syncconf", self.interface, "/dev/stdin", given=stripped.stdout)
-        if done.returncode:
-            raise self._unapplied("wg syncconf", done)
+        completed = self._call("wg", "syncconf", self.interface, "/dev/stdin", given=stripped.stdout)
+        if completed.returncode:
+            raise self._unapplied("wg syncconf", completed)
 
-    def _unapplied(self, what: str, done: subprocess.CompletedProcess[str]) -> HubFailed:
+    def _unapplied(self, what: str, completed: subprocess.CompletedProcess[str]) -> HubFailed:
         return HubFailed(
-            f"{what} failed: {self._words(done)}. The file is written; the interface {self.interface} still has its former peers.",
+            f"{what} failed: {self._words(completed)}. The file is written; the interface {self.interface} still has its former peers.",
             remedy="Correct the cause and run again: what the interface lacks is noticed.",
         )
 
@@ -117,10 +117,10 @@ class Running:
         except subprocess.TimeoutExpired:
             raise HubFailed(f"{' '.join(words[:2])} did not end within {_PATIENCE} seconds.", remedy="Run again.") from None
 
-    def _words(self, done: subprocess.CompletedProcess[str]) -> str:
+    def _words(self, completed: subprocess.CompletedProcess[str]) -> str:
         """The last line a program said, without keys."""
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        text = lines[-1] if lines else f"no words, status {done.returncode}"
+        lines = [line.strip() for line in completed.stderr.splitlines() if line.strip()]
+        text = lines[-1] if lines else f"no words, status {completed.returncode}"
         return _KEY.sub(MASK, redact(text.encode("utf-8", "backslashreplace").decode()))
 
 
@@ -212,12 +212,12 @@ def _decide(order: Order, text: str, now: str) -> Change:
 
 
 def _keys(text: str) -> set[str]:
-    return {one.public_key for one in conf.sections(text)}
+    return {section.public_key for section in conf.sections(text)}
 
 
 def _differs(text: str, there: Peers, unfinished: t.Collection[str], order: Order) -> bool:
     """Whether the interface has other peers of this cluster than the file. Those of others are theirs to apply."""
-    wanted = {one.public_key: frozenset(map(str, one.allowed)) for one in ours(conf.sections(text), order.cluster_id)}
+    wanted = {section.public_key: frozenset(map(str, section.allowed)) for section in ours(conf.sections(text), order.cluster_id)}
     return any(key in there for key in unfinished) or any(
         key not in there or there[key].allowed != allowed for key, allowed in wanted.items()
     )
@@ -248,7 +248,7 @@ def _results(text: str, there: Peers, order: Order) -> tuple[dict[str, t.Any], .
             {
                 "name": section.owner,
                 "public_key": section.public_key,
-                "allowed_ips": [str(one) for one in section.allowed],
+                "allowed_ips": [str(network) for network in section.allowed],
                 "last_handshake": to_text(seen.last_handshake) if seen and seen.last_handshake else None,
                 "endpoint": seen.endpoint if seen else None,
             }
@@ -258,6 +258,6 @@ def _results(text: str, there: Peers, order: Order) -> tuple[dict[str, t.Any], .
 
 def _own_text(text: str, order: Order) -> str:
     """The cluster's sections, without what must not be shown: somebody may have given a peer of ours a key of its own."""
-    own = [text[one.start : one.end] for one in ours(conf.sections(text), order.cluster_id)]
+    own = [text[section.start : section.end] for section in ours(conf.sections(text), order.cluster_id)]
     lines = [line for section in own for line in conf.printable(section).split("\n") if line.strip() and not conf.is_secret(line)]
     return "".join(f"{line}\n" for line in lines)

@@ -81,15 +81,15 @@ def _networks(name: str, texts: t.Sequence[str], problems: list[str]) -> t.Itera
             problems.append(f"{name}: {error}.")
 
 
-def _twice(found: t.Sequence[WantedPeer]) -> t.Iterator[str]:
-    for number, one in enumerate(found):
-        for other in found[:number]:
-            if one.name == other.name:
-                yield f"{one.name} is given twice."
-            if one.public_key and one.public_key == other.public_key:
-                yield f"{one.name} and {other.name} have the same public_key."
-            if net := _shared(one.allowed, other.allowed):
-                yield f"{one.name} and {other.name} have both {net}."
+def _twice(peers: t.Sequence[WantedPeer]) -> t.Iterator[str]:
+    for number, peer in enumerate(peers):
+        for other in peers[:number]:
+            if peer.name == other.name:
+                yield f"{peer.name} is given twice."
+            if peer.public_key and peer.public_key == other.public_key:
+                yield f"{peer.name} and {other.name} have the same public_key."
+            if net := _shared(peer.allowed, other.allowed):
+                yield f"{peer.name} and {other.name} have both {net}."
 
 
 def _shared(one: t.Iterable[Network], other: t.Collection[Network]) -> Network | None:
@@ -99,7 +99,7 @@ def _shared(one: t.Iterable[Network], other: t.Collection[Network]) -> Network |
 
 def ours(sections: t.Iterable[Section], cluster_id: str) -> list[Section]:
     """The peers whose comment carries a machine name of this cluster."""
-    return [one for one in sections if one.kind == "peer" and ownership_of(one.owner, cluster_id) is Ownership.OURS]
+    return [section for section in sections if section.kind == "peer" and ownership_of(section.owner, cluster_id) is Ownership.OURS]
 
 
 def decide(
@@ -125,31 +125,33 @@ def decide(
     mine = ours(sections, cluster_id)
     names = {wish.name for wish in wanted}
     if state == "absent":
-        leaving = [one for one in mine if one.owner in names]
+        leaving = [section for section in mine if section.owner in names]
         _as_given(leaving, wanted)
         new: list[WantedPeer] = []
         met: list[WantedPeer] = []
     else:
-        met = [wish for wish in wanted if [wish.met_by(one) for one in mine if one.owner == wish.name] == [True]]
+        met = [wish for wish in wanted if [wish.met_by(section) for section in mine if section.owner == wish.name] == [True]]
         new = [wish for wish in wanted if wish not in met]
         renewed = {wish.name for wish in new}
         stay = (
-            names | set(unknown) | {one.owner for one in mine if one.owner not in gone and _age(one, created) < keep_younger_than}
+            names
+            | set(unknown)
+            | {section.owner for section in mine if section.owner not in gone and _age(section, created) < keep_younger_than}
         )
-        leaving = [one for one in mine if one.owner in renewed or (state == "exact" and one.owner not in stay)]
-    removed = sorted({one.owner for one in leaving} - {wish.name for wish in new})
+        leaving = [section for section in mine if section.owner in renewed or (state == "exact" and section.owner not in stay)]
+    removed = sorted({section.owner for section in leaving} - {wish.name for wish in new})
     if state == "exact":
-        _guarded(len(set(removed) - set(gone)), len({one.owner for one in mine} - set(gone)), allow_mass_delete)
-    staying = [one for one in sections if one not in leaving]
+        _guarded(len(set(removed) - set(gone)), len({section.owner for section in mine} - set(gone)), allow_mass_delete)
+    staying = [section for section in sections if section not in leaving]
     _refuse_collisions(new, staying)
     changed = _edited(text, leaving, new, created)
-    keys = {one.public_key for one in conf.sections(changed)}
+    keys = {section.public_key for section in conf.sections(changed)}
     return Change(
         changed,
         tuple(wish.name for wish in new),
         tuple(removed),
-        tuple(sorted({one.owner for one in mine} - {one.owner for one in leaving})),
-        tuple(sorted({one.public_key for one in leaving} - keys)),
+        tuple(sorted({section.owner for section in mine} - {section.owner for section in leaving})),
+        tuple(sorted({section.public_key for section in leaving} - keys)),
     )
 
 
@@ -165,33 +167,33 @@ def _age(section: Section, now: str) -> float:
 def _checked(text: str) -> list[Section]:
     """The sections of a file that may be edited."""
     try:
-        found = conf.sections(text)
-        for one in found:
-            _ = one.allowed
+        sections = conf.sections(text)
+        for section in sections:
+            _ = section.allowed
     except conf.Unreadable as error:
         raise InvalidInput(f"The hub's file is not edited: {error}", remedy="Correct it; wg-quick strip tells more.") from None
-    interfaces = [one for one in found if one.kind == "interface"]
+    interfaces = [section for section in sections if section.kind == "interface"]
     if not interfaces:
         raise InvalidInput(
             "The hub's file has no [Interface] section; nothing was changed.",
             remedy="Set the hub up first: its PrivateKey, ListenPort and Address stand there.",
         )
-    if any(value.lower() == "true" for one in interfaces for value in one.values("saveconfig")):
+    if any(value.lower() == "true" for interface in interfaces for value in interface.values("saveconfig")):
         raise InvalidInput(
             "The hub's file has SaveConfig = true: wg-quick would write over every edit, and drop the comments that say whose a peer is.",
             remedy="Remove that line, then run again.",
         )
-    return found
+    return sections
 
 
 def _as_given(leaving: t.Iterable[Section], wanted: t.Iterable[WantedPeer]) -> None:
     """Whoever gives more than names to remove shall mean the peers that are there."""
     given = {wish.name: wish for wish in wanted}
     problems = []
-    for one in leaving:
-        wish = given[one.owner]
-        if wish.public_key not in ("", one.public_key) or (wish.allowed and set(wish.allowed) != set(one.allowed)):
-            problems.append(f"{one.owner} is in line {one.line} with another key or other networks.")
+    for section in leaving:
+        wish = given[section.owner]
+        if wish.public_key not in ("", section.public_key) or (wish.allowed and set(wish.allowed) != set(section.allowed)):
+            problems.append(f"{section.owner} is in line {section.line} with another key or other networks.")
     if problems:
         raise InvalidInput("The hub has other peers than those that shall be removed; nothing was changed.", problems=problems)
 
@@ -207,11 +209,11 @@ def _refuse_collisions(new: t.Sequence[WantedPeer], staying: t.Sequence[Section]
     for wish in new:
         if net := _shared(wish.allowed, own):
             problems.append(f"{wish.name}: {net} has the hub's own address in it.")
-        for one in staying:
-            whose = f"the peer in line {one.line}" + (f", {conf.printable(one.owner)}" if one.owner else "")
-            if one.kind == "peer" and one.public_key == wish.public_key:
+        for section in staying:
+            whose = f"the peer in line {section.line}" + (f", {conf.printable(section.owner)}" if section.owner else "")
+            if section.kind == "peer" and section.public_key == wish.public_key:
                 problems.append(f"{wish.name}: its public_key belongs to {whose}.")
-            elif net := _shared(wish.allowed, one.allowed):
+            elif net := _shared(wish.allowed, section.allowed):
                 problems.append(f"{wish.name}: {net} is, or overlaps, an address of {whose}.")
     if problems:
         raise InvalidInput("The peers collide with others on the hub; nothing was changed.", problems=problems)
@@ -220,12 +222,12 @@ def _refuse_collisions(new: t.Sequence[WantedPeer], staying: t.Sequence[Section]
 def _edited(text: str, leaving: t.Sequence[Section], new: t.Sequence[WantedPeer], created: str) -> str:
     """From the end to the beginning, so that offsets hold. A renewed peer keeps its place, a new one goes to the end."""
     blocks = {wish.name: conf.peer_text(wish.name, created, wish.public_key, wish.allowed) for wish in new}
-    places = {one.owner: one for one in reversed(leaving)}  # of several sections of one machine the first is its place
-    for one in reversed(leaving):
-        if one.owner in blocks and places[one.owner] is one:
-            text = conf.replaced(text, one, blocks.pop(one.owner))
+    places = {section.owner: section for section in reversed(leaving)}  # of several sections of one machine the first is its place
+    for section in reversed(leaving):
+        if section.owner in blocks and places[section.owner] is section:
+            text = conf.replaced(text, section, blocks.pop(section.owner))
         else:
-            text = conf.without(text, one)
+            text = conf.without(text, section)
     for block in blocks.values():
         text = conf.appended(text, block)
     return text
