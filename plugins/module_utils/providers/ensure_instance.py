@@ -134,9 +134,8 @@ class NamedInstance:
         self._warn_of_foreign(launching.foreign)
         for one in machines:
             self._left.note(one)
-        kept, duplicates = self._choose(
-            machines, lambda one: "" if one.interrupted else differs(one)
-        )  # the wait says what became of it
+        # one that was interrupted meanwhile is not another kind: the wait says what became of it
+        kept, duplicates = self._choose(machines, lambda one: "" if one.interrupted else differs(one))
         self._write(dataclasses.replace(launching.started, id=kept.id))
         self._end_duplicates(duplicates)
         self._check_price(kept, launching.request.max_price_hour)
