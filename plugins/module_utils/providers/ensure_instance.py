@@ -25,7 +25,7 @@ from ..planner.garbage_collection.ownership import made_here
 from ..planner.offers.ranking import price_verdict
 from ..units.money import print_money
 from .base import Cloud
-from .launch_engine import LOOK_UP_INTERVAL, Candidate, LaunchEngine, oldest_first
+from .launch_engine import LOOK_UP_INTERVAL, LaunchCandidate, LaunchEngine, oldest_first
 from .launch_record import Launch, LaunchRecord
 from .results import diff_lines, instance_result, planned, rented
 from .termination import ENDING, MISSED_FOR, Deadline, LeftBehind, Termination, describe, with_result
@@ -348,8 +348,8 @@ class _Launching:
             look_before_resend=True,
         )
 
-    def candidates(self) -> list[Candidate]:
-        return [Candidate(request.offer, functools.partial(self._prepare, request)) for request in self._requests]
+    def candidates(self) -> list[LaunchCandidate]:
+        return [LaunchCandidate(request.offer, functools.partial(self._prepare, request)) for request in self._requests]
 
     def _prepare(self, request: LaunchRequest) -> t.Callable[[], str]:
         """The create call. It is recorded once: what is sent again after a rate limit stands for the same launch."""

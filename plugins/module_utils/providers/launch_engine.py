@@ -32,7 +32,7 @@ _NO_MORE_OFFERS = frozenset({"quota", "balance", "auth", "rate"})  # refusals th
 _NEVER = datetime.max.replace(tzinfo=timezone.utc)
 
 
-class Candidate(t.NamedTuple):
+class LaunchCandidate(t.NamedTuple):
     """An offer that may be rented. ``prepare`` makes a create call ready to be sent, each time that it is sent: the call is on record when
     this returns it. The call returns the machine's id. None = the offer is not wanted any more."""
 
@@ -82,7 +82,7 @@ class LaunchEngine:
     retry_unsent: bool = False
     look_before_resend: bool = False
 
-    def launch(self, candidates: t.Iterable[Candidate]) -> Outcome:
+    def launch(self, candidates: t.Iterable[LaunchCandidate]) -> Outcome:
         """Rent the first candidate that its cloud does not refuse. LaunchRefused when there is none: the last refusal. LaunchUnknown when a
         machine may exist and is not found: then nothing else is tried."""
         exhausted: set[str] = set()  # clouds
@@ -114,7 +114,7 @@ class LaunchEngine:
                     return Outcome(offer, instance_id)
         raise last
 
-    def _create(self, candidate: Candidate) -> str:
+    def _create(self, candidate: LaunchCandidate) -> str:
         """The id of the machine that was made; empty when the candidate is not wanted any more."""
         cloud, backoff = candidate.offer.cloud, iter(_BACKOFF)
         while True:

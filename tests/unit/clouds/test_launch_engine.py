@@ -19,7 +19,12 @@ from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import (
     TgpError,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Capability, Instance, InstanceState, Lane, Offer
-from ansible_collections.tgp.gpu.plugins.module_utils.providers.launch_engine import Candidate, LaunchEngine, Outcome, oldest_first
+from ansible_collections.tgp.gpu.plugins.module_utils.providers.launch_engine import (
+    LaunchCandidate,
+    LaunchEngine,
+    Outcome,
+    oldest_first,
+)
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 FACTS = {name: Capability(name, lanes=(Lane.KUBELET,), list_delay=delay) for name, delay in (("slow", 60), ("quick", 0))}
@@ -69,7 +74,7 @@ class Bench:
 
     def launch(self, *offers: str) -> Outcome:
         wanted = [offer(one) for one in offers or ("slow/1",)]
-        return self.engine.launch(Candidate(one, functools.partial(self.prepare, one)) for one in wanted)
+        return self.engine.launch(LaunchCandidate(one, functools.partial(self.prepare, one)) for one in wanted)
 
     # ---- what the engine is given
 

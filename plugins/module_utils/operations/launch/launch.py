@@ -29,7 +29,7 @@ from ...planner.offers.query import query_of
 from ...planner.offers.ranking import offer_key
 from ...planner.provisioning.limits import may_switch
 from ...planner.scheduling.capacity import planned_gpus
-from ...providers.launch_engine import Candidate, LaunchEngine, Outcome
+from ...providers.launch_engine import LaunchCandidate, LaunchEngine, Outcome
 from ...providers.registry import CAPABILITIES
 from ..teardown.duplicate_instances import give_back, give_back_rejected
 from .enrollment import enrol
@@ -115,7 +115,7 @@ class _Launch:
             return self._fail(str(problem))
 
     def _rent(self, offers: t.Sequence[Offer], enrolment: Enrolment) -> Launched:
-        candidates = [Candidate(offer, functools.partial(self._prepare, offer, enrolment)) for offer in offers]
+        candidates = [LaunchCandidate(offer, functools.partial(self._prepare, offer, enrolment)) for offer in offers]
         try:
             outcome = self._engine().launch(candidates)
         except LaunchRefused:
