@@ -163,6 +163,11 @@ class Claim:
         return self.reserved_price if self.price_paid is None else self.price_paid
 
     @property
+    def is_service(self) -> bool:
+        """Whether its machine is a container without a Node (docs/service_lane.md)."""
+        return self.lane is Lane.SERVICE
+
+    @property
     def adopted(self) -> datetime | None:
         """When the claim was made for a machine that had none; its time to join begins then."""
         return self.history[0][0] if self.history and self.history[0][2].startswith(ADOPTED) else None

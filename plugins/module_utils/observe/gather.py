@@ -29,7 +29,7 @@ from ..planner.disruption.consolidation import POLICY as CONSOLIDATES
 from ..planner.garbage_collection.termination_steps import waits
 from ..planner.offers import launch_backoff
 from ..planner.offers.query import query_of
-from ..planner.provisioning.service import described_pool, is_service
+from ..planner.provisioning.service import described_pool
 from ..providers.registry import CAPABILITIES
 from .context import Context
 from .credentials import unused
@@ -289,7 +289,7 @@ def published(context: Context) -> tuple[Published, ...] | None:
 def _claimed(context: Context, devices: t.Sequence[Device], claims: t.Sequence[Claim]) -> t.Iterator[Target]:
     for claim in claims:
         pool = context.wishes.pool_of(claim.pool)
-        if not is_service(claim) or not (claim.phase in LIVE or waits(claim)) or pool is None:
+        if not claim.is_service or not (claim.phase in LIVE or waits(claim)) or pool is None:
             continue
         found = find_device(devices, hostname=claim.name, tags=(), created_after=claim.created).device
         if found is not None and found.online is not False:

@@ -15,7 +15,6 @@ from .claims.recovery import Recovery, recovery
 from .cluster_state import Situation
 from .cost import cost
 from .disruption import emptiness
-from .provisioning import service
 from .provisioning.registration import is_stale, not_initialized
 
 
@@ -149,7 +148,7 @@ def noted(claim: Claim, node: Node | None, situation: Situation) -> Claim:
     none. The time is the pod's own start where it is between the machine's first usable moment and now. A pod that tolerates every taint runs
     before that moment; it is noted with the rest of that run's look, so that the next run has nothing to write.
     """
-    if claim.worked_since is not None or node is None or service.is_service(claim):
+    if claim.worked_since is not None or node is None or claim.is_service:
         return claim
     pool = situation.in_force(claim)
     mode = pool.idle_mode if pool else "gpu"  # without a document only what surely is work

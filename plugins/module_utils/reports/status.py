@@ -19,7 +19,7 @@ from ..observe.context import Context
 from ..observe.gather import gather
 from ..observe.open_context import open_context
 from ..planner.cost.ledger import add_up, closing_keys, live_line, read_ledger
-from ..planner.provisioning.service import Health, health_of, is_service
+from ..planner.provisioning.service import Health, health_of
 from ..planner.provisioning.service_endpoints import address_of
 from ..providers.registry import CAPABILITIES
 from .spend_summary import sentences, spending
@@ -297,7 +297,7 @@ def _machine(name: str, machine: _Together, now: datetime) -> dict[str, t.Any]:
 
 def _service(context: Context, claim: Claim | None, device: Device | None, observation: Observation) -> dict[str, t.Any]:
     """Where a service is reached, and whether it works (None = unknown; for nodes both say nothing)."""
-    if claim is None or not is_service(claim):
+    if claim is None or not claim.is_service:
         return {"endpoint": "", "healthy": None}
     found = health_of(device, observation.probes.get(claim.name, Probe()), listed=observation.devices is not None)
     pool = context.wishes.pool_of(claim.pool)

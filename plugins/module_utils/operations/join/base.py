@@ -23,7 +23,6 @@ from ...planner.claims.record import mesh_tags
 from ...planner.cost import cost
 from ...planner.offers import launch_backoff
 from ...planner.offers.ranking import price_verdict
-from ...planner.provisioning.service import is_service
 from ...providers.registry import CAPABILITIES
 from ...units.money import print_money
 from ..launch.enrollment import take_back
@@ -82,7 +81,7 @@ class Following:
         instance = self._instance(claim, since if claim.price_paid is None or not claim.ip else None)
         if instance is not None:
             self._take_instance(instance)
-        device = self._device(claim, None if claim.mesh_device_id else since) if claim.mesh_key_id or is_service(claim) else None
+        device = self._device(claim, None if claim.mesh_device_id else since) if claim.mesh_key_id or claim.is_service else None
         if device is not None and not claim.mesh_device_id:
             self._note(name, mesh_device_id=device.id, mesh_seen=self.context.clock.now())
         return instance, device

@@ -14,7 +14,6 @@ from ...kube.nodes import nodes
 from ...model import Claim, Phase
 from ...observe.context import Context
 from ...planner.provisioning.registration import not_initialized
-from ...planner.provisioning.service import is_service
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +32,7 @@ def complete_ones(context: Context, claims: t.Sequence[Claim]) -> list[Claim]:
     known = {one.name: one for one in nodes(context.kube)}
 
     def complete(claim: Claim) -> bool:
-        if claim.phase is Phase.READY or is_service(claim):
+        if claim.phase is Phase.READY or claim.is_service:
             return True
         return not not_initialized(
             claim, known.get(claim.node_name or claim.name), context.wishes.pool_of(claim.pool), marking=True

@@ -25,7 +25,6 @@ from ...planner.claims.phases import advance
 from ...planner.claims.record import in_force
 from ...planner.provisioning import node_labels
 from ...planner.provisioning.registration import not_initialized, timeout
-from ...planner.provisioning.service import is_service
 from ...planner.scheduling.capacity import advertised
 from ...providers.registry import CAPABILITIES
 from .base import Following, Joined
@@ -38,8 +37,8 @@ __all__ = ["Joined", "join_all"]
 
 def join_all(context: Context, claims: t.Sequence[Claim]) -> list[Joined]:
     """Wait for all at once; returns one outcome per claim. Those that are Ready already only lose what let them in."""
-    nodes = [claim for claim in claims if not is_service(claim)]
-    services = [claim for claim in claims if is_service(claim)]
+    nodes = [claim for claim in claims if not claim.is_service]
+    services = [claim for claim in claims if claim.is_service]
     if not (nodes and services):
         return _join_nodes(context, nodes) if nodes else serve_all(context, services)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="serve") as pool:

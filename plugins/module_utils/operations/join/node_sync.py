@@ -16,7 +16,6 @@ from ...model.resources import NEUTRAL_GPU
 from ...observe.context import Context
 from ...planner.provisioning import node_labels
 from ...planner.provisioning.registration import drift, lacks_neutral_gpus, startup_taint_is_left
-from ...planner.provisioning.service import is_service
 from ...planner.scheduling.capacity import advertised
 
 _WORKERS = 16
@@ -47,7 +46,7 @@ def drifted_nodes(context: Context, names: t.Collection[str] = ()) -> list[Drift
     used = [
         (claim, pool)
         for claim in context.records.known_claims()
-        if claim.phase is Phase.READY and claim.deletion is None and not is_service(claim) and (not names or claim.name in names)
+        if claim.phase is Phase.READY and claim.deletion is None and not claim.is_service and (not names or claim.name in names)
         if (pool := context.wishes.pool_of(claim.pool)) is not None
     ]
     if not used:

@@ -33,7 +33,6 @@ from ...planner.cost.cost import ledger_line, noted
 from ...planner.disruption.drain_rules import backoff_after_block, is_voluntary, rules_of
 from ...planner.disruption.expiration import holds_end
 from ...planner.garbage_collection.termination_steps import VOLUME_WAIT, Facts, Step, alarm, came_back, next_step, waits
-from ...planner.provisioning.service import is_service
 from ...providers.base import Cloud
 from ...providers.registry import CAPABILITIES
 from ..join.service_endpoints import withdraw
@@ -147,7 +146,7 @@ class _Teardown:
         claim, pool = self.claim, in_force(self.claim, self.context.wishes)
         if not waits(claim):
             return ""
-        if is_service(claim):
+        if claim.is_service:
             return got_work(self.context, claim)
         if self.node is None:
             return ""
@@ -198,7 +197,7 @@ class _Teardown:
     # ---- drain
 
     def _node(self) -> Node | None:
-        if is_service(self.claim):
+        if self.claim.is_service:
             return None
         node = get_node(self.context.kube, self.claim.node_name or self.claim.name)
         if node is None or (self.claim.node_uid and node.uid != self.claim.node_uid):
@@ -259,7 +258,7 @@ class _Teardown:
         return Ended(self.claim, "kept", f"kept: {why}")
 
     def _terminating(self) -> Ended | None:
-        if is_service(self.claim) and (why := not_idle_any_more(self.context, self.claim)):
+        if self.claim.is_service and (why := not_idle_any_more(self.context, self.claim)):
             return self._keep_service(why)
         now = self.context.clock.now()
         self._write(advance(self.claim, Phase.TERMINATING, now, self.deletion.reason))
@@ -443,7 +442,7 @@ class _Teardown:
         return self.pending(problem) if problem else None
 
     def _close(self) -> Ended:
-        if is_service(self.claim):
+        if self.claim.is_service:
             withdraw(self.context, self.claim)
         take_back_all(self.context, self.claim)
         end = self.claim.gone_since or self.context.clocks.billed_now()

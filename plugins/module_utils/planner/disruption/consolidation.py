@@ -20,7 +20,6 @@ from ...units.money import print_money
 from ..claim_sync import Settled
 from ..offers.ranking import select
 from ..plan_builder import Draft
-from ..provisioning import service
 from ..scheduling.binpacking import Bin, fit, gpus, is_gpu, shown
 from ..scheduling.capacity import blocking, of_node, of_offer
 from ..scheduling.pending_pods import demand
@@ -171,7 +170,7 @@ class _Pool:
 
     def _in_use(self, one: Settled) -> bool:
         ready = one.node is not None and bool(one.node.ready)
-        return one.claim.phase is Phase.READY and ready and not service.is_service(one.claim)
+        return one.claim.phase is Phase.READY and ready and not one.claim.is_service
 
     def _pods(self, one: Settled) -> t.Sequence[Pod]:
         return self.draft.situation.pods(t.cast(Node, one.node)) or ()

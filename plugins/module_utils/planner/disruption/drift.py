@@ -58,7 +58,7 @@ def _pool(draft: Draft, pool: Pool, found: list[Settled]) -> None:
 
 
 def _against(draft: Draft, pool: Pool, one: Settled) -> str:
-    if service.is_service(one.claim):
+    if one.claim.is_service:
         probe = service.probe_of(one.claim, draft.situation)
         idle = probe is not None and probe.idle is True
         return "" if idle else "a service goes only while its idleProbe says that it is idle"

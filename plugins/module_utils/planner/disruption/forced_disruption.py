@@ -135,7 +135,7 @@ def failed_joins(draft: Draft) -> None:
                 claim, Reason.FAILED_JOIN, f"stale_node: a Node of this name is older than the machine ({one.stale_node.uid})"
             )
         elif overdue(claim, pool, capability, draft.now, one.node):
-            if service.is_service(claim):
+            if claim.is_service:
                 _failed_service(draft, one)
                 continue
             cause = failure_class(claim, one.recovery.instance, one.node, situation.node_class(claim))
@@ -144,7 +144,7 @@ def failed_joins(draft: Draft) -> None:
                 alive.append((claim, detail))
             else:
                 draft.destroy(claim, Reason.FAILED_JOIN, detail)
-        elif forsaken(claim, pool, capability, draft.now) and not service.is_service(claim):
+        elif forsaken(claim, pool, capability, draft.now) and not claim.is_service:
             seconds = 2 * timeout(claim, pool, capability)
             draft.destroy(claim, Reason.FAILED_JOIN, f"not_opened: complete, but no run has opened it to pods within {seconds} s")
     known = sum(1 for claim in situation.claims if claim.instance_id)
@@ -183,7 +183,7 @@ def unhealthy(draft: Draft) -> None:
         if claim.phase is not Phase.READY or machine is None:
             continue
         what = ""
-        if service.is_service(claim):
+        if claim.is_service:
             since, what = _service_down(draft, one)
         elif one.node is None:
             since = draft.sighted(f"NodeGone|{claim.cloud}|{claim.name}")
@@ -228,7 +228,7 @@ def _proven(draft: Draft, one: Settled) -> bool:
     """Whether something beside the control plane says that the only node of a pool is broken. A Ready Node without GPUs, and a service
     that answers wrongly, say so themselves."""
     live_word = one.node is not None and bool(one.node.ready)
-    return live_word or service.is_service(one.claim) or bool(signs_of_life.second_witness(one, draft.situation))
+    return live_word or one.claim.is_service or bool(signs_of_life.second_witness(one, draft.situation))
 
 
 def _mesh_says(draft: Draft, one: Settled) -> str:

@@ -27,7 +27,7 @@ Shape = tuple[str, int]
 def remove_idle(draft: Draft) -> None:
     """Record idle times of all usable nodes, then choose per pool which of the idle ones go."""
     situation = draft.situation
-    if situation.seen.pods is None and any(not service.is_service(one.claim) for one in draft.settled.values()):
+    if situation.seen.pods is None and any(not one.claim.is_service for one in draft.settled.values()):
         draft.warnings.append("The pods could not be read: no node counts as idle in this run.")
     usable: dict[str, list[Settled]] = collections.defaultdict(list)
     for one in draft.undecided():
@@ -45,13 +45,13 @@ def remove_idle(draft: Draft) -> None:
 
 def _is_usable(draft: Draft, one: Settled) -> bool:
     """A Ready Node; a service whose cloud lists it and that is not seen to be broken."""
-    if service.is_service(one.claim):
+    if one.claim.is_service:
         return one.recovery.instance is not None and service.health(one.claim, draft.situation).well is not False
     return one.node is not None and bool(one.node.ready)
 
 
 def _idle(draft: Draft, one: Settled, pool: Pool) -> emptiness.Idle | None:
-    if service.is_service(one.claim):
+    if one.claim.is_service:
         return emptiness.service_idle(one.claim, service.probe_of(one.claim, draft.situation), pool, draft.now)
     if one.node is None:
         return None

@@ -42,7 +42,7 @@ def count(draft: Draft, pool: Pool) -> Count:
     for name, one in draft.settled.items():
         claim = one.claim
         node = one.node or one.stale_node
-        if claim.pool != pool.key or claim.phase not in _WITH_NODE or (node is None and not service.is_service(claim)):
+        if claim.pool != pool.key or claim.phase not in _WITH_NODE or (node is None and not claim.is_service):
             continue
         total += 1
         decided = draft.decisions.get(name)

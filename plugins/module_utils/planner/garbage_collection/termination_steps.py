@@ -78,7 +78,7 @@ def refilled(one: Settled, situation: Situation) -> str:
     if not waits(claim) or (listed and (found is None or found.state is not InstanceState.RUNNING)):
         return ""
     pool = situation.in_force(claim)
-    if service.is_service(claim):
+    if claim.is_service:
         probe = service.probe_of(claim, situation)
         return emptiness.service_idle(claim, probe, pool, situation.now).why if pool is not None and probe.idle is False else ""
     pods = situation.pods(one.node) if one.node is not None else None

@@ -17,7 +17,6 @@ from ..claim_sync import Settled
 from ..disruption import voluntary
 from ..plan_builder import Draft
 from .registration import allocatable_gpus
-from .service import is_service
 
 GPU_LOST = Taint(GPU_LOST_TAINT, "", "NoSchedule")
 
@@ -100,7 +99,7 @@ def _is_unclear(draft: Draft, one: Settled, node: Node) -> bool:
 def _watched(draft: Draft, one: Settled) -> bool:
     """Nodes that were complete once, with GPUs. Where a pool does not wait for them, it is not known that there ever were any."""
     claim, pool = one.claim, draft.situation.in_force(one.claim)
-    if claim.phase is not Phase.READY or claim.initialized is None or is_service(claim) or not claim.expected_gpus:
+    if claim.phase is not Phase.READY or claim.initialized is None or claim.is_service or not claim.expected_gpus:
         return False
     return one.node is not None and bool(one.node.ready) and not (pool is not None and pool.gpu_wait == "none")
 

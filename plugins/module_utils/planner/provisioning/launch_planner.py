@@ -75,7 +75,7 @@ def _unusable(draft: Draft, one: Settled) -> str:
     claim = one.claim
     if claim.phase is not Phase.READY or one.recovery.what == "missing":
         return f"{claim.name}: {one.recovery.why}"
-    if service.is_service(claim):
+    if claim.is_service:
         return "" if service.health(claim, draft.situation).well is not False else f"{claim.name} does not answer"
     if one.node is not None and one.node.ready:
         return f"{claim.name}: its Node shows no GPUs" if gpu_health.shows_none(draft, one) else ""

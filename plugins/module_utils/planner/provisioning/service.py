@@ -20,10 +20,6 @@ class Health(t.NamedTuple):
     why: str = ""
 
 
-def is_service(claim: Claim) -> bool:
-    return claim.lane is Lane.SERVICE
-
-
 def health_of(device: Device | None, probe: Probe, *, listed: bool) -> Health:
     """The health of a service by its device and its answer. ``listed`` False: the mesh's devices could not be read."""
     if probe.healthy:
@@ -48,7 +44,7 @@ def probe_of(claim: Claim, situation: Situation) -> Probe:
 
 def lives(claim: Claim, situation: Situation) -> bool:
     """True when there is a sign of life although its cloud does not list the machine: then the list is more likely wrong."""
-    if not is_service(claim):
+    if not claim.is_service:
         return False
     device = situation.device(claim)
     well = health(claim, situation).well
@@ -57,7 +53,7 @@ def lives(claim: Claim, situation: Situation) -> bool:
 
 def answers(claim: Claim, situation: Situation) -> bool:
     """True for a service that works; whatever the clock says, it is in time."""
-    return is_service(claim) and health(claim, situation).well is True
+    return claim.is_service and health(claim, situation).well is True
 
 
 def failure_class(claim: Claim, instance: Instance | None, device: Device | None) -> str:

@@ -15,7 +15,6 @@ from ..claim_sync import Settled
 from ..claims.phases import LIVE
 from ..claims.recovery import RETRY
 from ..plan_builder import Draft
-from ..provisioning import service
 from ..provisioning.registration import deadline
 from . import capacity
 from .binpacking import Bin, shown
@@ -43,11 +42,7 @@ def places(draft: Draft, *, unresumed: bool) -> list[Place]:
     again: list[Place] = []
     for one in draft.settled.values():
         decided = draft.decisions.get(one.claim.name)
-        if (
-            one.claim.phase not in LIVE
-            or service.is_service(one.claim)
-            or (decided is not None and decided.kind == ActionKind.DESTROY)
-        ):
+        if one.claim.phase not in LIVE or one.claim.is_service or (decided is not None and decided.kind == ActionKind.DESTROY):
             continue
         if one.claim.phase is Phase.READY:
             ready.extend(_ready(draft, one))
@@ -58,9 +53,7 @@ def places(draft: Draft, *, unresumed: bool) -> list[Place]:
         elif unresumed or decided is not None:
             again.append(_coming(draft, one.claim, None))
     coming.sort(key=lambda place: (place.claim.created, place.claim.name))
-    launched = [
-        _coming(draft, one.claim, None) for one in draft.launches if one.claim is not None and not service.is_service(one.claim)
-    ]
+    launched = [_coming(draft, one.claim, None) for one in draft.launches if one.claim is not None and not one.claim.is_service]
     return [*ready, *coming, *launched, *again]
 
 

@@ -82,7 +82,7 @@ def to_join(draft: Draft) -> tuple[str, ...]:
         if claim.phase is Phase.READY:
             left = bool(claim.token_id or claim.mesh_key_id)
             due = left or (one.node is not None and bool(drift(claim, one.node, pool, situation.seen.cluster_id)))
-        elif service.is_service(claim):
+        elif claim.is_service:
             due = claim.phase in BEFORE_READY and bool(claim.instance_id) and service.answers(claim, situation)
         else:
             complete = one.node is not None and not not_initialized(claim, one.node, pool, marking=True)
@@ -102,7 +102,7 @@ def to_admit(draft: Draft) -> tuple[str, ...]:
         and one.claim.token_id
         and one.claim.instance_id
         and one.node is None
-        and not service.is_service(one.claim)
+        and not one.claim.is_service
     )
 
 
