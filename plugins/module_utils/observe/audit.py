@@ -155,15 +155,15 @@ class _ToldStore(_Delegate):
 
 
 def told_cloud(cloud: Cloud, task: Task, name: str) -> Cloud:
-    return cloud if task.events is None else t.cast(Cloud, _ToldCloud(cloud, task, name))
+    return t.cast(Cloud, _ToldCloud(cloud, task, name))
 
 
 def told_mesh(mesh: Mesh, task: Task) -> Mesh:
-    return mesh if task.events is None else t.cast(Mesh, _ToldMesh(mesh, task))
+    return t.cast(Mesh, _ToldMesh(mesh, task))
 
 
 def told_store(store: ClaimStore, task: Task) -> ClaimStore:
-    return store if task.events is None else t.cast(ClaimStore, _ToldStore(store, task))
+    return t.cast(ClaimStore, _ToldStore(store, task))
 
 
 class KubeTeller:

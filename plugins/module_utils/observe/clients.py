@@ -153,7 +153,7 @@ class Clients:
         cloud = connect_cloud(
             name, self._task, credential=credential, choice=choice, node_ready=self._node_ready, in_flight=in_flight
         )
-        return told_cloud(cloud, self._task, name)
+        return cloud if self._task.events is None else told_cloud(cloud, self._task, name)
 
     def _remembered_choice(self, cloud: str) -> CloudChoice | None:
         """Where the key of a cloud stands that no valid document names any more, as its claims remember it."""
@@ -188,7 +188,8 @@ class Clients:
         """The connected mesh, None when no class uses one and none was configured."""
         with self._connecting:
             if self._mesh is None and self.uses_mesh():
-                self._mesh = told_mesh(self._connect_mesh(), self._task)
+                mesh = self._connect_mesh()
+                self._mesh = mesh if self._task.events is None else told_mesh(mesh, self._task)
             return self._mesh
 
     def _connect_mesh(self) -> Mesh:

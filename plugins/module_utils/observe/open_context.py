@@ -33,8 +33,11 @@ _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
-def open_context(task: Task, *, settings: Settings | None = None, documents_required: bool = True, strict: bool = False) -> Context:
-    """Everything a fleet module works with. The documents are checked before the first call to anybody.
+def open_context(
+    task: Task, *, settings: Settings | None = None, documents_required: bool = True, strict: bool = False, read_only: bool = False
+) -> Context:
+    """Everything a fleet module works with. The documents are checked before the first call to anybody. ``read_only``: nothing is changed,
+    so nothing is written to the event log.
 
     Raises InvalidInput when documents are missing although they are required. One that is faulty, or cannot be read, stops nothing but
     what it describes, and is told in the wishes; ``strict``: it is refused, too.
@@ -48,15 +51,16 @@ def open_context(task: Task, *, settings: Settings | None = None, documents_requ
     Sender(task)  # says what is wrong with its options
     task.late_token = lambda: notify_token(task, kube)
     run_id = task.params.get("run_id") or new_run_id()
-    if task.events is None and not task.check_mode:
+    if task.events is None and not task.check_mode and not read_only:
         task.events = Events(events_path(task.params), task.clock, run_id, fresh=not task.params.get("run_id"), warn=task.warn)
     progress = Progress(task.progress, task.clock, task.events)
+    store = open_store(task, kube)
     if task.events is not None:
-        kube.teller = KubeTeller(task)
+        kube.teller, store = KubeTeller(task), told_store(store, task)
     return Context(
         task=task,
         kube=kube,
-        store=told_store(open_store(task, kube), task),
+        store=store,
         wishes=wishes,
         settings=settings or settings_of(task),
         cluster_id=cluster_id(kube, task.params.get("cluster_id")),

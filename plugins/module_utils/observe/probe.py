@@ -9,8 +9,9 @@ import subprocess
 import typing as t
 
 from ..core.errors import ApiError, InvalidInput, Unreachable
-from ..core.http import Answer, Api, RetryPolicy
+from ..core.http import Answer, Api
 from ..core.lazy_import import lazy
+from ..core.rate_limit import RetryPolicy
 from ..core.redact import program_environment
 from ..core.task import Task
 from ..documents.origins import is_allowed

@@ -35,7 +35,7 @@ def report_run(task: Task) -> dict[str, t.Any]:
     if params["format"] == "html" and not params["path"]:
         raise InvalidInput("A page needs a file.", remedy=f"Give {task.called('path')}, for example report.html.")
     task.read("time_zone", zone)
-    context = open_context(task, documents_required=False)
+    context = open_context(task, documents_required=False, read_only=True)
     try:
         return _report(context)
     finally:

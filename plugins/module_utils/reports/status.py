@@ -74,7 +74,7 @@ def _count(value: int | None) -> str:
 
 def look(task: Task) -> Seen:
     """Read everything once; changes nothing."""
-    context = open_context(task, documents_required=False)
+    context = open_context(task, documents_required=False, read_only=True)
     try:
         observation = gather(context, pods=False, tokens=True)
         return _seen(context, observation, task.params.get("pools") or [])

@@ -65,13 +65,12 @@ def connects(monkeypatch: pytest.MonkeyPatch) -> dict[str, t.Callable[..., t.Any
     """How each cloud connects, by its name."""
     ways: dict[str, t.Callable[..., t.Any]] = {}
     monkeypatch.setattr(observe_clients, "connect_cloud", lambda name, *_given, **_more: ways[name]())
-    monkeypatch.setattr(observe_clients, "told_cloud", lambda cloud, *_given: cloud)
     monkeypatch.setattr(observe_clients, "cloud_credential", lambda *_given: None)
     return ways
 
 
 def context(claims: t.Callable[[], list[t.Any]] = list) -> Context:
-    task: t.Any = types.SimpleNamespace(clock=SystemClock(), began=0.0, warn=lambda _text: None, params={})
+    task: t.Any = types.SimpleNamespace(clock=SystemClock(), began=0.0, events=None, warn=lambda _text: None, params={})
     store: t.Any = types.SimpleNamespace(claims=claims)
     nothing: t.Any = None
     return Context(task, nothing, store, Wishes({}, ()), Settings(), "a1b2c3d4", "run", nothing)
