@@ -17,18 +17,17 @@ import functools
 import ipaddress
 import json
 import os
-import random
 import socket
 import time
 import typing as t
 from datetime import timezone
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from . import errors
 from .clock import Clock, SystemClock, compare
 from .errors import SIGN, note_detail
 from .lazy_import import lazy
-from .rate_limit import RateLimiter
+from .rate_limit import RateLimiter, RetryPolicy, is_rate_limited, resend
 from .redact import redact, redact_all
 
 if t.TYPE_CHECKING:
@@ -81,65 +80,6 @@ class _Request:
         return client.build_request(self.method, self.path, **self.parts, **own)
 
 
-@dataclasses.dataclass(frozen=True)
-class RetryPolicy:
-    """How often and how late a call is sent again; times in seconds.
-
-    Without ``Retry-After`` the pause after the n-th try is min(longest, first · growth ** (n - 1)) times a factor drawn from ``jitter``.
-    With it, it is the service's number, kept within the bounds ``retry_after``, times a factor drawn from ``retry_after_jitter``.
-    ``deadline`` counts from the first try: a pause that would end behind it is not begun. ``quota_codes`` are the service's codes for a
-    quota that no pause brings back.
-    """
-
-    tries: int = 5
-    first: float = 1.0
-    longest: float = 30.0
-    growth: float = 2.0
-    jitter: tuple[float, float] = (0.0, 1.0)
-    deadline: float = 90.0
-    retry_after: tuple[float, float] = (1.0, 60.0)
-    retry_after_jitter: tuple[float, float] = (1.0, 1.0)
-    quota_codes: t.Collection[str] = ()
-
-    def pause(self, tried: int, retry_after: float | None = None) -> float:
-        """Seconds to wait after the ``tried``-th try (from 1), which was answered with ``retry_after`` (None = it did not say)."""
-        if retry_after is not None:
-            shortest, longest = self.retry_after
-            return min(max(retry_after, shortest), longest) * random.uniform(*self.retry_after_jitter)
-        return min(self.longest, self.first * self.growth ** min(tried - 1, 60)) * random.uniform(*self.jitter)
-
-
-def is_rate_limited(error: errors.TgpError) -> bool:
-    """A call that was answered 429 was turned away unseen: also a write may be sent again."""
-    return isinstance(error, errors.RateLimited)
-
-
-def resend(
-    send: t.Callable[[], _T],
-    policy: RetryPolicy,
-    clock: Clock,
-    *,
-    when: t.Callable[[errors.TgpError], bool] = is_rate_limited,
-    before: t.Callable[[], object] = lambda: None,
-) -> _T:
-    """``send()``, again as ``policy`` allows after errors of which ``when`` is true; raises the last one. ``before`` runs ahead of each
-    try, and what it raises ends them."""
-    started, slept, tried = time.monotonic(), 0.0, 0
-    while True:
-        tried += 1
-        before()
-        try:
-            return send()
-        except errors.TgpError as error:
-            if not when(error) or tried >= policy.tries or error.details.get("code") in policy.quota_codes:
-                raise
-            pause = policy.pause(tried, error.details.get("retry_after"))
-            if max((time.monotonic() - started) * clock.speed, slept) + pause > policy.deadline:
-                raise
-        clock.sleep(pause)
-        slept += pause
-
-
 def part(entry: t.Mapping[str, t.Any], key: str) -> dict[str, t.Any]:
     """An object inside an answer's entry, empty while it is not there."""
     value = entry.get(key)
@@ -162,6 +102,13 @@ def code_and_message(body: t.Any, text: str) -> tuple[str | None, str]:
 def _word(code: t.Any) -> str | None:
     """A code that callers can switch on; a number or worse is none of a service we know."""
     return code if isinstance(code, str) else None
+
+
+def path_segment(value: str, what: str) -> str:
+    """A value as one segment of a path. An empty one would address something else altogether. Raises InvalidInput."""
+    if value in ("", ".", ".."):
+        raise errors.InvalidInput(f"{value!r} is not a {what}.", field=what)
+    return quote(value, safe="")
 
 
 def trusted() -> ssl.SSLContext:

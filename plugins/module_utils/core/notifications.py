@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 from .clock import Clock, SystemClock, to_text
 from .errors import ApiError, InvalidInput, LostAnswer, RateLimited, ServerError, TgpError, Unreachable
 from .events import Events
-from .http import Api, RetryPolicy, resend
+from .http import Api
+from .rate_limit import RetryPolicy, resend
 from .redact import program_environment, redact, redact_all, register
 
 Json = dict[str, t.Any]

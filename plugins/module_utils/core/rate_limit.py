@@ -1,7 +1,8 @@
 # Copyright (c) 2026, the tgp.gpu contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Calls per account, held back so that the cloud's limit is kept by all processes of this machine together.
+"""Calls per account, held back so that the cloud's limit is kept by all processes of this machine together; and when a call that was
+turned away all the same is sent again.
 
 Each bucket of an account is a small file that holds the next free moment. A caller takes the file's lock, books a slot, lets go
 and sleeps until its slot. Files live in a per-user runtime folder and carry no credential, only a hash of it.
@@ -14,11 +15,16 @@ import fcntl
 import hashlib
 import math
 import os
+import random
 import tempfile
+import time
 import typing as t
 
+from . import errors
 from .clock import Clock
 from .errors import InvalidInput
+
+_T = t.TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,3 +92,65 @@ def default_folder() -> str:
     """A folder of this user that does not outlive the machine's boot by design."""
     base = os.environ.get("TGP_RUNTIME_DIR") or os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     return os.path.join(base, f"tgp-pace-{os.getuid()}")
+
+
+# ---- calls that failed or were turned away
+
+
+@dataclasses.dataclass(frozen=True)
+class RetryPolicy:
+    """How often and how late a call is sent again; times in seconds.
+
+    Without ``Retry-After`` the pause after the n-th try is min(longest, first · growth ** (n - 1)) times a factor drawn from ``jitter``.
+    With it, it is the service's number, kept within the bounds ``retry_after``, times a factor drawn from ``retry_after_jitter``.
+    ``deadline`` counts from the first try: a pause that would end behind it is not begun. ``quota_codes`` are the service's codes for a
+    quota that no pause brings back.
+    """
+
+    tries: int = 5
+    first: float = 1.0
+    longest: float = 30.0
+    growth: float = 2.0
+    jitter: tuple[float, float] = (0.0, 1.0)
+    deadline: float = 90.0
+    retry_after: tuple[float, float] = (1.0, 60.0)
+    retry_after_jitter: tuple[float, float] = (1.0, 1.0)
+    quota_codes: t.Collection[str] = ()
+
+    def pause(self, tried: int, retry_after: float | None = None) -> float:
+        """Seconds to wait after the ``tried``-th try (from 1), which was answered with ``retry_after`` (None = it did not say)."""
+        if retry_after is not None:
+            shortest, longest = self.retry_after
+            return min(max(retry_after, shortest), longest) * random.uniform(*self.retry_after_jitter)
+        return min(self.longest, self.first * self.growth ** min(tried - 1, 60)) * random.uniform(*self.jitter)
+
+
+def is_rate_limited(error: errors.TgpError) -> bool:
+    """A call that was answered 429 was turned away unseen: also a write may be sent again."""
+    return isinstance(error, errors.RateLimited)
+
+
+def resend(
+    send: t.Callable[[], _T],
+    policy: RetryPolicy,
+    clock: Clock,
+    *,
+    when: t.Callable[[errors.TgpError], bool] = is_rate_limited,
+    before: t.Callable[[], object] = lambda: None,
+) -> _T:
+    """``send()``, again as ``policy`` allows after errors of which ``when`` is true; raises the last one. ``before`` runs ahead of each
+    try, and what it raises ends them."""
+    started, slept, tried = time.monotonic(), 0.0, 0
+    while True:
+        tried += 1
+        before()
+        try:
+            return send()
+        except errors.TgpError as error:
+            if not when(error) or tried >= policy.tries or error.details.get("code") in policy.quota_codes:
+                raise
+            pause = policy.pause(tried, error.details.get("retry_after"))
+            if max((time.monotonic() - started) * clock.speed, slept) + pause > policy.deadline:
+                raise
+        clock.sleep(pause)
+        slept += pause

@@ -12,14 +12,16 @@ from __future__ import annotations
 import builtins
 import email.utils
 import math
+import threading
 import typing as t
 from datetime import datetime, timezone
 
 from ..core.errors import Forbidden, InvalidInput, NotFound, TgpError
-from ..core.http import Answer, Api, RetryPolicy, code_and_message
+from ..core.http import Answer, Api, code_and_message
+from ..core.rate_limit import RetryPolicy
 from ..core.redact import redact_all
 from . import rbac
-from .informer import Expired, Follows, Watch
+from .informer import Expired, Follow, Listener, Watch
 
 T = t.TypeVar("T")
 Json = dict[str, t.Any]
@@ -53,6 +55,34 @@ def _denied(body: t.Any) -> bool:
     """True for a refusal by admission: the right is there, a policy of the cluster denies this change."""
     message = str(body.get("message") or "") if isinstance(body, dict) else ""
     return message.startswith("admission webhook ") or "ValidatingAdmissionPolicy" in message
+
+
+class Follows:
+    """The collections of one cluster that are followed right now, by name; each is followed once, however many look at it."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._open: dict[str, Follow[t.Any]] = {}
+
+    def open(self, name: str, make: t.Callable[[], Follow[T]], listener: Listener) -> t.Callable[[], None]:
+        """Listen to the collection ``name``, made by ``make`` if nobody follows it yet. Returns what ends the listening."""
+        with self._mutex:
+            follow = self._open.get(name)
+            if follow is None:
+                follow = self._open[name] = make()
+            follow.add(listener)
+
+        def close() -> None:
+            with self._mutex:
+                if follow.remove(listener) and self._open.get(name) is follow:
+                    del self._open[name]
+
+        return close
+
+    def count(self, prefix: str) -> int:
+        """How many whose name begins so are open."""
+        with self._mutex:
+            return sum(name.startswith(prefix) for name in self._open)
 
 
 class Kube:

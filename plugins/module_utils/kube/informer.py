@@ -173,34 +173,6 @@ def _key(raw: Json) -> str:
     return str(raw["metadata"].get("uid") or raw["metadata"]["name"])
 
 
-class Follows:
-    """The collections of one cluster that are followed right now, by name; each is followed once, however many look at it."""
-
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._open: dict[str, Follow[t.Any]] = {}
-
-    def open(self, name: str, make: t.Callable[[], Follow[T]], listener: Listener) -> t.Callable[[], None]:
-        """Listen to the collection ``name``, made by ``make`` if nobody follows it yet. Returns what ends the listening."""
-        with self._mutex:
-            follow = self._open.get(name)
-            if follow is None:
-                follow = self._open[name] = make()
-            follow.add(listener)
-
-        def close() -> None:
-            with self._mutex:
-                if follow.remove(listener) and self._open.get(name) is follow:
-                    del self._open[name]
-
-        return close
-
-    def count(self, prefix: str) -> int:
-        """How many whose name begins so are open."""
-        with self._mutex:
-            return sum(name.startswith(prefix) for name in self._open)
-
-
 # ---- one watch on the API server: lines of JSON that arrive as things change, and can be ended from another thread
 
 _TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})

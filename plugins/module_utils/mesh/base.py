@@ -10,7 +10,6 @@ import hashlib
 import re
 import typing as t
 from datetime import datetime
-from urllib.parse import quote
 
 from ..core import errors
 from ..model import Device, MeshKey
@@ -110,13 +109,6 @@ class DeviceMesh(Mesh, t.Protocol):
     def set_key_expiry(self, device_id: str, enabled: bool) -> None:
         """Let the device's own key expire, or not."""
         ...
-
-
-def segment(value: str, what: str) -> str:
-    """A value as one segment of a path. An empty one would address something else altogether. Raises InvalidInput."""
-    if value in ("", ".", ".."):
-        raise errors.InvalidInput(f"{value!r} is not a {what}.", field=what)
-    return quote(value, safe="")
 
 
 def check_tags(tags: t.Sequence[str]) -> None:

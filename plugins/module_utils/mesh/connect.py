@@ -14,7 +14,8 @@ from ansible.module_utils.basic import env_fallback
 
 from ..core import errors
 from ..core.errors import InvalidInput
-from ..core.http import Answer, Api, RetryPolicy
+from ..core.http import Answer, Api
+from ..core.rate_limit import RetryPolicy
 from ..core.redact import register
 from ..core.task import Task
 from ..model import Device, MeshKey

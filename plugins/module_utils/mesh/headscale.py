@@ -15,10 +15,10 @@ from datetime import datetime, timedelta, timezone
 
 from ..core import errors
 from ..core.clock import to_text
-from ..core.http import Api
+from ..core.http import Api, path_segment
 from ..core.redact import register
 from ..model import Device, MeshKey
-from .base import NewKey, check_expiry, check_tags, description_of, segment
+from .base import NewKey, check_expiry, check_tags, description_of
 from .tailscale import hujson, records
 from .tailscale.credential import Credential
 from .tailscale.records import moment, strings
@@ -124,7 +124,7 @@ class Headscale:
 
     def delete_key(self, key_id: str) -> bool:
         """See Mesh. Expires it: whether there was something to expire is looked up, since headscale says yes to any id."""
-        segment(key_id, "key id")
+        path_segment(key_id, "key id")
         now = self._api.clock.now()
         for key in self.keys():
             if key.id == key_id:
@@ -182,7 +182,7 @@ class Headscale:
 
     @staticmethod
     def _node(device_id: str) -> str:
-        return f"/node/{segment(device_id, 'device id')}"
+        return f"/node/{path_segment(device_id, 'device id')}"
 
 
 # ---- what headscale's policy says of tags. It hands out any tag, so an unknown one is only pointed out

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api, RetryPolicy
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import RetryPolicy
 from ansible_collections.tgp.gpu.plugins.module_utils.core.task import Task
 from ansible_collections.tgp.gpu.plugins.module_utils.kube.client import Kube, explain
 from ansible_collections.tgp.gpu.plugins.module_utils.model import Claim, Lane, Offer, Phase

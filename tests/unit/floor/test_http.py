@@ -18,8 +18,8 @@ import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
 from ansible_collections.tgp.gpu.plugins.module_utils.core.clock import SystemClock
-from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api, RetryPolicy
-from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import Bucket, RateLimiter
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import Bucket, RateLimiter, RetryPolicy
 from ansible_collections.tgp.gpu.plugins.module_utils.core.redact import MASK, register
 
 SECRET = "sk-live-0123456789abcdefghij"

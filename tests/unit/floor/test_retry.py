@@ -12,7 +12,8 @@ import typing as t
 import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Answer, RetryPolicy, resend, retry_after
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Answer, retry_after
+from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import RetryPolicy, resend
 from ansible_collections.tgp.gpu.plugins.module_utils.kube import client as kube
 from ansible_collections.tgp.gpu.plugins.module_utils.mesh.tailscale import client as tailscale
 from ansible_collections.tgp.gpu.plugins.module_utils.operations.teardown import teardown

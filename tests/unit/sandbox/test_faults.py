@@ -13,7 +13,8 @@ import flask
 import httpx
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core import errors
-from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api, RetryPolicy
+from ansible_collections.tgp.gpu.plugins.module_utils.core.http import Api
+from ansible_collections.tgp.gpu.plugins.module_utils.core.rate_limit import RetryPolicy
 from cheroot import wsgi
 
 from sandbox.clock import SimClock

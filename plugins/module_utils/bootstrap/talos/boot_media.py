@@ -14,7 +14,8 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ...core.errors import BadShape, InvalidInput
-from ...core.http import Api, RetryPolicy
+from ...core.http import Api
+from ...core.rate_limit import RetryPolicy
 from ...core.redact import register
 from ...core.task import Task
 from ...talos.images.factory import PUBLIC, Images, images

@@ -14,7 +14,7 @@ import re
 import typing as t
 
 from ...core.errors import ApiError, Conflict, Forbidden, LostAnswer, NotFound, RateLimited, ServerError, Unreachable
-from ...core.http import RetryPolicy
+from ...core.rate_limit import RetryPolicy
 from ...model import Pod
 from ..client import Kube, by_server
 from ..pods import pod_path

@@ -15,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 from ...core import errors
-from ...core.http import Answer, Api, RetryPolicy
+from ...core.http import Answer, Api, path_segment
+from ...core.rate_limit import RetryPolicy
 from ...core.redact import register
 from ...model import Device, MeshKey
-from ..base import NewKey, check_expiry, check_tags, description_of, segment
+from ..base import NewKey, check_expiry, check_tags, description_of
 from . import hujson, records
 from .credential import Credential
 from .policy_requirements import line_of_owners
@@ -43,7 +44,7 @@ class Tailscale:
         self._api = api
         self._credential = credential
         self._session = Session(api, credential)
-        self._tailnet = f"/tailnet/{segment(tailnet, 'tailscale_tailnet')}"
+        self._tailnet = f"/tailnet/{path_segment(tailnet, 'tailscale_tailnet')}"
 
     def close(self) -> None:
         self._api.close()
@@ -211,7 +212,7 @@ class Tailscale:
             raise
 
     def _key_path(self, key_id: str) -> str:
-        return f"{self._tailnet}/keys/{segment(key_id, 'key id')}"
+        return f"{self._tailnet}/keys/{path_segment(key_id, 'key id')}"
 
     def delete_key(self, key_id: str) -> bool:
         """See Mesh."""
@@ -265,7 +266,7 @@ class Tailscale:
         self._session.call("POST", f"{self._device_path(device_id)}/{what}", scope=_DEVICES, tags=tags, json=body, idempotent=True)
 
     def _device_path(self, device_id: str) -> str:
-        return f"/device/{segment(device_id, 'device id')}"
+        return f"/device/{path_segment(device_id, 'device id')}"
 
 
 def _outcome_unknown(error: errors.ApiError) -> bool:

@@ -18,7 +18,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ...core.errors import ApiError, Conflict, Forbidden, LockLost, NotFound, TgpError, Unauthorized
-from ...core.http import RetryPolicy, is_rate_limited, resend
+from ...core.rate_limit import RetryPolicy, is_rate_limited, resend
 from ...kube.drain.drain import Drained, DrainOptions, Target, drain
 from ...kube.nodes import attached_volumes, delete_node, get_node
 from ...kube.pods import pods

@@ -16,8 +16,8 @@ import typing as t
 
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
-from ...core.http import Api, RetryPolicy
-from ...core.rate_limit import Bucket, RateLimiter
+from ...core.http import Api
+from ...core.rate_limit import Bucket, RateLimiter, RetryPolicy
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...model.labels import PREFIX
 from ..base import EVERYTHING, CloudCheck, NothingBeside, certainly_not_made, invalid_launch, launch_error

@@ -9,8 +9,8 @@ import typing as t
 
 from ...core import errors
 from ...core.clock import Clock
-from ...core.http import Answer, Api, RetryPolicy
-from ...core.rate_limit import Bucket, RateLimiter
+from ...core.http import Answer, Api
+from ...core.rate_limit import Bucket, RateLimiter, RetryPolicy
 from ..readable import walk
 
 if t.TYPE_CHECKING:

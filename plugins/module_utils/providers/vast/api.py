@@ -13,8 +13,8 @@ import typing as t
 
 from ...core import errors
 from ...core.clock import Clock
-from ...core.http import Api, RetryPolicy
-from ...core.rate_limit import Bucket, RateLimiter
+from ...core.http import Api
+from ...core.rate_limit import Bucket, RateLimiter, RetryPolicy
 
 if t.TYPE_CHECKING:
     import httpx

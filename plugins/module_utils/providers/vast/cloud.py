@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
 from ...core.errors import Forbidden
-from ...core.http import Api, RetryPolicy
+from ...core.http import Api
+from ...core.rate_limit import RetryPolicy
 from ...model import Capability, Carrier, Instance, InstanceState, Lane, LaunchRequest, Offer, OfferQuery, StateFacts
 from ...units.money import print_money
 from ..base import EVERYTHING, Cloud, CloudCheck, NothingBeside

@@ -25,7 +25,8 @@ from ansible.module_utils.basic import env_fallback
 
 from ...core import errors, redact
 from ...core.clock import Clock, SystemClock
-from ...core.http import Api, RetryPolicy, check_headers, resend
+from ...core.http import Api, check_headers
+from ...core.rate_limit import RetryPolicy, resend
 from ...core.task import Task
 from ...model import Capability, Instance, InstanceState, Lane, LaunchRequest, Machine, Offer, OfferQuery, StateFacts
 from ..base import EVERYTHING, CloudCheck, NothingBeside

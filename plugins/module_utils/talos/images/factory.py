@@ -12,7 +12,8 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ...core import errors
-from ...core.http import Api, RetryPolicy
+from ...core.http import Api
+from ...core.rate_limit import RetryPolicy
 from ...core.task import Task
 from ..versions import plain
 from .extensions import Extension
