@@ -90,7 +90,8 @@ unanswered:
 from ..module_utils.core.errors import InvalidInput
 from ..module_utils.core.task import Task, main
 from ..module_utils.model import Instance
-from ..module_utils.model.names import CLUSTER_ID, Ownership, ownership_of
+from ..module_utils.model.names import CLUSTER_ID
+from ..module_utils.planner.garbage_collection.ownership import Ownership, ownership_of
 from ..module_utils.providers.query_all import survey
 from ..module_utils.providers.registry import CAPABILITIES, CLOUDS_SPEC
 from ..module_utils.providers.results import instance_result

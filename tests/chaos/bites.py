@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import typing as t
 
-from ansible_collections.tgp.gpu.plugins.module_utils.model.names import Ownership
 from ansible_collections.tgp.gpu.plugins.module_utils.planner import cluster_state
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cost import cost as costs
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import (
@@ -20,6 +19,7 @@ from ansible_collections.tgp.gpu.plugins.module_utils.planner.disruption import 
     voluntary,
 )
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import document_gone
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import Ownership
 from ansible_collections.tgp.gpu.plugins.module_utils.runs import plan
 
 from . import switches

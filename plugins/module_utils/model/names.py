@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import re
 import typing as t
@@ -22,14 +21,6 @@ _LABEL_LENGTH = 63
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-class Ownership(str, enum.Enum):
-    """Whose a name is. OURS alone is not enough to delete: the pattern is ambiguous, so age and two runs, or a claim, must agree."""
-
-    OURS = "ours"
-    FOREIGN = "foreign"
-    UNRELATED = "unrelated"
-
-
 def cluster_id_from_uid(uid: str) -> str:
     """The cluster id of a cluster whose namespace kube-system has this UID."""
     return uid.replace("-", "")[:8].lower()
@@ -43,14 +34,6 @@ def pool_part(pool: str) -> str:
 def machine_name(cluster_id: str, pool: str, rand: str) -> str:
     """The name of a machine of ``pool``; ``rand`` are five characters of [0-9a-z]."""
     return f"tgp-{cluster_id}-{pool_part(pool)}-{rand}"
-
-
-def ownership_of(name: str, cluster_id: str) -> Ownership:
-    """Ours, another cluster's, or none of our names."""
-    match = PATTERN.fullmatch(name)
-    if match is None:
-        return Ownership.UNRELATED
-    return Ownership.OURS if match["cluster"] == cluster_id else Ownership.FOREIGN
 
 
 def pool_of(name: str) -> str:

@@ -21,11 +21,11 @@ from ..kube.services import services_of
 from ..mesh.find import find_device
 from ..model import Claim, CloudView, Device, Ledger, MadeToken, MeshKey, Observation, Phase, Pool, Probe, Published
 from ..model.defaults import LAUNCHING, REAPING
-from ..model.names import Ownership, ownership_of
 from ..offers.market import CachedOffers, Quote, open_cache
 from ..planner.claims.phases import LIVE
 from ..planner.cost.budgets import budgets
 from ..planner.disruption.consolidation import POLICY as CONSOLIDATES
+from ..planner.garbage_collection.ownership import Ownership, ownership_of
 from ..planner.garbage_collection.termination_steps import waits
 from ..planner.offers import launch_backoff
 from ..planner.offers.query import query_of

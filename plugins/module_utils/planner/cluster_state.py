@@ -30,12 +30,12 @@ from ..model import (
 )
 from ..model.defaults import Settings
 from ..model.labels import INSTANCE_ID_LABEL
-from ..model.names import NO_NAMESPACE, Ownership, label_value, ownership_of, pool_part
+from ..model.names import NO_NAMESPACE, label_value, pool_part
 from .claims import record
 from .claims.phases import LIVE
 from .claims.recovery import Instances
 from .disruption.schedule import floor_of_now, hours
-from .garbage_collection.ownership import Owner, Store, claimed, owner_of
+from .garbage_collection.ownership import Owner, Ownership, Store, claimed, owner_of, ownership_of
 
 CONFIRM_EMPTY: t.Final = 30  # seconds after which a list without our machines is read again before it is believed
 

@@ -14,11 +14,11 @@ from ..core.clock import to_text
 from ..core.progress import render
 from ..core.task import Task
 from ..model import Claim, Device, Instance, Ledger, MeshKey, Node, Observation, Offer, Probe
-from ..model.names import Ownership, ownership_of
 from ..observe.context import Context
 from ..observe.gather import gather
 from ..observe.open_context import open_context
 from ..planner.cost.ledger import add_up, closing_keys, live_line, read_ledger
+from ..planner.garbage_collection.ownership import Ownership, ownership_of
 from ..planner.provisioning.service import Health, health_of
 from ..planner.provisioning.service_endpoints import address_of
 from ..providers.registry import CAPABILITIES

@@ -8,15 +8,14 @@ from __future__ import annotations
 import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.model.names import (
     PATTERN,
-    Ownership,
     cluster_id_from_uid,
     draw,
     free_index,
     label_value,
     machine_name,
-    ownership_of,
     pool_of,
 )
+from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import Ownership, ownership_of
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -13,10 +13,10 @@ import pytest
 from ansible_collections.tgp.gpu.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.tgp.gpu.plugins.module_utils.model import CloudView, Deletion, Instance, Observation, Phase, Plan
 from ansible_collections.tgp.gpu.plugins.module_utils.model.defaults import MODES, Destroy, Settings
-from ansible_collections.tgp.gpu.plugins.module_utils.model.names import Ownership
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.cluster_state import Situation
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection import auxiliary_resources, orphans
 from ansible_collections.tgp.gpu.plugins.module_utils.planner.garbage_collection.ownership import (
+    Ownership,
     Proof,
     Store,
     claimed,

@@ -13,8 +13,9 @@ import typing as t
 from ...core.clock import from_text
 from ...core.errors import InvalidInput, TgpError
 from ...model.defaults import Settings
-from ...model.names import CLUSTER_ID, Ownership, ownership_of
+from ...model.names import CLUSTER_ID
 from ...planner.garbage_collection import mass_deletion_guard
+from ...planner.garbage_collection.ownership import Ownership, ownership_of
 from ...planner.provisioning.wireguard_rules import is_key
 from ...units.networks import Network, overlap
 from . import conf as conf

@@ -13,9 +13,9 @@ from ...core.redact import register
 from ...mesh.wireguard.conf import generate
 from ...model import Claim, Hub, Peer
 from ...model.mesh import Tunnel
-from ...model.names import Ownership, ownership_of
 from ...observe.context import Context
 from ...observe.gather import asked_clouds
+from ...planner.garbage_collection.ownership import Ownership, ownership_of
 from ...planner.provisioning import wireguard_addresses
 from ...units.durations import parse_time
 

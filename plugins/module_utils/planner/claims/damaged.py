@@ -12,8 +12,9 @@ from __future__ import annotations
 import dataclasses
 
 from ...model import Claim, DamagedClaim, Instance, NodeClass, Pool
-from ...model.names import Ownership, pool_of, pool_part
+from ...model.names import pool_of, pool_part
 from ..cluster_state import Situation
+from ..garbage_collection.ownership import Ownership
 from ..plan_builder import Draft
 from .adoption import adopt
 

@@ -9,11 +9,11 @@ import dataclasses
 from datetime import timedelta
 
 from ...model import Action, CloudView, Extra, MadeToken
-from ...model.names import Ownership
 from ...model.reasons import ActionKind, Reason
 from ..plan_builder import Draft
 from . import mass_deletion_guard
 from .orphans import ORPHAN_AGE
+from .ownership import Ownership
 
 CASE = "Extra"
 

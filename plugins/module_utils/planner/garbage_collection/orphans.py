@@ -11,14 +11,14 @@ from datetime import datetime
 
 from ...model import Action, Device, Instance, InstanceState, MeshKey, Node
 from ...model.labels import DRAIN_STARTED_ANNOTATION, INSTANCE_ID_LABEL, PROVIDER_LABEL, PROVISIONED_LABEL
-from ...model.names import Ownership, label_value
+from ...model.names import label_value
 from ...model.reasons import ActionKind, Finding, Reason
 from ..claims.adoption import adopt
 from ..cluster_state import Situation
 from ..plan_builder import SECOND_RUN_AFTER, Draft
 from ..provisioning import service
 from . import mass_deletion_guard
-from .ownership import Proof
+from .ownership import Ownership, Proof
 
 ORPHAN_AGE: t.Final = 600  # seconds for which a thing without a claim must exist before it is removed
 NODE_NOT_READY: t.Final = 300  # seconds for which a Node must be not Ready before its machine counts as gone

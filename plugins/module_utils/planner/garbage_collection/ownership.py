@@ -13,11 +13,19 @@ import typing as t
 from ...core.errors import InvalidInput
 from ...model import Capability, Claim, Instance
 from ...model.labels import CLUSTER_LABEL, GENERATION_LABEL
-from ...model.names import Ownership, ownership_of
+from ...model.names import PATTERN
 
 CLUSTER_MARKS = (CLUSTER_LABEL, "tgp:cluster", "cluster")
 PREFIX = "tgp-"  # of the names of our machines
 GENERATION_MARKS = (GENERATION_LABEL, "tgp:generation", "generation")
+
+
+class Ownership(str, enum.Enum):
+    """Whose a name is. OURS alone is not enough to delete: the pattern is ambiguous, so age and two runs, or a claim, must agree."""
+
+    OURS = "ours"
+    FOREIGN = "foreign"
+    UNRELATED = "unrelated"
 
 
 class Proof(str, enum.Enum):
@@ -115,3 +123,11 @@ def remembered(claims: t.Iterable[Claim]) -> str:
 
 def _mark(instance: Instance, keys: tuple[str, ...]) -> str:
     return next((instance.marks[key] for key in keys if instance.marks.get(key)), "")
+
+
+def ownership_of(name: str, cluster_id: str) -> Ownership:
+    """Ours, another cluster's, or none of our names."""
+    match = PATTERN.fullmatch(name)
+    if match is None:
+        return Ownership.UNRELATED
+    return Ownership.OURS if match["cluster"] == cluster_id else Ownership.FOREIGN
