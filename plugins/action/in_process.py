@@ -169,13 +169,13 @@ class ActionModule(ActionBase):
 
     def _check_variables(self, words: t.Collection[str]) -> None:
         """Refuse variables of the command line that resemble ours and are none, and tell of old names."""
-        found = check(load_extra_vars(self._loader), words) if words else None
-        if found is None:
+        usage = check(load_extra_vars(self._loader), words) if words else None
+        if usage is None:
             return
-        for one in found.old:
+        for one in usage.old:
             display.deprecated(renamed(one), version=OLD_NAMES_END, collection_name="tgp.gpu")
-        if found.problems:
-            raise AnsibleActionFail(" ".join(found.problems))
+        if usage.problems:
+            raise AnsibleActionFail(" ".join(usage.problems))
 
     def _params(self, spec: dict[str, t.Any], variables: t.Mapping[str, str]) -> dict[str, t.Any]:
         """The checked arguments. What is wrong with one is said by the name under which the user gave it."""

@@ -76,18 +76,18 @@ class LookupModule(LookupBase):
         words = self._flatten(terms)
         if self.get_option("strict"):
             _refuse_unknown(extra, words)
-        found: dict[str, t.Any] = {}
+        given: dict[str, t.Any] = {}
         for word in words:
             if name := source(word, known, extra, extra_only=word in only):
                 value = self._templar.template(known[name])
                 if value is not None and value != "":
-                    found[word] = value
-        return [found]
+                    given[word] = value
+        return [given]
 
 
 def _refuse_unknown(extra: t.Collection[str], words: t.Collection[str]) -> None:
-    found = check(extra, words)
-    for one in found.old:
+    usage = check(extra, words)
+    for one in usage.old:
         display.deprecated(renamed(one), version=OLD_NAMES_END, collection_name="tgp.gpu")
-    if found.problems:
-        raise AnsibleLookupError(" ".join(found.problems))
+    if usage.problems:
+        raise AnsibleLookupError(" ".join(usage.problems))

@@ -115,7 +115,7 @@ def run(task: Task) -> dict[str, object]:
     if cluster is not None and not CLUSTER_ID.fullmatch(cluster):
         raise InvalidInput(f"cluster_id {cluster!r} should be eight lower-case hexadecimal digits.")
     answers = survey(task, params["clouds"], lambda cloud: [instance for instance in cloud.instances() if _asked(task, instance)])
-    machines = sorted(answers.found, key=lambda one: (one.cloud, one.name, one.id))
+    machines = sorted(answers.found, key=lambda machine: (machine.cloud, machine.name, machine.id))
     return dict(changed=False, instances=[instance_result(machine) for machine in machines], unanswered=answers.unanswered)
 
 

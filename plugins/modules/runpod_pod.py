@@ -293,7 +293,7 @@ def _by_price(task: Task, offers: list[Offer]) -> list[Offer]:
     of_type = [one for one in offers if _is_gpu(wanted, one)]
     if not of_type:
         names = {offer.model for offer in offers}
-        near = [one for one in gpu_models.suggestions(wanted) if one in names]
+        near = [suggestion for suggestion in gpu_models.suggestions(wanted) if suggestion in names]
         raise no_such_type(f"RunPod has no {count} x {wanted!r} for one pod.", wanted, names, near)
     fitting = rentable("RunPod", f"{count} x {wanted}", region, of_type, offers, ENTRY.regions)
     return sorted(fitting, key=lambda one: (one.price_hour or 0, _STOCK.get(one.traits.get("stock", ""), 3), one.cloud_region))

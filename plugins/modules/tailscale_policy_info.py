@@ -127,10 +127,16 @@ def run(task: Task) -> dict:
     )
     mesh = connect(task)
     try:
-        found = report(mesh, wish)
+        policy_report = report(mesh, wish)
     finally:
         mesh.close()
-    return dict(changed=False, ok=not found.problems, problems=found.problems, unseen=found.unseen, policy_snippet=wish.snippet())
+    return dict(
+        changed=False,
+        ok=not policy_report.problems,
+        problems=policy_report.problems,
+        unseen=policy_report.unseen,
+        policy_snippet=wish.snippet(),
+    )
 
 
 def _network(text: str) -> str:

@@ -29,7 +29,7 @@ MOST_IGNORED_TYPES = 2
 GONE = ("fleet", "act")  # folders that were sorted into packages with the field's names
 #: a class name that is there more than once, and why both keep it
 SHARED_NAMES = {
-    "Answer": "of a forecast, of an eviction and of an HTTP call: no file knows two of them",
+    "Answer": "whether a device plugin is there, and of an eviction and an HTTP call: no file knows two of them",
     "Attempt": "a launch, and a call that Tailscale refused: the second is known to its package only",
     "Calls": "the API calls of one cloud: clouds do not know each other",
     "Reader": "of a user's document and, as a protocol, of a tailnet",

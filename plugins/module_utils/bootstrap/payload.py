@@ -91,17 +91,17 @@ _MESH_HEARD = {"TS_AUTHKEY", "TS_HOSTNAME", "TS_AUTH_ONCE", "TS_ACCEPT_DNS", "TS
 def left_out(documents: t.Sequence[Document], interface: str = "") -> list[str]:
     """What the configuration says and an Ubuntu machine is not told; one sentence each. ``interface`` is that of its WireGuard tunnel."""
     config = machine_document(documents)
-    found = [
+    warnings = [
         f"{path} is not carried over to the Ubuntu machine of lane kubelet." for path in _unheard(documents, config, interface)
     ]
     for file in at(config, "machine.files") or ():
         if str(file.get("path")).startswith(("/etc/cri/", "/etc/kubernetes/manifests/")):
-            found.append(f"machine.files: nothing on the Ubuntu machine of lane kubelet reads {file['path']}.")
+            warnings.append(f"machine.files: nothing on the Ubuntu machine of lane kubelet reads {file['path']}.")
     if at(config, "machine.network.kubespan.enabled"):
-        found.append("KubeSpan is part of Talos: the Ubuntu machine of lane kubelet cannot be in it.")
+        warnings.append("KubeSpan is part of Talos: the Ubuntu machine of lane kubelet cannot be in it.")
     for mount in at(config, "machine.kubelet.extraMounts") or ():
         if mount.get("source") != mount.get("destination"):
-            found.append(
+            warnings.append(
                 f"machine.kubelet.extraMounts: {mount.get('source')} is not mounted at {mount.get('destination')} in lane kubelet; "
                 "the kubelet there sees the machine's own folders."
             )
@@ -109,10 +109,10 @@ def left_out(documents: t.Sequence[Document], interface: str = "") -> list[str]:
         if document.get("kind") == "WireguardConfig" and document.get("name") == interface:
             continue
         if document.get("kind") not in (None, "HostnameConfig", "ExtensionServiceConfig"):
-            found.append(f"The document {document['kind']} is not carried over to the Ubuntu machine of lane kubelet.")
+            warnings.append(f"The document {document['kind']} is not carried over to the Ubuntu machine of lane kubelet.")
         elif document.get("kind") == "ExtensionServiceConfig" and document.get("name") != "tailscale":
-            found.append(f"The extension service {document.get('name')} does not exist on the Ubuntu machine of lane kubelet.")
-    return found
+            warnings.append(f"The extension service {document.get('name')} does not exist on the Ubuntu machine of lane kubelet.")
+    return warnings
 
 
 def _unheard(documents: t.Sequence[Document], config: Document | None, interface: str) -> t.Iterator[str]:

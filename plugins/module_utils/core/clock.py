@@ -153,17 +153,19 @@ def compare(clock: Clock, service: str, headers: t.Mapping[str, str], before: da
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
     new = Ahead((moment - after).total_seconds(), (moment - before).total_seconds() + 1, time.monotonic())
-    known = _ahead.setdefault(clock, {})
-    old = known.get(service)
+    offsets = _ahead.setdefault(clock, {})
+    old = offsets.get(service)
     if old is not None and new.at - old.at < _LASTS:
         low, high = max(old.low, new.low), min(old.high, new.high)
         if low <= high:  # else one of the two clocks was set meanwhile
             new = Ahead(low, high, new.at)
-    known[service] = new
+    offsets[service] = new
 
 
 def others_ahead(clock: Clock, services: t.Container[str], since: float) -> tuple[str, float] | None:
     """The service whose clock differs most from ours, and by how many seconds it is ahead at least. None when no answer has said so since
     ``since`` (by ``time.monotonic``)."""
-    known = {name: ahead.certain for name, ahead in sorted(_ahead.get(clock, {}).items()) if name in services and ahead.at >= since}
-    return max(known.items(), key=lambda pair: abs(pair[1])) if known else None
+    offsets = {
+        name: ahead.certain for name, ahead in sorted(_ahead.get(clock, {}).items()) if name in services and ahead.at >= since
+    }
+    return max(offsets.items(), key=lambda pair: abs(pair[1])) if offsets else None

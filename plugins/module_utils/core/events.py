@@ -61,10 +61,10 @@ class Events:
         if not self._path:
             return 0
         said = {key: plain(value) for key, value in facts.items() if value not in (None, "", (), [], {})}
-        known = shortened(redact_all(without_details(said)))
+        fields = shortened(redact_all(without_details(said)))
         with self._mutex:
             try:
-                return self._append(kind, known)
+                return self._append(kind, fields)
             except OSError as error:
                 self._complain(error)
                 return 0

@@ -128,10 +128,10 @@ def _read(path: str) -> Json | None:
     """A report that cannot be understood is begun anew: it must not stop a run."""
     try:
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+            report = json.load(file)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and set(begun("", "", "")) <= set(found) else None
+    return report if isinstance(report, dict) and set(begun("", "", "")) <= set(report) else None
 
 
 def _write(path: str, report: Json) -> None:

@@ -104,17 +104,17 @@ def secret_values(spec: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) ->
     """The values of all options marked no_log, nested ones included. A mapping (a machine configuration, a container's environment) has
     secrets and everyday words beside them: of its values those count that are as long as a secret, or names with ``worker`` or ``1`` in
     them would be masked and the next task would look for another machine."""
-    found: list[str] = []
+    secrets: list[str] = []
     for name, option in spec.items():
         value = params.get(name)
         if not value:  # nor an empty text, which is found everywhere
             continue
         if option.get("no_log") and not _is_path(option, value):
-            found.extend([value] if isinstance(value, str) else [one for one in _strings(value) if len(one) >= _LIKE_A_SECRET])
+            secrets.extend([value] if isinstance(value, str) else [text for text in _strings(value) if len(text) >= _LIKE_A_SECRET])
         elif option.get("options"):
             for item in value if isinstance(value, list) else [value]:
-                found.extend(secret_values(option["options"], item or {}))
-    return found
+                secrets.extend(secret_values(option["options"], item or {}))
+    return secrets
 
 
 def _is_path(option: t.Mapping[str, t.Any], value: t.Any) -> bool:

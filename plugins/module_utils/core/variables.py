@@ -63,24 +63,24 @@ def check(extra: t.Collection[str], words: t.Collection[str]) -> Check:
     """Extra variables of a playbook that takes ``words``. Names that are neither ours nor like ours are somebody else's business."""
     problems, old = [], []
     names = [f"{PREFIX}{word}" for word in words]
-    for one in sorted(extra):
-        if one in names:
+    for name in sorted(extra):
+        if name in names:
             continue
-        if one in words:
-            old.append(one)
-        elif one.removeprefix(PREFIX) in WORDS:
-            problems.append(f"{one} means nothing to this playbook, which takes {', '.join(names)}.")
-        elif _of_a_role(one):
+        if name in words:
+            old.append(name)
+        elif name.removeprefix(PREFIX) in WORDS:
+            problems.append(f"{name} means nothing to this playbook, which takes {', '.join(names)}.")
+        elif _of_a_role(name):
             known = role_variables()
-            like_a_roles = [] if one in known else difflib.get_close_matches(one, known, 1, _LIKE_A_ROLES)
+            like_a_roles = [] if name in known else difflib.get_close_matches(name, known, 1, _LIKE_A_ROLES)
             if like_a_roles:
-                problems.append(f"{one} is no variable of a role. Did you mean {like_a_roles[0]}?")
+                problems.append(f"{name} is no variable of a role. Did you mean {like_a_roles[0]}?")
         else:
-            like = _like(one, words)
+            like = _like(name, words)
             if like:
-                problems.append(f"{one} is no variable of this playbook. Did you mean {like}?")
-            elif one.startswith(PREFIX):
-                problems.append(f"{one} is no variable of this playbook, which takes {', '.join(names)}.")
+                problems.append(f"{name} is no variable of this playbook. Did you mean {like}?")
+            elif name.startswith(PREFIX):
+                problems.append(f"{name} is no variable of this playbook, which takes {', '.join(names)}.")
     return Check(tuple(problems), tuple(old))
 
 
@@ -110,7 +110,7 @@ def _of_a_role(name: str) -> bool:
 def _like(name: str, words: t.Collection[str]) -> str:
     """The variable that was probably meant, by its whole name or by its word."""
     names = {**{word: f"{PREFIX}{word}" for word in words}, **{f"{PREFIX}{word}": f"{PREFIX}{word}" for word in words}}
-    found = difflib.get_close_matches(name, names, 1, _LIKE) or difflib.get_close_matches(
+    matches = difflib.get_close_matches(name, names, 1, _LIKE) or difflib.get_close_matches(
         name.removeprefix(PREFIX), words, 1, _LIKE
     )
-    return names[found[0]] if found else ""
+    return names[matches[0]] if matches else ""

@@ -64,16 +64,16 @@ def _gone(findings: Findings) -> ProbableCause | None:
     if instance is None:
         if not (findings.instance_listed and findings.instance_id):
             return None
-        said = findings.hopeless or f"{findings.cloud} does not list the machine {findings.instance_id} any more"
+        problem = findings.hopeless or f"{findings.cloud} does not list the machine {findings.instance_id} any more"
     elif instance.interrupted or instance.state in _OVER:
-        said = f"{findings.cloud} calls the machine {instance.raw_state or instance.state.value} {instance.problem}".rstrip()
+        problem = f"{findings.cloud} calls the machine {instance.raw_state or instance.state.value} {instance.problem}".rstrip()
     else:
         return None
     return ProbableCause(
         "machine_gone",
         f"{findings.cloud} took the machine away, or it ended by itself, before it was usable.",
         "Rent again; if it is a spot offer that is lost often, raise bidMargin of its provider or set spotAllowed: false in the class.",
-        (said, f"instance {findings.instance_id}"),
+        (problem, f"instance {findings.instance_id}"),
     )
 
 

@@ -102,12 +102,12 @@ _KNOWN: tuple[tuple[str, str, str, str], ...] = (
 
 def meaning(log: str) -> Meaning | None:
     """What the last known line of ``log`` means; None when nothing in it is known."""
-    found: tuple[int, Meaning] | None = None
+    latest: tuple[int, Meaning] | None = None
     for pattern, cause, text, remedy in _KNOWN:
         last = max(re.finditer(pattern, log, re.IGNORECASE), key=re.Match.start, default=None)
-        if last is not None and (found is None or last.start() > found[0]):
-            found = last.start(), Meaning(cause, text, remedy, _line(log, last))
-    return found[1] if found else None
+        if last is not None and (latest is None or last.start() > latest[0]):
+            latest = last.start(), Meaning(cause, text, remedy, _line(log, last))
+    return latest[1] if latest else None
 
 
 def _line(log: str, match: re.Match[str]) -> str:

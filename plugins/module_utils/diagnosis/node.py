@@ -131,16 +131,16 @@ def _gpus(findings: Findings) -> ProbableCause | None:
     node, resource = findings.node, findings.gpu_resource
     if node is None or not resource or not findings.gpus_expected:
         return None
-    found = sum(amount for name, amount in node.allocatable.items() if name == resource or name.startswith(f"{resource}."))
-    if found >= findings.gpus_expected:
+    gpus = sum(amount for name, amount in node.allocatable.items() if name == resource or name.startswith(f"{resource}."))
+    if gpus >= findings.gpus_expected:
         return None
     pods = [f"{pod.name}: {pod.state or pod.phase}" for pod in findings.pods if re.search(_DEVICE_PODS, pod.name)]
     return ProbableCause(
         "gpu_missing",
-        f"The Node is Ready and only {found} of {findings.gpus_expected} {resource} became allocatable.",
+        f"The Node is Ready and only {gpus} of {findings.gpus_expected} {resource} became allocatable.",
         "See that the device plugin runs on it (its tolerations must cover the pool's taints), then that the driver sees the GPUs.",
         (
-            f"allocatable {resource}: {found}",
+            f"allocatable {resource}: {gpus}",
             *pods[:2],
             *findings.warned(),
             "no device plugin pod is in trouble on it" if findings.pods_read and not pods else "",
@@ -190,7 +190,7 @@ def _taints(findings: Findings) -> ProbableCause | None:
         "startup_taint",
         f"The Node is Ready and keeps the taint {', '.join(left)}, which somebody else has to take away.",
         "See why the controller that owns this taint does not remove it, or take it out of the pool's startupTaints.",
-        tuple(f"taint {one}" for one in left),
+        tuple(f"taint {taint}" for taint in left),
     )
 
 

@@ -50,14 +50,14 @@ class Diagnosis:
 def diagnose(findings: Findings) -> Diagnosis:
     """The diagnosis of one machine."""
     rules = _FOR_SERVICES if findings.lane is Lane.SERVICE else _RULES
-    found = next((cause for rule in rules if (cause := rule(findings)) is not None), None) or _unknown(findings)
+    probable = next((cause for rule in rules if (cause := rule(findings)) is not None), None) or _unknown(findings)
     return Diagnosis(
-        found.code,
+        probable.code,
         findings.step,
-        found.cause,
-        found.remedy,
-        tuple(dict.fromkeys(line for line in found.evidence if line)),
-        found.certain,
+        probable.cause,
+        probable.remedy,
+        tuple(dict.fromkeys(line for line in probable.evidence if line)),
+        probable.certain,
         looked_at(findings),
     )
 

@@ -100,9 +100,9 @@ def _sentences(kind: str, error: t.Any) -> t.Iterator[str]:
     schema: Schema = error.schema
     match error.validator:
         case "additionalProperties":
-            known = schema.get("properties", {})
-            for name in sorted(set(error.instance) - set(known)):
-                yield unknown_field(kind, path, str(name), known)
+            properties = schema.get("properties", {})
+            for name in sorted(set(error.instance) - set(properties)):
+                yield unknown_field(kind, path, str(name), properties)
         case "required":
             missing = [name for name in error.validator_value if name not in error.instance]
             for name in missing:

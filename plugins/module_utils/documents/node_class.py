@@ -355,8 +355,8 @@ def share(value: t.Any, path: str, reader: Reader, *, most: int) -> Decimal | No
     if value is None:
         return None
     match = _SHARE.fullmatch(str(value).strip())
-    found = Decimal(match[1] or match[2]) if match else None
-    if found is None or found > most:
+    number = Decimal(match[1] or match[2]) if match else None
+    if number is None or number > most:
         reader.fault(path, f'{value!r} is no share from 0% to {most}%. Write text like "10%", or a whole number of per cent.')
         return None
-    return found / 100
+    return number / 100

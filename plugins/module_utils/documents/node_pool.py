@@ -52,8 +52,8 @@ def node_pool(
     limits: Spec = spec.get("limits", {})
     name = spec["nodeClassRef"]["name"]
     if name not in classes and name not in broken:
-        known = f"Known are {', '.join(sorted(classes))}." if classes else "No GPUNodeClass was given."
-        reader.fault("spec.nodeClassRef.name", f"there is no class {name!r}. {known}")
+        hint = f"Known are {', '.join(sorted(classes))}." if classes else "No GPUNodeClass was given."
+        reader.fault("spec.nodeClassRef.name", f"there is no class {name!r}. {hint}")
     price = reader.money(spec.get("maxHourlyPrice"), "spec.maxHourlyPrice")
     cost = classes[name].max_hourly_cost if name in classes else None
     if price is not None and cost is not None and price > cost:
@@ -242,20 +242,20 @@ def check_marks(template: Spec, reader: Reader) -> None:
             reader.fault("spec.template.metadata.annotations", problem.replace("no label key", "no key of an annotation"))
     stays: set[str] = set()
     for field in ("taints", "startupTaints"):
-        known: set[tuple[str, str]] = set()
+        keys: set[tuple[str, str]] = set()
         for place, taint in enumerate(inner.get(field, ())):
             key, path = taint["key"], f"spec.template.spec.{field}[{place}]"
             problem = key_problem(key).replace("no label key", "no key of a taint") or value_problem(taint.get("value", ""))
             if not problem and key in _TAINTS:
                 problem = f"{key} {_OURS}"
-            elif (key, taint["effect"]) in known:
+            elif (key, taint["effect"]) in keys:
                 problem = f"there are two taints {key} with effect {taint['effect']}. Keep one."
             elif key in stays:
                 problem = f"{key} is among taints, too, which stay: the node would never be complete. Keep one of the two."
             if problem:
                 reader.fault(path, problem)
-            known.add((key, taint["effect"]))
-        stays = {key for key, _effect in known}
+            keys.add((key, taint["effect"]))
+        stays = {key for key, _effect in keys}
 
 
 Spec = t.Mapping[str, t.Any]

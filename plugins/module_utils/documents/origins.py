@@ -121,7 +121,7 @@ def _named(paths: Paths, kind: str, document: Document) -> list[tuple[str, t.Any
 
 
 def _values(mapping: t.Mapping[str, t.Any], paths: Paths, kind: str) -> list[tuple[str, t.Any]]:
-    return [found for path in paths.get(kind, ()) for found in _at(mapping, path.replace("[]", ".[]").split("."), "")]
+    return [value for path in paths.get(kind, ()) for value in _at(mapping, path.replace("[]", ".[]").split("."), "")]
 
 
 def _at(value: t.Any, steps: t.Sequence[str], place: str) -> t.Iterator[tuple[str, t.Any]]:

@@ -228,10 +228,10 @@ class _Reading:
 
 def _by_place(problems: t.Iterable[Fault]) -> dict[str, tuple[str, ...]]:
     """What is told of each place, everything once."""
-    found: dict[str, dict[str, None]] = {}
+    by_place: dict[str, dict[str, None]] = {}
     for problem in problems:
-        found.setdefault(problem.place or "documents", {})[problem.sentence] = None
-    return {place: tuple(sentences) for place, sentences in found.items()}
+        by_place.setdefault(problem.place or "documents", {})[problem.sentence] = None
+    return {place: tuple(sentences) for place, sentences in by_place.items()}
 
 
 def _subject(document: t.Mapping[str, t.Any], namespace: str) -> tuple[str, str] | None:
@@ -297,8 +297,8 @@ def _one_owner(read: _Reading) -> None:
             if owner != name:
                 text = f"machine {machine.name}: the classes {owner} and {name} both have it. Keep it in one."
                 read.problems.append(Fault("", text))
-                for one in (owner, name):
-                    read.bad_classes.setdefault(one, text)
+                for key in (owner, name):
+                    read.bad_classes.setdefault(key, text)
 
 
 def _nodes(nodes: t.Mapping[str, int], pools: t.Mapping[str, Pool], problems: list[str]) -> dict[str, int]:
@@ -341,7 +341,7 @@ class SoundParts:
 
     def says(self, path: str) -> bool:
         """Whether a fault at ``path`` is one of the document, and not of what was left out."""
-        return not any(_within(path, one) or _within(one, path) for one in self.left_out)
+        return not any(_within(path, name) or _within(name, path) for name in self.left_out)
 
 
 def sound_parts(kind: str, document: t.Mapping[str, t.Any]) -> SoundParts | None:

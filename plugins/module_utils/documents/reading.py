@@ -96,12 +96,12 @@ class Reader:
 
     def cloud(self, name: str, path: str) -> str | None:
         """The canonical name of a cloud."""
-        found = canonical_cloud(name)
-        if found is None:
+        cloud = canonical_cloud(name)
+        if cloud is None:
             near = cloud_suggestions(name)
-            known = f"Known are {', '.join(ENTRIES)}."
-            self.fault(path, f"there is no cloud {name!r}. {f'Did you mean {near[0]}?' if near else known}")
-        return found
+            hint = f"Known are {', '.join(ENTRIES)}."
+            self.fault(path, f"there is no cloud {name!r}. {f'Did you mean {near[0]}?' if near else hint}")
+        return cloud
 
     def model(self, name: str, path: str) -> str | None:
         """A GPU model people ask for: the canonical name, with the memory size if they named one."""

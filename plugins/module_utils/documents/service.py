@@ -36,7 +36,7 @@ _IDLE_ONLY = ("consolidateAfter", "consolidationPolicy", "minAge")
 
 def lanes(values: t.Sequence[str], node_class: NodeClass | None, reader: Reader) -> tuple[Lane, ...]:
     """The lanes of a pool. ``node_class`` None = it is not known, and its own fault was told."""
-    found = tuple(Lane(one) for one in values)
+    found = tuple(Lane(word) for word in values)
     path = f"{_INNER}.lanes"
     if Lane.SERVICE in found and len(set(found)) > 1:
         reader.fault(path, "a pool is of nodes or of services, not of both. Keep service alone, or make a second pool for nodes.")

@@ -138,7 +138,7 @@ def wrong(request: SigningRequest, *, token_id: str, node: str) -> list[str]:
         "common name": (request.common_name, f"system:node:{node}"),
         "organization": (request.organizations, ("system:nodes",)),
     }
-    faults = [f"its {what} is {found!r}, not {wanted!r}" for what, (found, wanted) in expected.items() if found != wanted]
+    faults = [f"its {what} is {values!r}, not {wanted!r}" for what, (values, wanted) in expected.items() if values != wanted]
     if not _NEEDED <= set(request.usages) <= _USUAL:
         faults.append(f"its usages are {', '.join(request.usages) or 'none'}, not {', '.join(sorted(_NEEDED))}")
     if request.other_names:
@@ -155,10 +155,10 @@ def answer(kube: Kube, request: SigningRequest, *, token_id: str, node: str) -> 
         return ""
     fits = not wrong(request, token_id=token_id, node=node)
     try:
-        done = (approve if fits else deny)(kube, request, token_id=token_id, node=node)
+        answered = (approve if fits else deny)(kube, request, token_id=token_id, node=node)
     except (Conflict, NotFound):
         return ""
-    return ("approved" if fits else "denied") if done else ""
+    return ("approved" if fits else "denied") if answered else ""
 
 
 def approve(kube: Kube, request: SigningRequest, *, token_id: str, node: str) -> bool:

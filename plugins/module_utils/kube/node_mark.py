@@ -40,10 +40,10 @@ def mark(task: Task) -> dict[str, t.Any]:
         kube.close()
     result: dict[str, t.Any] = {
         "changed": any(changed),
-        "nodes": [{"name": node.name, "changed": one} for node, one in zip(nodes, changed, strict=True)],
+        "nodes": [{"name": node.name, "changed": is_changed} for node, is_changed in zip(nodes, changed, strict=True)],
     }
     if task.diff_mode:
-        touched = [node for node, one in zip(nodes, changed, strict=True) if one]
+        touched = [node for node, is_changed in zip(nodes, changed, strict=True) if is_changed]
         result["diff"] = {"before": _text(touched), "after": "".join(f"{node.name}: {_wish(params)}\n" for node in touched)}
     return result
 

@@ -196,12 +196,12 @@ def _sum(containers: t.Iterable[t.Mapping[str, t.Any]], wanted: t.Callable[[str]
 
 def _of(container_or_pod: t.Mapping[str, t.Any], wanted: t.Callable[[str], bool]) -> dict[str, int]:
     resources = container_or_pod.get("resources") or _NOTHING
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for kind in ("limits", "requests"):  # a request replaces the limit it stands beside
         for name, text in (resources.get(kind) or _NOTHING).items():
             if wanted(name):
-                found[name] = whole(str(text), name)
-    return found
+                totals[name] = whole(str(text), name)
+    return totals
 
 
 # ---- what a pod says about its place, read from its raw form. Thousands of pods say the same few things, so equal records are one

@@ -335,9 +335,9 @@ class _Wait:
             self._looking.add_done_callback(self._wake)
 
     def _gather(self, claims: list[str]) -> _Look:
-        found = {claim: self._evidence(claim) for claim in claims}
-        asked = any(evidence.running and evidence.token_id for evidence in found.values())
-        return found, self._requests() if asked else []
+        by_claim = {claim: self._evidence(claim) for claim in claims}
+        asked = any(evidence.running and evidence.token_id for evidence in by_claim.values())
+        return by_claim, self._requests() if asked else []
 
     def _seen(self, look: _Look) -> None:
         self._looking = None

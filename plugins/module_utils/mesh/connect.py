@@ -63,10 +63,10 @@ def connect(task: Task, *, client_id: str = "", client_secret: str = "") -> Devi
     def decide() -> DeviceMesh:
         asking = _api(task, root, "")
         try:
-            found = spoken(asking)
+            version = spoken(asking)
         finally:
             asking.close()
-        if found != V1:
+        if version != V1:
             return Tailscale(api, credential, tailnet)
         api.close()
         if credential.client_id:

@@ -81,14 +81,14 @@ def assure(mesh: DeviceMesh, hostnames: t.Sequence[str], ids: t.Sequence[str], w
     every = mesh.devices()
     outcome = DeviceOutcome()
     for name in dict.fromkeys(hostnames):
-        found = find_device(every, hostname=name, tags=(), created_after=None)
-        if found.device is None:
+        match = find_device(every, hostname=name, tags=(), created_after=None)
+        if match.device is None:
             outcome.failed.append(f"{name}: no device asked for this hostname; a device appears when its machine joins with a key.")
             continue
-        outcome.before.append(found.device)
-        outcome.warnings += [f"{name}: {old.id} is an older device of the same hostname." for old in found.stale]
-        if found.suffixed:
-            outcome.warnings.append(f"{name}: the mesh calls it {found.device.name}; reach it by its address.")
+        outcome.before.append(match.device)
+        outcome.warnings += [f"{name}: {old.id} is an older device of the same hostname." for old in match.stale]
+        if match.suffixed:
+            outcome.warnings.append(f"{name}: the mesh calls it {match.device.name}; reach it by its address.")
     by_id = {device.id: device for device in every}
     for device_id in dict.fromkeys(ids):
         device = by_id.get(device_id) or mesh.device(device_id)

@@ -76,5 +76,5 @@ class Tunnel:
     def beyond(self) -> tuple[str, ...]:
         """What of ``allowed`` lies outside the network and needs a route by ``hub_address``."""
         own = ipaddress.ip_interface(self.address).network
-        nets = (ipaddress.ip_network(one) for one in self.allowed)
+        nets = (ipaddress.ip_network(network) for network in self.allowed)
         return tuple(str(net) for net in nets if not lies_in(net, own))

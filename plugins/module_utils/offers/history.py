@@ -112,8 +112,8 @@ class ConfigMapHistory:
 
     def _parts(self) -> list[tuple[str, int]]:
         """Names and sizes, oldest first."""
-        found, _version = self._kube.collect(_PATH, _size, {"labelSelector": f"{PRICES_LABEL}=true"})
-        return sorted(one for one in found if one[0].rpartition("-")[2].isdecimal())
+        entries, _version = self._kube.collect(_PATH, _size, {"labelSelector": f"{PRICES_LABEL}=true"})
+        return sorted(entry for entry in entries if entry[0].rpartition("-")[2].isdecimal())
 
     def lines(self, since: datetime | None = None) -> t.Iterator[Line]:
         first = "" if since is None else f"{since:%Y%m%dT%H%M%S}"

@@ -187,12 +187,12 @@ def trend_row(trend: Trend) -> dict[str, t.Any]:
 
 def trend_table(trends: t.Sequence[Trend], limit: int) -> list[str]:
     """Kinds whose earlier price is known, cheapest first."""
-    known = [trend for trend in trends if any(price is not None for price in trend.then.values())]
-    if not known:
+    priced = [trend for trend in trends if any(price is not None for price in trend.then.values())]
+    if not priced:
         return []
     columns = {key: name or f"{key} ago" for key, name in _TREND.items()}
-    shown = [_trend_for_people(trend) for trend in sorted(known, key=lambda trend: trend.now)[:limit]]
-    more = [f"  and {len(known) - limit} more"] if len(known) > limit else []
+    shown = [_trend_for_people(trend) for trend in sorted(priced, key=lambda trend: trend.now)[:limit]]
+    more = [f"  and {len(priced) - limit} more"] if len(priced) > limit else []
     return ["  Prices over time, dollars per hour:", *render(shown, columns, right=("gpu_count", "now", *SPANS)), *more]
 
 

@@ -82,7 +82,7 @@ class CachedOffers:
     def _public(self, cloud: str, choice: CloudChoice | None) -> list[str]:
         """The options of the cloud that are no secrets, and the class's settings: another address is another market."""
         entry, settings = ENTRIES[cloud], choice.settings if choice else {}
-        options = {name: entry.option(self._task, name) or "" for name, one in entry.spec.items() if not one.get("no_log")}
+        options = {name: entry.option(self._task, name) or "" for name, option in entry.spec.items() if not option.get("no_log")}
         return [json.dumps([options, dict(settings)], sort_keys=True, default=str)]
 
 
@@ -186,11 +186,11 @@ class ConfigMapCache:
 
     def _write(self, name: str, key: str, text: str) -> None:
         raw = self._kube.find(f"{_PATH}/{CONFIGMAP}")
-        kept = {} if raw is None else {one: value for one, value in _entries(raw).items() if _key(one) != key}
-        for one in sorted(kept, key=_age):
+        kept = {} if raw is None else {entry: value for entry, value in _entries(raw).items() if _key(entry) != key}
+        for entry in sorted(kept, key=_age):
             if sum(map(len, kept.values())) + len(text) <= CONFIGMAP_LIMIT:
                 break
-            del kept[one]
+            del kept[entry]
         meta: Json = {"name": CONFIGMAP, "namespace": NAMESPACE, "labels": {MANAGED_BY_LABEL: "tgp.gpu"}}
         body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "binaryData": {**kept, name: text}}
         if raw is not None:
@@ -206,8 +206,8 @@ class ConfigMapCache:
 
 def _entries(raw: Json) -> dict[str, str]:
     """Entries of the ConfigMap: name "<key>.<unix seconds of reading>" → base64."""
-    found = raw.get("binaryData") or {}
-    return {str(name): str(text) for name, text in found.items()} if isinstance(found, dict) else {}
+    data = raw.get("binaryData") or {}
+    return {str(name): str(text) for name, text in data.items()} if isinstance(data, dict) else {}
 
 
 def _key(entry: str) -> str:

@@ -34,7 +34,7 @@ else:
 TIMEOUT = 3.0  # seconds for each step
 _DEADLINE = 4 * TIMEOUT  # a resolver that does not answer keeps to no timeout of ours
 _NOT_TRIED = "That machines reach port {} there was not tried."
-_PRIVATE = tuple(ipaddress.ip_network(one) for one in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"))
+_PRIVATE = tuple(ipaddress.ip_network(network) for network in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"))
 
 
 def check_endpoint(url: str, classes: t.Sequence[NodeClass]) -> CloudCheck:
@@ -47,8 +47,8 @@ def check_endpoint(url: str, classes: t.Sequence[NodeClass]) -> CloudCheck:
     if door.ok:
         return CloudCheck(f"{url} answers")
     if door.stage == "name":
-        known = "Machines have to know it before they are in the mesh; an address is safer."
-        return _skipped(url, f"{door.problem} {known} {_NOT_TRIED.format(port)}")
+        hint = "Machines have to know it before they are in the mesh; an address is safer."
+        return _skipped(url, f"{door.problem} {hint} {_NOT_TRIED.format(port)}")
     if door.stage == "connect" and (why := not_from_here(host, classes)):
         return _skipped(url, f"{why} {_NOT_TRIED.format(port)}")
     raise InvalidInput(f"No machine would join: {door.problem}", remedy=door.remedy)
@@ -60,11 +60,11 @@ def _skipped(url: str, why: str) -> CloudCheck:
 
 def _tried(url: str) -> Reached | None:
     """What was found, None when that took too long."""
-    found: list[Reached] = []
-    thread = threading.Thread(target=lambda: found.extend(look(url, (), talos=False, timeout=TIMEOUT)), daemon=True)
+    reached: list[Reached] = []
+    thread = threading.Thread(target=lambda: reached.extend(look(url, (), talos=False, timeout=TIMEOUT)), daemon=True)
     thread.start()
     thread.join(_DEADLINE)
-    return found[0] if found else None
+    return reached[0] if reached else None
 
 
 def not_from_here(host: str, classes: t.Iterable[NodeClass]) -> str:
@@ -132,7 +132,7 @@ def look(
     the endpoint's host). ``timeout`` seconds for each step of each."""
     host, port = endpoint(url)
     doors = [(API, host, port)]
-    doors += [(TRUSTD, one, trustd_port) for one in dict.fromkeys(control_planes or [host]) if talos]
+    doors += [(TRUSTD, address, trustd_port) for address in dict.fromkeys(control_planes or [host]) if talos]
     with ThreadPoolExecutor(min(16, len(doors))) as pool:
         return list(pool.map(lambda door: _try(door[0], door[1], door[2], timeout), doors))
 

@@ -50,10 +50,10 @@ def after_preflight(
         if not new:
             return decided, wishes
         looked |= new
-        found = preflight(context, new)
-        if not found:
+        reasons = preflight(context, new)
+        if not reasons:
             return decided, wishes
-        blocked |= found
+        blocked |= reasons
 
 
 def nothing_could_join(wishes: Wishes) -> InvalidInput:
@@ -68,10 +68,10 @@ def preflight(context: Context, pools: t.Collection[str]) -> dict[str, str]:
     wishes = context.wishes
     context.wishes = dataclasses.replace(wishes, nodes=dict.fromkeys(pools, 1))
     try:
-        found = _faults(context, [pool for pool in wishes.pools if pool.key in pools])
+        faults = _faults(context, [pool for pool in wishes.pools if pool.key in pools])
     finally:
         context.wishes = wishes
-    return {name: _BETWEEN.join(dict.fromkeys(texts)) for name, texts in found.items() if texts}
+    return {name: _BETWEEN.join(dict.fromkeys(texts)) for name, texts in faults.items() if texts}
 
 
 def _faults(context: Context, pools: list[Pool]) -> dict[str, list[str]]:

@@ -145,7 +145,7 @@ def _models(node_class: NodeClass, pool: Pool, choice: CloudChoice) -> list[str]
             if requirement.key == GPU_TYPE_LABEL and requirement.operator == "In"
         ]
         named = models[0] if models else node_class.gpu_types
-    return list(dict.fromkeys(gpu_models.canonical(one) or one for one in named if one))[:_MODELS] or [_ANY_MODEL]
+    return list(dict.fromkeys(gpu_models.canonical(model) or model for model in named if model))[:_MODELS] or [_ANY_MODEL]
 
 
 def _spec(context: Context, node_class: NodeClass, pool: Pool, choice: CloudChoice, model: str) -> NodeSpec:
@@ -210,7 +210,7 @@ def _by_tunnel(host: str, tunnel: Tunnel) -> list[str]:
         return []
     if address == ipaddress.ip_address(tunnel.hub_address) or address.is_global or address.is_loopback:  # a forwarder of its own
         return []
-    if any(address in ipaddress.ip_network(one) for one in tunnel.allowed):
+    if any(address in ipaddress.ip_network(network) for network in tunnel.allowed):
         return []
     return [
         f"control_plane_endpoint: {host} is neither public, nor the hub's address {tunnel.hub_address}, nor in a network that goes through the "
@@ -223,8 +223,8 @@ def _written(documents: t.Sequence[Document]) -> set[str]:
     """Names that the configuration itself gives an address."""
     config = machine_document(documents) or {}
     entries = items_at(config, "machine.network.extraHostEntries")
-    found = {str(name) for entry in entries if isinstance(entry, dict) for name in entry.get("aliases") or ()}
+    names = {str(name) for entry in entries if isinstance(entry, dict) for name in entry.get("aliases") or ()}
     for document in documents:
         if document.get("kind") == "StaticHostConfig":
-            found |= {str(name) for name in at(document, "hostnames") or ()}
-    return found
+            names |= {str(name) for name in at(document, "hostnames") or ()}
+    return names

@@ -24,20 +24,20 @@ _MOST_MACHINES = 500
 _Data = t.Mapping[str, t.Any]
 
 
-def page(found: Report, report: _Data, now: datetime) -> str:
-    """The page as text. ``report`` is what report_text.data made of ``found``."""
+def page(spending: Report, report: _Data, now: datetime) -> str:
+    """The page as text. ``report`` is what report_text.data made of ``spending``."""
     money = report["spending"]
-    since = f"from {to_text(found.since)} " if found.since else ""
+    since = f"from {to_text(spending.since)} " if spending.since else ""
     body = [
-        f"<header><h1>GPU spending</h1><p>Cluster {escape(report['cluster'])}, {since}until {to_text(found.until)}. "
-        f"Days are those of {escape(found.time_zone)}. Made {to_text(now)}.</p></header>",
-        _warnings(found, report),
-        _cards(found, report),
-        f"<p>{escape(traffic_text(found))}.</p>" if found.traffic.machines else "",
+        f"<header><h1>GPU spending</h1><p>Cluster {escape(report['cluster'])}, {since}until {to_text(spending.until)}. "
+        f"Days are those of {escape(spending.time_zone)}. Made {to_text(now)}.</p></header>",
+        _warnings(spending, report),
+        _cards(spending, report),
+        f"<p>{escape(traffic_text(spending))}.</p>" if spending.traffic.machines else "",
         _budgets(money["budgets"], whole=money["whole"]),
-        _charts(found, money, now) if found.parts else "<section><p>Nothing was spent in this time.</p></section>",
-        *(_table(found, way) for way in WAYS if found.parts),
-        _machines(found),
+        _charts(spending, money, now) if spending.parts else "<section><p>Nothing was spent in this time.</p></section>",
+        *(_table(spending, way) for way in WAYS if spending.parts),
+        _machines(spending),
     ]
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     head = (
@@ -52,30 +52,30 @@ def page(found: Report, report: _Data, now: datetime) -> str:
     )
 
 
-def _warnings(found: Report, report: _Data) -> str:
+def _warnings(spending: Report, report: _Data) -> str:
     torn = report["torn"]
     if report["whole"] and not torn:
         return ""
-    text = "".join(f"<li>{escape(line)}</li>" for line in headline(found, report["spending"], torn)[1:])
+    text = "".join(f"<li>{escape(line)}</li>" for line in headline(spending, report["spending"], torn)[1:])
     what = "<strong>The books are not whole: every sum is at least what is said.</strong>"
     return f'<section class="alarm" role="alert">{what}<ul>{text}</ul></section>'
 
 
-def _cards(found: Report, report: _Data) -> str:
+def _cards(spending: Report, report: _Data) -> str:
     money = report["spending"]
-    useful = found.by_use.get("useful", NOTHING)
+    useful = spending.by_use.get("useful", NOTHING)
     per_hour = report["per_useful_gpu_hour"]
-    unknown = f", {found.unknown_gpu_hours.quantize(Decimal('0.01'))} unknown" if found.unknown_gpu_hours else ""
+    unknown = f", {spending.unknown_gpu_hours.quantize(Decimal('0.01'))} unknown" if spending.unknown_gpu_hours else ""
     cards = [
-        ("spent", f"${cents(found.total)}", f"{found.machines} machines"),
+        ("spent", f"${cents(spending.total)}", f"{spending.machines} machines"),
         (
             "per useful GPU hour",
-            f"${per_hour}" if per_hour else "unknown" if found.unknown_gpu_hours else "–",
-            f"{found.gpu_hours.quantize(Decimal('0.01'))} GPU hours were useful{unknown}",
+            f"${per_hour}" if per_hour else "unknown" if spending.unknown_gpu_hours else "–",
+            f"{spending.gpu_hours.quantize(Decimal('0.01'))} GPU hours were useful{unknown}",
         ),
         (
             "useful",
-            "unknown" if unknown else f"{share(useful, found.total)} %",
+            "unknown" if unknown else f"{share(useful, spending.total)} %",
             f"${cents(useful)} of it{' at least' if unknown else ''}",
         ),
         ("now", f"${money['hour']}/h", "what is billed at this moment"),
@@ -150,14 +150,14 @@ def _buckets(days: t.Mapping[str, t.Mapping[str, Decimal]]) -> tuple[list[str], 
     keys = [f"{first + timedelta(days=at):%Y-%m-%d}" for at in range((last - first).days + 1)]
     if len(keys) > _MOST_DAYS:
         keys = list(dict.fromkeys(key[:7] for key in keys))
-    found: list[dict[str, Decimal]] = []
+    costs: list[dict[str, Decimal]] = []
     for key in keys:
         uses: dict[str, Decimal] = {}
         for day in [one for one in days if one.startswith(key)]:
             for use, cost in days[day].items():
                 uses[use] = add_up((uses.get(use, NOTHING), cost))
-        found.append(uses)
-    return keys, found
+        costs.append(uses)
+    return keys, costs
 
 
 def _short(key: str) -> str:

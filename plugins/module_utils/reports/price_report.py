@@ -88,7 +88,7 @@ class _Run:
             "reasons": reasons,
             "unanswered": unanswered,
             "cache": _hits(quotes, now),
-            **self._history(quotes, [one[0] for one in chosen], now),
+            **self._history(quotes, [choice[0] for choice in chosen], now),
             **purchase_of(self.task, rows),
         }
         lines = self._table(data)
@@ -322,7 +322,7 @@ class Shopping:
             served.append((offer, lane.value if lane else None, place))
         by_key = {offer_key(offer): offer for offer in offers}
         rejected = [{**row(by_key[key], now, assumed=self.traffic), "reason": reason} for key, reason in selection.rejected.items()]
-        rejected.sort(key=lambda one: (one["price_hour"] is None, float(one["price_hour"] or 0), one["cloud"], one["id"]))
+        rejected.sort(key=lambda entry: (entry["price_hour"] is None, float(entry["price_hour"] or 0), entry["cloud"], entry["id"]))
         return served, rejected, selection.counts()
 
     def _blocks(self, now: datetime) -> dict[str, datetime]:
@@ -352,10 +352,10 @@ def _pool(wishes: Wishes, name: str) -> Pool:
     pools = [pool for pool in wishes.pools if name in (pool.key, pool.name)]
     if len(pools) == 1:
         return pools[0]
-    known = ", ".join(sorted(pool.key for pool in wishes.pools)) or "none"
+    pool_names = ", ".join(sorted(pool.key for pool in wishes.pools)) or "none"
     if pools:
         raise InvalidInput(f"There are {len(pools)} pools {name}.", remedy=f"Say which: {', '.join(pool.key for pool in pools)}.")
-    raise InvalidInput(f"There is no pool {name} among the documents.", remedy=f"Known pools: {known}.")
+    raise InvalidInput(f"There is no pool {name} among the documents.", remedy=f"Known pools: {pool_names}.")
 
 
 def _clouds(task: Task, kube: Kube | None, wishes: Wishes) -> list[str]:
@@ -368,7 +368,7 @@ def _clouds(task: Task, kube: Kube | None, wishes: Wishes) -> list[str]:
             f"{node_class.name} does not rent from {', '.join(unknown)}.",
             remedy=f"Leave it out of {task.called('clouds')}, or add a provider.",
         )
-    found = []
+    clouds = []
     for choice in named:
         if asked and choice.cloud not in asked:
             continue
@@ -376,10 +376,10 @@ def _clouds(task: Task, kube: Kube | None, wishes: Wishes) -> list[str]:
             idle = choice.implicit and not ENTRIES[choice.cloud].is_configured(task)
         else:
             idle = unused(task, kube, choice.cloud, wishes)
-        found += [] if idle else [choice.cloud]
-    if not found:
+        clouds += [] if idle else [choice.cloud]
+    if not clouds:
         raise InvalidInput(f"{node_class.name}: no provider is named and no cloud is configured.", remedy="Give the key of one.")
-    return found
+    return clouds
 
 
 # ---- rent or buy, in numbers

@@ -23,12 +23,16 @@ def spending(context: Context, ledger: Ledger | None, claims: t.Sequence[Claim],
     """JSON-safe, amounts as text. ``whole`` False: the books could not be read whole, so that every sum is "at least"."""
     context.task.read("time_zone", periods.zone)
     zone = context.task.params.get("time_zone") or "UTC"
-    found = outlook(books(ledger or Ledger(), claims, now, CAPABILITIES), claims, now, zone)
+    forecast = outlook(books(ledger or Ledger(), claims, now, CAPABILITIES), claims, now, zone)
     purses = open_purses(context.wishes, context.settings.budget, ledger, claims, now, CAPABILITIES)
     return {
-        "hour": print_money(found.hour),
-        "today": {"key": found.day_key, "spent": print_money(found.day), "forecast": print_money(found.day_forecast)},
-        "month": {"key": found.month_key, "spent": print_money(found.month), "forecast": print_money(found.month_forecast)},
+        "hour": print_money(forecast.hour),
+        "today": {"key": forecast.day_key, "spent": print_money(forecast.day), "forecast": print_money(forecast.day_forecast)},
+        "month": {
+            "key": forecast.month_key,
+            "spent": print_money(forecast.month),
+            "forecast": print_money(forecast.month_forecast),
+        },
         "time_zone": zone,
         "whole": ledger is not None and not ledger.torn,
         "budgets": [budget_row(purse) for purse in purses.all],

@@ -64,7 +64,7 @@ def table(seen: Seen) -> list[str]:
     sums = f"${totals['price_hour']}/h, ${totals['cost']} so far (${totals['closed_cost']} of it closed)"
     store = f"  records: cluster {seen.store['cluster_id']}, generation {seen.store['generation'] or 'not drawn yet'}"
     foreign = [f"  not ours: {entry['name']}, {entry['cloud']} {entry['id']} {entry['why']}" for entry in seen.foreign]
-    unknown = [f"  unknown: {one}" for one in seen.unknown]
+    unknown = [f"  unknown: {text}" for text in seen.unknown]
     return [*lines, "", f"  now: {counts}; {sums}", *sentences(seen.spending), *unknown, store, *foreign]
 
 
@@ -194,7 +194,7 @@ def _unknown(context: Context, observation: Observation, ledger: Ledger) -> list
         unknown.append("our list of bootstrap tokens could not be read")
     if context.clients.uses_mesh():
         read = {"devices": observation.devices, "keys": observation.keys}
-        unknown += [f"the mesh's {what} could not be read" for what, found in read.items() if found is None]
+        unknown += [f"the mesh's {what} could not be read" for what, listed in read.items() if listed is None]
     return unknown
 
 
@@ -202,8 +202,10 @@ def _of_pools(context: Context, machines: list[dict[str, t.Any]], pools: t.Seque
     """Those that were asked for; all of them when none was named. A name that fits nothing is a warning."""
     if not pools:
         return machines
-    known = {machine["pool"] for machine in machines} | {pool.key for pool in context.wishes.described} | set(context.wishes.paused)
-    if strange := sorted(set(pools) - known - {key.partition("/")[2] for key in known}):
+    pool_keys = (
+        {machine["pool"] for machine in machines} | {pool.key for pool in context.wishes.described} | set(context.wishes.paused)
+    )
+    if strange := sorted(set(pools) - pool_keys - {key.partition("/")[2] for key in pool_keys}):
         context.warn(f"There is no pool {', '.join(strange)} among the documents and machines.")
     return [machine for machine in machines if machine["pool"] in pools or machine["pool"].partition("/")[2] in pools]
 
@@ -299,14 +301,14 @@ def _service(context: Context, claim: Claim | None, device: Device | None, obser
     """Where a service is reached, and whether it works (None = unknown; for nodes both say nothing)."""
     if claim is None or not claim.is_service:
         return {"endpoint": "", "healthy": None}
-    found = health_of(device, observation.probes.get(claim.name, Probe()), listed=observation.devices is not None)
+    health = health_of(device, observation.probes.get(claim.name, Probe()), listed=observation.devices is not None)
     pool = context.wishes.pool_of(claim.pool)
     address = address_of(device) if device else ""
     port = pool.service.health_port if pool and pool.service else None
     return {
         "endpoint": f"{address}:{port}" if address and port else address,
-        "healthy": found.well,
-        "state": _service_state(claim, found),
+        "healthy": health.well,
+        "state": _service_state(claim, health),
     }
 
 

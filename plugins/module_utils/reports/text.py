@@ -103,8 +103,8 @@ def use_text(report: Report) -> str:
     """How many GPU hours were useful, and what each cost; "unknown" where nobody noted it."""
     hours, unknown = (amount.quantize(Decimal("0.01")) for amount in (report.gpu_hours, report.unknown_gpu_hours))
     if report.unknown_gpu_hours:
-        known = f"; {hours} others were useful" if report.gpu_hours else ""
-        return f"whether {unknown} GPU hours were useful is unknown (no version noted it then){known}"
+        useful = f"; {hours} others were useful" if report.gpu_hours else ""
+        return f"whether {unknown} GPU hours were useful is unknown (no version noted it then){useful}"
     per_hour = report.per_gpu_hour
     return "no hour of it was useful" if per_hour is None else f"{hours} useful GPU hours, ${print_money(per_hour)} each"
 

@@ -86,7 +86,7 @@ def _adopt(context: Context, wanted: str | None, *, writes: bool) -> dict[str, t
         "adopted": taken,
     }
     if context.task.diff_mode:
-        texts = [encode({"generations": list(one)}) + "\n" for one in (before, after)]
+        texts = [encode({"generations": list(generations)}) + "\n" for generations in (before, after)]
         result["diff"] = {"before": texts[0], "after": texts[1]}
     return result
 

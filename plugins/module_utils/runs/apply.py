@@ -41,8 +41,8 @@ def apply_run(task: Task) -> dict[str, t.Any]:
         context.wishes = wishes_of(saved, context.wishes)
         if task.check_mode:
             return _apply(context, saved, writes=False)
-        found = locked(context, lambda: _apply(context, saved, writes=True))
-        return found if "steps" in found else {**found, "steps": [], "plan_run_id": saved.run_id, "join": []}
+        result = locked(context, lambda: _apply(context, saved, writes=True))
+        return result if "steps" in result else {**result, "steps": [], "plan_run_id": saved.run_id, "join": []}
     finally:
         context.close()
 
@@ -56,7 +56,7 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
         lambda wishes: sight.decide(
             lambda seen: check_plan(saved, seen, wishes, context.settings, CAPABILITIES, closed), lambda _checked: writes
         ),
-        lambda found: {action.pool for action in found.plan.actions if action.kind in RENTS},
+        lambda checked_plan: {action.pool for action in checked_plan.plan.actions if action.kind in RENTS},
     )
     if wishes.blocked and not any(check.result == APPLIED for check in checked.checks):
         raise nothing_could_join(wishes)
@@ -92,16 +92,16 @@ def _apply(context: Context, saved: SavedPlan, *, writes: bool) -> dict[str, t.A
 
 def _closed(context: Context) -> dict[str, datetime]:
     """The end of the last machine of each name in the ledger."""
-    found: dict[str, datetime] = {}
+    ends: dict[str, datetime] = {}
     lines, torn = context.store.ledger_records()
     for line in lines:
         name = str(line.get("name") or "")
         end = _time(line.get("end")) or context.clock.now()  # a line that cannot be read in full still says that the name was used
-        found[name] = max(end, found.get(name, end))
-    for one in torn:
-        if one.key:
-            found.setdefault(one.key, context.clock.now())
-    return found
+        ends[name] = max(end, ends.get(name, end))
+    for torn_line in torn:
+        if torn_line.key:
+            ends.setdefault(torn_line.key, context.clock.now())
+    return ends
 
 
 def _time(text: t.Any) -> datetime | None:

@@ -119,18 +119,18 @@ class Loop:
         problems = list(plan["problems"])
         names, leftovers = plan["launch"] + plan["destroy"], plan["leftovers"]
         if names or leftovers:
-            done = self._call(scale_step, "fleet_scale", run_id=run_id, names=names, only_named=True, leftovers=leftovers)
-            self._count(done)
-            problems += _problems(done)
-            if done.get("failed"):  # the lock may be lost: this run does nothing more
+            result = self._call(scale_step, "fleet_scale", run_id=run_id, names=names, only_named=True, leftovers=leftovers)
+            self._count(result)
+            problems += _problems(result)
+            if result.get("failed"):  # the lock may be lost: this run does nothing more
                 self._teller.problems(problems)
                 return
         if plan["join"]:
             problems += _problems(self._call(join_step, "fleet_join", run_id=run_id, names=plan["join"], wait=False))
         self._teller.problems(problems)
 
-    def _count(self, done: t.Mapping[str, t.Any]) -> None:
-        results = [machine["result"] for machine in done.get("machines", ())]
+    def _count(self, result: t.Mapping[str, t.Any]) -> None:
+        results = [machine["result"] for machine in result.get("machines", ())]
         self._counts["launched"] += results.count("launched") + results.count("adopted")
         self._counts["gone"] += results.count("gone")
 

@@ -137,7 +137,7 @@ def _claims_of(context: Context, step: MachineStep) -> list[Claim]:
 
 def _foreseen(step: MachineStep, claims: list[Claim], drifted: list[Drifted]) -> list[dict[str, t.Any]]:
     """What check mode says of nodes and claims."""
-    rows = [_row(one.claim, "drifted", f"would be set again: {', '.join(one.what)}", problem=False) for one in drifted]
+    rows = [_row(drift.claim, "drifted", f"would be set again: {', '.join(drift.what)}", problem=False) for drift in drifted]
     if step.would is None:
         return rows
     told = [
@@ -183,19 +183,19 @@ def _row(claim: Claim, result: str, message: str, *, problem: bool, remedy: str 
 
 
 def _launch(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
-    done = launch_all(context, claims)
+    results = launch_all(context, claims)
     return [
         _row(launched.claim, launched.result, launched.message, problem=launched.result in ("failed", "waiting"))
-        for launched in done
+        for launched in results
     ]
 
 
 def _join(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
-    done = join_all(context, claims)
+    results = join_all(context, claims)
     return [
         _row(joined.claim, joined.result, joined.message, problem=joined.result != "ready", remedy=_after_join(joined))
         | _course(joined)
-        for joined in done
+        for joined in results
     ]
 
 
@@ -211,7 +211,7 @@ def _look_in(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
 
 
 def _repair(context: Context, drifted: list[Drifted]) -> list[dict[str, t.Any]]:
-    done = repair_all(context, drifted)
+    results = repair_all(context, drifted)
     return [
         _row(
             repaired.claim,
@@ -220,7 +220,7 @@ def _repair(context: Context, drifted: list[Drifted]) -> list[dict[str, t.Any]]:
             problem=bool(repaired.problem),
             remedy=_ASSERT_AGAIN,
         )
-        for repaired in done
+        for repaired in results
     ]
 
 
@@ -242,8 +242,8 @@ def _after_join(joined: Joined) -> str:
 
 
 def _teardown(context: Context, claims: list[Claim]) -> list[dict[str, t.Any]]:
-    done = teardown_all(context, claims)
-    rows = [_row(ended.claim, ended.result, ended.message, problem=ended.result == "pending", remedy=_GO_ON) for ended in done]
+    results = teardown_all(context, claims)
+    rows = [_row(ended.claim, ended.result, ended.message, problem=ended.result == "pending", remedy=_GO_ON) for ended in results]
     return rows + remove_leftovers(context, context.task.params.get("leftovers") or [])
 
 

@@ -23,9 +23,9 @@ def report(task: Task) -> dict[str, t.Any]:
     params = task.params
     kube = connect(task)
     try:
-        found = nodes(kube, selector=f"{PROVISIONED_LABEL}=true" if params["provisioned_only"] else "")
+        matching = nodes(kube, selector=f"{PROVISIONED_LABEL}=true" if params["provisioned_only"] else "")
         names = params["names"]
-        chosen = [node for node in found if not names or node.name in names]
+        chosen = [node for node in matching if not names or node.name in names]
         by_node: dict[str, list[Pod]] = collections.defaultdict(list)
         for pod in pods(kube):
             by_node[pod.node].append(pod)

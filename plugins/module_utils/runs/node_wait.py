@@ -67,8 +67,8 @@ def missing(node: Node, resource: str, amount: int, taints: t.Collection[str]) -
     """What a Node lacks, in words; empty = complete."""
     lacks = [] if node.ready else [f"not Ready: {node.ready_message}".rstrip(": ")]
     lacks += [f"taint {taint.key}" for taint in node.taints if taint.key in taints]
-    found = node.allocatable.get(resource, 0)
-    return lacks if found >= amount else [*lacks, f"{found} of {amount} {resource}"]
+    allocatable = node.allocatable.get(resource, 0)
+    return lacks if allocatable >= amount else [*lacks, f"{allocatable} of {amount} {resource}"]
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -273,7 +273,7 @@ def _settings(task: Task) -> Settings:
         names=tuple(params["names"]), pools=tuple(params["pools"]), all=bool(params["all"]), force=bool(params["force"])
     )
     if params["mode"] == "destroy":
-        names, pools, everything = (task.called(one) for one in ("names", "pools", "all"))
+        names, pools, everything = (task.called(name) for name in ("names", "pools", "all"))
         if not (destroy.names or destroy.pools or destroy.all):
             raise InvalidInput("Nothing was named to be given back.", remedy=f"Set {names}, {pools}, or {everything}: true.")
         if destroy.all and (destroy.names or destroy.pools):
@@ -292,8 +292,8 @@ def _chosen(task: Task, wishes: Wishes, settings: Settings, now: datetime) -> Wi
     asked: list[str] = task.params["pools"]
     numbers = task.params.get("nodes")
     keys = {*(pool.key for pool in wishes.pools), *wishes.paused}
-    known = {*keys, *(key.partition("/")[2] for key in keys)}
-    unknown = [str(name) for name in (*asked, *(numbers if isinstance(numbers, dict) else ())) if name not in known]
+    names = {*keys, *(key.partition("/")[2] for key in keys)}
+    unknown = [str(name) for name in (*asked, *(numbers if isinstance(numbers, dict) else ())) if name not in names]
     if unknown:
         raise InvalidInput(
             f"There is no pool {', '.join(unknown)} among the documents.",
@@ -380,9 +380,9 @@ _PODS = {"pod": "waiting pod", "gpus": "gpus", "pool": "pool", "machine": "machi
 def refuse_choices(task: Task) -> None:
     """What the run's mode would not look at is refused, lest somebody believes that it did."""
     params, mode = task.params, task.params["mode"]
-    given = [one for one, modes in _CHOICES.items() if mode not in modes and not _is_empty(params.get(one))]
+    given = [choice for choice, modes in _CHOICES.items() if mode not in modes and not _is_empty(params.get(choice))]
     if given:
-        told = "; ".join(f"{task.called(one)} is for {', '.join(_CHOICES[one])}" for one in given)
+        told = "; ".join(f"{task.called(name)} is for {', '.join(_CHOICES[name])}" for name in given)
         looks = f" Mode {mode} looks at all pools." if "pools" in given else ""
         raise InvalidInput(
             f"{', '.join(map(task.called, given))} cannot be used in mode {mode}.", remedy=f"Leave it out: {told}.{looks}"

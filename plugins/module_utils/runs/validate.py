@@ -153,8 +153,8 @@ def _device_plugin(context: Context) -> CloudCheck:
     missing = [f"{key}: {one.why}" for key, one in answers.items() if one.word == NONE]
     if missing:
         raise InvalidInput("Nodes would not show their GPUs:", problems=missing)
-    sure = sorted({one.why for one in answers.values() if one.word == YES and one.why})
-    open_questions = tuple(f"{key}: {one.why}" for key, one in answers.items() if one.word == UNKNOWN)
+    sure = sorted({device_answer.why for device_answer in answers.values() if device_answer.word == YES and device_answer.why})
+    open_questions = tuple(f"{key}: {device_answer.why}" for key, device_answer in answers.items() if device_answer.word == UNKNOWN)
     told = ", ".join(sure) or ("nothing is certain" if open_questions else "no pool needs one")
     if sure and _ANY in answers:
         told += "; without documents the taints and labels of pools were not compared"

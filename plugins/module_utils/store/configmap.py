@@ -58,9 +58,9 @@ class ConfigMapStore(Careful):
         return self.claim_records()[0]
 
     def claim_records(self) -> ClaimRecords:
-        found, _version = self._kube.collect(PATH, _claim_or_damaged, {"labelSelector": f"{CLAIM_LABEL}=true"})
-        claims = [self.note(claim) for claim in found if isinstance(claim, Claim)]
-        broken = [one for one in found if isinstance(one, DamagedClaim)]
+        entries, _version = self._kube.collect(PATH, _claim_or_damaged, {"labelSelector": f"{CLAIM_LABEL}=true"})
+        claims = [self.note(claim) for claim in entries if isinstance(claim, Claim)]
+        broken = [entry for entry in entries if isinstance(entry, DamagedClaim)]
         return sorted(claims, key=lambda claim: claim.name), sorted(broken, key=lambda one: one.name)
 
     def claim(self, name: str) -> Claim | None:
@@ -74,10 +74,10 @@ class ConfigMapStore(Careful):
         try:
             raw = self._put(name, body) if claim.version else self._make(body)
         except (LostAnswer, ServerError):
-            found = self._kube.find(f"{PATH}/{name}")
-            if found is None or found.get("data") != body["data"]:
+            stored = self._kube.find(f"{PATH}/{name}")
+            if stored is None or stored.get("data") != body["data"]:
                 raise
-            raw = found  # the answer was lost, the write was not
+            raw = stored  # the answer was lost, the write was not
         return dataclasses.replace(claim, version=raw["metadata"]["resourceVersion"])
 
     def _drop(self, claim: Claim) -> None:
@@ -144,9 +144,9 @@ class ConfigMapStore(Careful):
             self._parts = None
 
     def _read_parts(self) -> dict[str, _Part]:
-        found, _version = self._kube.collect(PATH, _part_or_place, {"labelSelector": f"{LEDGER_LABEL}=true"})
-        self._strange = [one for one in found if isinstance(one, str)]
-        self._parts = {part.name: part for part in found if isinstance(part, _Part)}
+        parts, _version = self._kube.collect(PATH, _part_or_place, {"labelSelector": f"{LEDGER_LABEL}=true"})
+        self._strange = [part for part in parts if isinstance(part, str)]
+        self._parts = {part.name: part for part in parts if isinstance(part, _Part)}
         return self._parts
 
     def _append(self, parts: dict[str, _Part], key: str, text: str) -> None:

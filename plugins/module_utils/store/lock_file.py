@@ -165,8 +165,8 @@ def from_record(record: t.Mapping[str, t.Any]) -> Process | None:
 def describe(pid: int | None = None) -> Process:
     """The process ``pid``, by default the owner of this run."""
     number = owner_pid() if pid is None else pid
-    known = pid is not None or _is_ansible(_command(number))
-    return Process(socket.gethostname(), _boot_id(), _namespace(), number, (start_time(number) or "") if known else "")
+    is_ours = pid is not None or _is_ansible(_command(number))
+    return Process(socket.gethostname(), _boot_id(), _namespace(), number, (start_time(number) or "") if is_ours else "")
 
 
 def alive(process: Process, *, here: Process | None = None) -> bool | None:

@@ -95,9 +95,9 @@ class BookedStore:
         lines: dict[str, dict[str, t.Any]] = {}
         torn: list[Torn] = []
         for book in self._books:
-            found, odd = book.ledger_records()
+            entries, odd = book.ledger_records()
             torn += odd
-            for line in found:
+            for line in entries:
                 lines.setdefault(str(line.get("key") or line.get("name") or ""), line)
         return list(lines.values()), [record for record in torn if not record.key or record.key not in lines]
 

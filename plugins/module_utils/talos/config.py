@@ -107,10 +107,10 @@ def _image(spec: NodeSpec) -> list[str]:
         return [
             f"{model} is too old for the drivers of Talos images; take a Pascal card or newer, or lane kubelet." for model in old
         ]
-    found = mismatches(spec.extensions, models, spec.talos_version)
+    warnings = mismatches(spec.extensions, models, spec.talos_version)
     if spec.mesh.backend == "tailscale" and "siderolabs/tailscale" not in spec.extensions:
-        found.append("The image has no extension siderolabs/tailscale, so the node could not enter the mesh.")
-    return found
+        warnings.append("The image has no extension siderolabs/tailscale, so the node could not enter the mesh.")
+    return warnings
 
 
 def _refuse_secrets(config: Document) -> None:

@@ -112,7 +112,7 @@ def parse(text: str, what: str) -> list[Document]:
     Raises InvalidInput with the line, never with the text itself: it may hold secrets.
     """
     try:
-        found = [document for document in yaml.load_all(text, Loader=_loader()) if document is not None]
+        documents = [document for document in yaml.load_all(text, Loader=_loader()) if document is not None]
     except _Repeated as error:
         raise InvalidInput(f"{what}: line {error.line} has the key {error.key!r} a second time; write it once.") from None
     except _NoText as error:
@@ -131,11 +131,11 @@ def parse(text: str, what: str) -> list[Document]:
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else "an unknown place"
         reason = getattr(error, "problem", None) or "it cannot be read"
         raise InvalidInput(f"{what} is not valid YAML: {place}: {reason}.") from None
-    for number, document in enumerate(found, 1):
+    for number, document in enumerate(documents, 1):
         if not isinstance(document, dict):
             raise InvalidInput(f"{what}: document {number} is not a mapping of fields.")
     try:
-        return t.cast("list[Document]", _apart(found))
+        return t.cast("list[Document]", _apart(documents))
     except RecursionError:
         raise InvalidInput(f"{what} has a YAML alias that refers to itself.") from None
 

@@ -39,12 +39,12 @@ def read(text: str, what: str) -> list[Document]:
             "several.",
             remedy="Write a strategic merge patch: the fields as they shall be, and `$patch: delete` where something shall go.",
         )
-    found = parse(text, what)
-    for piece in found:
-        unknown = [one for one in ("kind", "apiVersion") if "kind" in piece and one not in piece]
+    documents = parse(text, what)
+    for piece in documents:
+        unknown = [field for field in ("kind", "apiVersion") if "kind" in piece and field not in piece]
         if unknown:
             raise InvalidInput(f"{what}: a document with kind needs apiVersion, too.")
-    return found
+    return documents
 
 
 def apply(documents: list[Document], patch: t.Sequence[Document], what: str = "The patch") -> None:
@@ -96,7 +96,7 @@ def _deletions(value: t.Any, path: Path = ()) -> list[tuple[Path, Key | None]]:
             if inner and not item:
                 del value[name]
     elif isinstance(value, list):
-        for entry in [one for one in value if isinstance(one, dict) and one.get(DELETE) == "delete"]:
+        for entry in [item for item in value if isinstance(item, dict) and item.get(DELETE) == "delete"]:
             key = next(((name, item) for name, item in entry.items() if name != DELETE), None)
             if key is None:
                 raise InvalidInput(f"{'.'.join(path)}: beside $patch: delete write the field by which the entry is to be found.")

@@ -20,12 +20,12 @@ _SECONDS = 30
 
 def find(wanted: bool | None) -> str | None:
     """The program; None when there is none or ``wanted`` is False. InvalidInput when ``wanted`` is True and PATH has none."""
-    found = shutil.which("talosctl") if wanted is not False else None
-    if wanted and found is None:
+    path = shutil.which("talosctl") if wanted is not False else None
+    if wanted and path is None:
         raise InvalidInput(
             "talosctl is to be asked, and there is no such program on PATH.", remedy="Install it, or set talosctl: false."
         )
-    return found
+    return path
 
 
 def unfit(program: str, talos_version: str) -> str:

@@ -62,13 +62,13 @@ def render(template: str, variables: t.Mapping[str, str], what: str = "The machi
             raise InvalidInput(f"The template variable {name} has more than one line; a value must be a single line.")
         if len(value) > _LONGEST_VALUE:
             raise InvalidInput(f"The template variable {name} is too long: it has more than {_LONGEST_VALUE // 1024} KiB.")
-    known = {**variables, **{snake(name): value for name, value in variables.items()}}
+    values = {**variables, **{snake(name): value for name, value in variables.items()}}
     try:
         compiled, wanted = _compile(template, what)
-        unknown = sorted(wanted - known.keys())
+        unknown = sorted(wanted - values.keys())
         if not unknown:
             return _joined(
-                compiled.generate({**known, _FILTERED: _Budget(what, "its filters take")}), _Budget(what, "its result has")
+                compiled.generate({**values, _FILTERED: _Budget(what, "its filters take")}), _Budget(what, "its result has")
             )
     except (RecursionError, MemoryError, SyntaxError):
         raise InvalidInput(f"{what} is too large: its expressions are nested too deeply.", remedy=_REMEDY) from None
@@ -77,7 +77,7 @@ def render(template: str, variables: t.Mapping[str, str], what: str = "The machi
         raise InvalidInput(f"{what} could not be rendered: {type(error).__name__}.", remedy=_REMEDY) from None
     raise InvalidInput(
         f"{what} uses what nobody provides.",
-        problems=[_unknown(name, known) for name in unknown],
+        problems=[_unknown(name, values) for name in unknown],
         remedy=f"Known variables: {', '.join(variables)}.",
     )
 

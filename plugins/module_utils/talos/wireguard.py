@@ -55,7 +55,7 @@ def write(spec: NodeSpec, config: Document, documents: list[Document]) -> None:
         others = _other_routes(tunnel, given_document.get("routes"), given_interface.get("routes"))
         document: Document = {"apiVersion": "v1alpha1", "kind": KIND, "name": name, "privateKey": tunnel.private_key, **kept}
         document["addresses"] = [{"address": tunnel.address}]
-        routes = [{"destination": one, "gateway": tunnel.hub_address} for one in tunnel.beyond]
+        routes = [{"destination": network, "gateway": tunnel.hub_address} for network in tunnel.beyond]
         if routes or others:
             document["routes"] = [*routes, *others]
         documents.append({**document, "peers": [peer]})

@@ -78,5 +78,5 @@ def seconds_between(earlier: datetime, later: datetime) -> float:
 
 def latest(moments: t.Iterable[datetime | None]) -> datetime | None:
     """The latest of the known moments, None without any."""
-    known = [moment for moment in moments if moment is not None]
-    return max(known) if known else None
+    given = [moment for moment in moments if moment is not None]
+    return max(given) if given else None

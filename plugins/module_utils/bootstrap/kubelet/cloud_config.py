@@ -282,14 +282,14 @@ def path_of(tunnel: Tunnel) -> str:
 
 def conf(documents: t.Sequence[Document], config: Document, tunnel: Tunnel) -> str:
     """The file. Routes need no lines: wg-quick makes one for each allowed network. Raises InvalidInput for what it could not be told."""
-    found = link(documents, config, tunnel.interface)
+    device = link(documents, config, tunnel.interface)
     lines = ["# Written by the Ansible collection tgp.gpu.", "[Interface]"]
-    lines += [f"Address = {address['address']}" for address in items_at(found, "addresses")]
-    lines.append(f"PrivateKey = {found['privateKey']}")
+    lines += [f"Address = {address['address']}" for address in items_at(device, "addresses")]
+    lines.append(f"PrivateKey = {device['privateKey']}")
     for field, name in (("mtu", "MTU"), ("listenPort", "ListenPort"), ("firewallMark", "FwMark")):
-        if found.get(field):
-            lines.append(f"{name} = {found[field]}")
-    for peer in items_at(found, "peers"):
+        if device.get(field):
+            lines.append(f"{name} = {device[field]}")
+    for peer in items_at(device, "peers"):
         lines += ["", "[Peer]", f"PublicKey = {peer['publicKey']}"]
         if peer.get("presharedKey"):
             lines.append(f"PresharedKey = {peer['presharedKey']}")

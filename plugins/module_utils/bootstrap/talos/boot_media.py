@@ -86,8 +86,8 @@ def _checked(params: Params, version: str, forms: t.Sequence[str]) -> tuple[Imag
 
 def _image_faults(params: Params, version: str) -> t.Iterator[str]:
     """What is wrong with release and schematic, which name the image."""
-    known = minor(version)
-    if known is None or known < OLDEST or not re.fullmatch(r"\d+\.\d+\.\d+(-[a-z]+\.\d+)?", version):
+    numbers = minor(version)
+    if numbers is None or numbers < OLDEST or not re.fullmatch(r"\d+\.\d+\.\d+(-[a-z]+\.\d+)?", version):
         yield f"talos_version {version!r} must be a release like 1.13.9, {OLDEST[0]}.{OLDEST[1]} or newer."
     if not re.fullmatch(r"[0-9a-f]{64}", params["schematic_id"]):
         yield "schematic_id must be 64 hex digits; tgp.gpu.talos_schematic tells it."
@@ -155,7 +155,7 @@ def _configs(params: Params, version: str, forms: t.Sequence[str]) -> dict[str, 
         try:
             configs[name] = given_config(node, name, version)
             mode = "metal" if params["platform"] == "metal" else "cloud"
-            problems += [f"{name}: {one}" for one in configs[name].checked(mode, version)]
+            problems += [f"{name}: {problem}" for problem in configs[name].checked(mode, version)]
         except InvalidInput as error:
             problems += [f"{name}: {problem}" for problem in error.problems or (str(error),)]
     if problems:

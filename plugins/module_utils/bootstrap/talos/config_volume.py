@@ -72,7 +72,7 @@ def image(seed: Seed) -> bytes:
 def same_image(present: bytes, seed: Seed) -> bool:
     """Whether a volume holds just this seed. Two volumes of the same content differ in their dates."""
     volume = pycdlib.PyCdlib()
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     try:
         volume.open_fp(io.BytesIO(present))
         label = volume.pvd.volume_identifier.decode("ascii", "replace").strip()
@@ -81,11 +81,11 @@ def same_image(present: bytes, seed: Seed) -> bool:
                 name = entry.rock_ridge.name().decode()
                 content = io.BytesIO()
                 volume.get_file_from_iso_fp(content, rr_path=f"/{name}")
-                found[name] = content.getvalue()
+                files[name] = content.getvalue()
         volume.close()
     except (pycdlib.pycdlibexception.PyCdlibException, AttributeError, UnicodeDecodeError):
         return False  # no such volume, or one of another make
-    return label == seed.label and found == dict(seed.files)
+    return label == seed.label and files == dict(seed.files)
 
 
 def command(seed: Seed, folder: str, target: str) -> str:

@@ -44,22 +44,22 @@ def plain_http(url: str) -> bool:
 
 def arguments(consoles: t.Sequence[str], more: t.Sequence[str]) -> list[str]:
     """Console arguments (the last one is the one that services write to) and further ones, checked."""
-    found = [f"console={console}" for console in consoles] + list(more)
-    problems = [problem for one in found for problem in _argument_problems(one)]
+    kernel_arguments = [f"console={console}" for console in consoles] + list(more)
+    problems = [problem for argument in kernel_arguments for problem in _argument_problems(argument)]
     if problems:
         raise InvalidInput("The kernel arguments cannot be used.", problems=problems, field="kernel_args")
-    return found
+    return kernel_arguments
 
 
 def joined(present: str, more: t.Sequence[str]) -> str:
     """A command line with our arguments behind those of the image. InvalidInput when they contradict each other or do not fit."""
     words = present.split()
-    if any(one.startswith("talos.config=") for one in more) and any(word.startswith("talos.config=") for word in words):
+    if any(argument.startswith("talos.config=") for argument in more) and any(word.startswith("talos.config=") for word in words):
         raise InvalidInput(
             "The image has a talos.config argument of its own, so it would not be known which one counts.",
             remedy="Leave config_url out, or use a schematic without that argument.",
         )
-    line = " ".join([*words, *(one for one in more if one not in words)])
+    line = " ".join([*words, *(argument for argument in more if argument not in words)])
     if len(line.encode()) > LIMIT:
         raise InvalidInput(f"The kernel command line would have {len(line.encode())} bytes, and the kernel reads {LIMIT}.")
     return line

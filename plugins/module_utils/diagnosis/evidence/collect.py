@@ -81,8 +81,8 @@ def explain_all(
         return {}
     work = _Collector(context, devices)
     with ThreadPoolExecutor(min(_WORKERS, len(ends)), thread_name_prefix="evidence") as pool:
-        found = pool.map(lambda pair: work.explain_if_possible(*pair), ends.values())
-        return {name: explained for name, explained in zip(ends, found, strict=True) if explained is not None}
+        explanations = pool.map(lambda pair: work.explain_if_possible(*pair), ends.values())
+        return {name: explained for name, explained in zip(ends, explanations, strict=True) if explained is not None}
 
 
 class _Collector:
@@ -130,23 +130,23 @@ class _Collector:
                 unread[what] = f"could not be read: {str(error)[:200]}"
                 return otherwise, False
 
-        known = self._machine(claim, ask)
-        known |= self._mesh(claim, ask)
+        facts = self._machine(claim, ask)
+        facts |= self._mesh(claim, ask)
         if claim.lane is not Lane.SERVICE:
-            known |= self._cluster(claim, ask)
+            facts |= self._cluster(claim, ask)
         return Findings(
             name=claim.node_name or claim.name,
             now=self._context.clock.now(),
             cloud=claim.cloud,
             lane=claim.lane,
             launched=claim.launch_started,
-            steps=tuple(sorted(_times(claim, end, known.get("requests", ())).items(), key=lambda pair: pair[1])),
+            steps=tuple(sorted(_times(claim, end, facts.get("requests", ())).items(), key=lambda pair: pair[1])),
             step=end.step,
             message=redact(end.message),
             hopeless=redact(end.hopeless),
             instance_id=claim.instance_id,
             unread=tuple(sorted(unread.items())),
-            **known,
+            **facts,
         )
 
     def _machine(self, claim: Claim, ask: t.Callable[..., tuple[t.Any, bool]]) -> dict[str, t.Any]:

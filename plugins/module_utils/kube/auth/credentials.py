@@ -306,6 +306,6 @@ def _parts(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def _time(tag: int, content: bytes) -> datetime:
-    found = datetime.strptime(content.decode("ascii"), _FORMS.get(tag, "")).replace(tzinfo=timezone.utc)
+    moment = datetime.strptime(content.decode("ascii"), _FORMS.get(tag, "")).replace(tzinfo=timezone.utc)
     # two digits are years until 2049 (RFC 5280, 4.1.2.5.1)
-    return found.replace(year=found.year - 100) if tag == 0x17 and found.year >= 2050 else found
+    return moment.replace(year=moment.year - 100) if tag == 0x17 and moment.year >= 2050 else moment

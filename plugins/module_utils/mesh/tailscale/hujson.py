@@ -46,9 +46,9 @@ def _string_end(text: str, start: int) -> int:
 
 
 def _after(text: str, mark: str, start: int, default: int | None) -> int:
-    found = text.find(mark, start)
-    if found >= 0:
-        return found + len(mark)
+    position = text.find(mark, start)
+    if position >= 0:
+        return position + len(mark)
     if default is None:
         raise ValueError(f"the comment that begins at character {start - 2} does not end")
     return default

@@ -38,9 +38,9 @@ class PolicyWish:
 
     def rules(self) -> list[dict[str, t.Any]]:
         """The access rules, in the form that Tailscale and every headscale read."""
-        tags, found = list(self.tags), []
+        tags, rules = list(self.tags), []
         if self.control_planes:
-            found += [
+            rules += [
                 {"action": "accept", "proto": "tcp", "src": tags, "dst": [f"{self.control_planes}:{_ports(self.join)}"]},
                 {
                     "action": "accept",
@@ -52,17 +52,17 @@ class PolicyWish:
         port = POD_NETWORKS[self.pod_network]
         if port:
             ends = [*tags, *([self.control_planes] if self.control_planes else [])]
-            found.append({"action": "accept", "proto": "udp", "src": ends, "dst": [f"{end}:{port}" for end in ends]})
-        return found
+            rules.append({"action": "accept", "proto": "udp", "src": ends, "dst": [f"{end}:{port}" for end in ends]})
+        return rules
 
     def snippet(self) -> dict[str, t.Any]:
         """What to write into the policy, beside what is there."""
-        found: dict[str, t.Any] = {"tagOwners": owners(self.tags, self.client_tag), "acls": self.rules()}
+        policy: dict[str, t.Any] = {"tagOwners": owners(self.tags, self.client_tag), "acls": self.rules()}
         if self.routes:
-            found["autoApprovers"] = {"routes": {route: list(self.tags) for route in self.routes}}
+            policy["autoApprovers"] = {"routes": {route: list(self.tags) for route in self.routes}}
         if self.tests():
-            found["tests"] = self.tests()
-        return found
+            policy["tests"] = self.tests()
+        return policy
 
 
 def owners(tags: t.Sequence[str], client_tag: str = "tag:tgp") -> dict[str, list[str]]:

@@ -65,7 +65,7 @@ class Running:
         completed = self._call("wg", "show", self.interface, "dump")
         if completed.returncode:
             words = self._words(completed)
-            if any(one in words for one in _FORBIDDEN):
+            if any(character in words for character in _FORBIDDEN):
                 raise InvalidInput(
                     f"The interface {self.interface} cannot be looked at ({words}); nothing was changed.",
                     remedy="Run as root (become).",
@@ -82,7 +82,7 @@ class Running:
             key, _preshared, endpoint, allowed, handshake, _received, _sent, _keepalive = fields
             return RunningPeer(
                 key,
-                frozenset(str(ipaddress.ip_network(one)) for one in allowed.split(",") if one != "(none)"),
+                frozenset(str(ipaddress.ip_network(network)) for network in allowed.split(",") if network != "(none)"),
                 None if endpoint == "(none)" else endpoint,
                 datetime.fromtimestamp(int(handshake), timezone.utc) if int(handshake) else None,
             )

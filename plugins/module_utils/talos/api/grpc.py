@@ -173,12 +173,12 @@ class _Call:
             raise self._shape(f"it has HTTP status {http or 'none'} and no outcome of gRPC")
         if int(status):
             word = STATUS.get(int(status), f"status {status}")
-            said = unquote(self._headers.get("grpc-message", "")).strip()
+            message = unquote(self._headers.get("grpc-message", "")).strip()
             raise GrpcError(
-                f"{self._authority} refused {self._path.rpartition('/')[2]} ({word}){': ' + said if said else ''}",
+                f"{self._authority} refused {self._path.rpartition('/')[2]} ({word}){': ' + message if message else ''}",
                 service="talos",
                 code=word,
-                said=said,
+                said=message,
             )
         if len(self._body) < 5 or self._body[0] or struct.unpack(">I", self._body[1:5])[0] != len(self._body) - 5:
             raise self._shape("it does not hold one plain message")

@@ -160,10 +160,10 @@ class MachineApi:
 
 
 def _version(answer: bytes) -> MaintenanceState:
-    found = messages(read(answer), 1)
-    if not found:
+    entries = messages(read(answer), 1)
+    if not entries:
         return MaintenanceState("maintenance")
-    version, platform = inner(found[0], 2), inner(found[0], 3)
+    version, platform = inner(entries[0], 2), inner(entries[0], 3)
     return MaintenanceState(
         "maintenance",
         version=text(version, 1),
@@ -174,8 +174,8 @@ def _version(answer: bytes) -> MaintenanceState:
 
 
 def _applied(answer: bytes) -> Applied:
-    found = messages(read(answer), 1)
-    entry: Fields = found[0] if found else {}
+    entries = messages(read(answer), 1)
+    entry: Fields = entries[0] if entries else {}
     number = integer(entry, 3)
     return Applied(
         MODES[number] if number < len(MODES) else f"mode {number}",
@@ -203,7 +203,7 @@ def block(field: int, value: bytes) -> bytes:
 
 def read(message: bytes) -> Fields:
     """All fields of a message. Raises BadShape when it is none."""
-    found: Fields = {}
+    fields: Fields = {}
     at = 0
     while at < len(message):
         tag, at = _number(message, at)
@@ -220,13 +220,13 @@ def read(message: bytes) -> Fields:
             raise _broken()
         if at > len(message) or not tag >> 3:
             raise _broken()
-        found.setdefault(tag >> 3, []).append(value)
-    return found
+        fields.setdefault(tag >> 3, []).append(value)
+    return fields
 
 
 def messages(fields: Fields, field: int) -> list[Fields]:
     """The inner messages of a repeated field."""
-    return [read(one) for one in fields.get(field, ()) if isinstance(one, bytes)]
+    return [read(value) for value in fields.get(field, ()) if isinstance(value, bytes)]
 
 
 def inner(fields: Fields, field: int) -> Fields:
@@ -237,7 +237,7 @@ def inner(fields: Fields, field: int) -> Fields:
 
 def texts(fields: Fields, field: int) -> list[str]:
     """The texts of a repeated field."""
-    return [one.decode("utf-8", "replace") for one in fields.get(field, ()) if isinstance(one, bytes)]
+    return [value.decode("utf-8", "replace") for value in fields.get(field, ()) if isinstance(value, bytes)]
 
 
 def text(fields: Fields, field: int) -> str:
@@ -248,8 +248,8 @@ def text(fields: Fields, field: int) -> str:
 
 def integer(fields: Fields, field: int) -> int:
     """The number of a field, 0 when it is absent."""
-    found = [one for one in fields.get(field, ()) if isinstance(one, int)]
-    return found[-1] if found else 0
+    numbers = [value for value in fields.get(field, ()) if isinstance(value, int)]
+    return numbers[-1] if numbers else 0
 
 
 def _varint(value: int) -> bytes:

@@ -68,9 +68,9 @@ def missing(wishes: t.Sequence[WantedExtension], official: t.Sequence[Extension]
     return found
 
 
-def _near(name: str, known: t.Collection[str]) -> str:
-    tracks = [one for one in known if one.startswith(name + "-")]
-    bare = {one.rpartition("/")[2]: one for one in known}
+def _near(name: str, names: t.Collection[str]) -> str:
+    tracks = [one for one in names if one.startswith(name + "-")]
+    bare = {one.rpartition("/")[2]: one for one in names}
     close = tracks or [bare[one] for one in difflib.get_close_matches(name.rpartition("/")[2], bare, n=2, cutoff=0.7)]
     return f"; it has {', '.join(sorted(close))}" if close else ""
 

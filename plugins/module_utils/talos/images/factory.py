@@ -151,14 +151,14 @@ class ImageFactory:
         release = f"v{plain(version)}"
         path = f"/version/{release}/{what}/official"
         try:
-            found = self.api.get(path)
+            answer = self.api.get(path)
         except errors.NotFound:
             raise self._no_release(release) from None
         except errors.ServerError as error:
             if not re.fullmatch(r"v\d+\.\d+\.\d+(-[a-z]+\.\d+)?", release):  # the factory's word for a version it cannot read
                 raise self._no_release(release) from error
             raise
-        entries = self.api.expect(found, list, f"GET {path}")
+        entries = self.api.expect(answer, list, f"GET {path}")
         for entry in entries:
             self.api.expect(entry, dict, f"GET {path}", "an entry")
             for field in ("name", "ref", *more):

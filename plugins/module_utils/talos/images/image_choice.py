@@ -75,7 +75,7 @@ def schematic_problems(
 ) -> list[str]:
     """Why a class's schematic cannot serve its nodes, one sentence each: secrets, unknown fields, extensions that do not belong
     together, GPUs (``models``) without their driver, no way into the mesh. Whether other extensions exist only the factory knows."""
-    found = []
+    warnings = []
     try:
         refuse_secrets(schematic)
         canonical(schematic, str)  # its form is looked at before its parts are
@@ -85,11 +85,11 @@ def schematic_problems(
         return [f"{_FIELD}: {problem}" for problem in error.problems] or [str(error)]
     short = [name for name in names if name not in schematic["customization"]["systemExtensions"]["officialExtensions"]]
     if short:
-        found.append(f"the Image Factory wants whole names: {', '.join(short)}.")
-    found += [*disagreements(names), *mismatches(names, models, talos_version)]
+        warnings.append(f"the Image Factory wants whole names: {', '.join(short)}.")
+    warnings += [*disagreements(names), *mismatches(names, models, talos_version)]
     if tailscale and "siderolabs/tailscale" not in names:
-        found.append("there is no extension siderolabs/tailscale in it, so nodes could not enter the mesh.")
-    return [f"{_FIELD}: {problem}" for problem in found]
+        warnings.append("there is no extension siderolabs/tailscale in it, so nodes could not enter the mesh.")
+    return [f"{_FIELD}: {problem}" for problem in warnings]
 
 
 # ---- installer images: which of them can make a GPU node (S0-21)

@@ -84,7 +84,7 @@ def driver_for(models: t.Sequence[str], talos_version: str, track: str = "") -> 
         raise InvalidInput(f"For Talos {talos_version} it is not known which drivers of NVIDIA it carries.", remedy=_RELEASES)
     branches = dict(zip(("lts", "production"), DRIVERS[release], strict=True))
     named = [(model, canonical(model)) for model in models]
-    problems = [_unknown(one) for one, model in named if model is None]
+    problems = [_unknown(name) for name, model in named if model is None]
     judged: list[tuple[str, Generation]] = []
     for model in dict.fromkeys(model for _text, model in named if model is not None):
         found = generation(model)

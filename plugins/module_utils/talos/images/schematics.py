@@ -160,10 +160,10 @@ def _result(
 
 
 def _version(text: str) -> str:
-    found = minor(text)
-    if found is None or plain(text).count(".") < 2:
+    version = minor(text)
+    if version is None or plain(text).count(".") < 2:
         raise InvalidInput(f"talos_version {text!r} must be a whole version, for example {DEFAULT_TALOS}.")
-    if found < OLDEST:
+    if version < OLDEST:
         raise InvalidInput(f"Talos {text} is not supported: 1.{OLDEST[1]} is the oldest.")
     return plain(text)
 

@@ -151,18 +151,18 @@ def kubelet(config: Document, talos: tuple[int, int], cluster_version: str) -> S
 
 def _kubelet_version(image: str, talos: tuple[int, int], cluster_version: str) -> Sentences:
     tag = tag_of(image)
-    found = minor(tag)
-    if found is None:
+    version = minor(tag)
+    if version is None:
         if "@" not in image:
             yield f"machine.kubelet.image {image!r} has no version; end it with :v<version of the cluster>."
         return
     low, high = KUBERNETES.get(talos, (0, 999))
-    if not low <= found[1] <= high:
+    if not low <= version[1] <= high:
         yield f"machine.kubelet.image: Talos {talos[0]}.{talos[1]} runs Kubernetes 1.{low} to 1.{high}, not {tag}."
     cluster = minor(cluster_version)
-    if cluster and found > cluster:
+    if cluster and version > cluster:
         yield f"machine.kubelet.image {tag} is newer than the cluster ({cluster_version}); a kubelet must not be."
-    elif cluster and found[1] < cluster[1] - 3:
+    elif cluster and version[1] < cluster[1] - 3:
         yield f"machine.kubelet.image {tag} is more than three minors older than the cluster ({cluster_version})."
 
 

@@ -149,7 +149,7 @@ MISSING_TEMPLATE = (
 
 def placeholder(talos_version: str = DEFAULT_TALOS, **facts: t.Any) -> NodeSpec:
     """A node that does not exist, for trying out a template."""
-    known: dict[str, t.Any] = {
+    values: dict[str, t.Any] = {
         "name": "tgp-placeholder-000000",
         "pool": "placeholder",
         "secrets": _SECRETS,
@@ -166,8 +166,8 @@ def placeholder(talos_version: str = DEFAULT_TALOS, **facts: t.Any) -> NodeSpec:
         "kubernetes_version": f"1.{KUBERNETES.get(minor(talos_version) or (1, 13), (0, 36))[1]}.0",
     }
     if "mesh" in facts and facts["mesh"].backend == "wireguard":
-        known["tunnel"] = _TUNNEL
-    return NodeSpec(**{**known, **facts})
+        values["tunnel"] = _TUNNEL
+    return NodeSpec(**{**values, **facts})
 
 
 def template_result(template: str | None, talos_image: str = "", talos_version: str = "", **facts: t.Any) -> ValidationResult:
@@ -296,15 +296,15 @@ def _mapping(value: dict[str, t.Any], schema: Schema, path: str) -> t.Iterator[S
             yield SchemaFault(f"{dot}{name}", "required", f"{dot}{name} is missing.")
     for key, item in value.items():
         inner = f"{dot}{key}"
-        known = [properties[key]] if key in properties else []
-        known += [option for pattern, option in patterns.items() if re.search(pattern, str(key))]
-        if not known and others is False:
+        schemas = [properties[key]] if key in properties else []
+        schemas += [option for pattern, option in patterns.items() if re.search(pattern, str(key))]
+        if not schemas and others is False:
             close = difflib.get_close_matches(str(key), properties, n=1, cutoff=0.75)
             hint = f" Did you mean {close[0]}?" if close else ""
             yield SchemaFault(inner, "additionalProperties", f"Talos has no field {inner}.{hint}")
-        elif not known and isinstance(others, dict):
-            known = [others]
-        for option in known:
+        elif not schemas and isinstance(others, dict):
+            schemas = [others]
+        for option in schemas:
             yield from _check(item, option, inner)
 
 
