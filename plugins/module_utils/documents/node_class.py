@@ -293,7 +293,7 @@ def hub(spec: Spec, reader: Reader) -> Hub | None:
         reader.fault(f"{_HERE}.addresses", f"{addresses} is no part of the network {network}.")
         return None
     allowed = reader.networks(wish.get("allowedIPs", ()), f"{_HERE}.allowedIPs")
-    found = Hub(
+    wireguard_hub = Hub(
         endpoint=wish["endpoint"],
         public_key=wish["publicKey"],
         network=str(network),
@@ -305,10 +305,10 @@ def hub(spec: Spec, reader: Reader) -> Hub | None:
         mtu=wish.get("mtu", 1420),
         keepalive=reader.duration(wish.get("persistentKeepalive"), f"{_HERE}.persistentKeepalive", 25),
     )
-    some_node = wireguard_addresses.end_of(found, f"{network[-2]}/{network.prefixlen}", "")
+    some_node = wireguard_addresses.end_of(wireguard_hub, f"{network[-2]}/{network.prefixlen}", "")
     for field, what in wireguard_rules.hub_faults(some_node):
         reader.fault(f"{_HERE}.{_FIELDS[field]}", what)
-    return found
+    return wireguard_hub
 
 
 def _network(text: str, field: str, reader: Reader) -> Network | None:

@@ -143,14 +143,16 @@ class _Reading:
                 continue
             before = len(self.problems)
             reader = Reader(document.place, self.problems, self.warnings)
-            found = node_class(document.mapping, reader, self._machines, of_operator=document.origin is DocumentOrigin.OPERATOR)
-            if found.name in self.classes:
-                self._named_twice(document, f"there are two classes named {found.name}. Rename one.")
-            self.classes[found.name] = found
+            parsed_class = node_class(
+                document.mapping, reader, self._machines, of_operator=document.origin is DocumentOrigin.OPERATOR
+            )
+            if parsed_class.name in self.classes:
+                self._named_twice(document, f"there are two classes named {parsed_class.name}. Rename one.")
+            self.classes[parsed_class.name] = parsed_class
             if len(self.problems) > before:
-                self._note(kind, found.name, self.problems[before].sentence)
+                self._note(kind, parsed_class.name, self.problems[before].sentence)
             elif document.deletion is not None:
-                self._note(kind, found.name, "it is being deleted")
+                self._note(kind, parsed_class.name, "it is being deleted")
 
     def pools_of(self) -> None:
         """Pools, and requests with their classes."""
@@ -178,14 +180,14 @@ class _Reading:
     def rest_of(self, allow_commands: t.Sequence[str]) -> None:
         """What else is wrong with documents that their schema refuses. Of what they say nothing is used."""
         for document, parts in self._partly:
-            found: list[Fault] = []
+            document_faults: list[Fault] = []
             whole = dataclasses.replace(document, mapping=parts.mapping)
-            reader = Reader(document.place, found, [], namespace_of(whole))
+            reader = Reader(document.place, document_faults, [], namespace_of(whole))
             kind = parts.mapping["kind"]
-            found += forbidden(kind, whole, allow_commands)
-            if not found:  # what may not stand there is not followed either: no file is read for an object of the cluster
+            document_faults += forbidden(kind, whole, allow_commands)
+            if not document_faults:  # what may not stand there is not followed either: no file is read for an object of the cluster
                 self._read_on(kind, parts.mapping, reader)
-            self.problems += [fault for fault in found if parts.says(fault.path)]
+            self.problems += [fault for fault in document_faults if parts.says(fault.path)]
 
     def _read_on(self, kind: str, mapping: t.Mapping[str, t.Any], reader: Reader) -> None:
         """Let the reader find what is wrong with the rest."""
@@ -257,9 +259,9 @@ def _kind(document: Document, allow_commands: t.Sequence[str], problems: list[Fa
         what = f"{kind!r} is no kind of document we know." if kind else "this field is missing."
         problems.append(Fault(source, f"{what} {remedy}", "kind"))
         return ""
-    found = [Fault(source, text) for text in faults(kind, document.mapping)] or forbidden(kind, document, allow_commands)
-    problems += found
-    return "" if found else kind
+    document_faults = [Fault(source, text) for text in faults(kind, document.mapping)] or forbidden(kind, document, allow_commands)
+    problems += document_faults
+    return "" if document_faults else kind
 
 
 def _place_machines(machines: t.Sequence[Machine], machines_from: str, documents: t.Sequence[Document], read: _Reading) -> None:
@@ -292,7 +294,7 @@ def _one_owner(read: _Reading) -> None:
     """A machine in two classes would be switched by both."""
     owners: dict[str, str] = {}
     for name in sorted(read.classes):
-        for machine in (one for choice in read.classes[name].clouds for one in choice.machines):
+        for machine in (listed_machine for choice in read.classes[name].clouds for listed_machine in choice.machines):
             owner = owners.setdefault(machine.name, name)
             if owner != name:
                 text = f"machine {machine.name}: the classes {owner} and {name} both have it. Keep it in one."

@@ -131,7 +131,7 @@ def change(
     a fresh read.
     """
     added, removed = tuple(add_taints), tuple(remove_taints)
-    keys = [*(labels or {}), *(annotations or {}), *(one.key for one in added), *removed]
+    keys = [*(labels or {}), *(annotations or {}), *(node_taint.key for node_taint in added), *removed]
     if foreign := sorted({key for key in keys if not is_ours(key) and key not in allow}):
         raise InvalidInput(f"{name}: refused to change keys that are not ours: {', '.join(foreign)}.")
     for attempt in range(_TRIES):
@@ -203,7 +203,7 @@ def _difference(
 def merged_taints(have: list[Json], added: t.Iterable[Taint], removed: t.Iterable[str]) -> list[Json]:
     """The raw taint list with ``removed`` keys gone and ``added`` present; a taint is identified by key and effect. The order and
     all foreign taints stay."""
-    gone, new = set(removed), {(one.key, one.effect): one for one in added}
+    gone, new = set(removed), {(node_taint.key, node_taint.effect): node_taint for node_taint in added}
     result = []
     for raw in have:
         ours = new.pop((raw["key"], raw["effect"]), None)
@@ -211,11 +211,11 @@ def merged_taints(have: list[Json], added: t.Iterable[Taint], removed: t.Iterabl
             result.append(raw if (raw.get("value") or "") == ours.value else _raw(ours))
         elif raw["key"] not in gone:
             result.append(raw)
-    return result + [_raw(one) for one in new.values()]
+    return result + [_raw(node_taint) for node_taint in new.values()]
 
 
-def _raw(one: Taint) -> Json:
-    return {"key": one.key, "effect": one.effect, **({"value": one.value} if one.value else {})}
+def _raw(node_taint: Taint) -> Json:
+    return {"key": node_taint.key, "effect": node_taint.effect, **({"value": node_taint.value} if node_taint.value else {})}
 
 
 def is_ours(key: str) -> bool:

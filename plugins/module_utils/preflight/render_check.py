@@ -61,9 +61,9 @@ def rehearsal_faults(context: Context, node_class: NodeClass, *, second_opinion:
     """
     server = str(context.once("server version", lambda: context.kube.get("/version").get("gitVersion") or ""))
     facts = cluster_facts(context)
-    found: dict[str, str] = {}
+    class_faults: dict[str, str] = {}
     if why := wrong_version(f"v{facts.kubernetes_version.removeprefix('v')}", server):
-        found[f"kubernetes_version: {why}. Leave it out, and nodes get the API server's own."] = ""
+        class_faults[f"kubernetes_version: {why}. Leave it out, and nodes get the API server's own."] = ""
     talos: list[Document] | None = None
     for pool, choice, model in _ways(context, node_class):
         capability = CAPABILITIES[choice.cloud]
@@ -80,11 +80,11 @@ def rehearsal_faults(context: Context, node_class: NodeClass, *, second_opinion:
         else:
             talos = talos or (documents if spec.lane is Lane.TALOS else None)
         for fault in faults:
-            found.setdefault(fault, f" ({pool.key} on {choice.cloud})")
-    found |= dict.fromkeys(_extensions(context, node_class, facts.talos_version), "")
-    if talos is not None and not found:
-        found |= dict.fromkeys(_asked(talos, facts.talos_version, second_opinion), "")
-    return [f"{fault}{where}" for fault, where in found.items()]
+            class_faults.setdefault(fault, f" ({pool.key} on {choice.cloud})")
+    class_faults |= dict.fromkeys(_extensions(context, node_class, facts.talos_version), "")
+    if talos is not None and not class_faults:
+        class_faults |= dict.fromkeys(_asked(talos, facts.talos_version, second_opinion), "")
+    return [f"{fault}{where}" for fault, where in class_faults.items()]
 
 
 def _extensions(context: Context, node_class: NodeClass, talos_version: str) -> list[str]:

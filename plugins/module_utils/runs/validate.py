@@ -78,13 +78,13 @@ def _run(checks: t.Sequence[_Check]) -> list[dict[str, t.Any]]:
 
 def _one(what: str, check: t.Callable[[], str | CloudCheck]) -> dict[str, t.Any]:
     try:
-        found = check()
+        outcome = check()
     except TgpError as error:
         return {"what": what, "ok": False, "status": NO, "message": str(error), "warnings": []}
-    if isinstance(found, str):
-        found = CloudCheck(found)
-    status = WARN if found.warnings else OK
-    return {"what": what, "ok": True, "status": status, "message": found.sentence, "warnings": list(found.warnings)}
+    if isinstance(outcome, str):
+        outcome = CloudCheck(outcome)
+    status = WARN if outcome.warnings else OK
+    return {"what": what, "ok": True, "status": status, "message": outcome.sentence, "warnings": list(outcome.warnings)}
 
 
 # ---- with a cluster

@@ -32,30 +32,30 @@ class PolicyReport:
 def report(mesh: DeviceMesh, wish: PolicyWish) -> PolicyReport:
     """Reads only. Raises an ApiError when the mesh cannot be read at all, InvalidInput for what is no tag."""
     check_tags(wish.tags)
-    found = PolicyReport()
+    policy_report = PolicyReport()
     text = mesh.policy()
     if text is None:
-        found.unseen.append(
+        policy_report.unseen.append(
             "The policy: the credential needs the scopes policy_file:read, devices:core:read and devices:posture_attributes:read; a "
             "headscale without a policy has none and lets everything through."
         )
-        return found
+        return policy_report
     try:
         policy = hujson.loads(text)
     except ValueError as error:
-        found.add("policy", f"It is not HuJSON: {error}.", "Open it in the admin console, which points at the place.")
-        return found
+        policy_report.add("policy", f"It is not HuJSON: {error}.", "Open it in the admin console, which points at the place.")
+        return policy_report
     if not isinstance(policy, dict):
-        found.add("policy", "It is no object.", "Write it as { … }.")
-        return found
-    _owners(found, policy, mesh, wish)
-    _routes(found, policy, wish)
-    _settings(found, mesh)
-    _connections(found, mesh, wish)
-    return found
+        policy_report.add("policy", "It is no object.", "Write it as { … }.")
+        return policy_report
+    _owners(policy_report, policy, mesh, wish)
+    _routes(policy_report, policy, wish)
+    _settings(policy_report, mesh)
+    _connections(policy_report, mesh, wish)
+    return policy_report
 
 
-def _owners(found: PolicyReport, policy: dict[str, t.Any], mesh: DeviceMesh, wish: PolicyWish) -> None:
+def _owners(policy_report: PolicyReport, policy: dict[str, t.Any], mesh: DeviceMesh, wish: PolicyWish) -> None:
     known = policy.get("tagOwners")
     owners: dict[str, t.Any] = known if isinstance(known, dict) else {}
     carried = mesh.carried_tags()
@@ -63,19 +63,19 @@ def _owners(found: PolicyReport, policy: dict[str, t.Any], mesh: DeviceMesh, wis
     for tag in wish.tags:
         line = f'"{tag}": {json.dumps([] if tag == client else [client])}'
         if tag not in owners:
-            found.add(tag, "The policy does not define it.", f"Add to tagOwners: {line}")
+            policy_report.add(tag, "The policy does not define it.", f"Add to tagOwners: {line}")
         elif carried is not None and tag not in carried and not carried & set(owners[tag] or ()):
             held = ", ".join(sorted(carried)) or "no tag"
-            found.add(tag, f"The OAuth client carries {held}, which does not own it.", f"Change in tagOwners: {line}")
+            policy_report.add(tag, f"The OAuth client carries {held}, which does not own it.", f"Change in tagOwners: {line}")
 
 
-def _routes(found: PolicyReport, policy: dict[str, t.Any], wish: PolicyWish) -> None:
+def _routes(policy_report: PolicyReport, policy: dict[str, t.Any], wish: PolicyWish) -> None:
     approvers = policy.get("autoApprovers")
     granted = approvers.get("routes") if isinstance(approvers, dict) else None
     for route in wish.routes:
         missing = [tag for tag in wish.tags if not _approved(route, tag, granted if isinstance(granted, dict) else {})]
         if missing:
-            found.add(
+            policy_report.add(
                 route,
                 f"Nobody approves this route of {', '.join(missing)}, so each machine's waits for a person.",
                 f'Add to autoApprovers.routes: "{route}": {json.dumps(missing)}',
@@ -99,21 +99,23 @@ def _network(text: str) -> Network | None:
         return None
 
 
-def _settings(found: PolicyReport, mesh: DeviceMesh) -> None:
+def _settings(policy_report: PolicyReport, mesh: DeviceMesh) -> None:
     settings = mesh.settings()
     if settings and settings.get("aclsExternallyManagedOn"):
         link = settings.get("aclsExternalLink")
-        found.unseen.append(f"The policy is kept elsewhere ({link or 'see the admin console'}): change it there.")
+        policy_report.unseen.append(f"The policy is kept elsewhere ({link or 'see the admin console'}): change it there.")
 
 
-def _connections(found: PolicyReport, mesh: DeviceMesh, wish: PolicyWish) -> None:
+def _connections(policy_report: PolicyReport, mesh: DeviceMesh, wish: PolicyWish) -> None:
     tests = wish.tests()
     if not tests:
         return
     failed = mesh.failed_policy_tests(tests)
     if failed is None:
-        found.unseen.append("Whether the rules let machines and control planes reach each other: the server does not try it out.")
+        policy_report.unseen.append(
+            "Whether the rules let machines and control planes reach each other: the server does not try it out."
+        )
         return
-    found.tried = True
+    policy_report.tried = True
     for text in failed:
-        found.add("rules", text, "Add the acls of policy_snippet, or grants that say the same.")
+        policy_report.add("rules", text, "Add the acls of policy_snippet, or grants that say the same.")
