@@ -186,7 +186,7 @@ def run(task: Task) -> dict[str, object]:
             return named.absent(unmarked=params["include_unmarked"])
         return named.present(
             lambda: [_request(task, cloud.offers())],
-            lambda found: _differs(task, found),
+            lambda instance: _differs(task, instance),
             unmarked=params["include_unmarked"],
             limit=task.read("max_price_hour", parse_money),
         )
@@ -212,11 +212,11 @@ def _request(task: Task, offers: list[Offer]) -> LaunchRequest:
 
 def _by_price(task: Task, offers: list[Offer]) -> list[Offer]:
     wanted, region = task.params["instance_type"], task.params["region"] or ""
-    of_type = [one for one in offers if one.instance_type == wanted]
+    of_type = [offer for offer in offers if offer.instance_type == wanted]
     if not of_type:
-        raise no_such_type(f"Lambda has no type {wanted!r}.", wanted, {one.instance_type for one in offers})
+        raise no_such_type(f"Lambda has no type {wanted!r}.", wanted, {offer.instance_type for offer in offers})
     fitting = rentable("Lambda", wanted, region, of_type, offers, ENTRY.regions)
-    return sorted(fitting, key=lambda one: (one.price_hour or 0, one.cloud_region))
+    return sorted(fitting, key=lambda offer: (offer.price_hour or 0, offer.cloud_region))
 
 
 def _differs(task: Task, instance: Instance) -> str:

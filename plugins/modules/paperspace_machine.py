@@ -262,20 +262,20 @@ def _requests(task: Task, offers: list[Offer]) -> list[LaunchRequest]:
 
 def _by_price(task: Task, offers: list[Offer]) -> list[Offer]:
     wanted, region = task.params["machine_type"], task.params["region"] or ""
-    of_type = [one for one in offers if one.instance_type == wanted]
+    of_type = [offer for offer in offers if offer.instance_type == wanted]
     if not of_type:
-        raise no_such_type(f"Paperspace has no type {wanted!r}.", wanted, {one.instance_type for one in offers})
+        raise no_such_type(f"Paperspace has no type {wanted!r}.", wanted, {offer.instance_type for offer in offers})
     fitting = rentable("Paperspace", wanted, region, of_type, offers, ENTRY.regions, read=short_region)
-    return sorted(fitting, key=lambda one: one.price_hour or 0)
+    return sorted(fitting, key=lambda offer: offer.price_hour or 0)
 
 
-def _differs(task: Task, found: Instance) -> str:
+def _differs(task: Task, instance: Instance) -> str:
     """Why an existing machine is not the wanted one, empty if it is."""
     params = task.params
     return (
-        wrong_type(found, params["machine_type"])
-        or wrong_region(found, params["region"] or "", ENTRY.regions, read=short_region)
-        or too_small(found, params["disk_gib"])
+        wrong_type(instance, params["machine_type"])
+        or wrong_region(instance, params["region"] or "", ENTRY.regions, read=short_region)
+        or too_small(instance, params["disk_gib"])
     )
 
 

@@ -290,13 +290,15 @@ def _requests(task: Task, offers: list[Offer]) -> list[LaunchRequest]:
 def _by_price(task: Task, offers: list[Offer]) -> list[Offer]:
     """Of one price what is in good supply comes first."""
     wanted, region, count = task.params["gpu_type"], task.params["region"] or "", task.params["gpu_count"]
-    of_type = [one for one in offers if _is_gpu(wanted, one)]
+    of_type = [offer for offer in offers if _is_gpu(wanted, offer)]
     if not of_type:
         names = {offer.model for offer in offers}
         near = [suggestion for suggestion in gpu_models.suggestions(wanted) if suggestion in names]
         raise no_such_type(f"RunPod has no {count} x {wanted!r} for one pod.", wanted, names, near)
     fitting = rentable("RunPod", f"{count} x {wanted}", region, of_type, offers, ENTRY.regions)
-    return sorted(fitting, key=lambda one: (one.price_hour or 0, _STOCK.get(one.traits.get("stock", ""), 3), one.cloud_region))
+    return sorted(
+        fitting, key=lambda offer: (offer.price_hour or 0, _STOCK.get(offer.traits.get("stock", ""), 3), offer.cloud_region)
+    )
 
 
 def _is_gpu(wanted: str, offer: Offer) -> bool:

@@ -59,23 +59,31 @@ class Delivery:
             self._thread.start()
 
     def _send(self) -> None:
-        for one in self._messages:
-            self._problems[one.key] = self._sender.deliver(one, self._end)
+        for message in self._messages:
+            self._problems[message.key] = self._sender.deliver(message, self._end)
 
     def arrived(self, warn: t.Callable[[str], None]) -> list[Message]:
         """Those that arrived everywhere, after the deadline at the latest; a warning for each that did not. Call it once."""
         if self._messages:
             self._thread.join(max(0.0, self._end - time.monotonic()) + 0.5)
-        found = []
-        for one in self._messages:
-            problem = self._problems.get(one.key, "the receiver is too slow")
+        messages = []
+        for message in self._messages:
+            problem = self._problems.get(message.key, "the receiver is too slow")
             facts = {"result": "failed", "error": problem} if problem else {"result": "sent"}
-            self._task.tell("notice", notice=one.kind, name=one.subject, key=one.key, text=one.text, data=dict(one.data), **facts)
+            self._task.tell(
+                "notice",
+                notice=message.kind,
+                name=message.subject,
+                key=message.key,
+                text=message.text,
+                data=dict(message.data),
+                **facts,
+            )
             if problem:
-                warn(f"The notice {one.kind} about {one.subject} could not be delivered: {problem}")
+                warn(f"The notice {message.kind} about {message.subject} could not be delivered: {problem}")
             else:
-                found.append(one)
-        return found
+                messages.append(message)
+        return messages
 
 
 class Caller(t.Protocol):
@@ -154,7 +162,7 @@ class Sender:
         parts = urlsplit(self._url)
         root = f"{parts.scheme}://{parts.netloc}"
         secrets = (self._url, parts.path, parts.query, parts.password)  # the paths of such receivers are often their secret
-        register(*(one for one in secrets if one and len(one) >= _LIKE_A_SECRET))
+        register(*(secret for secret in secrets if secret and len(secret) >= _LIKE_A_SECRET))
         token = self._task.params.get("notify_token") or self._task.late_token()
         register(token)
         headers = {"authorization": f"Bearer {token}"} if token else {}
@@ -171,7 +179,7 @@ class Sender:
     def _run(self, body: Json, end: float) -> None:
         def once(left: float) -> None:
             try:
-                done = subprocess.run(
+                completed = subprocess.run(
                     self._command,
                     env=program_environment(network=True),
                     input=json.dumps(body),
@@ -185,9 +193,9 @@ class Sender:
                 raise LostAnswer(f"{self._command[0]} did not end in time.") from None
             except OSError as error:
                 raise TgpError(f"{self._command[0]} cannot be started: {error.strerror}.") from None
-            if done.returncode:
-                said = " ".join(done.stderr.split())[:200]
-                raise ServerError(f"{self._command[0]} ended with {done.returncode}{f': {said}' if said else ''}.")
+            if completed.returncode:
+                said = " ".join(completed.stderr.split())[:200]
+                raise ServerError(f"{self._command[0]} ended with {completed.returncode}{f': {said}' if said else ''}.")
 
         self._retried(once, end)
 
@@ -212,7 +220,7 @@ def command_of(params: t.Mapping[str, t.Any]) -> list[str]:
     """The words of ``notify_command`` (a list, or a line that is split as a shell would, without a shell). InvalidInput."""
     given = params.get("notify_command") or os.environ.get("TGP_NOTIFY_COMMAND") or ""
     try:
-        words = shlex.split(given) if isinstance(given, str) else [str(one) for one in given]
+        words = shlex.split(given) if isinstance(given, str) else [str(entry) for entry in given]
     except ValueError as error:
         raise InvalidInput(f"notify_command is not understood: {error}.", remedy="Give a list of words.") from None
     return [os.path.expanduser(words[0]), *words[1:]] if words else []

@@ -117,20 +117,20 @@ class _ToldStore(_Delegate):
         self._phases: dict[str, str] = {}
 
     def claims(self) -> list[Claim]:
-        found = t.cast("list[Claim]", self._inner.claims())
-        self._phases.update((one.name, one.phase.value) for one in found)
-        return found
+        claims = t.cast("list[Claim]", self._inner.claims())
+        self._phases.update((claim.name, claim.phase.value) for claim in claims)
+        return claims
 
     def claim_records(self) -> ClaimRecords:
         found = t.cast("ClaimRecords", self._inner.claim_records())
-        self._phases.update((one.name, one.phase.value) for one in found[0])
+        self._phases.update((claim.name, claim.phase.value) for claim in found[0])
         return found
 
     def claim(self, name: str) -> Claim | None:
-        found = t.cast("Claim | None", self._inner.claim(name))
-        if found is not None:
-            self._phases[name] = found.phase.value
-        return found
+        claim = t.cast("Claim | None", self._inner.claim(name))
+        if claim is not None:
+            self._phases[name] = claim.phase.value
+        return claim
 
     def write(self, claim: Claim) -> Claim:
         before = self._phases.get(claim.name, "")

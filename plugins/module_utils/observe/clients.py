@@ -122,7 +122,7 @@ class Clients:
 
     def cloud_names(self) -> tuple[str, ...]:
         """Clouds to look at: those of the documents and those that live claims were rented from."""
-        wanted = {one.cloud for node_class in self._wishes().classes.values() for one in node_class.clouds if one.enabled}
+        wanted = {choice.cloud for node_class in self._wishes().classes.values() for choice in node_class.clouds if choice.enabled}
         wanted |= {claim.cloud for claim in self._claims() if claim.cloud}
         return tuple(sorted(name for name in wanted if name in CAPABILITIES))
 
@@ -157,8 +157,8 @@ class Clients:
 
     def _remembered_choice(self, cloud: str) -> CloudChoice | None:
         """Where the key of a cloud stands that no valid document names any more, as its claims remember it."""
-        known = (one.limits.credentials for one in self._claims() if one.cloud == cloud and one.limits is not None)
-        credentials = next(filter(None, known), None)
+        secret_refs = (claim.limits.credentials for claim in self._claims() if claim.cloud == cloud and claim.limits is not None)
+        credentials = next(filter(None, secret_refs), None)
         return CloudChoice(cloud, credentials=credentials) if credentials is not None else None
 
     def _node_ready(self, node: str) -> bool | None:

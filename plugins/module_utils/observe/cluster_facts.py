@@ -67,10 +67,10 @@ def _refuse_another_cluster(context: Context, secrets: ClusterSecrets) -> None:
     published: set[str] = set()
     for namespace in (NAMESPACE, "default"):  # ours may not exist yet
         try:
-            found = context.kube.get(f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt")
+            raw = context.kube.get(f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt")
         except (Forbidden, NotFound):
             continue  # not published or not ours to read: nothing is known against the bundle
-        published = _certificates(str((found.get("data") or {}).get("ca.crt", "")))
+        published = _certificates(str((raw.get("data") or {}).get("ca.crt", "")))
         break
     given = _certificates(base64.b64decode(secrets.k8s_ca_crt).decode("ascii", "replace"))
     if published and given and not published & given:

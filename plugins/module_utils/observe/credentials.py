@@ -39,8 +39,10 @@ def unused(task: Task, kube: Kube, cloud: str, wishes: Wishes) -> bool:
 
     A Secret that cannot be read is no proof of that.
     """
-    choices = [one for node_class in wishes.classes.values() for one in node_class.clouds if one.cloud == cloud and one.enabled]
-    if not all(one.implicit for one in choices) or ENTRIES[cloud].is_configured(task):
+    choices = [
+        choice for node_class in wishes.classes.values() for choice in node_class.clouds if choice.cloud == cloud and choice.enabled
+    ]
+    if not all(choice.implicit for choice in choices) or ENTRIES[cloud].is_configured(task):
         return False
     try:
         return cloud_credential(task, kube, cloud, None) is None

@@ -58,7 +58,7 @@ def load(task: Task, kube: Kube | None, *, strict: bool = True) -> Wishes:
     wishes = dataclasses.replace(wishes, faults={**found.faults, **wishes.faults})
     wishes, more = found.with_lines(wishes, [*warnings, *more])
     if strict:
-        unread = [one.problem for name, one in found.sources.items() if one.problem and not one.quiet]
+        unread = [source.problem for name, source in found.sources.items() if source.problem and not source.quiet]
         refuse([*unread, *(sentence for sentences in wishes.faults.values() for sentence in sentences)])
     for warning in more:
         task.warn(warning)
@@ -129,7 +129,7 @@ class _Found:
             told |= {sentence: self._placed(place, line, sentence) for line, sentence in lines}
             faults[place] = tuple(told[sentence] for _line, sentence in lines)
         paused = {key: _replaced(why, told) for key, why in wishes.paused.items()}
-        places = [(next((one for one in self._files if text.startswith(f"{one}: ")), ""), text) for text in warnings]
+        places = [(next((file for file in self._files if text.startswith(f"{file}: ")), ""), text) for text in warnings]
         more = [self._placed(place, self._line(place, text), text) for place, text in places]
         return dataclasses.replace(wishes, faults=faults, paused=paused), more
 
@@ -214,17 +214,20 @@ def _replaced(text: str, told: t.Mapping[str, str]) -> str:
     return text
 
 
-def _split(found: list[Document]) -> tuple[list[Document], list[Document]]:
+def _split(documents: list[Document]) -> tuple[list[Document], list[Document]]:
     """Documents proper, and Helm values with ``nodeGroups``."""
-    values = [one for one in found if "nodeGroups" in one.mapping and "kind" not in one.mapping]
-    return [one for one in found if one not in values], values
+    values = [document for document in documents if "nodeGroups" in document.mapping and "kind" not in document.mapping]
+    return [document for document in documents if document not in values], values
 
 
 def _asks_for_groups(documents: list[Document]) -> bool:
     specs = (document.mapping.get("spec") for document in documents)  # of any form yet: what is wrong with it is told later
     listed = (spec.get("providers") for spec in specs if isinstance(spec, dict))
-    providers = [one for entries in listed if isinstance(entries, list) for one in entries if isinstance(one, dict)]
-    return any(one.get("name") == "webhook" and not one.get("machines") and not one.get("nodeGroups") for one in providers)
+    providers = [entry for entries in listed if isinstance(entries, list) for entry in entries if isinstance(entry, dict)]
+    return any(
+        provider.get("name") == "webhook" and not provider.get("machines") and not provider.get("nodeGroups")
+        for provider in providers
+    )
 
 
 # ---- finds the Talos template of a class: inline, or a key of a Kubernetes Secret

@@ -179,22 +179,22 @@ def _offers(context: Context, name: str, ask: bool) -> Quote:
 def _looked_up(context: Context, clouds: t.Mapping[str, CloudView], claims: t.Sequence[Claim]) -> dict[str, CloudView]:
     """The same with what lists miss although claims know it: it is missing only if a look by its id misses it, too (L-2a). Where that look
     fails nothing is known of this cloud's machines."""
-    found = dict(clouds)
+    views = dict(clouds)
     for claim in claims:
-        view = found.get(claim.cloud)
+        view = views.get(claim.cloud)
         if view is None or view.instances is None or not claim.instance_id or claim.phase not in LIVE:
             continue
-        if not CAPABILITIES[claim.cloud].rented or any(one.id == claim.instance_id for one in view.instances):
+        if not CAPABILITIES[claim.cloud].rented or any(instance.id == claim.instance_id for instance in view.instances):
             continue
         try:
-            one = context.clients.cloud(claim.cloud).instance(claim.instance_id)
+            instance = context.clients.cloud(claim.cloud).instance(claim.instance_id)
         except TgpError as error:
             problem = f"Its list misses {claim.name}, and a look by the id failed: {error}"
-            found[claim.cloud] = dataclasses.replace(view, instances=None, problem=f"{view.problem} {problem}".strip())
+            views[claim.cloud] = dataclasses.replace(view, instances=None, problem=f"{view.problem} {problem}".strip())
             continue
-        if one is not None and not one.gone:
-            found[claim.cloud] = dataclasses.replace(view, instances=(*view.instances, one))
-    return found
+        if instance is not None and not instance.gone:
+            views[claim.cloud] = dataclasses.replace(view, instances=(*view.instances, instance))
+    return views
 
 
 def _cached_offers(context: Context) -> CachedOffers:
@@ -266,14 +266,14 @@ def look_at_services(
         service = target.pool.service
         if service is None:
             return Probe()
-        found = prober.health(service, target.device)
+        probe = prober.health(service, target.device)
         if idle and target.ready and target.pool.idle_probe is not None:
             answer, detail = prober.idle(target.pool, target.device)
-            found = dataclasses.replace(found, idle=answer, idle_detail=detail)
-        return found
+            probe = dataclasses.replace(probe, idle=answer, idle_detail=detail)
+        return probe
 
     with ThreadPoolExecutor(max_workers=min(_WORKERS, len(targets)), thread_name_prefix="probe") as pool:
-        return dict(zip((one.name for one in targets), pool.map(ask, targets), strict=True))
+        return dict(zip((target.name for target in targets), pool.map(ask, targets), strict=True))
 
 
 def published(context: Context) -> tuple[Published, ...] | None:
@@ -291,9 +291,9 @@ def _claimed(context: Context, devices: t.Sequence[Device], claims: t.Sequence[C
         pool = context.wishes.pool_of(claim.pool)
         if not claim.is_service or not (claim.phase in LIVE or waits(claim)) or pool is None:
             continue
-        found = find_device(devices, hostname=claim.name, tags=(), created_after=claim.created).device
-        if found is not None and found.online is not False:
-            yield Target(claim.name, pool, found, claim.phase in (Phase.READY, Phase.TERMINATING))
+        device = find_device(devices, hostname=claim.name, tags=(), created_after=claim.created).device
+        if device is not None and device.online is not False:
+            yield Target(claim.name, pool, device, claim.phase in (Phase.READY, Phase.TERMINATING))
 
 
 def _unclaimed(
@@ -301,9 +301,9 @@ def _unclaimed(
 ) -> t.Iterator[Target]:
     """Machines of ours whose record may be lost."""
     known = {claim.name for claim in claims}
-    names = {one.name for view in clouds.values() for one in view.instances or () if not one.gone} - known
+    names = {instance.name for view in clouds.values() for instance in view.instances or () if not instance.gone} - known
     for name in sorted(names):
         pool = described_pool(name, context.wishes.pools) if ownership_of(name, context.cluster_id) is Ownership.OURS else None
-        found = find_device(devices, hostname=name, tags=(), created_after=None).device if pool is not None else None
-        if pool is not None and found is not None and found.online is not False:
-            yield Target(name, pool, found, False)
+        device = find_device(devices, hostname=name, tags=(), created_after=None).device if pool is not None else None
+        if pool is not None and device is not None and device.online is not False:
+            yield Target(name, pool, device, False)

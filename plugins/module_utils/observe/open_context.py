@@ -74,7 +74,7 @@ def _refuse_without_pools(task: Task, wishes: Wishes, settings: Settings | None)
     if settings is not None and settings.mode in REAPING and (task.params["documents"] or task.params["documents_from_cluster"]):
         return
     refuse(
-        [one.problem for one in wishes.sources.values() if one.problem and not one.quiet]
+        [source.problem for source in wishes.sources.values() if source.problem and not source.quiet]
         + [sentence for sentences in wishes.faults.values() for sentence in sentences]
     )
     raise InvalidInput(
@@ -116,7 +116,7 @@ def settings_of(task: Task) -> Settings:
 
 def _names(params: t.Mapping[str, t.Any], option: str, form: re.Pattern[str], what: str, remedy: str) -> list[str]:
     """The names that an option lists, each in the form of ``what``."""
-    names = [one.strip() for one in params.get(option) or ()]
+    names = [entry.strip() for entry in params.get(option) or ()]
     for name in names:
         if not form.fullmatch(name):
             raise InvalidInput(f"{option}: {name!r} is not the name of {what}.", remedy=remedy)

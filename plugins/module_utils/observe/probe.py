@@ -123,7 +123,7 @@ class Prober:
             "TGP_MESH_PROXY": self._proxy,
         }
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 list(command),
                 env=program_environment(own),
                 stdin=subprocess.DEVNULL,
@@ -135,9 +135,9 @@ class Prober:
             return None, f"{command[0]} did not end within {_COMMAND:.0f} s"
         except OSError as error:
             return None, f"{command[0]} cannot be run: {error.strerror}"
-        if done.returncode in (0, 1):
-            return done.returncode == 0, f"it says: {command[0]} ended with {done.returncode}"
-        return None, f"{command[0]} ended with {done.returncode}, which says neither idle (0) nor busy (1)"
+        if completed.returncode in (0, 1):
+            return completed.returncode == 0, f"it says: {command[0]} ended with {completed.returncode}"
+        return None, f"{command[0]} ended with {completed.returncode}, which says neither idle (0) nor busy (1)"
 
 
 def _is_well(answer: Answer) -> Heard:

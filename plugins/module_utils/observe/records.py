@@ -168,7 +168,7 @@ class TokenList:
         """Take one off that was deleted. If that fails it is found without a claim by a later run, which sees that it is gone."""
         try:
             with self._writing:
-                kept = {known.id: known for known in self.listed()}
+                kept = {token.id: token for token in self.listed()}
                 if kept.pop(token_id, None) is not None:
                     self._write(kept)
         except TgpError as error:

@@ -80,16 +80,16 @@ def read_archive(path: str) -> list[Line]:
 
 
 def _lines(file: t.TextIO, path: str) -> dict[str, Line]:
-    found: dict[str, Line] = {}
+    lines: dict[str, Line] = {}
     for number, text in enumerate(file, 1):
         if not text.endswith("\n"):
             continue  # a run was killed while it wrote: the line is still in the ledger
         try:
             line = json.loads(text)
-            found.setdefault(ledger_key(line), line)
+            lines.setdefault(ledger_key(line), line)
         except (ValueError, AttributeError, InvalidInput) as error:
             raise InvalidInput(f"{path}, line {number} is no line of a ledger: {error}", remedy="Give another path.") from error
-    return found
+    return lines
 
 
 def _append(path: str, lines: t.Mapping[str, Line], called: str) -> None:

@@ -38,9 +38,11 @@ def record(context: Context, plan: Plan) -> Recorded:
     """Write the plan's claims, node annotations and findings. Launch and destroy themselves come later, from the claims."""
     tell_decisions(context.task, plan)
     telling = Telling(context, plan)
-    done = Recorded()
+    recorded = Recorded()
     going = {claim.name: claim.deletion.reason for claim in context.records.known_claims() if claim.deletion is not None}
-    closed = {action.name for action in plan.actions if action.kind == ActionKind.RESTORE and not _restore(context, action, done)}
+    closed = {
+        action.name for action in plan.actions if action.kind == ActionKind.RESTORE and not _restore(context, action, recorded)
+    }
     for action in plan.actions:
         if action.name in closed and action.kind == ActionKind.UPDATE:
             continue  # the record of the drain that was begun stays until its marks are off
@@ -52,54 +54,54 @@ def record(context: Context, plan: Plan) -> Recorded:
         ):
             context.lock.renew_if_due()
             if action.kind == ActionKind.DESTROY and going.get(action.name) != action.reason:
-                _leave_alone(context, action.claim, done)
-            _write(context, action.claim, done)
+                _leave_alone(context, action.claim, recorded)
+            _write(context, action.claim, recorded)
         elif action.kind in (ActionKind.TAINT, ActionKind.UNTAINT):
-            _taint(context, action, done)
+            _taint(context, action, recorded)
         elif action.kind == ActionKind.ANNOTATE:
-            _annotate(context, action, done)
-    _findings(context, plan, done)
-    telling.add([Notice("records", f"records|{name}", name, why) for name, why in done.failed.items()])
+            _annotate(context, action, recorded)
+    _findings(context, plan, recorded)
+    telling.add([Notice("records", f"records|{name}", name, why) for name, why in recorded.failed.items()])
     telling.finish()
-    return done
+    return recorded
 
 
-def without(plan: Plan, done: Recorded) -> Plan:
+def without(plan: Plan, recorded: Recorded) -> Plan:
     """The plan without what is not on record: nothing is launched or destroyed without its record, so it waits for the next run."""
-    left = done.unrecorded
+    left = recorded.unrecorded
     return dataclasses.replace(
         plan,
-        actions=tuple(one for one in plan.actions if one.name not in left or one.kind == ActionKind.REPORT),
+        actions=tuple(action for action in plan.actions if action.name not in left or action.kind == ActionKind.REPORT),
         join=tuple(name for name in plan.join if name not in left),
         admit=tuple(name for name in plan.admit if name not in left),
-        failures=(*plan.failures, *done.failed.values()),
+        failures=(*plan.failures, *recorded.failed.values()),
     )
 
 
-def _write(context: Context, claim: Claim, done: Recorded) -> None:
+def _write(context: Context, claim: Claim, recorded: Recorded) -> None:
     try:
-        done.claims[claim.name] = context.store.write(claim)
-        done.writes += 1
+        recorded.claims[claim.name] = context.store.write(claim)
+        recorded.writes += 1
     except (Unreachable, Unauthorized):
         raise  # no record at all can be written
     except ApiError as error:
-        done.unrecorded.add(claim.name)
-        done.failed[claim.name] = (
+        recorded.unrecorded.add(claim.name)
+        recorded.failed[claim.name] = (
             f"{claim.name}: its claim cannot be written, so nothing is done with its machine in this run: {error}"
         )
 
 
-def _findings(context: Context, plan: Plan, done: Recorded) -> None:
+def _findings(context: Context, plan: Plan, recorded: Recorded) -> None:
     """Write what was seen for the first time. A damaged record is replaced."""
     try:
         known: t.Mapping[str, t.Any] | None = context.records.read_times("findings")
     except BadShape as error:
         if error.service != "claims":
-            done.failed["tgp-state-findings"] = f"tgp-state-findings cannot be read: {error}"
+            recorded.failed["tgp-state-findings"] = f"tgp-state-findings cannot be read: {error}"
             return
         known = None
     except ApiError as error:
-        done.failed["tgp-state-findings"] = f"tgp-state-findings cannot be read: {error}"
+        recorded.failed["tgp-state-findings"] = f"tgp-state-findings cannot be read: {error}"
         return
     try:
         if dict(plan.findings) != known:
@@ -108,26 +110,26 @@ def _findings(context: Context, plan: Plan, done: Recorded) -> None:
         text = (
             f"tgp-state-findings cannot be written, so what has no claim counts as seen for the first time by the next run: {error}"
         )
-        done.failed["tgp-state-findings"] = text
+        recorded.failed["tgp-state-findings"] = text
 
 
-def _restore(context: Context, action: Action, done: Recorded) -> bool:
+def _restore(context: Context, action: Action, recorded: Recorded) -> bool:
     """Take the marks of a drain off the node again; False when that could not be done."""
     context.lock.renew_if_due()
     try:
         node = get_node(context.kube, action.target)
         if node is not None and node.uid == action.uid:
-            done.writes += int(change(context.kube, action.target, uid=action.uid, **undoing(node)))
+            recorded.writes += int(change(context.kube, action.target, uid=action.uid, **undoing(node)))
     except (NotFound, Conflict) as error:
         context.warn(f"{action.target}: it stays cordoned until the next run: {error}")
         return False
     except ApiError as error:
-        done.failed[action.target] = f"{action.target}: the Node stays cordoned until the next run: {error}"
+        recorded.failed[action.target] = f"{action.target}: the Node stays cordoned until the next run: {error}"
         return False
     return True
 
 
-def _leave_alone(context: Context, claim: Claim, done: Recorded) -> None:
+def _leave_alone(context: Context, claim: Claim, recorded: Recorded) -> None:
     """Block where a machine was lost or never joined, and count what never joined for its pool, once, before the record that says so. The
     machine costs money, so it ends also when that cannot be noted."""
     reason = LEFT_ALONE.get(claim.deletion.reason if claim.deletion else "", "")
@@ -137,32 +139,32 @@ def _leave_alone(context: Context, claim: Claim, done: Recorded) -> None:
         if reason == "join":
             context.records.failed_join(claim.pool)
     except ApiError as error:
-        done.failed["tgp-state-blocklist"] = (
+        recorded.failed["tgp-state-blocklist"] = (
             f"tgp-state-blocklist cannot be written, so an offer that failed may be tried again: {error}"
         )
 
 
-def _taint(context: Context, action: Action, done: Recorded) -> None:
+def _taint(context: Context, action: Action, recorded: Recorded) -> None:
     """Set a taint of ours (value "key=value:Effect"), or take it away (value its key)."""
     value = action.value or ""
     wish: dict[str, t.Any] = {"add_taints": [parse_taint(value)]} if action.kind == ActionKind.TAINT else {"remove_taints": [value]}
     context.lock.renew_if_due()
     try:
-        done.writes += int(change(context.kube, action.target, uid=action.uid, **wish))
+        recorded.writes += int(change(context.kube, action.target, uid=action.uid, **wish))
     except (NotFound, Conflict) as error:
         context.warn(f"{action.target}: {action.kind} {value} was not done in this run: {error}")
     except ApiError as error:
-        done.failed[action.target] = f"{action.target}: {action.kind} {value} of the Node failed: {error}"
+        recorded.failed[action.target] = f"{action.target}: {action.kind} {value} of the Node failed: {error}"
 
 
-def _annotate(context: Context, action: Action, done: Recorded) -> None:
+def _annotate(context: Context, action: Action, recorded: Recorded) -> None:
     try:
         annotate(context.kube, action.target, {IDLE_SINCE_ANNOTATION: action.value}, uid=action.uid)
-        done.writes += 1
+        recorded.writes += 1
     except (NotFound, Conflict) as error:
         context.warn(f"{action.target}: idle time not noted in this run: {error}")
     except ApiError as error:
-        done.failed[action.target] = f"{action.target}: its idle time could not be written to the Node: {error}"
+        recorded.failed[action.target] = f"{action.target}: its idle time could not be written to the Node: {error}"
 
 
 # ---- what is told of a plan once it counts: every decision as an event, and notices for people who do not watch the run
@@ -172,16 +174,16 @@ _MEMORY = "notices"  # in the state beside the claims: key of a notice → when 
 
 def tell_decisions(task: Task, plan: Plan) -> None:
     """One event for each action, with its reason and its price; for what will not come; and for what is in the way."""
-    for one in plan.actions:
+    for action in plan.actions:
         task.tell(
             "decision",
-            action=one.kind,
-            name=one.name,
-            pool=one.pool,
-            reason=one.reason,
-            text=one.detail,
-            target=one.target,
-            price_hour=one.price_hour if one.price_hour else None,
+            action=action.kind,
+            name=action.name,
+            pool=action.pool,
+            reason=action.reason,
+            text=action.detail,
+            target=action.target,
+            price_hour=action.price_hour if action.price_hour else None,
         )
     for missing in plan.shortfall:
         task.tell(
@@ -208,26 +210,30 @@ class Telling:
         if sender.is_set:
             self._told = self._read()
             due = notices.due(plan.notices, self._told or {}, context.clock.now())
-            self._delivery = sender.begin([Message(**_fields(one)) for one in due])
+            self._delivery = sender.begin([Message(**_fields(notice)) for notice in due])
             return
         self._delivery = Delivery(sender, context.task, ())
-        for one in plan.notices:
-            context.task.tell("notice", notice=one.kind, name=one.subject, key=one.key, text=one.text, data=dict(one.data))
+        for notice in plan.notices:
+            context.task.tell(
+                "notice", notice=notice.kind, name=notice.subject, key=notice.key, text=notice.text, data=dict(notice.data)
+            )
 
     def add(self, more: t.Sequence[Notice]) -> None:
         """Notices of what was found out since."""
         self._plan = dataclasses.replace(self._plan, notices=(*self._plan.notices, *more))
         if self._sender.is_set:
             late = notices.due(more, self._told or {}, self._context.clock.now())
-            self._late = self._sender.begin([Message(**_fields(one)) for one in late])
+            self._late = self._sender.begin([Message(**_fields(notice)) for notice in late])
             return
-        for one in more:
-            self._context.task.tell("notice", notice=one.kind, name=one.subject, key=one.key, text=one.text, data=dict(one.data))
+        for notice in more:
+            self._context.task.tell(
+                "notice", notice=notice.kind, name=notice.subject, key=notice.key, text=notice.text, data=dict(notice.data)
+            )
 
     def finish(self) -> None:
         """Wait for them, within their deadline, and remember which arrived."""
-        arrived = [one.key for one in self._delivery.arrived(self._context.warn)]
-        arrived += [] if self._late is None else [one.key for one in self._late.arrived(self._context.warn)]
+        arrived = [message.key for message in self._delivery.arrived(self._context.warn)]
+        arrived += [] if self._late is None else [message.key for message in self._late.arrived(self._context.warn)]
         if self._told is None:
             return
         plan, now = self._plan, self._context.clock.now()

@@ -82,7 +82,7 @@ def _replace(claim: Claim, **facts: t.Any) -> Claim:
 
 def _instance_facts(claim: Claim, found: Recovery, node: Node | None, situation: Situation) -> Claim:
     ids = list(claim.ids_seen)
-    for one in (claim.instance_id, found.instance.id if found.instance else "", *(one.id for one in found.duplicates)):
+    for one in (claim.instance_id, found.instance.id if found.instance else "", *(duplicate.id for duplicate in found.duplicates)):
         if one and one not in ids:
             ids.append(one)
     claim = _replace(claim, ids_seen=tuple(ids))

@@ -44,9 +44,9 @@ def refuse(draft: Draft) -> None:
     draft.findings.update(seen.findings)
     draft.problems.append(text)
     draft.notice("clock", seen.clock_source, text, seconds=f"{seen.clock_offset:.0f}")
-    for one in draft.settled.values():
-        claim = one.stored
+    for settled in draft.settled.values():
+        claim = settled.stored
         if goes_on(claim) and claim.deletion is not None and claim.name not in draft.refilled:
             draft.change(claim)
             draft.destroy(claim, claim.deletion.reason, "goes on", force=claim.deletion.force)
-    draft.settled = {name: one for name, one in draft.settled.items() if name in draft.decisions}
+    draft.settled = {name: settled for name, settled in draft.settled.items() if name in draft.decisions}

@@ -53,14 +53,14 @@ class Situation:
         self._asked: set[str] = set()  # pools whose floor is a number of this run
         pools = (self._floored(floor_of_now(pool, seen.now)) for pool in wishes.pools)
         self.pools: tuple[Pool, ...] = tuple(sorted(pools, key=lambda pool: (-pool.weight, pool.key)))
-        self.damaged = {one.name: one for one in sorted(seen.damaged, key=lambda one: one.name)}
+        self.damaged = {damaged.name: damaged for damaged in sorted(seen.damaged, key=lambda damaged: damaged.name)}
         held = (self._held(pool) for pool in wishes.held)
         self.described: tuple[Pool, ...] = (*self.pools, *sorted(held, key=lambda pool: pool.key))
         self.pool_by_key = {pool.key: pool for pool in self.described}
         self._documents = {pool.key: pool for pool in wishes.described}
         self.nodes: tuple[Node, ...] | None = None if seen.nodes is None else tuple(sorted(seen.nodes, key=lambda node: node.name))
         self.devices: tuple[Device, ...] | None = (
-            None if seen.devices is None else tuple(sorted(seen.devices, key=lambda one: one.id))
+            None if seen.devices is None else tuple(sorted(seen.devices, key=lambda device: device.id))
         )
 
     def offers(self, cloud: str) -> tuple[Offer, ...] | None:
@@ -108,15 +108,15 @@ class Situation:
         namespace, _slash, name = claim.pool.partition("/")
         if namespace != NO_NAMESPACE:
             return None
-        found = [pool for pool in self._documents.values() if name in (pool.name, pool_part(pool.name))]
-        return found[0] if len(found) == 1 else None
+        pools = [pool for pool in self._documents.values() if name in (pool.name, pool_part(pool.name))]
+        return pools[0] if len(pools) == 1 else None
 
     def in_force(self, claim: Claim) -> Pool | None:
         """What holds for the claim's machine (L-25): its document, else what the claim remembers of it; None = neither."""
-        found = self.pool(claim)
-        remembered = record.remembered(claim) if found is None else None
+        pool = self.pool(claim)
+        remembered = record.remembered(claim) if pool is None else None
         if remembered is None:
-            return found
+            return pool
         floored = floor_of_now(remembered, self.now)
         gone = claim.document_gone_since is not None  # and asks for no machine any more
         return dataclasses.replace(floored, min_nodes=0, replicas=None) if gone else floored
@@ -134,11 +134,11 @@ class Situation:
     @functools.cached_property
     def machines(self) -> dict[str, Machine]:
         """Own machines of all classes by name."""
-        found: dict[str, Machine] = {}
+        machines: dict[str, Machine] = {}
         for node_class in self.wishes.classes.values():
             for choice in node_class.clouds:
-                found.update({machine.name: machine for machine in choice.machines})
-        return found
+                machines.update({machine.name: machine for machine in choice.machines})
+        return machines
 
     def choices(self, cloud: str) -> t.Iterator[CloudChoice]:
         """Every class's entry for a cloud."""
@@ -154,9 +154,9 @@ class Situation:
         for cloud, view in self.seen.clouds.items():
             if view.instances is not None:
                 rented = self.rented(cloud)
-                there = [one for one in view.instances if rented or one.state is not InstanceState.STOPPED]
+                there = [instance for instance in view.instances if rented or instance.state is not InstanceState.STOPPED]
                 found[cloud] = Instances(
-                    there, {one.id for one in there if self.ownership(one) is not Ownership.OURS} if rented else ()
+                    there, {instance.id for instance in there if self.ownership(instance) is not Ownership.OURS} if rented else ()
                 )
         return found
 
@@ -173,7 +173,7 @@ class Situation:
     def names_in_use(self) -> frozenset[str]:
         """Names of listed machines to which a Service or a mesh device of that name may belong: of all but those with another cluster's
         stamp."""
-        return frozenset(one.name for one in self.listed() if not self.owner(one).cluster)
+        return frozenset(instance.name for instance in self.listed() if not self.owner(instance).cluster)
 
     @property
     def unlisted(self) -> tuple[str, ...]:
@@ -185,11 +185,11 @@ class Situation:
         said once more, by a list of half a minute later. Claims tell what was seen: a machine that was missing in an earlier run is
         marked so."""
         listed = self.instances(cloud)
-        if listed is None or not self.rented(cloud) or any(self.ownership(one) is Ownership.OURS for one in listed.all):
+        if listed is None or not self.rented(cloud) or any(self.ownership(instance) is Ownership.OURS for instance in listed.all):
             return False
         recent = timedelta(seconds=CONFIRM_EMPTY)
-        known = [one for one in self.claims if one.cloud == cloud and one.instance_id and one.phase in LIVE]
-        return any(one.gone_since is None or self.now - one.gone_since < recent for one in known)
+        claims = [claim for claim in self.claims if claim.cloud == cloud and claim.instance_id and claim.phase in LIVE]
+        return any(claim.gone_since is None or self.now - claim.gone_since < recent for claim in claims)
 
     def is_ours(self, name: str) -> Ownership:
         """Whose a thing is that can carry no more than a name: a Node, a mesh device, a key. Machines: ``owner``."""
@@ -221,7 +221,10 @@ class Situation:
         """Machines of the claim's name at other clouds than its own: made by a create call there that had been given up as lost."""
         others = (self._instances[cloud] for cloud in sorted(self._instances) if cloud != claim.cloud and self.rented(cloud))
         return tuple(
-            one for listed in others for one in listed.by_name.get(claim.name, ()) if self.ownership(one) is Ownership.OURS
+            instance
+            for listed in others
+            for instance in listed.by_name.get(claim.name, ())
+            if self.ownership(instance) is Ownership.OURS
         )
 
     # ---- cluster and mesh
@@ -265,25 +268,25 @@ class Situation:
 
     @functools.cached_property
     def _devices_by_hostname(self) -> dict[str, list[Device]]:
-        found: dict[str, list[Device]] = collections.defaultdict(list)
+        devices: dict[str, list[Device]] = collections.defaultdict(list)
         for device in self.devices or ():
-            found[device.hostname].append(device)
-        return found
+            devices[device.hostname].append(device)
+        return devices
 
     def device(self, claim: Claim) -> Device | None:
         """The claim's mesh device: by its id, else the newest of its host name that was not made before the claim."""
         named = self._devices_by_hostname.get(claim.name, [])
-        known = next((one for one in named if one.id == claim.mesh_device_id), None)
-        if known is not None:
-            return known
-        fresh = [one for one in named if one.created is None or one.created >= claim.created]
-        return max(fresh, key=lambda one: (one.created is not None, one.created or self.now, one.id), default=None)
+        device = next((one for one in named if one.id == claim.mesh_device_id), None)
+        if device is not None:
+            return device
+        fresh = [device for device in named if device.created is None or device.created >= claim.created]
+        return max(fresh, key=lambda device: (device.created is not None, device.created or self.now, device.id), default=None)
 
     def in_mesh(self, name: str) -> bool | None:
         """Whether any device of this host name is online; None when the mesh could not be read, or does not say."""
         if self.devices is None:
             return None
-        words = {one.online for one in self._devices_by_hostname.get(name, ())}
+        words = {device.online for device in self._devices_by_hostname.get(name, ())}
         return True if True in words else None if None in words else False
 
     @functools.cached_property
@@ -291,4 +294,4 @@ class Situation:
         """Every name that a new machine must not get."""
         names = {claim.name for claim in self.claims} | set(self.damaged) | set(self.nodes_by_name) | set(self._devices_by_hostname)
         names |= {device.name.partition(".")[0] for device in self.devices or ()}
-        return names | {one.name for view in self.seen.clouds.values() for one in view.instances or ()}
+        return names | {instance.name for view in self.seen.clouds.values() for instance in view.instances or ()}

@@ -35,8 +35,8 @@ def watch(draft: Draft, settings: Settings) -> None:
 
 
 def _pending(draft: Draft) -> None:
-    for one in draft.settled.values():
-        claim = one.stored
+    for settled in draft.settled.values():
+        claim = settled.stored
         if claim.deletion is None or not alarm(claim, draft.now) or _is_gone(draft, claim):
             continue
         why = f" The last answer: {claim.deletion.last_error}" if claim.deletion.last_error else ""
@@ -54,7 +54,7 @@ def _pending(draft: Draft) -> None:
 def _is_gone(draft: Draft, claim: Claim) -> bool:
     """True when the cloud's list is usable and shows none of its machines."""
     listed = draft.situation.instances(claim.cloud)
-    return listed is not None and not any(one.id in claim.ids_seen or one.name == claim.name for one in listed.all)
+    return listed is not None and not any(instance.id in claim.ids_seen or instance.name == claim.name for instance in listed.all)
 
 
 def _paused(draft: Draft) -> None:
@@ -70,7 +70,11 @@ def _paused(draft: Draft) -> None:
 
 def due(notices: t.Iterable[Notice], told: t.Mapping[str, datetime], now: datetime) -> list[Notice]:
     """Those of which people do not know yet, or not any more. ``told``: key → when they were told."""
-    return [one for one in notices if one.key not in told or (one.kind not in ONCE and now - told[one.key] >= AGAIN_AFTER)]
+    return [
+        notice
+        for notice in notices
+        if notice.key not in told or (notice.kind not in ONCE and now - told[notice.key] >= AGAIN_AFTER)
+    ]
 
 
 def remembered(
@@ -82,7 +86,7 @@ def remembered(
 ) -> dict[str, datetime]:
     """What is known to have been told after this run. What a plan that would know of it does not see is over, and forgotten; what nobody
     looked for is kept for a day."""
-    lasting = {one.key for one in notices}
+    lasting = {notice.key for notice in notices}
     kept = {
         key: when for key, when in told.items()
         if key in lasting or (key.partition("|")[0] not in judged and now - when < AGAIN_AFTER)

@@ -50,7 +50,7 @@ class Draft:
     @functools.cached_property
     def refilled(self) -> dict[str, str]:
         """Drained machines onto which work came before they were deleted, and which (planner/garbage_collection/termination_steps.py)."""
-        found = {name: refilled(one, self.situation) for name, one in self.settled.items()}
+        found = {name: refilled(settled, self.situation) for name, settled in self.settled.items()}
         return {name: why for name, why in found.items() if why}
 
     @property
@@ -59,7 +59,7 @@ class Draft:
 
     def undecided(self) -> t.Iterator[Settled]:
         """Claims nothing has been decided about yet."""
-        return (one for name, one in self.settled.items() if name not in self.decisions)
+        return (settled for name, settled in self.settled.items() if name not in self.decisions)
 
     def change(self, claim: Claim) -> None:
         """The claim's facts shall be written so."""
@@ -126,14 +126,16 @@ class Draft:
         actions: list[Action] = []
         if writes:
             updates = [
-                Action(ActionKind.UPDATE, name, Finding.OBSERVED, _difference(one), pool=one.claim.pool, claim=one.claim)
-                for name, one in self.settled.items()
-                if one.changed and name not in self.decisions
+                Action(
+                    ActionKind.UPDATE, name, Finding.OBSERVED, _difference(settled), pool=settled.claim.pool, claim=settled.claim
+                )
+                for name, settled in self.settled.items()
+                if settled.changed and name not in self.decisions
             ]
             decided = [self.decisions[name] for name in sorted(self.decisions)]
             actions = [*updates, *decided, *self.others, *self.launches]
         return Plan(
-            actions=(*actions, *(one for one in self.reports if not self._is_over(one))),
+            actions=(*actions, *(report for report in self.reports if not self._is_over(report))),
             shortfall=tuple(self.shortfall),
             warnings=tuple(dict.fromkeys(self.warnings)),
             problems=tuple(dict.fromkeys(self.problems)),
@@ -148,10 +150,14 @@ class Draft:
         )
 
 
-def _difference(one: Settled) -> str:
-    if one.stored.phase is not one.claim.phase:
-        return f"{one.stored.phase.value} → {one.claim.phase.value}"
-    names = [field.name for field in dataclasses.fields(Claim) if getattr(one.claim, field.name) != getattr(one.stored, field.name)]
+def _difference(settled: Settled) -> str:
+    if settled.stored.phase is not settled.claim.phase:
+        return f"{settled.stored.phase.value} → {settled.claim.phase.value}"
+    names = [
+        field.name
+        for field in dataclasses.fields(Claim)
+        if getattr(settled.claim, field.name) != getattr(settled.stored, field.name)
+    ]
     return "new facts: " + ", ".join(names)
 
 

@@ -79,7 +79,7 @@ class NamedInstance:
             if ours or foreign:
                 self._warn_of_foreign(foreign if ours else ())
                 usable = ours or self._usable(foreign, unmarked)
-                kept, duplicates = self._choose(usable, lambda one: differs(one) or _too_expensive(one, limit))
+                kept, duplicates = self._choose(usable, lambda instance: differs(instance) or _too_expensive(instance, limit))
                 self._end_duplicates(duplicates)
                 before, changed = [kept, *duplicates], bool(duplicates)
             else:
@@ -93,7 +93,7 @@ class NamedInstance:
 
     def _choose(self, machines: t.Sequence[Instance], differs: Differs) -> tuple[Instance, list[Instance]]:
         """The oldest that is what is wanted, and its duplicates. One of another kind is no duplicate: it is only warned of."""
-        fitting = [one for one in machines if not differs(one)]
+        fitting = [machine for machine in machines if not differs(machine)]
         if not fitting:
             raise with_result(
                 errors.InvalidInput(
@@ -102,16 +102,16 @@ class NamedInstance:
                 ),
                 machines[:1],
             )
-        for one in machines:
-            if problem := differs(one):
-                self.task.warn(f"{describe(one)} is also named {self.name} and {problem}: it is neither used nor terminated.")
+        for machine in machines:
+            if problem := differs(machine):
+                self.task.warn(f"{describe(machine)} is also named {self.name} and {problem}: it is neither used nor terminated.")
         return fitting[0], fitting[1:]
 
     def _usable(self, foreign: list[Instance], unmarked: bool) -> list[Instance]:
         """Foreign machines, which the user asked for."""
         if unmarked:
             return foreign
-        listed = ", ".join(describe(one) for one in foreign)
+        listed = ", ".join(describe(instance) for instance in foreign)
         raise with_result(
             errors.InvalidInput(
                 f"{listed}: named {self.name} and not made by this collection. It is neither used nor terminated, and nothing is rented.",
@@ -132,10 +132,10 @@ class NamedInstance:
         outcome = launching.engine.launch(launching.candidates())
         machines = list(outcome.found) or self._shown(launching, outcome.instance_id)
         self._warn_of_foreign(launching.foreign)
-        for one in machines:
-            self._left.note(one)
+        for machine in machines:
+            self._left.note(machine)
         # one that was interrupted meanwhile is not another kind: the wait says what became of it
-        kept, duplicates = self._choose(machines, lambda one: "" if one.interrupted else differs(one))
+        kept, duplicates = self._choose(machines, lambda instance: "" if instance.interrupted else differs(instance))
         self._write(dataclasses.replace(launching.started, id=kept.id))
         self._end_duplicates(duplicates)
         self._check_price(kept, launching.request.max_price_hour)
@@ -185,23 +185,25 @@ class NamedInstance:
             deadline.pause(f"run and have an address (last state: {last.raw_state})", last, end)
             last = self.cloud.instance(instance.id) or dataclasses.replace(last, state=InstanceState.TERMINATED, raw_state="gone")
 
-    def _as_it_is(self, one: Instance) -> Instance:
+    def _as_it_is(self, instance: Instance) -> Instance:
         """A list may not tell why a machine does not run; the machine itself does."""
-        if one.id and one.state is not InstanceState.RUNNING:
-            self._left.note(one)
-            one = self.cloud.instance(one.id) or one
-        self._check_alive(one, "will not run")
-        if one.state is InstanceState.STOPPED:
-            self.task.warn(f"{describe(one)} is stopped ({one.raw_state}). Nothing here starts it, and its disk is billed.")
-        return one
+        if instance.id and instance.state is not InstanceState.RUNNING:
+            self._left.note(instance)
+            instance = self.cloud.instance(instance.id) or instance
+        self._check_alive(instance, "will not run")
+        if instance.state is InstanceState.STOPPED:
+            self.task.warn(
+                f"{describe(instance)} is stopped ({instance.raw_state}). Nothing here starts it, and its disk is billed."
+            )
+        return instance
 
-    def _check_alive(self, one: Instance, what: str) -> None:
+    def _check_alive(self, instance: Instance, what: str) -> None:
         """TgpError for a machine that does not come up any more, and is billed all the same."""
-        stuck = one.state is InstanceState.STOPPED and one.problem  # without a problem it may be on its way up
-        if one.interrupted or stuck or one.state in (InstanceState.FAILED, *ENDING):
-            self._left.note(one)
-            why = f"{one.raw_state} {one.problem}".strip().rstrip(".")
-            raise with_result(errors.TgpError(f"{self.name} {what}: {why}."), [one])
+        stuck = instance.state is InstanceState.STOPPED and instance.problem  # without a problem it may be on its way up
+        if instance.interrupted or stuck or instance.state in (InstanceState.FAILED, *ENDING):
+            self._left.note(instance)
+            why = f"{instance.raw_state} {instance.problem}".strip().rstrip(".")
+            raise with_result(errors.TgpError(f"{self.name} {what}: {why}."), [instance])
 
     def _read_log(self, instance: Instance) -> str:
         try:
@@ -221,7 +223,7 @@ class NamedInstance:
             ours, foreign = self._existing()
             if foreign and not unmarked:
                 raise errors.InvalidInput(
-                    f"{self.name}: {', '.join(one.id for one in foreign)} was not made by this collection; it is not changed.",
+                    f"{self.name}: {', '.join(instance.id for instance in foreign)} was not made by this collection; it is not changed.",
                     remedy="Set include_unmarked to destroy it all the same.",
                 )
             machines = oldest_first([*ours, *foreign])
@@ -254,16 +256,16 @@ class NamedInstance:
         missing = None
         while True:
             ours, foreign = self._split(self._alive())
-            if launch is None or any(one.id == launch.id for one in (*ours, *foreign)) or (ours and not launch.id):
+            if launch is None or any(instance.id == launch.id for instance in (*ours, *foreign)) or (ours and not launch.id):
                 return ours, foreign
-            known = self.cloud.instance(launch.id) if launch.id else None
-            if known is not None and known.state not in ENDING:
-                own, others = self._split([known])
+            instance = self.cloud.instance(launch.id) if launch.id else None
+            if instance is not None and instance.state not in ENDING:
+                own, others = self._split([instance])
                 return oldest_first([*own, *ours]), [*others, *foreign]
             now = self.task.clock.now()
             missing = missing or now
             listed_by = min(launch.started, missing) + timedelta(seconds=self.cloud.facts.list_delay)
-            over = launch.ended is not None or known is not None  # asked to end, or ending by its cloud's word
+            over = launch.ended is not None or instance is not None  # asked to end, or ending by its cloud's word
             if self.task.check_mode or over or (now >= listed_by and now - missing >= MISSED_FOR):
                 if not self.task.check_mode and now >= listed_by:
                     self._record.remove()
@@ -274,20 +276,24 @@ class NamedInstance:
 
     def _alive(self) -> list[Instance]:
         """Machines of the name that are not ending, oldest first."""
-        return oldest_first(one for one in self.cloud.instances() if one.name == self.name and one.state not in ENDING)
+        return oldest_first(
+            instance for instance in self.cloud.instances() if instance.name == self.name and instance.state not in ENDING
+        )
 
     def _split(self, machines: list[Instance]) -> tuple[list[Instance], list[Instance]]:
         """Ours, and foreign ones."""
         ours = [
-            one
-            for one in machines
-            if made_here(one, self.cloud.facts, recorded=self._launch is not None and self._launch.made(one))
+            machine
+            for machine in machines
+            if made_here(machine, self.cloud.facts, recorded=self._launch is not None and self._launch.made(machine))
         ]
-        return ours, [one for one in machines if one not in ours]
+        return ours, [machine for machine in machines if machine not in ours]
 
     def _warn_of_foreign(self, foreign: t.Iterable[Instance]) -> None:
-        for one in foreign:
-            self.task.warn(f"{describe(one)} is also named {self.name} and was not made by this collection; it is not changed.")
+        for instance in foreign:
+            self.task.warn(
+                f"{describe(instance)} is also named {self.name} and was not made by this collection; it is not changed."
+            )
 
     # ---- the record of this host
 
@@ -320,7 +326,7 @@ class NamedInstance:
     # ---- the result
 
     def _result(self, before: list[Instance], after: list[Instance], *, changed: bool) -> dict[str, t.Any]:
-        shown = [instance_result(one) for one in after]
+        shown = [instance_result(instance) for instance in after]
         result = {"changed": changed, "instance": shown[0] if shown else None, "instances": shown}
         if self.task.diff_mode:
             result["diff"] = {"before": diff_lines(before), "after": diff_lines(after if changed else before)}
@@ -365,9 +371,9 @@ class _Launching:
         """Our machines of the name. With an id only if they include that machine, which the list may still miss."""
         own = self._named.cloud.instance(instance_id) if instance_id else None
         ours, self.foreign = self._named._split(self._named._alive())
-        if own is not None and own.id not in [one.id for one in ours]:
+        if own is not None and own.id not in [instance.id for instance in ours]:
             ours = [own, *ours]
-        return ours if not instance_id or any(one.id == instance_id for one in ours) else []
+        return ours if not instance_id or any(instance.id == instance_id for instance in ours) else []
 
     def _give_back(self, refusal: errors.LaunchRefused) -> None:
         if refusal.instance_id:
@@ -389,8 +395,8 @@ class _Launching:
         """The record without an id says it already."""
 
 
-def _too_expensive(one: Instance, limit: Decimal | None) -> str:
+def _too_expensive(instance: Instance, limit: Decimal | None) -> str:
     """Why a machine costs too much, empty if it does not: a price may turn out 5 % above the limit (L-13)."""
-    if limit is None or one.price_hour is None or price_verdict(one.price_hour, limit) != "jump":
+    if limit is None or instance.price_hour is None or price_verdict(instance.price_hour, limit) != "jump":
         return ""
-    return f"costs {print_money(one.price_hour)} $/h, and the limit is {print_money(limit)} $/h"
+    return f"costs {print_money(instance.price_hour)} $/h, and the limit is {print_money(limit)} $/h"

@@ -151,7 +151,7 @@ class LaunchEngine:
     def _made_meanwhile(self) -> str:
         """The id of our machine of the name. A list that cannot be read says nothing: the answer to the call was that nothing was made."""
         try:
-            return next((one.id for one in oldest_first(self.find())), "")
+            return next((instance.id for instance in oldest_first(self.find())), "")
         except ApiError as error:
             self.progress("unknown", f"look-up failed: {error}")
             return ""
@@ -176,4 +176,4 @@ class LaunchEngine:
 
 def oldest_first(machines: t.Iterable[Instance]) -> list[Instance]:
     """Of machines of one name the first stays. One whose age is unknown comes last."""
-    return sorted(machines, key=lambda one: (one.created or _NEVER, one.id))
+    return sorted(machines, key=lambda instance: (instance.created or _NEVER, instance.id))

@@ -35,11 +35,11 @@ class Launch:
     id: str = ""
     ended: datetime | None = None
 
-    def made(self, one: Instance) -> bool:
+    def made(self, instance: Instance) -> bool:
         """Whether it is what the call made: by the id, or while that is unknown by the time. Before a launch there was none of the name."""
         if self.id:
-            return one.id == self.id
-        return one.created is not None and one.created >= self.started - _SKEW
+            return instance.id == self.id
+        return instance.created is not None and instance.created >= self.started - _SKEW
 
 
 class LaunchRecord:

@@ -27,7 +27,7 @@ _PACKED = (lambda_cloud, paperspace_cloud, runpod_cloud, vast_cloud, webhook_clo
 
 def _discover() -> dict[str, Entry]:
     package = importlib.import_module(__name__.rpartition(".")[0])
-    names = {one.name for one in pkgutil.iter_modules(package.__path__) if one.ispkg}
+    names = {module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg}
     names |= {one.__name__.split(".")[-2] for one in _PACKED}
     entries = (importlib.import_module(f".{name}.cloud", package.__name__).ENTRY for name in sorted(names))
     return {entry.name: entry for entry in entries}

@@ -69,9 +69,10 @@ def rented(request: LaunchRequest, identity: str) -> Instance:
 
 def diff_lines(machines: list[Instance]) -> str:
     """Machines as text for a diff: what does not change from run to run."""
-    prices = ["?" if one.price_hour is None else print_money(one.price_hour) for one in machines]
+    prices = ["?" if machine.price_hour is None else print_money(machine.price_hour) for machine in machines]
     return "".join(
-        f"{one.name}: {one.instance_type} in {one.region}, {price} $/h\n" for one, price in zip(machines, prices, strict=True)
+        f"{machine.name}: {machine.instance_type} in {machine.region}, {price} $/h\n"
+        for machine, price in zip(machines, prices, strict=True)
     )
 
 
@@ -119,7 +120,7 @@ def offer_result(offer: Offer) -> dict[str, t.Any]:
 def no_such_type(message: str, wanted: str, names: t.Iterable[str], near: t.Sequence[str] = ()) -> InvalidInput:
     """The error for ``wanted``, which is none of ``names``: it says which of them are spelt alike, and all of them. ``near``: names
     known to be alike, before those that only look alike."""
-    key, lower = wanted.strip().lower(), {one.lower(): one for one in sorted(names)}
+    key, lower = wanted.strip().lower(), {name.lower(): name for name in sorted(names)}
     close = [lower[one] for one in difflib.get_close_matches(key, lower, 2, 0.8)]
     longer = [lower[one] for one in lower if key and one.startswith(key)]
     alike = list(dict.fromkeys([*near, *longer, *close]))[:2]
@@ -129,7 +130,7 @@ def no_such_type(message: str, wanted: str, names: t.Iterable[str], near: t.Sequ
 
 def check_region(cloud: str, wish: str, offers: t.Iterable[Offer], named: t.Iterable[str]) -> None:
     """InvalidInput for a region that ``cloud`` does not have and that resembles one: of its offers, or of ``named``, its words for regions."""
-    offered = [word for one in offers for word in (one.region, one.cloud_region)]
+    offered = [word for offer in offers for word in (offer.region, offer.cloud_region)]
     if near := misspelt_region(wish, [*offered, *named]):
         raise InvalidInput(f"{cloud} has no region {wish!r}.", remedy=f"Did you mean {' or '.join(near)}?")
 
@@ -150,11 +151,11 @@ def rentable(
     """Of the offers ``of_type`` those that are not sold out, in ``region`` (empty = any). InvalidInput for a misspelt region, LaunchRefused
     when nothing is left. ``wanted``: the type in words; ``offers``: all of the cloud; ``regions``: what its own words for regions mean;
     ``read``: the cloud's word for a region as it was typed."""
-    free = [one for one in of_type if one.available != 0]
-    fitting = [one for one in free if not region or region_matches(read(region), one.region, one.cloud_region)]
+    free = [offer for offer in of_type if offer.available != 0]
+    fitting = [offer for offer in free if not region or region_matches(read(region), offer.region, offer.cloud_region)]
     if not fitting:
         check_region(cloud, region, offers, regions)
-        places = ", ".join(sorted({one.cloud_region or "any place" for one in free}))
+        places = ", ".join(sorted({offer.cloud_region or "any place" for offer in free}))
         raise LaunchRefused(
             f"{wanted} is sold out{f' in {region}' if region else ''}.",
             reason="capacity",
@@ -165,7 +166,7 @@ def rentable(
 
 def within_limit(offers: t.Sequence[Offer], limit: Decimal | None) -> list[Offer]:
     """Those whose price per hour is not above the limit, or unknown. InvalidInput, which names the first of ``offers``, when all are above."""
-    cheap = [one for one in offers if limit is None or one.price_hour is None or one.price_hour <= limit]
+    cheap = [offer for offer in offers if limit is None or offer.price_hour is None or offer.price_hour <= limit]
     if not cheap:
         about = "about " if offers[0].price_estimated else ""
         raise InvalidInput(f"{offers[0].id} costs {about}{offers[0].price_hour} $/h, more than max_price_hour {limit}.")
@@ -175,21 +176,25 @@ def within_limit(offers: t.Sequence[Offer], limit: Decimal | None) -> list[Offer
 # ---- why an existing machine is not what is wanted, as the end of a sentence; empty = it is
 
 
-def wrong_type(found: Instance, wanted: str) -> str:
-    if not found.instance_type or found.instance_type == wanted:
+def wrong_type(instance: Instance, wanted: str) -> str:
+    if not instance.instance_type or instance.instance_type == wanted:
         return ""
-    return f"is a {found.instance_type}, not a {wanted}"
+    return f"is a {instance.instance_type}, not a {wanted}"
 
 
-def wrong_region(found: Instance, region: str, regions: t.Mapping[str, str], *, read: t.Callable[[str], str] = str) -> str:
+def wrong_region(instance: Instance, region: str, regions: t.Mapping[str, str], *, read: t.Callable[[str], str] = str) -> str:
     """``regions`` and ``read`` as of :func:`rentable`."""
-    if not region or not found.region or region_matches(read(region), standard_region(found.region, regions), found.region):
+    if (
+        not region
+        or not instance.region
+        or region_matches(read(region), standard_region(instance.region, regions), instance.region)
+    ):
         return ""
-    return f"is in {found.region}, not in {region}"
+    return f"is in {instance.region}, not in {region}"
 
 
-def too_small(found: Instance, disk_gib: int) -> str:
+def too_small(instance: Instance, disk_gib: int) -> str:
     """Of a disk, which cannot grow."""
-    if found.disk_gib is None or found.disk_gib >= disk_gib:
+    if instance.disk_gib is None or instance.disk_gib >= disk_gib:
         return ""
-    return f"has a disk of {found.disk_gib} GiB, and {disk_gib} GiB are wanted"
+    return f"has a disk of {instance.disk_gib} GiB, and {disk_gib} GiB are wanted"

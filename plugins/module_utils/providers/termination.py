@@ -23,17 +23,17 @@ _LOOKS = 3  # a poll apart, in which an accepted end has to show
 MISSED_FOR = timedelta(seconds=30)  # between the two lists that have to miss a machine before it is gone
 
 
-def describe(one: Instance) -> str:
+def describe(instance: Instance) -> str:
     """A machine in a sentence: where it is, what it is, and what it costs."""
-    price = "price unknown" if one.price_hour is None else f"{print_money(one.price_hour)} $/h"
-    if one.state is InstanceState.STOPPED and one.storage_price_hour:
-        price += f" while it runs, {print_money(one.storage_price_hour)} $/h for its disk while it is stopped"
-    return f"{one.cloud} {one.id} ({', '.join(filter(None, (one.instance_type, price)))})"
+    price = "price unknown" if instance.price_hour is None else f"{print_money(instance.price_hour)} $/h"
+    if instance.state is InstanceState.STOPPED and instance.storage_price_hour:
+        price += f" while it runs, {print_money(instance.storage_price_hour)} $/h for its disk while it is stopped"
+    return f"{instance.cloud} {instance.id} ({', '.join(filter(None, (instance.instance_type, price)))})"
 
 
 def with_result(error: errors.TgpError, machines: t.Sequence[Instance]) -> errors.TgpError:
     """The failure also returns machines as last seen."""
-    shown = [instance_result(one) for one in machines]
+    shown = [instance_result(machine) for machine in machines]
     error.result = {"instance": shown[0] if shown else None, "instances": shown}
     return error
 
@@ -44,12 +44,12 @@ class LeftBehind:
     def __init__(self) -> None:
         self._machines: dict[str, Instance] = {}
 
-    def note(self, one: Instance) -> None:
+    def note(self, instance: Instance) -> None:
         """It exists; as last seen. One that is gone is dropped."""
-        if one.gone:
-            self.drop(one.id)
+        if instance.gone:
+            self.drop(instance.id)
         else:
-            self._machines[one.id] = one
+            self._machines[instance.id] = instance
 
     def drop(self, identity: str) -> None:
         self._machines.pop(identity, None)
@@ -63,7 +63,7 @@ class LeftBehind:
             if not self._machines:
                 raise
             machines = list(self._machines.values())
-            listed = ", ".join(describe(one) for one in machines)
+            listed = ", ".join(describe(machine) for machine in machines)
             verb = "exists and is" if len(machines) == 1 else "exist and are"
             thing = "it" if len(machines) == 1 else "them"
             error.message = f"{error.message} {listed} {verb} billed."
@@ -98,45 +98,45 @@ class Termination:
     left: LeftBehind
     accepted: t.Callable[[str], None]
 
-    def terminate(self, one: Instance, why: str) -> None:
+    def terminate(self, instance: Instance, why: str) -> None:
         """One terminate call. ``why`` is the sentence with which a failure begins."""
         try:
-            self.cloud.terminate(one.id)
+            self.cloud.terminate(instance.id)
         except errors.ApiError as error:
             with contextlib.suppress(errors.ApiError):
-                self.left.note(self.cloud.instance(one.id) or one)
-            raise self._stays(one, f"{why} {one.cloud} {one.id} could not be terminated: {error}") from error
-        self.accepted(one.id)
+                self.left.note(self.cloud.instance(instance.id) or instance)
+            raise self._stays(instance, f"{why} {instance.cloud} {instance.id} could not be terminated: {error}") from error
+        self.accepted(instance.id)
 
-    def terminate_and_confirm(self, one: Instance, why: str) -> None:
+    def terminate_and_confirm(self, instance: Instance, why: str) -> None:
         """One terminate call, and looks until the machine ends. That it does not must not hide that it exists and costs money."""
-        self.left.note(one)
-        self.terminate(one, why)
+        self.left.note(instance)
+        self.terminate(instance, why)
         for look in range(_LOOKS):
             if look:
                 self.task.clock.sleep(_POLL)
             try:
-                seen = self.cloud.instance(one.id)
+                seen = self.cloud.instance(instance.id)
             except errors.ApiError as error:
-                self.task.progress(f"{self.name}: the look-up of {one.id} failed: {error}")
+                self.task.progress(f"{self.name}: the look-up of {instance.id} failed: {error}")
                 continue
             if seen is None or seen.state in ENDING:
-                self.left.drop(one.id)
+                self.left.drop(instance.id)
                 return
             self.left.note(seen)
-        raise self._stays(one, f"{why} {one.cloud} accepted the end of {one.id}, and does not show that it ends.")
+        raise self._stays(instance, f"{why} {instance.cloud} accepted the end of {instance.id}, and does not show that it ends.")
 
     def terminate_all(self, machines: t.Sequence[Instance], *, confirm: bool) -> None:
         """End each. One that cannot be ended does not keep the others alive; the first failure is raised once all were tried."""
-        for one in machines:
-            self.left.note(one)
+        for machine in machines:
+            self.left.note(machine)
         end = self.terminate_and_confirm if confirm else self.terminate
         failures: list[errors.TgpError] = []
-        for one in machines:
-            self.task.progress(f"{self.name}: destroying {one.cloud} {one.id}")
+        for machine in machines:
+            self.task.progress(f"{self.name}: destroying {machine.cloud} {machine.id}")
             try:
-                end(one, f"{self.name} was to end.")
-                self.left.drop(one.id)
+                end(machine, f"{self.name} was to end.")
+                self.left.drop(machine.id)
             except errors.TgpError as error:
                 failures.append(error)
         for another in failures[1:]:
@@ -146,9 +146,9 @@ class Termination:
 
     def wait_until_gone(self, machines: t.Sequence[Instance], deadline: Deadline) -> None:
         """Wait until all are gone: their cloud calls them terminated, or two lists half a minute apart and a look by the id miss them."""
-        waiting, missing = {one.id: one for one in machines}, dict[str, datetime]()
+        waiting, missing = {machine.id: machine for machine in machines}, dict[str, datetime]()
         while waiting:
-            listed, now = {one.id: one for one in self.cloud.instances()}, self.task.clock.now()
+            listed, now = {instance.id: instance for instance in self.cloud.instances()}, self.task.clock.now()
             for identity in list(waiting):
                 shown = listed.get(identity)
                 if shown is None:
@@ -166,8 +166,8 @@ class Termination:
                 deadline.pause("end for certain", next(iter(waiting.values())))
 
     def _is_there(self, identity: str) -> bool:
-        one = self.cloud.instance(identity)
-        return one is not None and not one.gone
+        instance = self.cloud.instance(identity)
+        return instance is not None and not instance.gone
 
-    def _stays(self, one: Instance, message: str) -> errors.TgpError:
-        return errors.TgpError(message, cloud=one.cloud, instance_id=one.id)
+    def _stays(self, instance: Instance, message: str) -> errors.TgpError:
+        return errors.TgpError(message, cloud=instance.cloud, instance_id=instance.id)

@@ -140,9 +140,13 @@ def _ours(context: Context, observation: Observation) -> _Ours:
     def is_ours(name: str) -> bool:
         return ownership_of(name, observation.cluster_id) is Ownership.OURS or name in claims
 
-    listed = [one for view in observation.clouds.values() for one in view.instances or ()]
-    named = [one for one in listed if not one.gone and is_ours(one.name)]
-    foreign = {one.id: why for one in named if CAPABILITIES[one.cloud].rented and (why := context.records.owner(one).why)}
+    listed = [instance for view in observation.clouds.values() for instance in view.instances or ()]
+    named = [instance for instance in listed if not instance.gone and is_ours(instance.name)]
+    foreign = {
+        instance.id: why
+        for instance in named
+        if CAPABILITIES[instance.cloud].rented and (why := context.records.owner(instance).why)
+    }
     return _Ours(
         claims=claims,
         listed=[instance for instance in named if instance.id not in foreign],

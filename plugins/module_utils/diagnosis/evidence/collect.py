@@ -152,7 +152,7 @@ class _Collector:
     def _machine(self, claim: Claim, ask: t.Callable[..., tuple[t.Any, bool]]) -> dict[str, t.Any]:
         context = self._context
         listed, _good = ask("cloud", lambda: context.clients.instances(claim.cloud, self._started), None)
-        instance = next((one for one in listed or () if claim.instance_id and one.id == claim.instance_id), None)
+        instance = next((entry for entry in listed or () if claim.instance_id and entry.id == claim.instance_id), None)
         text, _good = ask(
             "console", lambda: context.clients.cloud(claim.cloud).console(claim.instance_id) if claim.instance_id else None, None
         )
@@ -167,9 +167,13 @@ class _Collector:
         if claim.mesh_backend != "tailscale":
             return {}
         listed = self._devices()
-        mine = [one for one in listed or () if one.hostname == claim.name]
-        own = next((one for one in mine if one.id == claim.mesh_device_id), None) or next(
-            (one for one in mine if _young(one, claim.launch_started) and set(one.tags) >= set(mesh_tags(claim, context.wishes))),
+        mine = [device for device in listed or () if device.hostname == claim.name]
+        own = next((device for device in mine if device.id == claim.mesh_device_id), None) or next(
+            (
+                device
+                for device in mine
+                if _young(device, claim.launch_started) and set(device.tags) >= set(mesh_tags(claim, context.wishes))
+            ),
             None,
         )
         keys, keys_read = ask("mesh keys", lambda: context.once("keys for evidence", self._keys), ())

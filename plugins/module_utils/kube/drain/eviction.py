@@ -83,8 +83,8 @@ def _budget(error: ApiError) -> str:
     """The name of the budget that forbids it, "pdb" when the server does not name it, "" when it is no matter of budgets."""
     for cause in _causes(error):
         if cause.get("reason") == "DisruptionBudget":
-            found = _BUDGET.search(str(cause.get("message") or ""))
-            return found[1] if found else "pdb"
+            match = _BUDGET.search(str(cause.get("message") or ""))
+            return match[1] if match else "pdb"
     return "pdb" if "disruption budget" in error.message.lower() else ""
 
 

@@ -155,7 +155,11 @@ class Emptying:
         found: tuple[str, str] | None = None
         if self.reason == Reason.EMPTY and (counting := busy(here, self._options.idle_mode, self._settings, now)):
             found = "busy", f"not empty any more: pod {_name(counting[0])}"
-        blocked = [Blocked(_name(one.pod), one.why) for one in classify(here, self.mode, now, self._rules) if one.do is Do.BLOCK]
+        blocked = [
+            Blocked(_name(disposition.pod), disposition.why)
+            for disposition in classify(here, self.mode, now, self._rules)
+            if disposition.do is Do.BLOCK
+        ]
         if found is None and blocked:
             found = "blocked", f"not begun: {_list(blocked)}"
         if found is None:
@@ -187,29 +191,29 @@ class Emptying:
     def _rehearse(self, dispositions: list[PodDisposition]) -> Drained:
         """Check mode: what would be evicted now, and what a budget would forbid now."""
         blocked = []
-        for one in dispositions:
-            if one.do is Do.EVICT:
-                answer = evict(self.kube, one.pod, dry_run=True)
+        for disposition in dispositions:
+            if disposition.do is Do.EVICT:
+                answer = evict(self.kube, disposition.pod, dry_run=True)
                 if answer.kind in ("evicted", "gone"):
-                    self._evicted.append(_name(one.pod))
+                    self._evicted.append(_name(disposition.pod))
                 else:
-                    blocked.append(Blocked(_name(one.pod), answer.by))
+                    blocked.append(Blocked(_name(disposition.pod), answer.by))
         self._changed = True
         return self._result(not blocked, "blocked" if blocked else "drained", "rehearsed, nothing was changed", blocked=blocked)
 
     def _at_once(self, dispositions: list[PodDisposition]) -> Drained:
         """Nothing is waited for: the machine is about to vanish (evict once), or gone (delete without grace)."""
-        for one in dispositions:
-            if one.do is not Do.EVICT:
+        for disposition in dispositions:
+            if disposition.do is not Do.EVICT:
                 continue
             if self.mode is Mode.GONE:
                 try:
-                    self.kube.delete(pod_path(one.pod.namespace, one.pod.name), uid=one.pod.uid, grace=0)
+                    self.kube.delete(pod_path(disposition.pod.namespace, disposition.pod.name), uid=disposition.pod.uid, grace=0)
                 except Conflict:
                     continue  # another pod has its name by now
-                self._forced.append(_name(one.pod))
-            elif evict(self.kube, one.pod).kind == "evicted":
-                self._evicted.append(_name(one.pod))
+                self._forced.append(_name(disposition.pod))
+            elif evict(self.kube, disposition.pod).kind == "evicted":
+                self._evicted.append(_name(disposition.pod))
         return self._result(True, "lost", "nothing was waited for")
 
     def _prepared(self, found: Drained | TgpError | None) -> None:
@@ -263,7 +267,7 @@ class Emptying:
         here = list(self._pods.values())
         dispositions = classify(here, self.mode, now, self._rules)
         self._note(dispositions)
-        left = [one for one in dispositions if one.do is not Do.SKIP]
+        left = [disposition for disposition in dispositions if disposition.do is not Do.SKIP]
         if self.reason == Reason.EMPTY and (counting := busy(here, self._options.idle_mode, self._settings, now)):
             self._finish(False, "busy", f"not empty any more: pod {_name(counting[0])}", restore=True)
         elif not left and self._in_flight() and now < (self._end or now):
@@ -287,11 +291,11 @@ class Emptying:
         end = self._end or now
         wake.append((end - now).total_seconds())
         if self.mode is Mode.FORCEFUL:
-            for one in left:
-                self._delete_when_due(one.pod, now, end)
-                wake.append((end - now).total_seconds() - time_to_end(one.pod))
-        normal = [one for one in left if not one.critical]
-        due = [one.pod for one in normal or left if one.do is Do.EVICT]
+            for disposition in left:
+                self._delete_when_due(disposition.pod, now, end)
+                wake.append((end - now).total_seconds() - time_to_end(disposition.pod))
+        normal = [disposition for disposition in left if not disposition.critical]
+        due = [disposition.pod for disposition in normal or left if disposition.do is Do.EVICT]
         seconds = now.timestamp()
         flying = self._in_flight()
         for pod in due:
@@ -360,7 +364,7 @@ class Emptying:
         if isinstance(found, TgpError):
             self.fail(found)
             return
-        if any(one.do is not Do.SKIP for one in classify(found, self.mode, self.clock.now(), self._rules)):
+        if any(disposition.do is not Do.SKIP for disposition in classify(found, self.mode, self.clock.now(), self._rules)):
             self.see_all({pod.uid: pod for pod in found})
             return
         self.result = self._result(True, "drained", "")
@@ -368,7 +372,7 @@ class Emptying:
 
     def _over(self, left: list[PodDisposition]) -> None:
         """The deadline."""
-        blocked = [self._blocked(one) for one in left]
+        blocked = [self._blocked(disposition) for disposition in left]
         if self.mode is Mode.FORCEFUL:
             self._finish(True, "forced", f"the deadline came with {_list(blocked)}", blocked=blocked)
         else:
@@ -376,9 +380,9 @@ class Emptying:
                 False, "blocked", f"held until the deadline: {_list(blocked)}", restore=self.mode is Mode.VOLUNTARY, blocked=blocked
             )
 
-    def _blocked(self, one: PodDisposition) -> Blocked:
-        eviction = self._evictions.get(one.pod.uid)
-        return Blocked(_name(one.pod), one.why or (eviction.by if eviction and eviction.by else "still there"))
+    def _blocked(self, disposition: PodDisposition) -> Blocked:
+        eviction = self._evictions.get(disposition.pod.uid)
+        return Blocked(_name(disposition.pod), disposition.why or (eviction.by if eviction and eviction.by else "still there"))
 
     def _finish(
         self, drained: bool, outcome: str, message: str, *, restore: bool = False, blocked: t.Sequence[Blocked] = ()
@@ -409,14 +413,14 @@ class Emptying:
         change(self.kube, self.name, uid=self.uid, annotations={STARTED: None})
 
     def _note(self, dispositions: t.Iterable[PodDisposition]) -> None:
-        for one in dispositions:
-            if one.do is Do.SKIP:
-                self._skipped.setdefault(_name(one.pod), one.why)
-            elif one.do is Do.WAIT:
-                self._waited.setdefault(_name(one.pod))
+        for disposition in dispositions:
+            if disposition.do is Do.SKIP:
+                self._skipped.setdefault(_name(disposition.pod), disposition.why)
+            elif disposition.do is Do.WAIT:
+                self._waited.setdefault(_name(disposition.pod))
 
     def _count(self, dispositions: t.Iterable[PodDisposition]) -> int:
-        return sum(one.do is not Do.SKIP for one in dispositions)
+        return sum(disposition.do is not Do.SKIP for disposition in dispositions)
 
     def _result(self, drained: bool, outcome: str, message: str, *, blocked: t.Sequence[Blocked] = ()) -> Drained:
         return Drained(

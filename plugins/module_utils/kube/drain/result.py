@@ -61,7 +61,7 @@ class Drained:
             "evicted": list(self.evicted),
             "waited": list(self.waited),
             "skipped": [{"pod": pod, "why": why} for pod, why in self.skipped],
-            "blocked": [{"pod": one.pod, "by": one.by} for one in self.blocked],
+            "blocked": [{"pod": blocked.pod, "by": blocked.by} for blocked in self.blocked],
             "forced": list(self.forced),
             "duration_s": round(self.duration, 1),
             "deadline": to_text(self.deadline) if self.deadline else None,

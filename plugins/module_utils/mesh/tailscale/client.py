@@ -119,10 +119,10 @@ class Tailscale:
         if not message or message.startswith("warning"):
             return []
         said = [
-            f"{one.get('user')}: {text}"
-            for one in body.get("data") or ()
-            if isinstance(one, dict)
-            for text in one.get("errors") or ()
+            f"{entry.get('user')}: {text}"
+            for entry in body.get("data") or ()
+            if isinstance(entry, dict)
+            for text in entry.get("errors") or ()
         ]
         return said or [message]
 

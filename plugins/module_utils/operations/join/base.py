@@ -89,14 +89,14 @@ class Following:
     def _instance(self, claim: Claim, since: datetime | None) -> Instance | None:
         """As its cloud lists it. One that a fresh list lacks (``since``) is asked for by its id: lists show new machines late."""
         listed = self.context.clients.instances(claim.cloud, since)
-        found = next((one for one in listed or () if one.id == claim.instance_id), None)
-        if found is not None or listed is None or since is None or not claim.instance_id:
-            return found
+        instance = next((one for one in listed or () if one.id == claim.instance_id), None)
+        if instance is not None or listed is None or since is None or not claim.instance_id:
+            return instance
         try:
-            found = self.context.clients.cloud(claim.cloud).instance(claim.instance_id)
+            instance = self.context.clients.cloud(claim.cloud).instance(claim.instance_id)
         except ApiError:
             return None
-        return None if found is None or found.gone else found
+        return None if instance is None or instance.gone else instance
 
     def _device(self, claim: Claim, since: datetime | None) -> Device | None:
         listed = self._devices.items(since)
@@ -185,7 +185,7 @@ class Following:
         self._explain(failed, outcomes)
         unwritten = {name: problem for name in failed if (problem := self._fail(name, outcomes[name], now))}
         ending = [self.claims[name] for name in failed if name not in unwritten]
-        given_back = {one.claim.name: one for one in teardown_all(self.context, ending)}
+        given_back = {ended.claim.name: ended for ended in teardown_all(self.context, ending)}
         results = []
         for name in self.order:
             outcome = outcomes[name]

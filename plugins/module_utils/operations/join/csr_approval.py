@@ -29,7 +29,7 @@ def complete_ones(context: Context, claims: t.Sequence[Claim]) -> list[Claim]:
     """Those whose Node lacks nothing but our marks, those that are Ready already, and services, which somebody has asked before."""
     if not claims:
         return []
-    known = {one.name: one for one in nodes(context.kube)}
+    known = {node.name: node for node in nodes(context.kube)}
 
     def complete(claim: Claim) -> bool:
         if claim.phase is Phase.READY or claim.is_service:

@@ -73,24 +73,24 @@ def repair_all(context: Context, found: t.Sequence[Drifted]) -> list[Repaired]:
         return list(pool.map(lambda one: _repair(context, one), found))
 
 
-def _repair(context: Context, one: Drifted) -> Repaired:
-    left = startup_taint_is_left(one.claim, one.node, one.pool)
-    text = ", ".join(one.what)
+def _repair(context: Context, drifted: Drifted) -> Repaired:
+    left = startup_taint_is_left(drifted.claim, drifted.node, drifted.pool)
+    text = ", ".join(drifted.what)
     context.lock.renew_if_due()
     try:
-        if lacks_neutral_gpus(one.claim, one.node, one.pool):
-            advertise(context.kube, one.node.name, NEUTRAL_GPU, advertised(one.claim, one.pool), uid=one.node.uid)
+        if lacks_neutral_gpus(drifted.claim, drifted.node, drifted.pool):
+            advertise(context.kube, drifted.node.name, NEUTRAL_GPU, advertised(drifted.claim, drifted.pool), uid=drifted.node.uid)
         change(
             context.kube,
-            one.node.name,
-            uid=one.node.uid,
-            labels=node_labels.asserted_labels(one.claim, one.pool, context.cluster_id, one.node),
-            annotations=node_labels.node_annotations(one.claim, one.pool),
-            add_taints=node_labels.taints(one.pool),
+            drifted.node.name,
+            uid=drifted.node.uid,
+            labels=node_labels.asserted_labels(drifted.claim, drifted.pool, context.cluster_id, drifted.node),
+            annotations=node_labels.node_annotations(drifted.claim, drifted.pool),
+            add_taints=node_labels.taints(drifted.pool),
             remove_taints=(node_labels.INITIALIZING.key,) if left else (),
-            allow=node_labels.keys_of(one.pool),
+            allow=node_labels.keys_of(drifted.pool),
         )
     except TgpError as error:
-        return Repaired(one.claim, f"its marks differ ({text}) and could not be set: {error}", str(error))
-    context.progress.step(one.claim.name, "repaired", text, cloud=one.claim.cloud)
-    return Repaired(one.claim, f"set again: {text}")
+        return Repaired(drifted.claim, f"its marks differ ({text}) and could not be set: {error}", str(error))
+    context.progress.step(drifted.claim.name, "repaired", text, cloud=drifted.claim.cloud)
+    return Repaired(drifted.claim, f"set again: {text}")

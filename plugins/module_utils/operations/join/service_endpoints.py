@@ -40,10 +40,10 @@ def withdraw(context: Context, claim: Claim) -> bool:
 def withdraw_found(context: Context, place: str, uid: str) -> bool:
     """The same for a Service at ``place`` ("namespace/name") that nobody has a record of; False when it is not there any more."""
     namespace, _slash, name = place.partition("/")
-    found = context.kube.find(path_of(namespace, "services", name))
-    if found is None or found["metadata"]["uid"] != uid:
+    raw = context.kube.find(path_of(namespace, "services", name))
+    if raw is None or raw["metadata"]["uid"] != uid:
         return False
-    pool = (found["metadata"].get("labels") or {}).get(NODEPOOL_LABEL, "")
+    pool = (raw["metadata"].get("labels") or {}).get(NODEPOOL_LABEL, "")
     if pool:
         with context.records.money:
             change_list(context.kube, namespace, list_name(pool), ENDPOINTS, lambda text: with_endpoint(text, name, None), _EMPTY)

@@ -81,6 +81,6 @@ def take_back(context: Context, token_id: str) -> bool:
 
 def take_back_all(context: Context, claim: Claim) -> None:
     """The one that the claim knows, and those of a killed run that were made for its machine and never reached the claim."""
-    lost = (one.id for one in context.records.tokens.of_machine(claim.name))
+    lost = (token.id for token in context.records.tokens.of_machine(claim.name))
     for token_id in dict.fromkeys((*((claim.token_id,) if claim.token_id else ()), *lost)):
         take_back(context, token_id)

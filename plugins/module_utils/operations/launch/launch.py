@@ -140,8 +140,8 @@ class _Launch:
 
     def _fresh_offers(self) -> list[Offer]:
         known = (self.claim.offer, *self.claim.candidates)[:_MAX_OFFERS]
-        found = (self.shared.prices.fresh(one, self.pool, self.node_class) for one in known)
-        return [one for one in found if one is not None]
+        offers = (self.shared.prices.fresh(offer, self.pool, self.node_class) for offer in known)
+        return [offer for offer in offers if offer is not None]
 
     # ---- before the create call
 
@@ -173,7 +173,7 @@ class _Launch:
         context = self.context
         if not budgets(context.wishes, context.settings.budget):
             return ""
-        others = [one for one in claims if one.name != self.claim.name]
+        others = [claim for claim in claims if claim.name != self.claim.name]
         try:
             ledger = context.records.ledger()
         except ApiError as error:
@@ -301,20 +301,26 @@ class _Launch:
     def _find(self) -> list[Instance]:
         """Our machines of this claim's name. What a refused call left behind is not meant."""
         cloud, rejects = self.context.clients.cloud(self.claim.cloud), self.claim.rejects
-        named = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone and one.id not in rejects]
-        return [one for one in named if self.context.records.is_ours(one)]
+        named = [
+            instance
+            for instance in cloud.instances()
+            if instance.name == self.claim.name and not instance.gone and instance.id not in rejects
+        ]
+        return [instance for instance in named if self.context.records.is_ours(instance)]
 
     def _adopt(self, outcome: Outcome) -> Launched:
         """Go on with the oldest machine that was found after a lost answer, and give back its duplicates."""
         keep, *duplicates = outcome.found
         ids = self.claim.ids_seen
-        for one in outcome.found:
-            ids = _with(ids, one.id)
+        for instance in outcome.found:
+            ids = _with(ids, instance.id)
         self._write(instance_id=keep.id, ids_seen=ids, unknown_since=None, price_paid=keep.price_hour, ip=keep.ip)
         self._went_well(self.claim.offer)
-        for one in duplicates:
-            self.context.progress.step(self.claim.name, "duplicate", f"{one.cloud} id {one.id} has the same name and is given back")
-            give_back(self.context, self.claim, one)
+        for instance in duplicates:
+            self.context.progress.step(
+                self.claim.name, "duplicate", f"{instance.cloud} id {instance.id} has the same name and is given back"
+            )
+            give_back(self.context, self.claim, instance)
         self.context.progress.step(self.claim.name, "adopted", f"{keep.cloud} id {keep.id} was there already")
         return Launched(self.claim, "adopted")
 
@@ -380,4 +386,4 @@ class Prices:
         except TgpError as error:
             self._context.warn(f"The offers of {cloud} are too old to rent by and could not be read again: {error}")
             return {}
-        return {offer_key(one): one for one in offers}
+        return {offer_key(offer): offer for offer in offers}

@@ -47,7 +47,7 @@ class Rendered:
 
 def needs_payload(node_class: NodeClass, cloud: str) -> bool:
     """Own machines that are installed for good are only powered on (``payload: none``); every other machine is configured."""
-    settings = next((one.settings for one in node_class.clouds if one.cloud == cloud), {})
+    settings = next((choice.settings for choice in node_class.clouds if choice.cloud == cloud), {})
     return CAPABILITIES[cloud].rented or settings.get("payload", "none") != "none"
 
 
@@ -57,7 +57,7 @@ def lane_for(offer: Offer, pool: Pool | None) -> Lane:
     for lane in wanted:
         if lane in offer.lanes:
             return lane
-    raise InvalidInput(f"{offer.cloud} {offer.id} serves none of the pool's lanes ({', '.join(one.value for one in wanted)}).")
+    raise InvalidInput(f"{offer.cloud} {offer.id} serves none of the pool's lanes ({', '.join(lane.value for lane in wanted)}).")
 
 
 def container(

@@ -41,25 +41,29 @@ def tunnel_for(context: Context, claim: Claim, hub: Hub, note: t.Callable[..., N
 
 def hubs_of(context: Context) -> list[dict[str, t.Any]]:
     """For the playbooks: each hub with all the peers that it is to have of this cluster, by what is on record now."""
-    classes = [one.mesh.hub for one in context.wishes.classes.values() if one.mesh.hub is not None]
-    if not classes and not any(one.peer is not None for one in context.records.known_claims()):
+    classes = [node_class.mesh.hub for node_class in context.wishes.classes.values() if node_class.mesh.hub is not None]
+    if not classes and not any(claim.peer is not None for claim in context.records.known_claims()):
         return []
     gone = _gone(context)
     claims, damaged = context.store.claim_records()
-    strange, whole = _machines_without_claim(context, {one.name for one in claims})
-    keyless = {*(one.name for one in damaged), *(one.name for one in claims if _lost_its_peer(context, one)), *(strange - gone)}
+    strange, whole = _machines_without_claim(context, {claim.name for claim in claims})
+    keyless = {
+        *(one.name for one in damaged),
+        *(claim.name for claim in claims if _lost_its_peer(context, claim)),
+        *(strange - gone),
+    }
     unknown = {"unknown": sorted(keyless)} if keyless else {}
     return [
         {
-            "host": one.host,
-            "interface": one.interface,
+            "host": peers.host,
+            "interface": peers.interface,
             "cluster_id": context.cluster_id,
-            "peers": [{"name": name, "public_key": peer.public_key, "allowed_ips": [_alone(peer)]} for name, peer in one.peers],
-            "gone": sorted(gone - {name for name, _peer in one.peers}),
+            "peers": [{"name": name, "public_key": peer.public_key, "allowed_ips": [_alone(peer)]} for name, peer in peers.peers],
+            "gone": sorted(gone - {name for name, _peer in peers.peers}),
             **unknown,
             **({} if whole else {"state": "present"}),
         }
-        for one in wireguard_addresses.hubs(classes, claims)
+        for peers in wireguard_addresses.hubs(classes, claims)
     ]
 
 
@@ -70,7 +74,11 @@ def _machines_without_claim(context: Context, known: t.Collection[str]) -> tuple
     for cloud in asked_clouds(context):
         listed = context.clients.instances(cloud)
         whole = whole and listed is not None
-        found |= {one.name for one in listed or () if not one.gone and ownership_of(one.name, context.cluster_id) is Ownership.OURS}
+        found |= {
+            instance.name
+            for instance in listed or ()
+            if not instance.gone and ownership_of(instance.name, context.cluster_id) is Ownership.OURS
+        }
     return found - set(known), whole
 
 
@@ -101,10 +109,11 @@ def _gone(context: Context) -> set[str]:
 
 def refuse_hubs(context: Context) -> None:
     """InvalidInput when a class names its hub, for a run that has no tasks in which a hub could be told anything."""
-    for one in context.wishes.classes.values():
-        if one.mesh.hub is not None and one.mesh.hub.host:
+    for node_class in context.wishes.classes.values():
+        if node_class.mesh.hub is not None and node_class.mesh.hub.host:
             raise InvalidInput(
-                f"GPUNodeClass {one.name}: tasks of the playbooks tell its hub {one.mesh.hub.host} of its peers, and a loop has none.",
+                f"GPUNodeClass {node_class.name}: tasks of the playbooks tell its hub {node_class.mesh.hub.host} of its peers, "
+                "and a loop has none.",
                 remedy="Run autoscale.yml from a timer instead, or leave wireguardConfig.hub out and keep the hub's peers yourself.",
                 field="spec.wireguardConfig.hub",
             )

@@ -32,7 +32,7 @@ def give_back(context: Context, claim: Claim, instance: Instance, reason: str = 
 def give_back_rejected(context: Context, claim: Claim) -> None:
     """Destroy what refused create calls left behind, confirm it, and write down what it cost. TgpError when that did not succeed: the
     ids stay in the claim, which has to be torn down then."""
-    left = [one for one in claim.attempts if one.instance_id in claim.rejects]
+    left = [attempt for attempt in claim.attempts if attempt.instance_id in claim.rejects]
     booked = _booked(context, claim) if left else set()
     for attempt in left:
         if attempt.instance_id not in booked:
@@ -42,7 +42,7 @@ def give_back_rejected(context: Context, claim: Claim) -> None:
 def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> None:
     name, instance_id = attempt.offer.partition("/")[0], attempt.instance_id
     cloud = context.clients.cloud(name)
-    found = cloud.instance(instance_id)  # its prices, for the books
+    instance = cloud.instance(instance_id)  # its prices, for the books
     context.lock.confirm()
     cloud.terminate(instance_id)
     deadline = context.clock.now().timestamp() + _CONFIRM
@@ -52,7 +52,7 @@ def _give_back_rejected(context: Context, claim: Claim, attempt: Attempt) -> Non
                 f"{name} does not yet say that {instance_id}, left behind by a refused create call, is gone.", cloud=name
             )
         context.clock.sleep(_POLL)
-    known = found or Instance(name, instance_id, claim.name, InstanceState.TERMINATED)
+    known = instance or Instance(name, instance_id, claim.name, InstanceState.TERMINATED)
     book(context, claim, dataclasses.replace(known, created=known.created or attempt.time), Finding.LAUNCH_REFUSED)
     context.progress.step(claim.name, "given back", f"{name} id {instance_id}, which a refused create call had left behind")
 
@@ -92,13 +92,15 @@ def without_booked(context: Context, claim: Claim) -> tuple[str, ...]:
     if len(claim.ids_seen) < 2 and not claim.rejects:
         return claim.ids_seen
     booked = _booked(context, claim)
-    return tuple(one for one in claim.ids_seen if one not in booked)
+    return tuple(instance_id for instance_id in claim.ids_seen if instance_id not in booked)
 
 
 def _booked(context: Context, claim: Claim) -> set[str]:
     """Ids under the claim's name that have a line of their own."""
     records, _torn = context.store.ledger_records()
     lines = [
-        one for one in records if one.get("name") == claim.name and one.get("reason") in (Reason.DUPLICATE, Finding.LAUNCH_REFUSED)
+        record
+        for record in records
+        if record.get("name") == claim.name and record.get("reason") in (Reason.DUPLICATE, Finding.LAUNCH_REFUSED)
     ]
     return {identity for line in lines for identity in line.get("ids", ())}

@@ -46,15 +46,15 @@ _FIELDS = ("kind", "name", "target", "uid", "reason", "cloud")
 
 def remove_leftovers(context: Context, leftovers: t.Sequence[Leftover]) -> list[dict[str, t.Any]]:
     """Remove each; one that fails is reported and found again by the next run. LockLost ends the step. The plan made the decision."""
-    return [_remove(context, one) for one in leftovers]
+    return [_remove(context, leftover) for leftover in leftovers]
 
 
 def checked(leftovers: t.Sequence[t.Mapping[str, t.Any]]) -> list[Leftover]:
     """``leftovers`` as fleet_plan returns them. InvalidInput, before anything is done, for something else."""
-    for number, one in enumerate(leftovers):
-        odd = [name for name in _FIELDS if not isinstance(one.get(name), str)]
-        if odd or one["kind"].removeprefix("delete_") not in _REMOVERS:
-            what = f"{', '.join(odd)} is missing or no text" if odd else f"nothing is known of kind {one['kind']!r}"
+    for number, leftover in enumerate(leftovers):
+        odd = [name for name in _FIELDS if not isinstance(leftover.get(name), str)]
+        if odd or leftover["kind"].removeprefix("delete_") not in _REMOVERS:
+            what = f"{', '.join(odd)} is missing or no text" if odd else f"nothing is known of kind {leftover['kind']!r}"
             raise InvalidInput(
                 f"leftovers[{number}]: {what}.", remedy="Give the list as fleet_plan returned it.", field="leftovers"
             )
@@ -64,7 +64,8 @@ def checked(leftovers: t.Sequence[t.Mapping[str, t.Any]]) -> list[Leftover]:
 def rehearsed(leftovers: t.Sequence[Leftover]) -> list[dict[str, t.Any]]:
     """What check mode says of each."""
     return [
-        _row(one, Result.PLANNED, f"{one['kind'].removeprefix('delete_')}: would be removed: {one['reason']}") for one in leftovers
+        _row(leftover, Result.PLANNED, f"{leftover['kind'].removeprefix('delete_')}: would be removed: {leftover['reason']}")
+        for leftover in leftovers
     ]
 
 
@@ -134,7 +135,7 @@ def _key(context: Context, leftover: Leftover) -> Removal:
 def _token(context: Context, leftover: Leftover) -> Removal:
     """A bootstrap token. Only what stands on our own list is ever deleted: the cluster has tokens of others, which we cannot tell by a look."""
     target = leftover["target"]
-    if not any(one.id == target and one.machine == leftover["name"] for one in context.records.tokens.listed()):
+    if not any(token.id == target and token.machine == leftover["name"] for token in context.records.tokens.listed()):
         return _left("it is not on our list of tokens, or its hour is over")
     if any(claim.token_id == target for claim in context.store.claims()):
         return _left("it has a claim now")
@@ -163,15 +164,15 @@ def _extra(context: Context, leftover: Leftover) -> Removal:
     """Something beside machines. While a claim or a machine has its name it is left alone: a launch makes it before its machine."""
     cloud, target, kind, name = leftover["cloud"], leftover["target"], leftover["uid"], leftover["name"]
     if context.store.claim(name) is not None or any(
-        one.name == name and not one.gone for one in context.clients.cloud(cloud).instances()
+        instance.name == name and not instance.gone for instance in context.clients.cloud(cloud).instances()
     ):
         return _left("it has a machine or a claim now")
-    found = next(
+    extra = next(
         (one for one in context.clients.cloud(cloud).extras() if (one.kind, one.id, one.name) == (kind, target, name)), None
     )
-    if found is None:
+    if extra is None:
         return _GONE_ALREADY
-    context.clients.cloud(cloud).discard(found)
+    context.clients.cloud(cloud).discard(extra)
     return _removed(leftover)
 
 
@@ -214,7 +215,7 @@ def extras_of(context: Context, claim: Claim) -> list[Extra] | None:
         return []
     feed: Feed[Extra] = context.once(("extras", name), lambda: Feed(context.clients.cloud(name).extras, context.clock))
     listed = feed.items()
-    return None if listed is None else [one for one in listed if one.name == claim.name]
+    return None if listed is None else [extra for extra in listed if extra.name == claim.name]
 
 
 def discard_extras(context: Context, claim: Claim) -> str:

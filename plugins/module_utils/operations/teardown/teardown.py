@@ -137,7 +137,9 @@ class _Teardown:
         if not waits(claim):
             return ""
         listed = self.context.clients.instances(claim.cloud)
-        if listed is not None and not any(one.id == claim.instance_id and one.state is InstanceState.RUNNING for one in listed):
+        if listed is not None and not any(
+            instance.id == claim.instance_id and instance.state is InstanceState.RUNNING for instance in listed
+        ):
             return ""
         return self._work_since_drain()
 
@@ -233,7 +235,7 @@ class _Teardown:
 
     def _keep(self) -> Ended:
         """A voluntary drain was held up: the node is usable again, the claim goes on as it was, with a pause before the next try."""
-        blockers = ", ".join(f"{one.pod} ({one.by})" for one in self.drained.blocked) if self.drained else ""
+        blockers = ", ".join(f"{blocked.pod} ({blocked.by})" for blocked in self.drained.blocked) if self.drained else ""
         message = f"kept: {blockers or (self.drained.message if self.drained else '')}"
         if not is_voluntary(self.deletion.reason) or self.claim.phase is Phase.TERMINATING:
             return self.pending(message)
@@ -297,10 +299,10 @@ class _Teardown:
 
     def _refuse_foreign(self, ids: t.Collection[str]) -> None:
         """A claim may know a machine that is not ours: its records were copied, or somebody else uses the name."""
-        for one in self.context.clients.instances(self.claim.cloud) or ():
-            if one.id in ids and not one.gone and not self.context.records.is_ours(one):
+        for instance in self.context.clients.instances(self.claim.cloud) or ():
+            if instance.id in ids and not instance.gone and not self.context.records.is_ours(instance):
                 raise TgpError(
-                    f"{one.cloud} {one.id} {self.context.records.owner(one).why}: it is not terminated.",
+                    f"{instance.cloud} {instance.id} {self.context.records.owner(instance).why}: it is not terminated.",
                     remedy="If another cluster runs it, remove this claim; if it is yours, run adopt.yml.",
                 )
 
@@ -308,8 +310,12 @@ class _Teardown:
         """Every id that the claim's cloud handed out for it. What a refusal left at another cloud was given back before the claim went on
         to this one, which may not even take such a word for an id."""
         claim = self.claim
-        left = {one.instance_id: one.offer.partition("/")[0] for one in claim.attempts if one.instance_id in claim.rejects}
-        return tuple(one for one in claim.ids_seen if left.get(one, claim.cloud) == claim.cloud)
+        left = {
+            attempt.instance_id: attempt.offer.partition("/")[0]
+            for attempt in claim.attempts
+            if attempt.instance_id in claim.rejects
+        }
+        return tuple(instance_id for instance_id in claim.ids_seen if left.get(instance_id, claim.cloud) == claim.cloud)
 
     def _second(self, instance_id: str) -> Instance | None:
         """Another machine of this name, for the books; that it cannot be read must not keep it alive."""
@@ -322,8 +328,8 @@ class _Teardown:
         """A claim without an id: only a usable list without our name proves that there is nothing to destroy."""
         if self.claim.launch_started is not None:
             cloud = self.context.clients.cloud(self.claim.cloud)
-            named = [one for one in cloud.instances() if one.name == self.claim.name and not one.gone]
-            found = tuple(one.id for one in named if self.context.records.is_ours(one))
+            named = [instance for instance in cloud.instances() if instance.name == self.claim.name and not instance.gone]
+            found = tuple(instance.id for instance in named if self.context.records.is_ours(instance))
             if found:
                 self._write(instance_id=found[0], ids_seen=(*self.claim.ids_seen, *found))
                 return None
@@ -339,7 +345,7 @@ class _Teardown:
         if capability.bills_boot:
             return
         listed = self.context.clients.instances(self.claim.cloud)
-        own = next((one for one in listed or () if one.id == self.claim.instance_id), None)
+        own = next((instance for instance in listed or () if instance.id == self.claim.instance_id), None)
         if own is not None:
             current = noted(self.claim, own, capability, self.context.clock.now(), self.node)
             if current is not self.claim:
@@ -401,7 +407,7 @@ class _Teardown:
         listed, read_at = self.context.clients.instances(self.claim.cloud), self.context.clients.listed_at(self.claim.cloud)
         if listed is None or read_at is None:
             return False
-        shown = next((one for one in listed if one.id == instance_id), None)
+        shown = next((instance for instance in listed if instance.id == instance_id), None)
         if shown is not None and not shown.gone:
             self._missing.pop(instance_id, None)
             return False
@@ -410,11 +416,11 @@ class _Teardown:
         sure = shown is not None or (read_at - since).total_seconds() >= _APART
         if not (first or sure):
             return False
-        one = cloud.instance(instance_id)
-        if one is not None and not one.gone:
+        instance = cloud.instance(instance_id)
+        if instance is not None and not instance.gone:
             self._missing.pop(instance_id)
             return False
-        return sure or one is not None
+        return sure or instance is not None
 
     # ---- leftovers
 

@@ -33,13 +33,13 @@ _LIMITS = "limits."  # of a machine that is there: its document has changed
 def claim_diff(plan: Plan, stored: t.Iterable[Claim]) -> tuple[list[str], list[str]]:
     """Lines before and after, by machine. Of a new one all that is shown stands after it, of one that goes before it; of another one only
     what differs."""
-    known = {claim.name: claim for claim in stored}
+    claims = {claim.name: claim for claim in stored}
     before: list[str] = []
     after: list[str] = []
     for action in plan.actions:
         if action.claim is None:
             continue
-        old = _fields(known.get(action.name))
+        old = _fields(claims.get(action.name))
         new = _fields(action.claim)
         changed = [field for field in {**old, **new} if old.get(field) != new.get(field) and _is_shown(field, bool(old))]
         if not changed:

@@ -149,7 +149,7 @@ def _items(hints: tuple[t.Any, ...], value: t.Any, path: str) -> tuple[t.Any, ..
 
 
 def _texts(value: t.Any, path: str) -> dict[str, str]:
-    if not isinstance(value, t.Mapping) or not all(isinstance(one, str) for one in value.values()):
+    if not isinstance(value, t.Mapping) or not all(isinstance(entry, str) for entry in value.values()):
         raise InvalidInput(f"{path}: an object of texts was expected, not {value!r}.")
     return dict(value)
 

@@ -37,21 +37,23 @@ class Instances:
 
     def __init__(self, instances: t.Iterable[Instance], foreign: t.Collection[str] = ()) -> None:
         self.foreign = frozenset(foreign)
-        self.all = tuple(sorted((one for one in instances if not one.gone), key=lambda one: one.id))
-        self.by_id = {one.id: one for one in self.all}
+        self.all = tuple(sorted((instance for instance in instances if not instance.gone), key=lambda instance: instance.id))
+        self.by_id = {instance.id: instance for instance in self.all}
         self.by_name: dict[str, list[Instance]] = collections.defaultdict(list)
-        for one in self.all:
-            self.by_name[one.name].append(one)
+        for instance in self.all:
+            self.by_name[instance.name].append(instance)
 
     def of(self, claim: Claim) -> tuple[Instance, ...]:
         """Every machine of the claim, the one to keep first: the one whose id it knows, else the oldest. Foreign ones are none of it."""
-        found = {one.id: one for one in self.by_name.get(claim.name, ())}
+        instances = {instance.id: instance for instance in self.by_name.get(claim.name, ())}
         for known in (claim.instance_id, *claim.ids_seen):
             if known in self.by_id:
-                found[known] = self.by_id[known]
-        for foreign in self.foreign & found.keys():
-            del found[foreign]
-        return tuple(sorted(found.values(), key=lambda one: (one.id != claim.instance_id, _age(one), one.id)))
+                instances[known] = self.by_id[known]
+        for foreign in self.foreign & instances.keys():
+            del instances[foreign]
+        return tuple(
+            sorted(instances.values(), key=lambda instance: (instance.id != claim.instance_id, _age(instance), instance.id))
+        )
 
 
 def recovery(claim: Claim, instances: Instances | t.Sequence[Instance] | None, now: datetime) -> Recovery:
@@ -64,8 +66,8 @@ def recovery(claim: Claim, instances: Instances | t.Sequence[Instance] | None, n
     if claim.instance_id in listed.foreign:
         return Recovery("unknown", f"{claim.cloud} {claim.instance_id} is not ours")
     everything = listed.of(claim)
-    found = tuple(one for one in everything if one.id not in claim.rejects)
-    left = tuple(one for one in everything if one.id in claim.rejects)
+    found = tuple(instance for instance in everything if instance.id not in claim.rejects)
+    left = tuple(instance for instance in everything if instance.id in claim.rejects)
     if ending:
         return Recovery("teardown", reason, found[0] if found else None, (*found[1:], *left))
     if found:
@@ -83,8 +85,8 @@ def recovery(claim: Claim, instances: Instances | t.Sequence[Instance] | None, n
     return Recovery("next_offer", f"no machine appeared since {print_time(since)}")
 
 
-def _found(claim: Claim, found: tuple[Instance, ...], left: tuple[Instance, ...]) -> Recovery:
-    keep, *others = (*found, *left)
+def _found(claim: Claim, instances: tuple[Instance, ...], left: tuple[Instance, ...]) -> Recovery:
+    keep, *others = (*instances, *left)
     if keep.id == claim.instance_id:
         return Recovery("go_on", f"{claim.cloud} says {keep.state.value}", keep, tuple(others))
     return Recovery("adopt", f"{claim.cloud} lists {keep.id} under this name", keep, tuple(others))

@@ -73,7 +73,7 @@ def _plain(value: t.Any) -> t.Any:
         for field in dataclasses.fields(value)
     }
     given = {name: getattr(value, name) for name in usual}
-    return {name: _plain(one) for name, one in given.items() if one != usual[name]}
+    return {name: _plain(entry) for name, entry in given.items() if entry != usual[name]}
 
 
 def _hash(content: t.Any) -> str:

@@ -32,7 +32,7 @@ def purses_of(draft: Draft, orphans: t.Sequence[Orphan], without: t.Container[st
     """The budgets of this run, with everything that is billed to us: claims (but those named in ``without``), second machines, machines
     without a claim."""
     situation = draft.situation
-    claims = [_billed(one, situation) for one in draft.settled.values() if one.claim.name not in without]
+    claims = [_billed(settled, situation) for settled in draft.settled.values() if settled.claim.name not in without]
     return open_purses(
         situation.wishes,
         situation.settings.budget,
@@ -40,22 +40,27 @@ def purses_of(draft: Draft, orphans: t.Sequence[Orphan], without: t.Container[st
         (*claims, *_unclaimed(draft, orphans)),
         draft.now,
         situation.capabilities,
-        {name for name, one in draft.settled.items() if _is_unseen(one)},
+        {name for name, settled in draft.settled.items() if _is_unseen(settled)},
     )
 
 
-def _is_unseen(one: Settled) -> bool:
+def _is_unseen(settled: Settled) -> bool:
     """Whether nobody knows if the claim ever had a machine."""
-    return not one.claim.ids_seen and one.claim.initialized is None and one.recovery.instance is None and one.node is None
+    return (
+        not settled.claim.ids_seen
+        and settled.claim.initialized is None
+        and settled.recovery.instance is None
+        and settled.node is None
+    )
 
 
-def _billed(one: Settled, situation: Situation) -> Claim:
+def _billed(settled: Settled, situation: Situation) -> Claim:
     """The claim as it is billed. One that lives although its cloud does not list it (O5) costs on; one whose create call certainly made
     nothing costs nothing."""
-    if one.recovery.what in RETRY:
-        return dataclasses.replace(one.claim, launch_started=None)
-    lives = (one.node is not None and bool(one.node.ready)) or service.lives(one.claim, situation)
-    return dataclasses.replace(one.claim, gone_since=None) if lives and one.claim.gone_since is not None else one.claim
+    if settled.recovery.what in RETRY:
+        return dataclasses.replace(settled.claim, launch_started=None)
+    lives = (settled.node is not None and bool(settled.node.ready)) or service.lives(settled.claim, situation)
+    return dataclasses.replace(settled.claim, gone_since=None) if lives and settled.claim.gone_since is not None else settled.claim
 
 
 def _unclaimed(draft: Draft, orphans: t.Sequence[Orphan]) -> t.Iterator[Claim]:
@@ -68,12 +73,12 @@ def _unclaimed(draft: Draft, orphans: t.Sequence[Orphan]) -> t.Iterator[Claim]:
                 claim = adopt(instance, orphan.node, situation)
                 if number or claim.name not in draft.settled:
                     yield dataclasses.replace(claim, name=f"{claim.name}#{instance.id}")
-    for one in draft.settled.values():
-        for extra in (*one.recovery.duplicates, *situation.elsewhere(one.claim)):
-            price = extra.price_hour if extra.price_hour is not None else one.claim.price
-            started = extra.created or one.claim.launch_started
-            name = f"{one.claim.name}#{extra.id}"
-            yield dataclasses.replace(one.claim, name=name, cloud=extra.cloud, price_paid=price, launch_started=started)
+    for settled in draft.settled.values():
+        for extra in (*settled.recovery.duplicates, *situation.elsewhere(settled.claim)):
+            price = extra.price_hour if extra.price_hour is not None else settled.claim.price
+            started = extra.created or settled.claim.launch_started
+            name = f"{settled.claim.name}#{extra.id}"
+            yield dataclasses.replace(settled.claim, name=name, cloud=extra.cloud, price_paid=price, launch_started=started)
 
 
 def tell(draft: Draft, purses: Purses) -> None:
@@ -124,13 +129,13 @@ def act(draft: Draft, purses: Purses) -> None:
 
 def _drain_all(draft: Draft, purse: Purse) -> None:
     since = draft.sighted(f"{Reason.BUDGET}|{purse.scope}|{purse.name}|{purse.period.key}")
-    for one in list(draft.undecided()):
-        claim = one.claim
+    for settled in list(draft.undecided()):
+        claim = settled.claim
         if claim.price == 0 or not purse.covers(claim.pool, claim.node_class):
             continue
         pool = draft.situation.in_force(claim)
         last = since + timedelta(seconds=pool.termination_grace if pool is not None else 0)
-        held = _held(draft, one)
+        held = _held(draft, settled)
         if held and draft.now < last:
             draft.report(
                 claim.name, Finding.HELD, f"{purse.title} used up, held by {held} until {print_time(last)}", pool=claim.pool
@@ -139,8 +144,8 @@ def _drain_all(draft: Draft, purse: Purse) -> None:
             draft.destroy(claim, Reason.BUDGET, purse.says)
 
 
-def _held(draft: Draft, one: Settled) -> str:
-    return node_hold(one.node, draft.now).why if one.node is not None else ""
+def _held(draft: Draft, settled: Settled) -> str:
+    return node_hold(settled.node, draft.now).why if settled.node is not None else ""
 
 
 def hurried(draft: Draft, pool: Pool) -> Pool:

@@ -87,13 +87,14 @@ class Purses:
             return ""
         if price is None:
             return "price unknown"
-        return next((why for one in self.all if one.covers(pool, node_class) and (why := one.against(price))), "")
+        return next((why for purse in self.all if purse.covers(pool, node_class) and (why := purse.against(price))), "")
 
     def plus(self, pool: str, node_class: str, price: Decimal) -> Purses:
         """With the first hour of one more machine reserved."""
         return Purses(
             tuple(
-                dataclasses.replace(one, reserved=one.reserved + price) if one.covers(pool, node_class) else one for one in self.all
+                dataclasses.replace(purse, reserved=purse.reserved + price) if purse.covers(pool, node_class) else purse
+                for purse in self.all
             )
         )
 
@@ -101,7 +102,9 @@ class Purses:
 def budgets(wishes: Wishes, overall: SpendingBudget | None) -> list[tuple[str, str, SpendingBudget]]:
     """Every budget of the documents and the run, as scope, name and budget."""
     found = [("pool", pool.key, pool.budget) for pool in wishes.described if pool.budget is not None]
-    found += [("class", name, one.budget) for name, one in sorted(wishes.classes.items()) if one.budget is not None]
+    found += [
+        ("class", name, node_class.budget) for name, node_class in sorted(wishes.classes.items()) if node_class.budget is not None
+    ]
     return [*sorted(found, key=lambda one: one[:2]), *([(EVERYTHING, EVERYTHING, overall)] if overall is not None else [])]
 
 
@@ -126,7 +129,7 @@ def open_purses(
     purses = []
     for scope, name, budget in wanted:
         purse = Purse(scope, name, budget, period_of(budget.period, now, budget.time_zone), NOTHING, NOTHING, whole)
-        mine = [(one, between(one, purse.period.start, now)) for one in lines if purse.covers(one.pool, one.node_class)]
+        mine = [(line, between(line, purse.period.start, now)) for line in lines if purse.covers(line.pool, line.node_class)]
         spent = add_up(amount for _line, amount in mine)
         unsure = add_up(amount for line, amount in mine if not line.closed and line.name in unseen)
         reserved = add_up(amount for claim, amount in ahead if purse.covers(claim.pool, claim.node_class))
@@ -163,6 +166,6 @@ def outlook(lines: t.Sequence[LedgerLine], claims: t.Iterable[Claim], now: datet
     """``lines``: every machine, closed or not (ledger.books)."""
     hour = add_up(claim.price for claim in claims if counts(claim) and may_have_instance(claim) and claim.gone_since is None)
     day, month = (period_of(kind, now, time_zone) for kind in ("day", "month"))
-    spent = [add_up(between(line, one.start, now) for line in lines) for one in (day, month)]
-    left = [hour * Decimal((one.end - now).total_seconds()) / _SECONDS for one in (day, month)]
+    spent = [add_up(between(line, period.start, now) for line in lines) for period in (day, month)]
+    left = [hour * Decimal((period.end - now).total_seconds()) / _SECONDS for period in (day, month)]
     return Outlook(hour, day.key, spent[0], spent[0] + left[0], month.key, spent[1], spent[1] + left[1])

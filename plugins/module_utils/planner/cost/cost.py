@@ -122,13 +122,13 @@ def _text(amount: Decimal | None) -> str | None:
 
 def _use(claim: Claim, end: datetime) -> tuple[int | None, int]:
     """Useful and idle seconds, both 0 for a machine that was never usable; useful None = unknown."""
-    found = use_of(claim, end)
-    if found is None:
+    use = use_of(claim, end)
+    if use is None:
         return 0, 0
-    idle = int((found.stopped - found.idle).total_seconds())
-    if found.began is not None:
-        return int((found.idle - found.began).total_seconds()), idle
-    return (0, int((found.stopped - found.usable).total_seconds())) if found.watched else (None, idle)
+    idle = int((use.stopped - use.idle).total_seconds())
+    if use.began is not None:
+        return int((use.idle - use.began).total_seconds()), idle
+    return (0, int((use.stopped - use.usable).total_seconds())) if use.watched else (None, idle)
 
 
 # ---- what the usable time of a machine was good for (A-07): from its first work to its last idle time it was useful

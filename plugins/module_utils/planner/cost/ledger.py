@@ -31,7 +31,7 @@ def read_ledger(records: t.Iterable[t.Mapping[str, t.Any]], torn: t.Iterable[str
             lines.append(read_line(record))
         except (InvalidInput, KeyError, TypeError, ValueError, InvalidOperation) as error:
             odd.append(f"{record.get('key') or record.get('name') or 'a line without a name'}: {error}")
-    return Ledger(tuple(sorted(lines, key=lambda one: (one.end, one.key))), tuple(sorted(odd)))
+    return Ledger(tuple(sorted(lines, key=lambda line: (line.end, line.key))), tuple(sorted(odd)))
 
 
 def read_line(record: t.Mapping[str, t.Any], *, closed: bool = True) -> LedgerLine:
@@ -53,7 +53,7 @@ def read_line(record: t.Mapping[str, t.Any], *, closed: bool = True) -> LedgerLi
         gpu_count=int(record.get("gpu_count") or 0),
         region=str(record.get("region") or ""),
         spot=bool(record.get("spot")),
-        ids=tuple(str(one) for one in record.get("ids") or ()),
+        ids=tuple(str(identity) for identity in record.get("ids") or ()),
         price_hour=price,
         disk_hour=disk,
         start=_time(record.get("start")),
@@ -91,7 +91,7 @@ def books(
     written = {line.key for line in ledger.lines}
     live = [
         live_line(claim, now, capabilities.get(claim.cloud))
-        for claim in sorted(claims, key=lambda one: one.name)
+        for claim in sorted(claims, key=lambda claim: claim.name)
         if not written & set(closing_keys(claim))
     ]
     return (*ledger.lines, *live)

@@ -33,7 +33,7 @@ class Line:
     @classmethod
     def made(cls, time: datetime, kind: Kind, price: t.Any) -> Line:
         """A line of data from outside; TypeError or InvalidInput when it is none."""
-        if len(kind) != len(FIELDS) or any(type(one) not in kinds for one, kinds in zip(kind, _TYPES, strict=True)):
+        if len(kind) != len(FIELDS) or any(type(entry) not in kinds for entry, kinds in zip(kind, _TYPES, strict=True)):
             raise TypeError(f"{kind!r} names no kind of machine")
         return cls(time, kind, parse_money(price))
 
@@ -54,7 +54,7 @@ def kinds_of(offer: Offer) -> list[Kind]:
     """One kind per lane that the offer can serve; lane "" when that is not known."""
     place = (offer.region, offer.cloud_region)
     size = (offer.cloud, offer.model, offer.gpu_count, offer.gpu_memory_mib, offer.disk_gib)
-    return [(*size, *place, offer.spot, lane) for lane in ([one.value for one in offer.lanes] or [""])]
+    return [(*size, *place, offer.spot, lane) for lane in ([lane.value for lane in offer.lanes] or [""])]
 
 
 def lowest(offers: t.Iterable[Offer], now: datetime) -> list[Line]:

@@ -65,7 +65,7 @@ def parts(lines: t.Iterable[LedgerLine], since: datetime | None, until: datetime
                 useful, unknown = (seconds if use == one else 0 for one in ("useful", "unknown"))
                 if cost or useful or unknown:
                     found.append(Part(day.key, line, use, cost, useful, unknown))
-    return sorted(found, key=lambda one: (one.day, one.line.key, USES.index(one.use)))
+    return sorted(found, key=lambda part: (part.day, part.line.key, USES.index(part.use)))
 
 
 def phases(line: LedgerLine) -> list[tuple[str, datetime, datetime]]:
@@ -84,7 +84,7 @@ def phases(line: LedgerLine) -> list[tuple[str, datetime, datetime]]:
     else:
         began, idle = max(use.began, usable), max(use.idle, usable)
         times = [("starting", start, usable), (before, usable, began), ("useful", began, idle), ("idle_tail", idle, line.end)]
-    return [one for one in times if one[1] < one[2]] or [("starting", start, line.end)]
+    return [moment for moment in times if moment[1] < moment[2]] or [("starting", start, line.end)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,30 +117,30 @@ class Report:
 def report(lines: t.Sequence[LedgerLine], since: datetime | None, until: datetime, time_zone: str = "UTC") -> Report:
     """The sums over ``lines`` (ledger.books) from ``since`` to ``until``."""
     found = tuple(parts(lines, since, until, time_zone))
-    uses = _sums(found, lambda one: one.use)
+    uses = _sums(found, lambda part: part.use)
     return Report(
         since=since,
         until=until,
         time_zone=time_zone,
         parts=found,
-        total=add_up(one.cost for one in found),
-        by_day=dict(sorted(_sums(found, lambda one: one.day).items())),
+        total=add_up(part.cost for part in found),
+        by_day=dict(sorted(_sums(found, lambda part: part.day).items())),
         by_use={use: uses[use] for use in USES if use in uses},
-        by_pool=_dearest(_sums(found, lambda one: one.line.pool or "unknown")),
-        by_cloud=_dearest(_sums(found, lambda one: one.line.cloud or "unknown")),
-        by_model=_dearest(_sums(found, lambda one: one.line.model or "unknown")),
-        by_end=_dearest(_sums(found, lambda one: (one.line.reason or "unknown") if one.line.closed else "still there")),
-        gpu_hours=sum(one.gpu_seconds for one in found) / SECONDS,
-        unknown_gpu_hours=sum(one.unknown_seconds for one in found) / SECONDS,
-        machines=len({one.line.key for one in found}),
+        by_pool=_dearest(_sums(found, lambda part: part.line.pool or "unknown")),
+        by_cloud=_dearest(_sums(found, lambda part: part.line.cloud or "unknown")),
+        by_model=_dearest(_sums(found, lambda part: part.line.model or "unknown")),
+        by_end=_dearest(_sums(found, lambda part: (part.line.reason or "unknown") if part.line.closed else "still there")),
+        gpu_hours=sum(part.gpu_seconds for part in found) / SECONDS,
+        unknown_gpu_hours=sum(part.unknown_seconds for part in found) / SECONDS,
+        machines=len({part.line.key for part in found}),
         traffic=of_lines(lines, since, until, Assumption()),
     )
 
 
 def _sums(found: t.Iterable[Part], word: t.Callable[[Part], str]) -> dict[str, Decimal]:
     amounts: dict[str, list[Decimal]] = {}
-    for one in found:
-        amounts.setdefault(word(one), []).append(one.cost)
+    for part in found:
+        amounts.setdefault(word(part), []).append(part.cost)
     return {name: add_up(several) for name, several in amounts.items()}
 
 
@@ -151,7 +151,7 @@ def _dearest(sums: t.Mapping[str, Decimal]) -> dict[str, Decimal]:
 def table_of_days(found: Report) -> dict[str, dict[str, Decimal]]:
     """Day → use → dollars, for charts."""
     days: dict[str, dict[str, Decimal]] = {}
-    for one in found.parts:
-        uses = days.setdefault(one.day, {})
-        uses[one.use] = add_up((uses.get(one.use, NOTHING), one.cost))
+    for part in found.parts:
+        uses = days.setdefault(part.day, {})
+        uses[part.use] = add_up((uses.get(part.use, NOTHING), part.cost))
     return days

@@ -75,12 +75,12 @@ class _Places:
         self._gpu_resources = draft.situation.settings.gpu_resources
         self._nodes: dict[str, Settled] = {}
         self._moved: dict[str, list[Pod]] = {}
-        for name, one in draft.settled.items():
-            if name in draft.decisions or one.claim.phase is not Phase.READY or one.node is None or blocking(one.node):
+        for name, settled in draft.settled.items():
+            if name in draft.decisions or settled.claim.phase is not Phase.READY or settled.node is None or blocking(settled.node):
                 continue
-            here = draft.situation.pods(one.node) or ()
-            if not use(one.node, here, self._gpu_resources).claims:  # how much is free beside claims is not known
-                self._nodes[one.node.name] = one
+            here = draft.situation.pods(settled.node) or ()
+            if not use(settled.node, here, self._gpu_resources).claims:  # how much is free beside claims is not known
+                self._nodes[settled.node.name] = settled
         self._bins = {name: self._bin(name) for name in sorted(self._nodes)}
         self._free = {name: self._free_gpus(place) for name, place in self._bins.items()}
 
@@ -96,13 +96,13 @@ class _Places:
             return False
         least = min(asked, default=0)
         others = [place for name, place in self._bins.items() if self._free[name] >= least and name != node.name]
-        found = fit(moving, others, self._gpu_resources)
-        if found.left:
+        packing = fit(moving, others, self._gpu_resources)
+        if packing.left:
             return False
         for pod in moving:
-            target = found.placed[pod.uid]
+            target = packing.placed[pod.uid]
             self._moved.setdefault(target, []).append(dataclasses.replace(pod, node=target))
-        for name in set(found.placed.values()):
+        for name in set(packing.placed.values()):
             self._bins[name] = self._bin(name)
             self._free[name] = self._free_gpus(self._bins[name])
         self._bins.pop(node.name, None)
@@ -110,9 +110,9 @@ class _Places:
         return True
 
     def _bin(self, name: str) -> Bin:
-        one = self._nodes[name]
-        pods = [*(self._draft.situation.pods(t.cast(Node, one.node)) or ()), *self._moved.get(name, ())]
-        return of_node(t.cast(Node, one.node), pods, pool=one.claim.pool, gpu_memory_mib=one.claim.offer.gpu_memory_mib)
+        settled = self._nodes[name]
+        pods = [*(self._draft.situation.pods(t.cast(Node, settled.node)) or ()), *self._moved.get(name, ())]
+        return of_node(t.cast(Node, settled.node), pods, pool=settled.claim.pool, gpu_memory_mib=settled.claim.offer.gpu_memory_mib)
 
     def _free_gpus(self, place: Bin) -> int:
         """At least as many as pods find there: a vendor's and the neutral name may mean the same GPUs."""
@@ -129,73 +129,75 @@ class _Pool:
 
     def consolidate(self) -> None:
         draft, pool = self.draft, self.pool
-        ready = [one for one in draft.undecided() if one.claim.pool == pool.key and self._in_use(one)]
+        ready = [settled for settled in draft.undecided() if settled.claim.pool == pool.key and self._in_use(settled)]
         spare = len(ready) - self.floor
         wanted: list[tuple[Claim, str]] = []
         most = voluntary.at_most(
             voluntary.room(draft, pool, Reason.UNDERUTILIZED), voluntary.bound(draft, Reason.UNDERUTILIZED), len(ready)
         )
-        for one in sorted(ready, key=lambda one: (-one.claim.price, -one.claim.offer.gpu_count, one.claim.name)):
-            found = use(t.cast(Node, one.node), self._pods(one), self.draft.situation.settings.gpu_resources)
+        for settled in sorted(ready, key=lambda one: (-one.claim.price, -one.claim.offer.gpu_count, one.claim.name)):
+            found = use(t.cast(Node, settled.node), self._pods(settled), self.draft.situation.settings.gpu_resources)
             moving = [
                 disposition.pod
-                for disposition in voluntary.dispositions(draft, one, Reason.UNDERUTILIZED)
+                for disposition in voluntary.dispositions(draft, settled, Reason.UNDERUTILIZED)
                 if disposition.do is Do.EVICT
             ]
-            blocked = any(disposition.do is Do.BLOCK for disposition in voluntary.dispositions(draft, one, Reason.UNDERUTILIZED))
-            goes_on = one.stored.deletion is not None and one.stored.deletion.reason == Reason.UNDERUTILIZED
-            since = self._note(one, found.below(pool.utilization_threshold) and (bool(moving) or blocked or goes_on))
+            blocked = any(
+                disposition.do is Do.BLOCK for disposition in voluntary.dispositions(draft, settled, Reason.UNDERUTILIZED)
+            )
+            goes_on = settled.stored.deletion is not None and settled.stored.deletion.reason == Reason.UNDERUTILIZED
+            since = self._note(settled, found.below(pool.utilization_threshold) and (bool(moving) or blocked or goes_on))
             if since is None:
                 continue
-            why = self._against(draft.settled[one.claim.name], since)
+            why = self._against(draft.settled[settled.claim.name], since)
             if not why and min(len(wanted), most) >= spare:
                 why = f"kept for {draft.situation.floor_words(pool)}"
             detail = str(found)
             if not why and len(wanted) < most:  # no more is looked at than may go: each look costs, and takes places
-                detail, why = self._elsewhere(one, found, moving)
+                detail, why = self._elsewhere(settled, found, moving)
             if why:
-                draft.report(one.claim.name, Reason.UNDERUTILIZED, f"{detail}; {why}", pool=pool.key)
+                draft.report(settled.claim.name, Reason.UNDERUTILIZED, f"{detail}; {why}", pool=pool.key)
             else:
-                wanted.append((draft.settled[one.claim.name].claim, detail))
+                wanted.append((draft.settled[settled.claim.name].claim, detail))
         voluntary.remove(draft, pool, Reason.UNDERUTILIZED, wanted)
 
-    def _elsewhere(self, one: Settled, found: Use, moving: t.Sequence[Pod]) -> tuple[str, str]:
+    def _elsewhere(self, settled: Settled, found: Use, moving: t.Sequence[Pod]) -> tuple[str, str]:
         """What makes the node needless, or (second) what keeps it."""
-        if self.places.move(t.cast(Node, one.node), moving):
+        if self.places.move(t.cast(Node, settled.node), moving):
             return f"{found}; its pods fit on other nodes", ""
-        offer = instead(self.draft, self.pool, one.claim, moving)
+        offer = instead(self.draft, self.pool, settled.claim, moving)
         if offer is not None:
-            return f"{found}; {told(one.claim, offer)}", ""
+            return f"{found}; {told(settled.claim, offer)}", ""
         return str(found), "its pods do not fit on other nodes"
 
-    def _in_use(self, one: Settled) -> bool:
-        ready = one.node is not None and bool(one.node.ready)
-        return one.claim.phase is Phase.READY and ready and not one.claim.is_service
+    def _in_use(self, settled: Settled) -> bool:
+        ready = settled.node is not None and bool(settled.node.ready)
+        return settled.claim.phase is Phase.READY and ready and not settled.claim.is_service
 
-    def _pods(self, one: Settled) -> t.Sequence[Pod]:
-        return self.draft.situation.pods(t.cast(Node, one.node)) or ()
+    def _pods(self, settled: Settled) -> t.Sequence[Pod]:
+        return self.draft.situation.pods(t.cast(Node, settled.node)) or ()
 
-    def _note(self, one: Settled, below: bool) -> datetime | None:
+    def _note(self, settled: Settled, below: bool) -> datetime | None:
         """Remember in the claim since when the node is used too little; None while it is not."""
-        claim = one.claim
+        claim = settled.claim
         since = (claim.underused_since or self.draft.now) if below else None
         if since != claim.underused_since:
             self.draft.change(dataclasses.replace(claim, underused_since=since))
         return since
 
-    def _against(self, one: Settled, since: datetime) -> str:
+    def _against(self, settled: Settled, since: datetime) -> str:
         """What keeps the node although it is used too little."""
         after = self.pool.consolidate_after or 0
-        quiet = max(since, latest(self._events(one)) or since)
+        quiet = max(since, latest(self._events(settled)) or since)
         if (self.draft.now - quiet).total_seconds() < after:
             return f"not yet {print_duration(after)}"
-        if one.node is not None and one.node.name in self.places.receiving:
+        if settled.node is not None and settled.node.name in self.places.receiving:
             return "it takes the pods of another node"
-        return self.waiting or self.grows(one.claim) or voluntary.against(self.draft, self.pool, one, Reason.UNDERUTILIZED)
+        return self.waiting or self.grows(settled.claim) or voluntary.against(self.draft, self.pool, settled, Reason.UNDERUTILIZED)
 
-    def _events(self, one: Settled) -> t.Iterator[datetime | None]:
+    def _events(self, settled: Settled) -> t.Iterator[datetime | None]:
         """When pods came, began, ended or were told to go, as far as they are still listed."""
-        for pod in self._pods(one):
+        for pod in self._pods(settled):
             if pod.owner_kind not in ("DaemonSet", "Node") and not pod.mirror:
                 yield from (
                     when for when in (pod.created, pod.started, pod.finished, pod.deletion) if when and when <= self.draft.now
@@ -218,8 +220,8 @@ def instead(draft: Draft, pool: Pool, claim: Claim, moving: t.Sequence[Pod]) -> 
     due = expiration.due(claim, pool)
     if pool.replace_cheaper <= 0 or node_class is None or (due is not None and (due - draft.now).total_seconds() < LEAST_LIFE):
         return None
-    known = [offer for cloud in sorted(situation.seen.clouds) for offer in situation.offers(cloud) or ()]
-    chosen = select(known, pool, node_class, situation.capabilities, situation.settings, draft.now, situation.seen.blocks)
+    offers = [offer for cloud in sorted(situation.seen.clouds) for offer in situation.offers(cloud) or ()]
+    chosen = select(offers, pool, node_class, situation.capabilities, situation.settings, draft.now, situation.seen.blocks)
     for offer in sorted(chosen.candidates, key=lambda one: (one.price_hour or Decimal(0), one.cloud, one.id)):
         if offer.price_hour is None or not saves(claim.price, offer.price_hour, pool.replace_cheaper):
             continue

@@ -24,8 +24,8 @@ def replace_drifted(draft: Draft) -> None:
     """Find what has drifted. Only with ``driftPolicy: Replace`` it goes: movable work only, within budget, ``max_remove_per_run`` at a
     time (one, unless it is set). What is launched instead is up to the next launch."""
     found: dict[str, list[Settled]] = collections.defaultdict(list)
-    for one in list(draft.undecided()):
-        claim, pool, node_class = one.claim, draft.situation.pool(one.claim), draft.situation.node_class(one.claim)
+    for settled in list(draft.undecided()):
+        claim, pool, node_class = settled.claim, draft.situation.pool(settled.claim), draft.situation.node_class(settled.claim)
         if claim.phase is not Phase.READY or pool is None or node_class is None or not draft.situation.rented(claim.cloud):
             continue
         if claim.generation and not is_known(
@@ -33,38 +33,40 @@ def replace_drifted(draft: Draft) -> None:
         ):  # of another version's recipe: taken for today's, so that later changes are seen
             draft.change(dataclasses.replace(claim, generation=generation(node_class, pool)))
         elif drifted(claim, node_class, pool):
-            found[pool.key].append(one)
+            found[pool.key].append(settled)
     for key in sorted(found):
         _pool(draft, draft.situation.pool_by_key[key], found[key])
 
 
 def _pool(draft: Draft, pool: Pool, found: list[Settled]) -> None:
     if pool.drift_policy != "Replace":
-        for one in found:
+        for settled in found:
             draft.report(
-                one.claim.name, Reason.DRIFTED, f"{WHAT}; it stays (disruption.driftPolicy: Replace lets it go)", pool=pool.key
+                settled.claim.name, Reason.DRIFTED, f"{WHAT}; it stays (disruption.driftPolicy: Replace lets it go)", pool=pool.key
             )
         return
     able: list[Settled] = []
     failed = voluntary.after_failure(draft, pool)
-    for one in found:
-        why = _against(draft, pool, one) or (failed if one.claim.deletion is None else "")
+    for settled in found:
+        why = _against(draft, pool, settled) or (failed if settled.claim.deletion is None else "")
         if why:
-            draft.report(one.claim.name, Reason.DRIFTED, f"{WHAT}; kept: {why}", pool=pool.key)
+            draft.report(settled.claim.name, Reason.DRIFTED, f"{WHAT}; kept: {why}", pool=pool.key)
         else:
-            able.append(one)
-    able.sort(key=lambda one: (_moves(draft, one), one.claim.launch_started or one.claim.created, one.claim.name))
-    voluntary.remove(draft, pool, Reason.DRIFTED, [(one.claim, WHAT) for one in able])
+            able.append(settled)
+    able.sort(
+        key=lambda settled: (_moves(draft, settled), settled.claim.launch_started or settled.claim.created, settled.claim.name)
+    )
+    voluntary.remove(draft, pool, Reason.DRIFTED, [(settled.claim, WHAT) for settled in able])
 
 
-def _against(draft: Draft, pool: Pool, one: Settled) -> str:
-    if one.claim.is_service:
-        probe = service.probe_of(one.claim, draft.situation)
+def _against(draft: Draft, pool: Pool, settled: Settled) -> str:
+    if settled.claim.is_service:
+        probe = service.probe_of(settled.claim, draft.situation)
         idle = probe is not None and probe.idle is True
         return "" if idle else "a service goes only while its idleProbe says that it is idle"
-    return voluntary.against(draft, pool, one, Reason.DRIFTED)
+    return voluntary.against(draft, pool, settled, Reason.DRIFTED)
 
 
-def _moves(draft: Draft, one: Settled) -> int:
+def _moves(draft: Draft, settled: Settled) -> int:
     """How many pods have to move for it."""
-    return sum(found.do is not Do.SKIP for found in voluntary.dispositions(draft, one, Reason.DRIFTED))
+    return sum(disposition.do is not Do.SKIP for disposition in voluntary.dispositions(draft, settled, Reason.DRIFTED))

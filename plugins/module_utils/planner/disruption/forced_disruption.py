@@ -33,8 +33,8 @@ UNHEALTHY_SHARE: t.Final = Decimal("0.4")  # of a pool's nodes; when more are il
 
 def finish(draft: Draft) -> None:
     """Go on with what is past its drain (L-10), and clear away launches that failed."""
-    for one in list(draft.undecided()):
-        claim = one.claim
+    for settled in list(draft.undecided()):
+        claim = settled.claim
         if claim.name in draft.refilled:
             continue  # a stronger reason may still take it; go_on tells of it otherwise
         if claim.phase is Phase.TERMINATING:
@@ -43,40 +43,40 @@ def finish(draft: Draft) -> None:
             last = claim.attempts[-1].message if claim.attempts else ""
             what = "a machine may exist" if may_have_instance(claim) else "nothing was rented"
             draft.destroy(claim, Reason.LAUNCH_FAILED, f"{what}: {last}" if last else what)
-        elif claim.deletion is None and one.recovery.what in RETRY and not _is_decided_anew(draft, one):
-            draft.destroy(claim, Reason.LAUNCH_FAILED, f"an interrupted launch that rented nothing: {one.recovery.why}")
+        elif claim.deletion is None and settled.recovery.what in RETRY and not _is_decided_anew(draft, settled):
+            draft.destroy(claim, Reason.LAUNCH_FAILED, f"an interrupted launch that rented nothing: {settled.recovery.why}")
 
 
-def _is_decided_anew(draft: Draft, one: Settled) -> bool:
+def _is_decided_anew(draft: Draft, settled: Settled) -> bool:
     """Whether this run's launches go on with it, or drop it."""
     mode = draft.situation.settings.mode
-    return mode == "autoscale" or (mode == "everything" and draft.situation.pool(one.claim) is not None)
+    return mode == "autoscale" or (mode == "everything" and draft.situation.pool(settled.claim) is not None)
 
 
 def go_on(draft: Draft) -> None:
     """Go on with what an earlier run decided and no stronger reason has replaced. Reasons that can wait are judged anew in every run, and
     so is whether a document is gone."""
-    for one in list(draft.undecided()):
-        if why := draft.refilled.get(one.claim.name):
-            draft.report(one.claim.name, Finding.KEPT, f"{why}; it is deleted when that has ended", pool=one.claim.pool)
+    for settled in list(draft.undecided()):
+        if why := draft.refilled.get(settled.claim.name):
+            draft.report(settled.claim.name, Finding.KEPT, f"{why}; it is deleted when that has ended", pool=settled.claim.pool)
             continue
-        deletion = one.claim.deletion
+        deletion = settled.claim.deletion
         anew = deletion is None or deletion.reason == Reason.DOCUMENT_GONE or is_voluntary(deletion.reason)
         if deletion is not None and deletion.reason in MODES and not anew:
-            draft.destroy(one.claim, deletion.reason, "goes on", force=deletion.force)
+            draft.destroy(settled.claim, deletion.reason, "goes on", force=deletion.force)
 
 
 def lost(draft: Draft) -> None:
     """Machines that their cloud does not list any more (O5, O6). A sign of life protects: then the list is more likely wrong."""
     situation = draft.situation
     gone: list[tuple[Settled, str]] = []
-    for one in draft.undecided():
-        claim = one.claim
-        if one.recovery.what != "missing" or not claim.instance_id:
+    for settled in draft.undecided():
+        claim = settled.claim
+        if settled.recovery.what != "missing" or not claim.instance_id:
             continue
-        node = one.node or one.stale_node
-        if sign := signs_of_life.of_claim(one, situation) or ("it is in the mesh" if service.lives(claim, situation) else ""):
-            _still_alive(draft, one, sign)
+        node = settled.node or settled.stale_node
+        if sign := signs_of_life.of_claim(settled, situation) or ("it is in the mesh" if service.lives(claim, situation) else ""):
+            _still_alive(draft, settled, sign)
             continue
         started = claim.launch_started or claim.created
         if claim.initialized is None and (draft.now - started).total_seconds() < UNKNOWN_WINDOW:
@@ -86,21 +86,21 @@ def lost(draft: Draft) -> None:
         since = claim.gone_since or draft.now
         seen_twice = (draft.now - since).total_seconds() >= SECOND_RUN_AFTER
         if seen_twice and _not_ready_long(node, draft):
-            gone.append((one, f"{one.recovery.why} since {print_time(since)}"))
+            gone.append((settled, f"{settled.recovery.why} since {print_time(since)}"))
     known = sum(1 for claim in situation.claims if claim.instance_id)
     if mass_deletion_guard.holds(draft, "claims whose machine is gone", len(gone), known):
         return
-    for one, detail in gone:
-        if one.claim.initialized is None:
-            draft.destroy(one.claim, Reason.FAILED_JOIN, f"no_instance: {detail}")
+    for settled, detail in gone:
+        if settled.claim.initialized is None:
+            draft.destroy(settled.claim, Reason.FAILED_JOIN, f"no_instance: {detail}")
         else:
-            draft.destroy(one.claim, Reason.INSTANCE_GONE, detail)
+            draft.destroy(settled.claim, Reason.INSTANCE_GONE, detail)
 
 
-def _still_alive(draft: Draft, one: Settled, sign: str) -> None:
+def _still_alive(draft: Draft, settled: Settled, sign: str) -> None:
     """O5: warn, and fail loudly once three runs have seen it. Each run, at least a minute apart, leaves one finding."""
-    claim = one.claim
-    text = f"{claim.name}: {sign}, but {one.recovery.why}; nothing is deleted"
+    claim = settled.claim
+    text = f"{claim.name}: {sign}, but {settled.recovery.why}; nothing is deleted"
     draft.warnings.append(text)
     runs = 0
     while (key := f"O5|{claim.cloud}|{claim.name}|{runs + 1}") in draft.situation.seen.findings:
@@ -125,22 +125,22 @@ def failed_joins(draft: Draft) -> None:
     show life a run takes the oldest only, at most half of all: a wrong reading would end every one of them, one that is right goes on."""
     situation = draft.situation
     alive: list[tuple[Claim, str]] = []
-    for one in list(draft.undecided()):
-        claim = one.claim
-        if claim.phase not in BEFORE_READY or one.recovery.what in ("unknown", "wait", "launch", "next_offer"):
+    for settled in list(draft.undecided()):
+        claim = settled.claim
+        if claim.phase not in BEFORE_READY or settled.recovery.what in ("unknown", "wait", "launch", "next_offer"):
             continue
         pool, capability = situation.in_force(claim), situation.capability(claim)
-        if one.stale_node is not None and one.stale_node.ready:
+        if settled.stale_node is not None and settled.stale_node.ready:
             draft.destroy(
-                claim, Reason.FAILED_JOIN, f"stale_node: a Node of this name is older than the machine ({one.stale_node.uid})"
+                claim, Reason.FAILED_JOIN, f"stale_node: a Node of this name is older than the machine ({settled.stale_node.uid})"
             )
-        elif overdue(claim, pool, capability, draft.now, one.node):
+        elif overdue(claim, pool, capability, draft.now, settled.node):
             if claim.is_service:
-                _failed_service(draft, one)
+                _failed_service(draft, settled)
                 continue
-            cause = failure_class(claim, one.recovery.instance, one.node, situation.node_class(claim))
+            cause = failure_class(claim, settled.recovery.instance, settled.node, situation.node_class(claim))
             detail = f"{cause}: not usable after {timeout(claim, pool, capability)} s"
-            if signs_of_life.of_claim(one, situation):
+            if signs_of_life.of_claim(settled, situation):
                 alive.append((claim, detail))
             else:
                 draft.destroy(claim, Reason.FAILED_JOIN, detail)
@@ -158,16 +158,16 @@ def failed_joins(draft: Draft) -> None:
         )
 
 
-def _failed_service(draft: Draft, one: Settled) -> None:
+def _failed_service(draft: Draft, settled: Settled) -> None:
     """The same for a service. One that answers is in time, whatever the clock says; without the mesh nobody can tell."""
-    situation, claim = draft.situation, one.claim
+    situation, claim = draft.situation, settled.claim
     found = service.health(claim, situation)
     if found.well:
         return
     if situation.devices is None:
         draft.warnings.append(f"{claim.name}: not usable in time, as far as one can see; {found.why}, so nothing is decided.")
         return
-    cause = service.failure_class(claim, one.recovery.instance, situation.device(claim))
+    cause = service.failure_class(claim, settled.recovery.instance, situation.device(claim))
     seconds = timeout(claim, situation.in_force(claim), situation.capability(claim))
     draft.destroy(claim, Reason.FAILED_JOIN, f"{cause}: not usable after {seconds} s: {found.why}")
 
@@ -177,22 +177,24 @@ def unhealthy(draft: Draft) -> None:
     Many at once in a pool speak against us."""
     settings = draft.situation.settings
     sick: dict[str, list[tuple[Settled, str]]] = {}
-    sizes = collections.Counter(one.claim.pool for one in draft.settled.values() if one.claim.initialized is not None)
-    for one in list(draft.undecided()):
-        claim, machine = one.claim, one.recovery.instance
+    sizes = collections.Counter(settled.claim.pool for settled in draft.settled.values() if settled.claim.initialized is not None)
+    for settled in list(draft.undecided()):
+        claim, machine = settled.claim, settled.recovery.instance
         if claim.phase is not Phase.READY or machine is None:
             continue
         what = ""
         if claim.is_service:
-            since, what = _service_down(draft, one)
-        elif one.node is None:
+            since, what = _service_down(draft, settled)
+        elif settled.node is None:
             since = draft.sighted(f"NodeGone|{claim.cloud}|{claim.name}")
         else:
-            since = None if one.node.ready else one.node.ready_since
-            if one.node.ready and (since := gpu_health.since(draft, one)) is not None:
+            since = None if settled.node.ready else settled.node.ready_since
+            if settled.node.ready and (since := gpu_health.since(draft, settled)) is not None:
                 what = "its GPUs are gone"
         if since is not None and (draft.now - since).total_seconds() >= _patience(draft, claim):
-            gone = "its Node is gone" if one.node is None else f"its Node is not Ready: {one.node.ready_message}".rstrip(": ")
+            gone = (
+                "its Node is gone" if settled.node is None else f"its Node is not Ready: {settled.node.ready_message}".rstrip(": ")
+            )
             what = what or gone
             if machine.state is InstanceState.UNKNOWN:  # unknown never deletes, and must not be billed in silence either
                 word = machine.raw_state or "nothing we know"
@@ -200,7 +202,7 @@ def unhealthy(draft: Draft) -> None:
                     f"{claim.name}: {what}, and {claim.cloud} says of the machine: {word}. Look at it; nothing is deleted."
                 )
                 continue
-            sick.setdefault(claim.pool, []).append((one, f"{what}, since {print_time(since)}"))
+            sick.setdefault(claim.pool, []).append((settled, f"{what}, since {print_time(since)}"))
     for pool in sorted(sick):
         if len(sick[pool]) > max(1, int(sizes[pool] * UNHEALTHY_SHARE)) and not settings.allow_mass_delete:
             mass_deletion_guard.refuse(
@@ -211,28 +213,30 @@ def unhealthy(draft: Draft) -> None:
                 "allow_mass_delete: true.",
             )
             continue
-        for one, detail in sick[pool]:
-            if sizes[pool] == 1 and not settings.allow_mass_delete and not _proven(draft, one):
+        for settled, detail in sick[pool]:
+            if sizes[pool] == 1 and not settings.allow_mass_delete and not _proven(draft, settled):
                 mass_deletion_guard.refuse(
                     draft,
                     f"nodes of {pool}",
-                    f"guard_refused: {one.claim.name} is the only node of {pool}: {detail}. Nothing else says that it is broken: "
-                    f"{one.claim.cloud} calls it running, and {_mesh_says(draft, one)}. A cluster that was restored from a copy sees its "
-                    "machines so. It is not terminated. If it really is broken, run destroy.yml for it.",
+                    f"guard_refused: {settled.claim.name} is the only node of {pool}: {detail}. "
+                    "Nothing else says that it is broken: "
+                    f"{settled.claim.cloud} calls it running, and {_mesh_says(draft, settled)}. "
+                    "A cluster that was restored from a copy sees its machines so. It is not terminated. "
+                    "If it really is broken, run destroy.yml for it.",
                 )
                 continue
-            draft.destroy(one.claim, Reason.UNHEALTHY, detail)
+            draft.destroy(settled.claim, Reason.UNHEALTHY, detail)
 
 
-def _proven(draft: Draft, one: Settled) -> bool:
+def _proven(draft: Draft, settled: Settled) -> bool:
     """Whether something beside the control plane says that the only node of a pool is broken. A Ready Node without GPUs, and a service
     that answers wrongly, say so themselves."""
-    live_word = one.node is not None and bool(one.node.ready)
-    return live_word or one.claim.is_service or bool(signs_of_life.second_witness(one, draft.situation))
+    live_word = settled.node is not None and bool(settled.node.ready)
+    return live_word or settled.claim.is_service or bool(signs_of_life.second_witness(settled, draft.situation))
 
 
-def _mesh_says(draft: Draft, one: Settled) -> str:
-    return "its mesh device is online" if draft.situation.in_mesh(one.claim.name) else "no mesh says whether it is online"
+def _mesh_says(draft: Draft, settled: Settled) -> str:
+    return "its mesh device is online" if draft.situation.in_mesh(settled.claim.name) else "no mesh says whether it is online"
 
 
 def _patience(draft: Draft, claim: Claim) -> int:
@@ -242,15 +246,15 @@ def _patience(draft: Draft, claim: Claim) -> int:
     return UNHEALTHY_TIMEOUT if own is None else own
 
 
-def _service_down(draft: Draft, one: Settled) -> tuple[datetime | None, str]:
+def _service_down(draft: Draft, settled: Settled) -> tuple[datetime | None, str]:
     """Since when a service is seen not to work. A run that cannot tell neither begins this time nor ends it."""
-    found = service.health(one.claim, draft.situation)
-    key = f"ServiceDown|{one.claim.cloud}|{one.claim.name}"
+    found = service.health(settled.claim, draft.situation)
+    key = f"ServiceDown|{settled.claim.cloud}|{settled.claim.name}"
     if found.well is False:
         return draft.sighted(key), f"it does not work: {found.why}"
     first = draft.situation.seen.findings.get(key)
     if found.well is None:
-        draft.warnings.append(f"{one.claim.name}: whether it works is unknown: {found.why}")
+        draft.warnings.append(f"{settled.claim.name}: whether it works is unknown: {found.why}")
         if first is not None:
             draft.findings[key] = first
     return None, ""
@@ -260,12 +264,12 @@ def prices(draft: Draft, *, destroy: bool) -> None:
     """Machines that cost more than their pool allows (L-13). One in use at the price it was rented for has not jumped: its document was
     changed meanwhile, and an end without a drain is nothing that an edit should do to work. Nor is a new version, which counts a disk that
     was not in the price when the machine was rented."""
-    for one in list(draft.undecided()):
-        claim, pool = one.claim, draft.situation.in_force(one.claim)
+    for settled in list(draft.undecided()):
+        claim, pool = settled.claim, draft.situation.in_force(settled.claim)
         if claim.price_paid is None or pool is None:
             continue
         found = price_verdict(claim.price_paid, pool.max_hourly_price)
-        agreed_price = claim.reserved_price + _disk_that_was_not_counted(claim, one.recovery.instance)
+        agreed_price = claim.reserved_price + _disk_that_was_not_counted(claim, settled.recovery.instance)
         agreed = claim.initialized is not None and price_verdict(claim.price_paid, agreed_price) != "jump"
         text = f"costs {claim.price_paid} $/h, maxHourlyPrice is {pool.max_hourly_price}"
         if found == "jump" and agreed:
@@ -285,23 +289,23 @@ def _disk_that_was_not_counted(claim: Claim, machine: Instance | None) -> Decima
 
 def asked_for(draft: Draft) -> None:
     """Nodes on which a person wrote tgp.io/terminate: now."""
-    for one in list(draft.undecided()):
-        if one.node is not None and terminate_requested(one.node):
-            hold = node_hold(one.node, draft.now).why
-            draft.destroy(one.claim, Reason.MANUAL, "annotation on the Node" + (f", although held by {hold}" if hold else ""))
+    for settled in list(draft.undecided()):
+        if settled.node is not None and terminate_requested(settled.node):
+            hold = node_hold(settled.node, draft.now).why
+            draft.destroy(settled.claim, Reason.MANUAL, "annotation on the Node" + (f", although held by {hold}" if hold else ""))
 
 
 def expired(draft: Draft) -> None:
     """Machines whose time is over (L-4)."""
-    for one in list(draft.undecided()):
-        pool = draft.situation.in_force(one.claim)
-        if pool is None or one.claim.launch_started is None:
+    for settled in list(draft.undecided()):
+        pool = draft.situation.in_force(settled.claim)
+        if pool is None or settled.claim.launch_started is None:
             continue
-        found = expiration.age_of(one.claim, one.node, pool, draft.now)
-        if found.expired:
-            draft.destroy(one.claim, Reason.EXPIRED, found.why)
-        elif found.why:
-            draft.report(one.claim.name, Finding.HELD, found.why, pool=one.claim.pool)
+        age = expiration.age_of(settled.claim, settled.node, pool, draft.now)
+        if age.expired:
+            draft.destroy(settled.claim, Reason.EXPIRED, age.why)
+        elif age.why:
+            draft.report(settled.claim.name, Finding.HELD, age.why, pool=settled.claim.pool)
 
 
 def named(draft: Draft) -> None:
@@ -310,8 +314,8 @@ def named(draft: Draft) -> None:
     left = set(wanted.names)
     pools = set(wanted.pools)
     found_pools: set[str] = set()
-    for one in list(draft.undecided()):
-        claim = one.claim
+    for settled in list(draft.undecided()):
+        claim = settled.claim
         hits = {claim.name, claim.node_name, claim.instance_id} & set(wanted.names) - {""}
         in_pool = {claim.pool, claim.pool.rpartition("/")[2]} & pools
         left -= hits

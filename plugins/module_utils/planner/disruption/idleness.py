@@ -27,35 +27,37 @@ Shape = tuple[str, int]
 def remove_idle(draft: Draft) -> None:
     """Record idle times of all usable nodes, then choose per pool which of the idle ones go."""
     situation = draft.situation
-    if situation.seen.pods is None and any(not one.claim.is_service for one in draft.settled.values()):
+    if situation.seen.pods is None and any(not settled.claim.is_service for settled in draft.settled.values()):
         draft.warnings.append("The pods could not be read: no node counts as idle in this run.")
     usable: dict[str, list[Settled]] = collections.defaultdict(list)
-    for one in draft.undecided():
-        if one.claim.phase is Phase.READY and _is_usable(draft, one) and not document_gone.is_pending(one.claim):
-            usable[one.claim.pool].append(one)
+    for settled in draft.undecided():
+        if settled.claim.phase is Phase.READY and _is_usable(draft, settled) and not document_gone.is_pending(settled.claim):
+            usable[settled.claim.pool].append(settled)
     for key in sorted(usable):
-        pool = next(filter(None, (situation.in_force(one.claim) for one in usable[key])), None)
-        for one in usable[key]:
-            if situation.in_force(one.claim) is None:
-                _keep(draft, one.claim, f"no document describes its pool {key} in this run, and its claim holds no limits")
-        known = [one for one in usable[key] if situation.in_force(one.claim) is not None]
+        pool = next(filter(None, (situation.in_force(settled.claim) for settled in usable[key])), None)
+        for settled in usable[key]:
+            if situation.in_force(settled.claim) is None:
+                _keep(draft, settled.claim, f"no document describes its pool {key} in this run, and its claim holds no limits")
+        known = [settled for settled in usable[key] if situation.in_force(settled.claim) is not None]
         if pool is not None:
             _pool(draft, pool, known)
 
 
-def _is_usable(draft: Draft, one: Settled) -> bool:
+def _is_usable(draft: Draft, settled: Settled) -> bool:
     """A Ready Node; a service whose cloud lists it and that is not seen to be broken."""
-    if one.claim.is_service:
-        return one.recovery.instance is not None and service.health(one.claim, draft.situation).well is not False
-    return one.node is not None and bool(one.node.ready)
+    if settled.claim.is_service:
+        return settled.recovery.instance is not None and service.health(settled.claim, draft.situation).well is not False
+    return settled.node is not None and bool(settled.node.ready)
 
 
-def _idle(draft: Draft, one: Settled, pool: Pool) -> emptiness.Idle | None:
-    if one.claim.is_service:
-        return emptiness.service_idle(one.claim, service.probe_of(one.claim, draft.situation), pool, draft.now)
-    if one.node is None:
+def _idle(draft: Draft, settled: Settled, pool: Pool) -> emptiness.Idle | None:
+    if settled.claim.is_service:
+        return emptiness.service_idle(settled.claim, service.probe_of(settled.claim, draft.situation), pool, draft.now)
+    if settled.node is None:
         return None
-    return emptiness.node_idle(one.claim, one.node, draft.situation.pods(one.node), pool, draft.situation.settings, draft.now)
+    return emptiness.node_idle(
+        settled.claim, settled.node, draft.situation.pods(settled.node), pool, draft.situation.settings, draft.now
+    )
 
 
 def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
@@ -64,18 +66,18 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
         pool = dataclasses.replace(pool, consolidate_after=0, min_age=0, consolidation_policy="WhenIdle")
     growing = growth(draft, pool)
     candidates: list[voluntary.Candidate] = []
-    for one in usable:
-        found = _idle(draft, one, pool)
+    for settled in usable:
+        found = _idle(draft, settled, pool)
         if found is None:
             continue
         draft.warnings.extend(found.warnings)
-        claim = _note(draft, one.claim, one.node, found)
+        claim = _note(draft, settled.claim, settled.node, found)
         grows = growing(claim)
         against = found.why if not found.eligible else f"idle, but {grows}" if grows else ""
-        begun = one.stored.deletion
+        begun = settled.stored.deletion
         if begun is not None and stronger(begun.reason, Reason.EMPTY) and not against:  # its own step comes after this one
             against = f"idle, but the drain for {begun.reason} goes on, or is taken back in this run"
-        unknown = voluntary.cloud_unknown(one)
+        unknown = voluntary.cloud_unknown(settled)
         if unknown and not against:
             against = f"idle, but {unknown}"
         if against or found.since is None:
@@ -85,7 +87,7 @@ def _pool(draft: Draft, pool: Pool, usable: list[Settled]) -> None:
     room = voluntary.room(draft, pool, Reason.EMPTY) if candidates else voluntary.FREE
     bounds = [bound for bound in (room.nodes, draft.situation.settings.max_remove_per_run) if bound is not None]
     chosen = voluntary.choose(candidates, len(usable), pool.min_nodes, min(bounds, default=None))
-    since = {one.claim.name: one.idle_since for one in candidates}
+    since = {candidate.claim.name: candidate.idle_since for candidate in candidates}
     for claim in chosen.go:
         idle_for = print_duration((draft.now - since[claim.name]).total_seconds())
         more = draft.hurried.get(pool.key) or (f"above replicas {pool.replicas}" if pool.replicas is not None else "")
@@ -123,10 +125,12 @@ def growth(draft: Draft, pool: Pool) -> t.Callable[[Claim], str]:
     """What keeps a node that can wait while its pool is growing: a function of the claim, empty = nothing."""
     if pool.key in draft.hurried:
         return lambda claim: ""
-    claims = [one.claim for one in draft.settled.values() if one.claim.pool == pool.key]
-    joining = {_shape(one): one.name for one in claims if one.phase in BEFORE_READY and one.deletion is None}
-    joining |= {_shape(one.claim): one.name for one in draft.launches if one.claim is not None and one.pool == pool.key}
-    added = latest(one.initialized for one in claims if one.phase is Phase.READY)
+    claims = [settled.claim for settled in draft.settled.values() if settled.claim.pool == pool.key]
+    joining = {_shape(claim): claim.name for claim in claims if claim.phase in BEFORE_READY and claim.deletion is None}
+    joining |= {
+        _shape(launch.claim): launch.name for launch in draft.launches if launch.claim is not None and launch.pool == pool.key
+    }
+    added = latest(claim.initialized for claim in claims if claim.phase is Phase.READY)
     grew = added is not None and (draft.now - added).total_seconds() < SCALE_DOWN_DELAY_AFTER_ADD
     failed = voluntary.after_failure(draft, pool)
 

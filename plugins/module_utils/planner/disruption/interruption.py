@@ -26,8 +26,8 @@ LEFT_ALONE: t.Mapping[str, str] = {
 
 def spot_lost(draft: Draft) -> None:
     """Interrupted machines go in any run, whatever budgets, holds and minNodes say: nothing runs on them, and their disk is billed."""
-    for one in list(draft.undecided()):
-        claim, machine = one.claim, one.recovery.instance
+    for settled in list(draft.undecided()):
+        claim, machine = settled.claim, settled.recovery.instance
         if claim.phase not in LIVE:
             continue
         if machine is not None and machine.interrupted:
@@ -42,13 +42,17 @@ def spot_lost(draft: Draft) -> None:
 def blocked_by_loss(draft: Draft) -> dict[str, dt.datetime]:
     """What this very run leaves alone because it lost a machine there, or gave one up that never became usable: key → until (L-14)."""
     found: dict[str, dt.datetime] = {}
-    for name, one in draft.decisions.items():
-        reason = LEFT_ALONE.get(one.reason) if one.kind == ActionKind.DESTROY else None
+    for name, decision in draft.decisions.items():
+        reason = LEFT_ALONE.get(decision.reason) if decision.kind == ActionKind.DESTROY else None
         before = draft.settled[name].stored.deletion if name in draft.settled else None  # a machine without a claim gets one now
-        if reason is None or one.claim is None or (before is not None and before.reason == one.reason != Reason.SPOT_LOST):
+        if (
+            reason is None
+            or decision.claim is None
+            or (before is not None and before.reason == decision.reason != Reason.SPOT_LOST)
+        ):
             continue  # an end that goes on has left its block when it was decided
         until = draft.now + dt.timedelta(seconds=launch_backoff.FIRST[reason])
-        found |= dict.fromkeys(launch_backoff.keys_after(one.claim.offer, reason), until)
+        found |= dict.fromkeys(launch_backoff.keys_after(decision.claim.offer, reason), until)
     return found
 
 
@@ -58,26 +62,26 @@ def given_up(draft: Draft) -> None:
     (``unhealthy``)."""
     situation = draft.situation
     due: list[tuple[Settled, str, str]] = []
-    for one in list(draft.undecided()):
-        claim, machine = one.claim, one.recovery.instance
+    for settled in list(draft.undecided()):
+        claim, machine = settled.claim, settled.recovery.instance
         if claim.phase not in LIVE or machine is None or not situation.rented(claim.cloud):
             continue
         if machine.state not in (InstanceState.FAILED, InstanceState.STOPPED):
             continue
         text = f"{claim.cloud} calls it {machine.raw_state or machine.state.value} {machine.problem}".strip()
-        if sign := signs_of_life.of_claim(one, situation):
+        if sign := signs_of_life.of_claim(settled, situation):
             draft.warnings.append(f"{claim.name}: {text}, but {sign}; nothing is deleted")
         elif claim.initialized is None:
-            due.append((one, Reason.FAILED_JOIN, f"instance_not_running: {text}"))
+            due.append((settled, Reason.FAILED_JOIN, f"instance_not_running: {text}"))
         else:
-            due.append((one, Reason.INSTANCE_GONE, text))
+            due.append((settled, Reason.INSTANCE_GONE, text))
     known = sum(1 for claim in situation.claims if claim.instance_id)
     if mass_deletion_guard.holds(draft, "machines that their cloud gave up", len(due), known):
         return
-    for one, reason, detail in due:
-        draft.destroy(one.claim, reason, detail)
+    for settled, reason, detail in due:
+        draft.destroy(settled.claim, reason, detail)
 
 
 def merged(seen: t.Mapping[str, dt.datetime], lost: t.Mapping[str, dt.datetime]) -> dict[str, dt.datetime]:
     """Two block lists as one: the later end counts."""
-    return {key: max(found) for key in {*seen, *lost} if (found := [one[key] for one in (seen, lost) if key in one])}
+    return {key: max(found) for key in {*seen, *lost} if (found := [entry[key] for entry in (seen, lost) if key in entry])}

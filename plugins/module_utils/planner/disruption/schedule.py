@@ -40,12 +40,12 @@ def hours(pool: Pool, now: datetime) -> Hours:
     if pool.calendar is None:
         return Hours(floor)
     spans = list(_spans(pool.calendar, now))
-    inside = [one.window for one in spans if one.start <= now < one.end]
+    inside = [span.window for span in spans if span.start <= now < span.end]
     if inside:
-        return Hours(max(floor if one.min_nodes is None else one.min_nodes for one in inside))
-    opens = min((one.start for one in spans if one.start > now), default=None)
-    ended = max((one.end for one in spans if one.end <= now), default=None)
-    stop = min((one.stop for one in spans if one.end == ended and one.stop is not None), default=None)  # two may end together
+        return Hours(max(floor if window.min_nodes is None else window.min_nodes for window in inside))
+    opens = min((span.start for span in spans if span.start > now), default=None)
+    ended = max((span.end for span in spans if span.end <= now), default=None)
+    stop = min((span.stop for span in spans if span.end == ended and span.stop is not None), default=None)  # two may end together
     return Hours(0, _closed(pool.calendar, opens), stop if stop is not None and stop <= now else None)
 
 

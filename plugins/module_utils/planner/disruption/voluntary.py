@@ -39,9 +39,9 @@ def room(draft: Draft, pool: Pool, reason: str) -> Room:
 def count(draft: Draft, pool: Pool) -> Count:
     """The pool's nodes as a budget counts them. What this run has decided to give back counts as going; a service is its own node."""
     total = deleting = not_ready = 0
-    for name, one in draft.settled.items():
-        claim = one.claim
-        node = one.node or one.stale_node
+    for name, settled in draft.settled.items():
+        claim = settled.claim
+        node = settled.node or settled.stale_node
         if claim.pool != pool.key or claim.phase not in _WITH_NODE or (node is None and not claim.is_service):
             continue
         total += 1
@@ -53,10 +53,10 @@ def count(draft: Draft, pool: Pool) -> Count:
     return Count(total, deleting, not_ready)
 
 
-def dispositions(draft: Draft, one: Settled, reason: str) -> list[PodDisposition]:
+def dispositions(draft: Draft, settled: Settled, reason: str) -> list[PodDisposition]:
     """What a drain for ``reason`` would do with each pod of the node; empty also when pods could not be read."""
-    pods = draft.situation.pods(one.node) if one.node is not None else None
-    here = [pod for pod in pods or () if one.node is not None and pod.node == one.node.name]
+    pods = draft.situation.pods(settled.node) if settled.node is not None else None
+    here = [pod for pod in pods or () if settled.node is not None and pod.node == settled.node.name]
     found = classify(here, Mode.VOLUNTARY, draft.now, rules_of(reason))
     keepers = draft.situation.avoiding if reason in MOVES else ()
     return [
@@ -70,16 +70,16 @@ def _avoided(disposition: PodDisposition) -> PodDisposition:
     return dataclasses.replace(disposition, do=Do.BLOCK, why=why)
 
 
-def against(draft: Draft, pool: Pool, one: Settled, reason: str) -> str:
+def against(draft: Draft, pool: Pool, settled: Settled, reason: str) -> str:
     """What keeps a node in use from going for a reason that can wait; empty = nothing. Pods that must not move are found before the
     first of them is asked to leave."""
-    claim, node, now = one.claim, one.node, draft.now
+    claim, node, now = settled.claim, settled.node, draft.now
     pods = draft.situation.pods(node) if node is not None else None
     if node is None or not node.ready:
         return "its Node is not Ready"
     if pods is None:
         return "pods unknown"
-    if unknown := cloud_unknown(one):
+    if unknown := cloud_unknown(settled):
         return unknown
     hold = node_hold(node, now)
     draft.warnings.extend(hold.warnings)
@@ -92,24 +92,24 @@ def against(draft: Draft, pool: Pool, one: Settled, reason: str) -> str:
     if any(pod.nominated_node == node.name and not pod.node for pod in pods):
         return "a pod is about to be scheduled here"
     blocked = [
-        f"{found.pod.namespace}/{found.pod.name} ({found.why})"
-        for found in dispositions(draft, one, reason)
-        if found.do is Do.BLOCK
+        f"{disposition.pod.namespace}/{disposition.pod.name} ({disposition.why})"
+        for disposition in dispositions(draft, settled, reason)
+        if disposition.do is Do.BLOCK
     ]
     return f"pods that must not be moved: {', '.join(blocked)}" if blocked else ""
 
 
-def cloud_unknown(one: Settled) -> str:
+def cloud_unknown(settled: Settled) -> str:
     """Why nothing that can wait is asked of the machine's cloud: a node that is drained while its machine cannot be deleted is billed
     for no work. Empty = the cloud lists its machines."""
-    return one.recovery.why if one.recovery.what == "unknown" else ""
+    return settled.recovery.why if settled.recovery.what == "unknown" else ""
 
 
 def after_failure(draft: Draft, pool: Pool) -> str:
     """What keeps every node of the pool that can wait and that nobody has begun to empty: a drain of one of them was given up less
     than three minutes ago (L-18). Empty = nothing. When that was follows from how long the node is left alone since."""
-    for name, one in draft.settled.items():
-        claim = one.claim
+    for name, settled in draft.settled.items():
+        claim = settled.claim
         if claim.pool != pool.key or claim.blocked_until is None or claim.blocked_times < 1:
             continue
         pause, _times = backoff_after_block(claim.blocked_times - 1)
@@ -154,18 +154,18 @@ def go(draft: Draft, claim: Claim, reason: str, detail: str) -> None:
 
 def restore(draft: Draft) -> None:
     """Open nodes again that an interrupted run had begun to empty for a reason that does not hold any more."""
-    for name, one in draft.settled.items():
-        before, node = one.stored.deletion, one.node
+    for name, settled in draft.settled.items():
+        before, node = settled.stored.deletion, settled.node
         taken_back = (
             before is not None
             and (is_voluntary(before.reason) or before.reason == Reason.DOCUMENT_GONE)
-            and one.claim.deletion is None
+            and settled.claim.deletion is None
             and name not in draft.decisions
         )
         if taken_back and node is not None and DRAIN_STARTED_ANNOTATION in node.annotations:
             text = "an interrupted run had begun to empty it"
             draft.others.append(
-                Action(ActionKind.RESTORE, name, Finding.KEPT, text, pool=one.claim.pool, target=node.name, uid=node.uid)
+                Action(ActionKind.RESTORE, name, Finding.KEPT, text, pool=settled.claim.pool, target=node.name, uid=node.uid)
             )
 
 
@@ -195,14 +195,22 @@ def choose(candidates: t.Iterable[Candidate], live: int, min_nodes: int, max_rem
     Busy nodes fill the floor first; of the idle ones the cheapest are kept, then the youngest. Dearest first go the others, then those
     with most GPUs, the longest idle, by name.
     """
-    ranked = sorted(candidates, key=lambda one: (one.claim.price, -_born(one.claim), one.claim.name))
+    ranked = sorted(candidates, key=lambda candidate: (candidate.claim.price, -_born(candidate.claim), candidate.claim.name))
     keep = min(len(ranked), max(0, min_nodes - (live - len(ranked))))
-    order = sorted(ranked[keep:], key=lambda one: (-one.claim.price, -one.claim.offer.gpu_count, one.idle_since, one.claim.name))
+    order = sorted(
+        ranked[keep:],
+        key=lambda candidate: (
+            -candidate.claim.price,
+            -candidate.claim.offer.gpu_count,
+            candidate.idle_since,
+            candidate.claim.name,
+        ),
+    )
     count = len(order) if max_remove is None else max_remove
     return Removal(
-        tuple(one.claim for one in order[:count]),
-        tuple(one.claim for one in ranked[:keep]),
-        tuple(one.claim for one in order[count:]),
+        tuple(candidate.claim for candidate in order[:count]),
+        tuple(candidate.claim for candidate in ranked[:keep]),
+        tuple(candidate.claim for candidate in order[count:]),
     )
 
 

@@ -30,21 +30,21 @@ def remove(draft: Draft) -> None:
 
 def _remove(draft: Draft, cloud: str, view: CloudView) -> None:
     situation = draft.situation
-    extras = sorted(view.extras or (), key=lambda one: (one.kind, one.id))
-    ours = [one for one in extras if situation.is_ours(one.name) is Ownership.OURS]
-    busy = set(draft.settled) | set(situation.damaged) | {one.name for one in view.instances or () if not one.gone}
-    due = [one for one in ours if one.name not in busy and _is_due(draft, one)]
+    extras = sorted(view.extras or (), key=lambda extra: (extra.kind, extra.id))
+    ours = [extra for extra in extras if situation.is_ours(extra.name) is Ownership.OURS]
+    busy = set(draft.settled) | set(situation.damaged) | {instance.name for instance in view.instances or () if not instance.gone}
+    due = [extra for extra in ours if extra.name not in busy and _is_due(draft, extra)]
     if mass_deletion_guard.holds(draft, f"things beside machines ({cloud})", len(due), len(ours)):
         return
-    for one in due:
+    for extra in due:
         action = Action(
             ActionKind.DELETE_EXTRA,
-            one.name,
+            extra.name,
             Reason.ORPHAN,
-            f"{cloud} {one.kind} {one.id} has no machine and no claim",
-            target=one.id,
+            f"{cloud} {extra.kind} {extra.id} has no machine and no claim",
+            target=extra.id,
         )
-        draft.others.append(dataclasses.replace(action, uid=one.kind, value=cloud))
+        draft.others.append(dataclasses.replace(action, uid=extra.kind, value=cloud))
 
 
 def _is_due(draft: Draft, extra: Extra) -> bool:
@@ -66,16 +66,23 @@ def remove_services(draft: Draft) -> None:
     if found is None or situation.unlisted:
         draft.keep_sightings(f"{SERVICE_CASE}|")
         return
-    ours = [one for one in found if situation.is_ours(one.name) is Ownership.OURS]
+    ours = [published for published in found if situation.is_ours(published.name) is Ownership.OURS]
     busy = set(draft.settled) | set(situation.damaged) | situation.names_in_use
-    lost = sorted((one for one in ours if one.name not in busy), key=lambda one: one.uid)
-    due = [one for one in lost if draft.twice(f"{SERVICE_CASE}||{one.uid}")]
+    lost = sorted((published for published in ours if published.name not in busy), key=lambda published: published.uid)
+    due = [published for published in lost if draft.twice(f"{SERVICE_CASE}||{published.uid}")]
     if mass_deletion_guard.holds(draft, "Services without a machine (O16)", len(due), len(ours)):
         return
-    for one in due:
+    for published in due:
         what = "O16: no claim, no machine"
         draft.others.append(
-            Action(ActionKind.DELETE_SERVICE, one.name, Reason.ORPHAN, what, target=f"{one.namespace}/{one.name}", uid=one.uid)
+            Action(
+                ActionKind.DELETE_SERVICE,
+                published.name,
+                Reason.ORPHAN,
+                what,
+                target=f"{published.namespace}/{published.name}",
+                uid=published.uid,
+            )
         )
 
 
@@ -91,13 +98,17 @@ def remove_tokens(draft: Draft) -> None:
     if situation.seen.tokens is None:
         draft.keep_sightings(f"{TOKEN_CASE}|")
         return
-    good = sorted((one for one in situation.seen.tokens if one.expires > draft.now), key=lambda one: one.id)
-    held = {one.claim.token_id for one in draft.settled.values()}
-    due = [one for one in good if one.id not in held and one.machine not in situation.damaged and _token_is_due(draft, one)]
+    good = sorted((token for token in situation.seen.tokens if token.expires > draft.now), key=lambda token: token.id)
+    held = {settled.claim.token_id for settled in draft.settled.values()}
+    due = [
+        token for token in good if token.id not in held and token.machine not in situation.damaged and _token_is_due(draft, token)
+    ]
     if mass_deletion_guard.holds(draft, "bootstrap tokens without a claim (O13)", len(due), len(good)):
         return
-    for one in due:
-        draft.others.append(Action(ActionKind.DELETE_TOKEN, one.machine, Reason.ORPHAN, "O13: no claim knows it", target=one.id))
+    for token in due:
+        draft.others.append(
+            Action(ActionKind.DELETE_TOKEN, token.machine, Reason.ORPHAN, "O13: no claim knows it", target=token.id)
+        )
 
 
 def _token_is_due(draft: Draft, token: MadeToken) -> bool:

@@ -28,12 +28,12 @@ def tell(draft: Draft) -> None:
     """Faulty documents and sources that could not be read, as failures of the run and as notices. What is good goes on."""
     wishes = draft.situation.wishes
     for place, sentences in wishes.faults.items():
-        stopped = [key for key, why in wishes.paused.items() if any(one in why for one in sentences)]
+        stopped = [key for key, why in wishes.paused.items() if any(sentence in why for sentence in sentences)]
         so = f" Nothing is launched for {', '.join(stopped)} until it is corrected." if stopped else ""
         draft.failures.extend(sentences)
         draft.notice("document_fault", place, f"{' '.join(sentences)}{so}")
     for name, source in wishes.sources.items():
-        if source.problem and (not source.quiet or any(one.source == name for one in draft.situation.claims)):
+        if source.problem and (not source.quiet or any(claim.source == name for claim in draft.situation.claims)):
             text = f"{source.problem} Which of its documents are gone is unknown, so no machine ends for that."
             draft.warnings.append(text)
             draft.failures.append(text)
@@ -46,9 +46,9 @@ def reconcile(draft: Draft) -> None:
     sources = draft.situation.wishes.sources
     doubtful = {name for name in sources if _has_shrunk(draft, name, sources[name])}
     _keep_inventories(draft)
-    for one in list(draft.undecided()):
-        if one.claim.phase in LIVE:
-            _reconcile(draft, one.claim, doubtful)
+    for settled in list(draft.undecided()):
+        if settled.claim.phase in LIVE:
+            _reconcile(draft, settled.claim, doubtful)
     draft.judged |= {"document_gone"}
 
 
@@ -135,8 +135,8 @@ def _has_shrunk(draft: Draft, name: str, source: Source) -> bool:
         draft.keep_sightings(prefix)
         return False
     known = {key.removeprefix(prefix) for key in draft.situation.seen.findings if key.startswith(prefix)}
-    missed = {one.pool for one in draft.situation.claims if one.source == name and one.document_gone_since is not None}
-    known |= {one.pool for one in draft.situation.claims if one.source == name and one.pool not in missed}
+    missed = {claim.pool for claim in draft.situation.claims if claim.source == name and claim.document_gone_since is not None}
+    known |= {claim.pool for claim in draft.situation.claims if claim.source == name and claim.pool not in missed}
     for pool in source.pools:
         draft.sighted(f"{prefix}{pool}")
     lost = known - set(source.pools) - draft.situation.wishes.deleted
@@ -156,7 +156,7 @@ def _has_shrunk(draft: Draft, name: str, source: Source) -> bool:
 def _keep_inventories(draft: Draft) -> None:
     """What sources hold that this run does not read, as long as it matters to a machine or to a request that was served."""
     situation = draft.situation
-    used = {one.source for one in situation.claims}
+    used = {claim.source for claim in situation.claims}
     for key, first in situation.seen.findings.items():
         if not key.startswith((_INVENTORY, _SHRUNK)):
             continue

@@ -40,8 +40,10 @@ def machines(situation: Situation) -> list[Orphan]:
     """All of them, in the order of cloud and id. Needs claims and Nodes; without either nothing is an orphan."""
     if situation.seen.claims is None or situation.nodes is None:
         return []
-    known = {claim.name for claim in situation.claims} | {one for claim in situation.claims for one in claim.ids_seen}
-    known |= set(situation.damaged) | {one for claim in situation.damaged.values() for one in claim.ids}
+    known = {claim.name for claim in situation.claims} | {
+        instance_id for claim in situation.claims for instance_id in claim.ids_seen
+    }
+    known |= set(situation.damaged) | {identity for claim in situation.damaged.values() for identity in claim.ids}
     named: dict[str, list[Instance]] = {}
     for instance in situation.listed():
         if instance.name not in known and instance.id not in known and _is_ours(instance, situation):
@@ -53,9 +55,15 @@ def _orphan(same: list[Instance], situation: Situation) -> Orphan:
     """Machines of one name are one orphan: a name has one claim. The same name at a second cloud waits for its turn."""
     node = _node_of(same[0], situation)
     its_own = node.labels.get(INSTANCE_ID_LABEL) if node is not None else None
-    here = [one for one in same if one.cloud == same[0].cloud]
+    here = [instance for instance in same if instance.cloud == same[0].cloud]
     first, *others = sorted(
-        here, key=lambda one: (label_value(one.id) != its_own, one.created is None, one.created or situation.now, one.id)
+        here,
+        key=lambda instance: (
+            label_value(instance.id) != its_own,
+            instance.created is None,
+            instance.created or situation.now,
+            instance.id,
+        ),
     )
     case = "O2" if service.works(first, node, situation) else _case(first, node)
     if case == "O2" and node is not None and DRAIN_STARTED_ANNOTATION in node.annotations and not situation.rented(first.cloud):
@@ -116,10 +124,10 @@ def destroy_named(draft: Draft, orphans: list[Orphan]) -> None:
         elif wanted.all:
             draft.report(orphan.instance.name, orphan.case, "has no claim; reap.yml removes it after two sightings")
             if draft.situation.rented(orphan.instance.cloud):
-                one = orphan.instance
+                instance = orphan.instance
                 draft.failures.append(
-                    f"{one.name}: {one.cloud} {one.id} still exists: it has no claim. reap.yml terminates it once two runs saw it; "
-                    f"to terminate it now, name it: destroy.yml -e tgp_machine={one.name}"
+                    f"{instance.name}: {instance.cloud} {instance.id} still exists: it has no claim. "
+                    f"reap.yml terminates it once two runs saw it; to terminate it now, name it: destroy.yml -e tgp_machine={instance.name}"
                 )
 
 
@@ -127,34 +135,38 @@ def remove_machines(draft: Draft, orphans: list[Orphan]) -> None:
     """O1 and O4: destroyed once old enough and seen in two runs; each kind under the mass guard. O3: reported, and so is a machine that is
     alive where no stamp can say which record store made it."""
     situation, settings = draft.situation, draft.situation.settings
-    known = sum(1 for one in situation.listed() if _is_ours(one, situation))
+    known = sum(1 for instance in situation.listed() if _is_ours(instance, situation))
     due: dict[str, list[Orphan]] = {"O1": [], "O4": []}
     for orphan in orphans:
-        one = orphan.instance
-        rented = situation.rented(one.cloud)
+        instance = orphan.instance
+        rented = situation.rented(instance.cloud)
         if orphan.case != "O2" and not rented:
-            draft.report(one.name, orphan.case, "is switched on, but not by us; it is left alone")
+            draft.report(instance.name, orphan.case, "is switched on, but not by us; it is left alone")
             continue
         if orphan.case == "O3":
-            text = f"{one.cloud} {one.id} has no claim, and the Node of its name is not surely its own"
-            draft.report(one.name, "O3", text)
-            _tell(draft, orphan, f"{one.name}: {text}; it is left alone until somebody says what it is.")
+            text = f"{instance.cloud} {instance.id} has no claim, and the Node of its name is not surely its own"
+            draft.report(instance.name, "O3", text)
+            _tell(draft, orphan, f"{instance.name}: {text}; it is left alone until somebody says what it is.")
         if orphan.case not in due:
             continue
-        if rented and situation.in_mesh(one.name):
-            _stays(draft, orphan, f"{one.cloud} {one.id} has no claim, and its mesh device is online")
+        if rented and situation.in_mesh(instance.name):
+            _stays(draft, orphan, f"{instance.cloud} {instance.id} has no claim, and its mesh device is online")
             continue
         if rented and (blind := _blind(orphan, situation)):
-            _stays(draft, orphan, f"{one.cloud} {one.id} has no claim and no Node, and {blind}")
+            _stays(draft, orphan, f"{instance.cloud} {instance.id} has no claim and no Node, and {blind}")
             continue
-        first = draft.sighted(f"{orphan.case}|{one.cloud}|{one.id}")
+        first = draft.sighted(f"{orphan.case}|{instance.cloud}|{instance.id}")
         if _ripe(first, draft):
             what = "it is given back" if settings.orphan_policy == "destroy" else "it is left alone, as orphan_policy says"
-            _tell(draft, orphan, f"{one.name}: {one.cloud} {one.id} is ours and has no claim, so nobody knew of it; {what}.")
+            _tell(
+                draft,
+                orphan,
+                f"{instance.name}: {instance.cloud} {instance.id} is ours and has no claim, so nobody knew of it; {what}.",
+            )
         if settings.orphan_policy == "destroy" and _is_due(orphan, first, draft):
             due[orphan.case].append(orphan)
         else:
-            draft.report(one.name, orphan.case, f"{one.cloud} {one.id} has no claim")
+            draft.report(instance.name, orphan.case, f"{instance.cloud} {instance.id} has no claim")
     for case, found in due.items():
         if mass_deletion_guard.holds(draft, f"machines without a claim ({case})", len(found), known):
             continue
@@ -188,21 +200,23 @@ def _blind(orphan: Orphan, situation: Situation) -> str:
 
 
 def _tell(draft: Draft, orphan: Orphan, text: str) -> None:
-    one = orphan.instance
-    price = {} if one.price_hour is None else {"price_hour": str(one.price_hour)}
-    draft.notice("orphan_found", f"{one.cloud} {one.id}", text, cloud=one.cloud, id=one.id, name=one.name, **price)
+    instance = orphan.instance
+    price = {} if instance.price_hour is None else {"price_hour": str(instance.price_hour)}
+    draft.notice(
+        "orphan_found", f"{instance.cloud} {instance.id}", text, cloud=instance.cloud, id=instance.id, name=instance.name, **price
+    )
 
 
 def _is_due(orphan: Orphan, first: datetime, draft: Draft) -> bool:
     """Old enough, seen in two runs, and with a Node that has not been Ready for long, if it has one."""
-    youngest = max(one.created or first for one in (orphan.instance, *orphan.others))
+    youngest = max(instance.created or first for instance in (orphan.instance, *orphan.others))
     return _old(youngest, draft) and _ripe(first, draft) and (orphan.node is None or _not_ready_long(orphan.node, draft))
 
 
 def _destroy(draft: Draft, orphan: Orphan, reason: str, detail: str) -> None:
     """The machine gets a claim first, so that its end is recorded, repeated and billed like any other."""
     claim = adopt(orphan.instance, orphan.node, draft.situation)
-    claim = dataclasses.replace(claim, ids_seen=(*claim.ids_seen, *(one.id for one in orphan.others)))
+    claim = dataclasses.replace(claim, ids_seen=(*claim.ids_seen, *(other.id for other in orphan.others)))
     draft.destroy(claim, reason, detail, force=draft.situation.settings.destroy.force)
     draft.others.append(draft.decisions.pop(claim.name))
 
@@ -224,15 +238,17 @@ def _not_ready_long(node: Node, draft: Draft) -> bool:
 def duplicates(draft: Draft) -> None:
     """O11: of several machines under one claim's name all but one are destroyed; their ids are in the claim already, but those of other
     clouds."""
-    for one in draft.settled.values():
-        goes = one.claim.name in draft.decisions and draft.decisions[one.claim.name].kind == ActionKind.DESTROY  # with all its ids
-        for extra in (*(() if goes else one.recovery.duplicates), *draft.situation.elsewhere(one.claim)):
+    for settled in draft.settled.values():
+        goes = (
+            settled.claim.name in draft.decisions and draft.decisions[settled.claim.name].kind == ActionKind.DESTROY
+        )  # with all its ids
+        for extra in (*(() if goes else settled.recovery.duplicates), *draft.situation.elsewhere(settled.claim)):
             if extra.state is InstanceState.TERMINATING:
                 continue
-            detail = f"{extra.cloud} {extra.id} has the same name as {one.claim.instance_id}"
-            price = -(extra.price_hour if extra.price_hour is not None else one.claim.price)
+            detail = f"{extra.cloud} {extra.id} has the same name as {settled.claim.instance_id}"
+            price = -(extra.price_hour if extra.price_hour is not None else settled.claim.price)
             action = Action(
-                ActionKind.DELETE_INSTANCE, one.claim.name, Reason.DUPLICATE, detail, pool=one.claim.pool, target=extra.id
+                ActionKind.DELETE_INSTANCE, settled.claim.name, Reason.DUPLICATE, detail, pool=settled.claim.pool, target=extra.id
             )
             draft.others.append(dataclasses.replace(action, value=extra.cloud, price_hour=price))
 
@@ -240,7 +256,7 @@ def duplicates(draft: Draft) -> None:
 def remove_nodes(draft: Draft) -> None:
     """O7: Nodes of ours without claim and machine go once they are not Ready for long enough. O8: a Ready one is reported."""
     situation = draft.situation
-    claimed = {one.claim.node_name or name for name, one in draft.settled.items()} | set(draft.settled)
+    claimed = {settled.claim.node_name or name for name, settled in draft.settled.items()} | set(draft.settled)
     claimed |= set(situation.damaged)
     ours = [node for node in situation.nodes or () if situation.is_ours(node.name) is Ownership.OURS]
     due: list[Node] = []
@@ -273,7 +289,7 @@ def _machine_is_gone(node: Node, cloud: str, situation: Situation) -> bool:
         listed = situation.instances(name)
         if listed is None or node.name in listed.by_name:
             return False
-        if any(label_value(one.id) == node.labels.get(INSTANCE_ID_LABEL) for one in listed.all):
+        if any(label_value(instance.id) == node.labels.get(INSTANCE_ID_LABEL) for instance in listed.all):
             return False
     return True
 
@@ -285,8 +301,10 @@ def remove_devices(draft: Draft) -> None:
         return
     tags = {tag for node_class in situation.wishes.classes.values() for tag in node_class.mesh.tags}
     busy = set(draft.settled) | set(situation.damaged) | set(situation.nodes_by_name) | situation.names_in_use
-    ids = {one.claim.mesh_device_id for one in draft.settled.values()}
-    ours = [one for one in situation.devices if situation.is_ours(one.hostname) is Ownership.OURS and tags & set(one.tags)]
+    ids = {settled.claim.mesh_device_id for settled in draft.settled.values()}
+    ours = [
+        device for device in situation.devices if situation.is_ours(device.hostname) is Ownership.OURS and tags & set(device.tags)
+    ]
     due: list[Device] = []
     for device in ours:
         if device.hostname in busy or device.id in ids:
@@ -309,12 +327,12 @@ def remove_devices(draft: Draft) -> None:
 def remove_keys(draft: Draft) -> None:
     """O13: unused enrolment keys of ours whose claim is gone, old enough that no launch is about to use them."""
     situation = draft.situation
-    held = {one.claim.mesh_key_id for one in draft.settled.values()}
+    held = {settled.claim.mesh_key_id for settled in draft.settled.values()}
     for key in sorted(situation.seen.keys or (), key=lambda one: one.id):
         name = _machine_of(key, situation)
         if not name or key.invalid or key.id in held:
             continue
-        if any(one.name.startswith(name) for one in situation.listed()):
+        if any(instance.name.startswith(name) for instance in situation.listed()):
             continue  # of a machine that another record store made
         if key.created is not None and not _old(key.created, draft):
             continue  # another record store of this cluster id may be about to use it
@@ -335,16 +353,18 @@ def report_foreign(draft: Draft) -> None:
     for claim in situation.claims:
         if problem := situation.foreign(claim):
             draft.problems.append(problem)
-    for one in situation.listed():
-        if not situation.rented(one.cloud):
+    for instance in situation.listed():
+        if not situation.rented(instance.cloud):
             continue
-        found = situation.owner(one)
-        if found.ownership is Ownership.FOREIGN:
-            draft.report(one.name, "O14", f"{one.cloud} {one.id} {found.why}; it is never changed")
-            if found.generation:
-                others.setdefault(found.generation, []).append(f"{one.name} ({one.cloud} {one.id})")
-        elif found.ownership is Ownership.UNRELATED and situation.settings.report_foreign:
-            draft.report(one.name or one.id, Finding.FOREIGN, f"{one.cloud} {one.id} is not ours; it is left alone")
+        owner = situation.owner(instance)
+        if owner.ownership is Ownership.FOREIGN:
+            draft.report(instance.name, "O14", f"{instance.cloud} {instance.id} {owner.why}; it is never changed")
+            if owner.generation:
+                others.setdefault(owner.generation, []).append(f"{instance.name} ({instance.cloud} {instance.id})")
+        elif owner.ownership is Ownership.UNRELATED and situation.settings.report_foreign:
+            draft.report(
+                instance.name or instance.id, Finding.FOREIGN, f"{instance.cloud} {instance.id} is not ours; it is left alone"
+            )
     for generation in sorted(others):
         draft.warnings.append(
             f"Machines of this cluster id carry the stamp of another record store (generation {generation}): "

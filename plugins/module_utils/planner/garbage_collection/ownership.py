@@ -62,7 +62,7 @@ def claimed(claims: t.Iterable[Claim]) -> frozenset[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for claim in claims:
         found |= {(claim.cloud, one) for one in (claim.instance_id, *claim.ids_seen) if one}
-        found |= {(one.offer.partition("/")[0], one.instance_id) for one in claim.attempts if one.instance_id}
+        found |= {(attempt.offer.partition("/")[0], attempt.instance_id) for attempt in claim.attempts if attempt.instance_id}
     return frozenset(found)
 
 
@@ -110,7 +110,7 @@ def generations_of(record: t.Mapping[str, t.Any]) -> tuple[str, ...]:
     if not record:
         return ()
     found = (record.get("generation"), *(record.get("earlier") or ()))
-    if not all(isinstance(one, str) and one for one in found):
+    if not all(isinstance(entry, str) and entry for entry in found):
         raise InvalidInput("its field generation must be a text, and earlier a list of texts")
     return tuple(dict.fromkeys(found))
 

@@ -18,16 +18,16 @@ def of_machine(name: str, node: Node | None, situation: Situation) -> str:
     return "its mesh device is online" if situation.in_mesh(name) else ""
 
 
-def of_claim(one: Settled, situation: Situation) -> str:
+def of_claim(settled: Settled, situation: Situation) -> str:
     """The same for a claim."""
-    if service.answers(one.claim, situation):
+    if service.answers(settled.claim, situation):
         return "it answers"
-    return of_machine(one.claim.name, one.node or one.stale_node, situation)
+    return of_machine(settled.claim.name, settled.node or settled.stale_node, situation)
 
 
-def second_witness(one: Settled, situation: Situation) -> str:
+def second_witness(settled: Settled, situation: Situation) -> str:
     """What else says that a machine is broken whose Node is not well: its provider, or the mesh. Empty when nothing does."""
-    claim, machine = one.claim, one.recovery.instance
+    claim, machine = settled.claim, settled.recovery.instance
     if machine is not None and (machine.problem or machine.interrupted or machine.state is not InstanceState.RUNNING):
         return f"{claim.cloud} says {machine.problem or machine.raw_state or machine.state.value}"
     node_class = situation.node_class(claim)

@@ -69,20 +69,20 @@ def needs_drain(claim: Claim, facts: Facts) -> bool:
     return not over and reason not in NO_DRAIN and not facts.drained and facts.node is not False
 
 
-def refilled(one: Settled, situation: Situation) -> str:
+def refilled(settled: Settled, situation: Situation) -> str:
     """Which work came onto a machine after it was drained for a reason that can wait, and before it was deleted: a run that was killed in
     between leaves time for that. Empty = none, or the machine is gone already. The phase never goes back (L-2): the machine stays closed,
     and goes when the work has ended, or for a stronger reason."""
-    claim, found = one.claim, one.recovery.instance
+    claim, instance = settled.claim, settled.recovery.instance
     listed = situation.instances(claim.cloud) is not None
-    if not waits(claim) or (listed and (found is None or found.state is not InstanceState.RUNNING)):
+    if not waits(claim) or (listed and (instance is None or instance.state is not InstanceState.RUNNING)):
         return ""
     pool = situation.in_force(claim)
     if claim.is_service:
         probe = service.probe_of(claim, situation)
         return emptiness.service_idle(claim, probe, pool, situation.now).why if pool is not None and probe.idle is False else ""
-    pods = situation.pods(one.node) if one.node is not None else None
-    return came_back(claim, one.node, pods, pool.idle_mode if pool else "workload", situation.settings, situation.now)
+    pods = situation.pods(settled.node) if settled.node is not None else None
+    return came_back(claim, settled.node, pods, pool.idle_mode if pool else "workload", situation.settings, situation.now)
 
 
 def came_back(

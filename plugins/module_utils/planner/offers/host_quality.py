@@ -18,11 +18,11 @@ def good_enough(offer: Offer, wanted: Quality) -> bool:
     return wanted == NOTHING or not unmet(offer, wanted)
 
 
-def for_nodes(said: Quality, wanted: Quality, usual: Quality) -> Quality:
+def for_nodes(quality: Quality, wanted: Quality, usual: Quality) -> Quality:
     """What a host of a node must be at least: what the cloud's entry in the class says, else the class, else what is usual for the cloud.
     0 asks for nothing."""
-    reliability = (said.min_reliability, wanted.min_reliability, usual.min_reliability)
-    bandwidth = (said.min_bandwidth, wanted.min_bandwidth, usual.min_bandwidth)
+    reliability = (quality.min_reliability, wanted.min_reliability, usual.min_reliability)
+    bandwidth = (quality.min_bandwidth, wanted.min_bandwidth, usual.min_bandwidth)
     return Quality(
         min_reliability=next((one for one in reliability if one is not None), None) or None,
         min_bandwidth=next((one for one in bandwidth if one is not None), None) or None,

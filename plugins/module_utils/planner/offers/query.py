@@ -41,7 +41,7 @@ def takes(pool: Pool, node_class: NodeClass, cloud: str) -> bool:
     if not cloud:
         return True
     named = any(choice.cloud == cloud and choice.enabled for choice in node_class.clouds)
-    return named and pool.cloud in ("", cloud) and all(_says(one, cloud) for one in _on(pool, PROVIDER_LABEL))
+    return named and pool.cloud in ("", cloud) and all(_says(requirement, cloud) for requirement in _on(pool, PROVIDER_LABEL))
 
 
 def _one(pool: Pool, node_class: NodeClass) -> OfferQuery:
@@ -87,7 +87,7 @@ def _most(one: Decimal | None, other: Decimal | None) -> Decimal | None:
 
 
 def _on(pool: Pool, key: str) -> list[Requirement]:
-    return [one for one in pool.requirements if one.key == key]
+    return [requirement for requirement in pool.requirements if requirement.key == key]
 
 
 def _says(requirement: Requirement, cloud: str) -> bool:
@@ -103,7 +103,7 @@ def _probe(**facts: t.Any) -> Offer:
 
 def _models(pool: Pool, node_class: NodeClass) -> tuple[str, ...]:
     """Canonical names of every model that may serve; a wish without form (A100) means all forms of it."""
-    lists = [one.values for one in _on(pool, GPU_TYPE_LABEL) if one.operator == "In"]
+    lists = [requirement.values for requirement in _on(pool, GPU_TYPE_LABEL) if requirement.operator == "In"]
     lists += [node_class.gpu_types] if node_class.gpu_types else []
     if not lists:
         return ()
@@ -115,20 +115,20 @@ def _models(pool: Pool, node_class: NodeClass) -> tuple[str, ...]:
 def _counts(pool: Pool, node_class: NodeClass) -> tuple[int, ...]:
     """Numbers of GPUs that may serve, where the pool says so."""
     rules = _on(pool, GPU_COUNT_LABEL)
-    if node_class.gpu_count is None and not any(one.operator == "In" for one in rules):
+    if node_class.gpu_count is None and not any(rule.operator == "In" for rule in rules):
         return ()
     numbers = _COUNTS if node_class.gpu_count is None else (node_class.gpu_count,)
-    return tuple(number for number in numbers if all(requirements.met(one, _probe(gpu_count=number)) for one in rules))
+    return tuple(number for number in numbers if all(requirements.met(rule, _probe(gpu_count=number)) for rule in rules))
 
 
 def _memory(pool: Pool, node_class: NodeClass) -> int | None:
     """The least memory per GPU in MiB."""
     bounds = [node_class.gpu_memory_mib] if node_class.gpu_memory_mib is not None else []
-    for one in _on(pool, GPU_MEMORY_LABEL):
-        if one.operator in ("Gt", "Gte", "In"):
-            numbers = [int(text) for text in one.values if text.isdecimal()]
-            if numbers and len(numbers) == len(one.values):
-                bounds.append(min(numbers) + (1 if one.operator == "Gt" else 0))
+    for requirement in _on(pool, GPU_MEMORY_LABEL):
+        if requirement.operator in ("Gt", "Gte", "In"):
+            numbers = [int(text) for text in requirement.values if text.isdecimal()]
+            if numbers and len(numbers) == len(requirement.values):
+                bounds.append(min(numbers) + (1 if requirement.operator == "Gt" else 0))
     return max(bounds, default=None)
 
 
@@ -137,6 +137,6 @@ def spot_wanted(pool: Pool, node_class: NodeClass) -> bool | None:
     kinds = [
         spot
         for spot in ((False, True) if node_class.spot_allowed else (False,))
-        if all(requirements.met(one, _probe(spot=spot)) for one in _on(pool, SPOT_LABEL))
+        if all(requirements.met(requirement, _probe(spot=spot)) for requirement in _on(pool, SPOT_LABEL))
     ]
     return kinds[0] if len(kinds) == 1 else None

@@ -104,8 +104,8 @@ def no_lane(cloud: str, pool: Pool, capability: Capability | None) -> str:
 
 def lanes_refused(pool: Pool, node_class: NodeClass, capabilities: t.Mapping[str, Capability]) -> str:
     """Why no cloud of the class can ever serve the pool, whatever it has on offer; empty when one may."""
-    clouds = [one.cloud for one in node_class.clouds if one.enabled and pool.cloud in ("", one.cloud)]
-    if not clouds or any(set(accepted_lanes(pool)) & set(capabilities[one].lanes) for one in clouds if one in capabilities):
+    clouds = [choice.cloud for choice in node_class.clouds if choice.enabled and pool.cloud in ("", choice.cloud)]
+    if not clouds or any(set(accepted_lanes(pool)) & set(capabilities[cloud].lanes) for cloud in clouds if cloud in capabilities):
         return ""
     return "; ".join(no_lane(cloud, pool, capabilities.get(cloud)) for cloud in clouds)
 
@@ -227,7 +227,7 @@ class _Filters:
 
     def first_reason(self, offer: Offer) -> str:
         for reason, passes in self.checks:
-            if not passes(offer) or not all(requirements.met(one, offer) for one in self.by_stage.get(reason, ())):
+            if not passes(offer) or not all(requirements.met(requirement, offer) for requirement in self.by_stage.get(reason, ())):
                 return reason
         return ""
 
@@ -236,14 +236,14 @@ class _Filters:
         return (
             self._provider,
             self._lane,
-            lambda offer: not wanted.gpu_types or any(requirements.is_offered(one, offer) for one in wanted.gpu_types),
+            lambda offer: not wanted.gpu_types or any(requirements.is_offered(kind, offer) for kind in wanted.gpu_types),
             lambda offer: offer.gpu_count > 0 and wanted.gpu_count in (None, offer.gpu_count),
             lambda offer: _at_least(offer.gpu_memory_mib, wanted.gpu_memory_mib),
             lambda offer: _at_least(offer.vcpus, wanted.min_vcpus),
             lambda offer: _at_least(offer.memory_mib, wanted.min_memory_mib),
             lambda offer: _at_least(offer.disk_gib, wanted.min_disk_gib),
             lambda offer: (
-                not wanted.regions or any(region_matches(one, offer.region, offer.cloud_region) for one in wanted.regions)
+                not wanted.regions or any(region_matches(region, offer.region, offer.cloud_region) for region in wanted.regions)
             ),
             lambda offer: wanted.spot_allowed or not offer.spot,
             lambda offer: True,

@@ -49,7 +49,7 @@ def region_matches(wish: str, region: str, cloud_region: str) -> bool:
 def misspelt_region(wish: str, regions: t.Iterable[str]) -> tuple[str, ...]:
     """The words that the wish resembles, the nearest first, at most two; none when it is a standard word, of a form that clouds use
     (``us-west-2``), or one of ``regions``: words of clouds, with or without a number at their end (``us-tx`` for ``us-tx-3``)."""
-    known = {one.strip().lower() for one in regions} - {""}
+    known = {region.strip().lower() for region in regions} - {""}
     wanted = wish.strip().lower()
     if _NUMBERED.fullmatch(wanted) or {wanted, _END.sub("", wanted)} & (known | _WORDS):
         return ()

@@ -69,7 +69,7 @@ def settings_of(saved: SavedPlan, settings: Settings) -> Settings:
 
 def wishes_of(saved: SavedPlan, wishes: Wishes) -> Wishes:
     """The documents of now with the numbers of machines that the plan was asked for."""
-    return dataclasses.replace(wishes, nodes={one.pool: one.nodes for one in saved.request.wanted})
+    return dataclasses.replace(wishes, nodes={wanted.pool: wanted.nodes for wanted in saved.request.wanted})
 
 
 def check_plan(
@@ -86,10 +86,10 @@ def check_plan(
     situation = Situation(observation, wishes, settings, capabilities)
     launches = Launches(saved, fresh, situation, closed)
     checks = tuple(_check(step, fresh, situation, launches, closed) for step in saved.steps)
-    applied = [one.action for one in checks if one.action is not None]
-    written = {one.name for one in applied if one.claim is not None}
-    facts = [one for one in fresh.actions if not is_step(one) and one.kind != ActionKind.REPORT]
-    facts = [one for one in facts if one.claim is None or one.name not in written]
+    applied = [check.action for check in checks if check.action is not None]
+    written = {action.name for action in applied if action.claim is not None}
+    facts = [action for action in fresh.actions if not is_step(action) and action.kind != ActionKind.REPORT]
+    facts = [fact for fact in facts if fact.claim is None or fact.name not in written]
     warnings = tuple(dict.fromkeys((*fresh.warnings, *fresh.problems)))  # of things that are no part of this plan
     carried = dataclasses.replace(fresh, actions=(*facts, *applied), shortfall=(), problems=(), warnings=warnings)
     rented = [step.claim for step in saved.steps if step.claim is not None]
@@ -114,18 +114,20 @@ def _removal(step: Step, fresh: Plan, situation: Situation, closed: t.Mapping[st
     other = _other_node(step, claim, situation)
     if other:
         return StepCheck(step, REFUSED, other)
-    now = next((one for one in fresh.actions if _same(one, step)), None)
+    now = next((action for action in fresh.actions if _same(action, step)), None)
     if now is not None and now.reason == step.reason:
         return StepCheck(step, APPLIED, now.detail, now)
     if now is not None:
         return StepCheck(step, REFUSED, f"now it would be {now.reason}: {now.detail}".rstrip(": "))
-    kept = [one.detail or one.reason for one in fresh.actions if one.kind == ActionKind.REPORT and one.name == step.name]
+    kept = [
+        action.detail or action.reason for action in fresh.actions if action.kind == ActionKind.REPORT and action.name == step.name
+    ]
     if kept:
         return StepCheck(step, REFUSED, "; ".join(kept))
     there = still_there(step, situation)
     if there is False:
         return StepCheck(step, DONE, "gone already")
-    held = {one.text for one in fresh.notices if one.kind == mass_deletion_guard.MASS_GUARD}
+    held = {notice.text for notice in fresh.notices if notice.kind == mass_deletion_guard.MASS_GUARD}
     guarded = [text for text in fresh.problems if text in held]
     why = guarded[0] if guarded else "the rules do not ask for it any more" if there else "whether it is still there is unknown"
     return StepCheck(step, REFUSED, why)
@@ -171,14 +173,16 @@ class Launches:
         if situation.seen.claims is None:
             return
         self.draft = Draft(situation, {claim.name: settle(claim, situation) for claim in situation.claims})
-        self.draft.decisions = {one.name: one for one in fresh.actions if one.kind == ActionKind.DESTROY}
+        self.draft.decisions = {action.name: action for action in fresh.actions if action.kind == ActionKind.DESTROY}
         self.capacity = LaunchCapacity(self.draft, orphans.machines(situation))
-        waiting = [one for one in self.draft.settled.values() if one.recovery.what in RETRY and one.claim.deletion is None]
-        self.room = _wanted_now(fresh, {one.claim.name: one.claim for one in waiting})
+        waiting = [
+            settled for settled in self.draft.settled.values() if settled.recovery.what in RETRY and settled.claim.deletion is None
+        ]
+        self.room = _wanted_now(fresh, {settled.claim.name: settled.claim for settled in waiting})
         self.indexes: dict[str, set[int]] = collections.defaultdict(set)
-        for one in self.draft.settled.values():
-            if one.claim.phase in LIVE:
-                self.indexes[one.claim.pool].add(one.claim.index)
+        for settled in self.draft.settled.values():
+            if settled.claim.phase in LIVE:
+                self.indexes[settled.claim.pool].add(settled.claim.index)
 
     def check(self, step: Step, planned: Claim) -> Answer:
         """Applied with its action, refused or done, with the reason."""
@@ -219,10 +223,10 @@ class Launches:
         """The planned claims with the prices that their offers have now; an offer that is gone has none."""
         if self.situation.seen.claims is None:
             return []
-        prices = {offer_key(one): one.price_hour for one in self._candidates(claims)}
+        prices = {offer_key(offer): offer.price_hour for offer in self._candidates(claims)}
         return [
-            dataclasses.replace(one, offer=dataclasses.replace(one.offer, price_hour=prices.get(offer_key(one.offer))))
-            for one in claims
+            dataclasses.replace(claim, offer=dataclasses.replace(claim.offer, price_hour=prices.get(offer_key(claim.offer))))
+            for claim in claims
         ]
 
     def _candidates(self, claims: t.Sequence[Claim]) -> t.Iterator[Offer]:
@@ -250,14 +254,16 @@ class Launches:
             return f"was launched, and is being given back ({current.deletion.reason})"
         if unsent(current):
             return ""
-        found = self.draft.settled[current.name].recovery
-        return found.why if found.what in ("wait", *RETRY) else f"was launched already ({current.phase.value})"
+        recovery = self.draft.settled[current.name].recovery
+        return recovery.why if recovery.what in ("wait", *RETRY) else f"was launched already ({current.phase.value})"
 
     def _found(self, current: Claim | None) -> Action | None:
         """How any run would go on with a machine that was made by the call of a run that did not live to note it."""
         if current is None or current.deletion is not None or self.draft.settled[current.name].recovery.what != "adopt":
             return None
-        return next((one for one in self.fresh.actions if (one.kind, one.name) == (ActionKind.RESUME, current.name)), None)
+        return next(
+            (action for action in self.fresh.actions if (action.kind, action.name) == (ActionKind.RESUME, current.name)), None
+        )
 
     def _over(self, planned: Claim) -> str:
         """The same where there is no claim: it was there since the plan was made."""
@@ -295,10 +301,12 @@ class Launches:
 
 def _wanted_now(fresh: Plan, waiting: t.Mapping[str, Claim]) -> collections.Counter[str]:
     """How many more machines each pool wants by a plan of this moment: what it would launch, and what it could not."""
-    found: collections.Counter[str] = collections.Counter(one.pool for one in fresh.actions if one.kind == ActionKind.LAUNCH)
-    for one in fresh.shortfall:
-        found[one.pool] += one.missing
-    resumed = {one.name for one in fresh.actions if one.kind == ActionKind.RESUME}
+    found: collections.Counter[str] = collections.Counter(
+        action.pool for action in fresh.actions if action.kind == ActionKind.LAUNCH
+    )
+    for shortfall in fresh.shortfall:
+        found[shortfall.pool] += shortfall.missing
+    resumed = {action.name for action in fresh.actions if action.kind == ActionKind.RESUME}
     for name, claim in waiting.items():  # a launch of an earlier run that goes on, and found no offer, counts as missing, too
         if name not in resumed:
             found[claim.pool] -= 1
@@ -317,7 +325,7 @@ def still_there(step: Step, situation: Situation) -> bool | None:
     """For what removes something; of kinds that nobody knows here nothing is known."""
     seen = situation.seen
     if step.kind in (ActionKind.DESTROY, ActionKind.RESUME):
-        return True if any(one.name == step.name for one in situation.claims) else _listed(step.name, situation)
+        return True if any(claim.name == step.name for claim in situation.claims) else _listed(step.name, situation)
     if step.kind == ActionKind.DELETE_INSTANCE:
         listed = situation.instances(step.value or "")
         return None if listed is None else step.target in listed.by_id
@@ -326,23 +334,23 @@ def still_there(step: Step, situation: Situation) -> bool | None:
         return (
             None
             if view is None or view.extras is None
-            else any((one.kind, one.id) == (step.uid, step.target) for one in view.extras)
+            else any((extra.kind, extra.id) == (step.uid, step.target) for extra in view.extras)
         )
     if step.kind == ActionKind.DELETE_NODE:
-        return None if seen.nodes is None else any(one.uid == step.uid for one in seen.nodes)
+        return None if seen.nodes is None else any(node.uid == step.uid for node in seen.nodes)
     if step.kind == ActionKind.DELETE_DEVICE:
-        return None if seen.devices is None else any(one.id == step.target for one in seen.devices)
+        return None if seen.devices is None else any(device.id == step.target for device in seen.devices)
     if step.kind == ActionKind.DELETE_KEY:
-        return None if seen.keys is None else any(one.id == step.target for one in seen.keys)
+        return None if seen.keys is None else any(key.id == step.target for key in seen.keys)
     if step.kind == ActionKind.DELETE_TOKEN:
-        return None if seen.tokens is None else any(one.id == step.target for one in seen.tokens)
+        return None if seen.tokens is None else any(token.id == step.target for token in seen.tokens)
     if step.kind == ActionKind.DELETE_SERVICE:
-        return None if seen.services is None else any(one.uid == step.uid for one in seen.services)
+        return None if seen.services is None else any(published.uid == step.uid for published in seen.services)
     return None
 
 
 def _listed(name: str, situation: Situation) -> bool | None:
     """A machine of this name; no only when every cloud could be listed."""
-    if any(one.name == name for one in situation.listed()):
+    if any(instance.name == name for instance in situation.listed()):
         return True
     return None if situation.unlisted else False

@@ -15,7 +15,7 @@ from ...units.money import print_money
 from ..cost.cost import per_day
 from ..provisioning.limits import reserved
 
-CHANGES = tuple(one for one in ActionKind if one is not ActionKind.REPORT)
+CHANGES = tuple(kind for kind in ActionKind if kind is not ActionKind.REPORT)
 COLUMNS = ("action", "name", "pool", "cloud", "type", "gpus", "region", "price_hour", "price_day", "reason", "detail")
 _SIGNED = {ActionKind.LAUNCH: "+", ActionKind.DESTROY: "-", ActionKind.DELETE_INSTANCE: "-"}
 
@@ -42,10 +42,10 @@ def summary(plan: Plan, observation: Observation) -> dict[str, t.Any]:
         "cost_day_now": print_money(per_day(now)),
         "cost_day_after": print_money(per_day(later)),
         "shortfall": [
-            {"pool": one.pool, "missing": one.missing, "reason": one.reason, "rejected": dict(one.rejected)}
-            for one in plan.shortfall
+            {"pool": shortfall.pool, "missing": shortfall.missing, "reason": shortfall.reason, "rejected": dict(shortfall.rejected)}
+            for shortfall in plan.shortfall
         ],
-        "missing": sum(one.missing for one in plan.shortfall),
+        "missing": sum(shortfall.missing for shortfall in plan.shortfall),
         "warnings": list(plan.warnings),
         "problems": list(plan.problems),
     }

@@ -24,39 +24,43 @@ GPU_LOST = Taint(GPU_LOST_TAINT, "", "NoSchedule")
 def update_taints(draft: Draft) -> None:
     """Keep new pods off nodes that show fewer GPUs than were rented in two runs, and let them come again once all are back. A kubelet that
     restarts shows none for a moment, so the first sight is only noted. How long none at all is too long is said by :func:`since`."""
-    for one in draft.undecided():
-        node = one.node
-        if node is None or not _watched(draft, one):
+    for settled in draft.undecided():
+        node = settled.node
+        if node is None or not _watched(draft, settled):
             continue
-        found, wanted = allocatable_gpus(one.claim, node), _wanted(draft, one)
+        found, wanted = allocatable_gpus(settled.claim, node), _wanted(draft, settled)
         tainted = any(taint.key == GPU_LOST.key for taint in node.taints)
         if found >= wanted:
             if tainted:
-                _mark(draft, one, ActionKind.UNTAINT, Finding.GPU_BACK, "its GPUs are back", GPU_LOST.key)
+                _mark(draft, settled, ActionKind.UNTAINT, Finding.GPU_BACK, "its GPUs are back", GPU_LOST.key)
             continue
-        if found and _is_unclear(draft, one, node):
-            draft.keep_sightings(_key(one, found))
+        if found and _is_unclear(draft, settled, node):
+            draft.keep_sightings(_key(settled, found))
             continue
         lost = f"its Node is Ready and shows {found or 'none'} of its {wanted} GPUs"
-        draft.report(one.claim.name, Finding.GPU_LOST, lost, pool=one.claim.pool)
-        if not draft.twice(_key(one, found)):
+        draft.report(settled.claim.name, Finding.GPU_LOST, lost, pool=settled.claim.pool)
+        if not draft.twice(_key(settled, found)):
             continue
         if found:
             draft.notice(
-                "gpus_missing", one.claim.name, f"{one.claim.name}: {lost}; it is billed in full", gpus=str(found), of=str(wanted)
+                "gpus_missing",
+                settled.claim.name,
+                f"{settled.claim.name}: {lost}; it is billed in full",
+                gpus=str(found),
+                of=str(wanted),
             )
         if not tainted:
-            _mark(draft, one, ActionKind.TAINT, Finding.GPU_LOST, lost, str(GPU_LOST))
+            _mark(draft, settled, ActionKind.TAINT, Finding.GPU_LOST, lost, str(GPU_LOST))
 
 
-def since(draft: Draft, one: Settled) -> datetime | None:
+def since(draft: Draft, settled: Settled) -> datetime | None:
     """Since when a Ready node is seen without any GPU; None when it has one, or never was to have any."""
-    return draft.sighted(_key(one, 0)) if shows_none(draft, one) else None
+    return draft.sighted(_key(settled, 0)) if shows_none(draft, settled) else None
 
 
-def shows_none(draft: Draft, one: Settled) -> bool:
+def shows_none(draft: Draft, settled: Settled) -> bool:
     """Whether a Ready node that had GPUs shows none at this moment."""
-    return one.node is not None and _watched(draft, one) and not allocatable_gpus(one.claim, one.node)
+    return settled.node is not None and _watched(draft, settled) and not allocatable_gpus(settled.claim, settled.node)
 
 
 def replace(draft: Draft) -> None:
@@ -67,49 +71,58 @@ def replace(draft: Draft) -> None:
             continue
         wanted: list[tuple[Claim, str]] = []
         timeout = UNHEALTHY_TIMEOUT if pool.unhealthy_timeout is None else pool.unhealthy_timeout
-        for one in draft.undecided():
-            node = one.node
-            if one.claim.pool != pool.key or node is None or not _watched(draft, one):
+        for settled in draft.undecided():
+            node = settled.node
+            if settled.claim.pool != pool.key or node is None or not _watched(draft, settled):
                 continue
-            first = draft.findings.get(_key(one, 1))
+            first = draft.findings.get(_key(settled, 1))
             if first is None or (draft.now - first).total_seconds() < timeout:
                 continue
-            what = f"its Node shows {allocatable_gpus(one.claim, node)} of its {_wanted(draft, one)} GPUs since {print_time(first)}"
-            why = voluntary.against(draft, pool, one, Reason.REPLACED)
+            what = f"its Node shows {allocatable_gpus(settled.claim, node)} of its {_wanted(draft, settled)} GPUs since {print_time(first)}"
+            why = voluntary.against(draft, pool, settled, Reason.REPLACED)
             if why:
-                draft.report(one.claim.name, Reason.REPLACED, f"{what}; kept: {why}", pool=pool.key)
+                draft.report(settled.claim.name, Reason.REPLACED, f"{what}; kept: {why}", pool=pool.key)
             else:
-                wanted.append((one.claim, what))
+                wanted.append((settled.claim, what))
         voluntary.remove(draft, pool, Reason.REPLACED, wanted)
 
 
-def _wanted(draft: Draft, one: Settled) -> int:
+def _wanted(draft: Draft, settled: Settled) -> int:
     """How many GPUs (or slices) the node was to show when it joined."""
-    pool = draft.situation.pool(one.claim)
-    return min(1, one.claim.expected_gpus) if pool is not None and pool.gpu_wait == "any" else one.claim.expected_gpus
+    pool = draft.situation.pool(settled.claim)
+    return min(1, settled.claim.expected_gpus) if pool is not None and pool.gpu_wait == "any" else settled.claim.expected_gpus
 
 
-def _is_unclear(draft: Draft, one: Settled, node: Node) -> bool:
+def _is_unclear(draft: Draft, settled: Settled, node: Node) -> bool:
     """Whether GPUs may be in use under another name: as MIG devices, or by resource claims. Then fewer say nothing."""
     pods = draft.situation.pods(node)
     mig = any(name.startswith(MIG_PREFIX) and amount for name, amount in node.allocatable.items())
     return mig or pods is None or any(pod.placement.claims for pod in pods)
 
 
-def _watched(draft: Draft, one: Settled) -> bool:
+def _watched(draft: Draft, settled: Settled) -> bool:
     """Nodes that were complete once, with GPUs. Where a pool does not wait for them, it is not known that there ever were any."""
-    claim, pool = one.claim, draft.situation.in_force(one.claim)
+    claim, pool = settled.claim, draft.situation.in_force(settled.claim)
     if claim.phase is not Phase.READY or claim.initialized is None or claim.is_service or not claim.expected_gpus:
         return False
-    return one.node is not None and bool(one.node.ready) and not (pool is not None and pool.gpu_wait == "none")
+    return settled.node is not None and bool(settled.node.ready) and not (pool is not None and pool.gpu_wait == "none")
 
 
-def _key(one: Settled, found: int) -> str:
-    return f"{Finding.GPUS_MISSING if found else Finding.GPU_LOST}|{one.claim.cloud}|{one.claim.name}"
+def _key(settled: Settled, found: int) -> str:
+    return f"{Finding.GPUS_MISSING if found else Finding.GPU_LOST}|{settled.claim.cloud}|{settled.claim.name}"
 
 
-def _mark(draft: Draft, one: Settled, kind: ActionKind, reason: Finding, why: str, value: str) -> None:
-    if one.node is not None:
+def _mark(draft: Draft, settled: Settled, kind: ActionKind, reason: Finding, why: str, value: str) -> None:
+    if settled.node is not None:
         draft.others.append(
-            Action(kind, one.claim.name, reason, why, pool=one.claim.pool, target=one.node.name, uid=one.node.uid, value=value)
+            Action(
+                kind,
+                settled.claim.name,
+                reason,
+                why,
+                pool=settled.claim.pool,
+                target=settled.node.name,
+                uid=settled.node.uid,
+                value=value,
+            )
         )

@@ -44,7 +44,7 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCapa
     budget_enforcement.tell(draft, capacity.purses)
     _drop_surplus(draft)
     live = _resume(draft, capacity)
-    live.update(adopt(one.instance, one.node, situation).pool for one in orphans if one.case == "O2")
+    live.update(adopt(orphan.instance, orphan.node, situation).pool for orphan in orphans if orphan.case == "O2")
     live.update(pool.key for one in situation.damaged.values() if (pool := damaged.pool(one, situation)) is not None)
     for pool in situation.pools:
         wanted, by_number = _wants(draft, pool)
@@ -61,25 +61,25 @@ def launch(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> LaunchCapa
 
 def _tell_unusable(draft: Draft, pool: Pool, counted: int) -> None:
     """Machines that count as wanted ones and that no step of this run makes usable: provision must not end as if they were (L-30)."""
-    claims = [one for one in draft.undecided() if one.claim.pool == pool.key and one.claim.phase in LIVE]
-    going_on = sum(1 for one in draft.decisions.values() if one.kind == ActionKind.RESUME and one.pool == pool.key)
-    adopted = sum(1 for one in draft.others if one.reason == Finding.ADOPTED and one.pool == pool.key)
-    reasons = [why for one in claims if one.recovery.what not in RETRY and (why := _unusable(draft, one))]
+    claims = [settled for settled in draft.undecided() if settled.claim.pool == pool.key and settled.claim.phase in LIVE]
+    going_on = sum(1 for decision in draft.decisions.values() if decision.kind == ActionKind.RESUME and decision.pool == pool.key)
+    adopted = sum(1 for other in draft.others if other.reason == Finding.ADOPTED and other.pool == pool.key)
+    reasons = [why for settled in claims if settled.recovery.what not in RETRY and (why := _unusable(draft, settled))]
     lacking = counted - going_on - adopted - (len(claims) - len(reasons))
     if reasons and lacking > 0:
         draft.shortfall.append(Shortfall(pool.key, min(lacking, len(reasons)), "; ".join(reasons)))
 
 
-def _unusable(draft: Draft, one: Settled) -> str:
+def _unusable(draft: Draft, settled: Settled) -> str:
     """Why the machine of a claim that nothing is decided about is of no use now; empty when it is of use."""
-    claim = one.claim
-    if claim.phase is not Phase.READY or one.recovery.what == "missing":
-        return f"{claim.name}: {one.recovery.why}"
+    claim = settled.claim
+    if claim.phase is not Phase.READY or settled.recovery.what == "missing":
+        return f"{claim.name}: {settled.recovery.why}"
     if claim.is_service:
         return "" if service.health(claim, draft.situation).well is not False else f"{claim.name} does not answer"
-    if one.node is not None and one.node.ready:
-        return f"{claim.name}: its Node shows no GPUs" if gpu_health.shows_none(draft, one) else ""
-    return f"{claim.name}: its Node is {'missing' if one.node is None else 'not Ready'}"
+    if settled.node is not None and settled.node.ready:
+        return f"{claim.name}: its Node shows no GPUs" if gpu_health.shows_none(draft, settled) else ""
+    return f"{claim.name}: its Node is {'missing' if settled.node is None else 'not Ready'}"
 
 
 def _wants(draft: Draft, pool: Pool) -> tuple[int, bool]:
@@ -105,11 +105,11 @@ def _drop_surplus(draft: Draft) -> None:
     situation = draft.situation
     again: dict[str, list[Claim]] = {}
     living: collections.Counter[str] = collections.Counter()
-    for one in draft.undecided():
-        if one.claim.phase in BEFORE_READY and one.claim.deletion is None and one.recovery.what in RETRY:
-            again.setdefault(one.claim.pool, []).append(one.claim)
-        elif one.claim.phase in LIVE:
-            living[one.claim.pool] += 1
+    for settled in draft.undecided():
+        if settled.claim.phase in BEFORE_READY and settled.claim.deletion is None and settled.recovery.what in RETRY:
+            again.setdefault(settled.claim.pool, []).append(settled.claim)
+        elif settled.claim.phase in LIVE:
+            living[settled.claim.pool] += 1
     for pool in situation.pools:
         if pool.replicas is None and situation.settings.mode != "everything":
             continue
@@ -122,15 +122,15 @@ def _resume(draft: Draft, capacity: LaunchCapacity) -> collections.Counter[str]:
     """Decide about every claim that is not usable yet; returns how many machines each pool has or is getting."""
     live: collections.Counter[str] = collections.Counter()
     situation = draft.situation
-    for one in list(draft.undecided()):
-        claim, pool = one.claim, situation.pool(one.claim)
+    for settled in list(draft.undecided()):
+        claim, pool = settled.claim, situation.pool(settled.claim)
         if claim.phase not in LIVE or claim.deletion is not None:
             continue
         if claim.phase is Phase.READY:
             live[claim.pool] += 1
             continue
-        late = overdue(claim, pool, situation.capability(claim), draft.now, one.node) and not service.answers(claim, situation)
-        if late and one.recovery.what not in RETRY:
+        late = overdue(claim, pool, situation.capability(claim), draft.now, settled.node) and not service.answers(claim, situation)
+        if late and settled.recovery.what not in RETRY:
             draft.report(claim.name, Reason.FAILED_JOIN, "was not usable in time; reap.yml gives it back", pool=claim.pool)
             continue
         live[claim.pool] += 1
@@ -138,24 +138,24 @@ def _resume(draft: Draft, capacity: LaunchCapacity) -> collections.Counter[str]:
         if pool is None or node_class is None:
             why = situation.wishes.paused.get(claim.pool, "no document describes its pool in this run")
             draft.warnings.append(f"{claim.name} of {claim.pool} is not usable yet, and its launch is not continued: {why}")
-        elif one.recovery.what in RETRY:
-            _again(draft, capacity, one, pool, node_class)
-        elif one.recovery.what in ("wait", "unknown"):
-            draft.report(claim.name, Finding.WAITING, one.recovery.why, pool=claim.pool)
+        elif settled.recovery.what in RETRY:
+            _again(draft, capacity, settled, pool, node_class)
+        elif settled.recovery.what in ("wait", "unknown"):
+            draft.report(claim.name, Finding.WAITING, settled.recovery.why, pool=claim.pool)
         elif situation.settings.mode != "autoscale":  # it waits for no machine, so there is nothing to go on with
-            draft.resume(claim, "Resumed", one.recovery.why)
+            draft.resume(claim, "Resumed", settled.recovery.why)
     return live
 
 
-def _again(draft: Draft, capacity: LaunchCapacity, one: Settled, pool: Pool, node_class: NodeClass) -> None:
+def _again(draft: Draft, capacity: LaunchCapacity, settled: Settled, pool: Pool, node_class: NodeClass) -> None:
     """A launch that certainly made nothing goes on with the best offer of now, never with one that was tried already."""
-    claim = one.claim
+    claim = settled.claim
     tried = {attempt.offer for attempt in claim.attempts if attempt.result != "ok"}
-    if one.recovery.what == "next_offer":
+    if settled.recovery.what == "next_offer":
         lost = offer_key(claim.offer)
         tried.add(lost)
         if not claim.attempts or claim.attempts[-1].offer != lost or claim.attempts[-1].result == "unknown":
-            refusal = Attempt(draft.now, lost, "refused", "unknown", one.recovery.why)
+            refusal = Attempt(draft.now, lost, "refused", "unknown", settled.recovery.why)
             claim = dataclasses.replace(claim, attempts=(*claim.attempts, refusal))
     reason = refuse_to_launch(draft, pool, node_class)
     own = not draft.situation.rented(claim.cloud)
@@ -170,7 +170,10 @@ def _again(draft: Draft, capacity: LaunchCapacity, one: Settled, pool: Pool, nod
         return
     if offer is None or (own and offer.id != claim.name):
         draft.report(
-            claim.name, Finding.WAITING, f"{one.recovery.why}; no offer to go on with: {why or 'not available'}", pool=claim.pool
+            claim.name,
+            Finding.WAITING,
+            f"{settled.recovery.why}; no offer to go on with: {why or 'not available'}",
+            pool=claim.pool,
         )
         draft.shortfall.append(Shortfall(pool.key, 1, why or "not available", capacity.counts(pool, node_class)))
         prevented(draft, pool)
@@ -181,7 +184,7 @@ def _again(draft: Draft, capacity: LaunchCapacity, one: Settled, pool: Pool, nod
     claim = dataclasses.replace(
         claim, **changes, lane=lane or claim.lane, expected_gpus=planned_gpus(offer, pool), launch_started=None, unknown_since=None
     )
-    draft.resume(claim, "Resumed", one.recovery.why, t.cast(t.Any, offer.price_hour) - one.stored.price)
+    draft.resume(claim, "Resumed", settled.recovery.why, t.cast(t.Any, offer.price_hour) - settled.stored.price)
 
 
 def _serving(draft: Draft, claim: Claim, pool: Pool, node_class: NodeClass) -> t.Callable[[Offer], bool] | None:
@@ -229,8 +232,8 @@ def add(
     gpus = _advertised(draft, pool)
     if gpus.word == device_plugins.UNKNOWN:
         draft.warnings.append(f"{pool.key}: whether its nodes will show GPUs is unknown: {gpus.why}.")
-    living = [one.claim for one in draft.settled.values() if one.claim.phase in LIVE] + [
-        one.claim for one in draft.launches if one.claim
+    living = [settled.claim for settled in draft.settled.values() if settled.claim.phase in LIVE] + [
+        action.claim for action in draft.launches if action.claim
     ]
     used = {claim.index for claim in living if claim.pool == pool.key}
     claim = _claim(draft, pool, node_class, offer, rest, free_index(used), f"{run_id}/{len(draft.launches)}")

@@ -81,7 +81,7 @@ def node_annotations(claim: Claim, pool: Pool | None) -> dict[str, str]:
 def taints(pool: Pool | None) -> tuple[Taint, ...]:
     """Taints that stay: the pool's, and tgp.io/ephemeral unless the pool itself names that key."""
     own: tuple[Taint, ...] = pool.taints if pool else ()
-    return own if any(one.key == EPHEMERAL.key for one in own) else (*own, EPHEMERAL)
+    return own if any(taint.key == EPHEMERAL.key for taint in own) else (*own, EPHEMERAL)
 
 
 def startup_taints(pool: Pool | None) -> tuple[Taint, ...]:

@@ -33,16 +33,16 @@ class LaunchCapacity:
 
     def __init__(self, draft: Draft, orphans: t.Sequence[Orphan]) -> None:
         self.situation = draft.situation
-        holding = [one.claim for one in draft.settled.values() if _holds(one)]
-        rented = [one for one in holding if self.situation.rented(one.cloud)]  # own machines enter no tunnel
+        holding = [settled.claim for settled in draft.settled.values() if _holds(settled)]
+        rented = [claim for claim in holding if self.situation.rented(claim.cloud)]  # own machines enter no tunnel
         self.addresses = wireguard_addresses.Spare(rented, self.situation.wishes.classes)
         self.held = limits.reserved(holding)
         self.held = _reserve_unclaimed(self.held, draft, orphans)
-        anew = {one.claim.name for one in draft.settled.values() if not _holds(one)}
+        anew = {settled.claim.name for settled in draft.settled.values() if not _holds(settled)}
         self.purses = budget_enforcement.purses_of(draft, orphans, without=anew)
         self.taken: collections.Counter[str] = collections.Counter()
-        self.own_in_use = {one.claim.name for one in draft.settled.values()} | set(self.situation.damaged)
-        self.own_in_use |= {one.instance.name for one in orphans if is_used(one, self.situation)}
+        self.own_in_use = {settled.claim.name for settled in draft.settled.values()} | set(self.situation.damaged)
+        self.own_in_use |= {orphan.instance.name for orphan in orphans if is_used(orphan, self.situation)}
         self.blocks = interruption.merged(self.situation.seen.blocks, interruption.blocked_by_loss(draft))
         self._selections: dict[str, Selection] = {}
         self.unread: dict[str, str] = {}  # without the clouds whose offers nobody needs
@@ -61,14 +61,14 @@ class LaunchCapacity:
     @functools.cached_property
     def offers(self) -> list[Offer]:
         """What can be rented where the machines are known, in the order of clouds and ids."""
-        found: list[Offer] = []
+        offers: list[Offer] = []
         for cloud in sorted(set(self.situation.seen.clouds) - set(self.unread)):
             listed = self.situation.offers(cloud)
             if listed is None:
                 self._unread(cloud, "offers")
             else:
-                found.extend(sorted(listed, key=lambda offer: (offer.id, offer.cloud_region)))
-        return found
+                offers.extend(sorted(listed, key=lambda offer: (offer.id, offer.cloud_region)))
+        return offers
 
     def selection(self, pool: Pool, node_class: NodeClass) -> Selection:
         if pool.key not in self._selections:
@@ -104,7 +104,9 @@ class LaunchCapacity:
 
     def take_this(self, offer: Offer, pool: Pool, node_class: NodeClass, serves: t.Callable[[Offer], bool]) -> tuple[Offer, ...]:
         """Reserve an offer that somebody else chose; of the others those that would serve the same, best first."""
-        others = (one for one in self.selection(pool, node_class).candidates if one is not offer and serves(one))
+        others = (
+            candidate for candidate in self.selection(pool, node_class).candidates if candidate is not offer and serves(candidate)
+        )
         rest = self._rest(others, offer, pool, node_class, ())
         self.reserve(offer, pool, node_class)
         return rest
@@ -119,19 +121,19 @@ class LaunchCapacity:
         """The offer of a planned claim at the price of now, not reserved yet; those of its candidates that may be tried after it; or None
         and the reason. Nothing above ``bound`` is taken."""
         selection, key = self.selection(pool, node_class), offer_key(planned.offer)
-        found = next((one for one in selection.candidates if offer_key(one) == key), None)
-        if found is None:
+        offer = next((candidate for candidate in selection.candidates if offer_key(candidate) == key), None)
+        if offer is None:
             why = selection.rejected.get(key) or self.unread.get(planned.offer.cloud) or "is not offered any more"
             return None, (), f"offer {key}: {why}"
-        now = t.cast(Decimal, found.price_hour)
+        now = t.cast(Decimal, offer.price_hour)
         if now > bound:
             return None, (), f"offer {key} costs ${print_money(now)}/h now, the plan bears up to ${print_money(bound)}/h"
-        reason = self._against(found, pool, node_class, ())
+        reason = self._against(offer, pool, node_class, ())
         if reason:
             return None, (), f"offer {key}: {reason}"
-        known = {offer_key(one) for one in planned.candidates}
-        rest = self._rest(selection.candidates, found, pool, node_class, {key})
-        return found, tuple(one for one in rest if offer_key(one) in known and t.cast(Decimal, one.price_hour) <= bound), ""
+        known = {offer_key(candidate) for candidate in planned.candidates}
+        rest = self._rest(selection.candidates, offer, pool, node_class, {key})
+        return offer, tuple(offer for offer in rest if offer_key(offer) in known and t.cast(Decimal, offer.price_hour) <= bound), ""
 
     def _against(self, offer: Offer, pool: Pool, node_class: NodeClass, without: t.Container[str]) -> str:
         if offer_key(offer) in without:
@@ -192,9 +194,9 @@ class LaunchCapacity:
         return {**counted, **{self.unread[choice.cloud]: 1 for choice in node_class.clouds if choice.cloud in self.unread}}
 
 
-def _holds(one: Settled) -> bool:
+def _holds(settled: Settled) -> bool:
     """Whether the claim's reservation stands; a launch that is decided anew in this run gives it back first."""
-    return not (one.recovery.what in RETRY and one.claim.deletion is None)
+    return not (settled.recovery.what in RETRY and settled.claim.deletion is None)
 
 
 def _reserve_unclaimed(held: limits.Reserved, draft: Draft, orphans: t.Sequence[Orphan]) -> limits.Reserved:
@@ -206,8 +208,8 @@ def _reserve_unclaimed(held: limits.Reserved, draft: Draft, orphans: t.Sequence[
             for instance in (orphan.instance, *orphan.others):
                 claim = adopt(instance, orphan.node, draft.situation)
                 held = held.plus(claim.offer, claim.price, claim.node_class, claim.pool)
-    for one in draft.settled.values():
-        for extra in (*one.recovery.duplicates, *draft.situation.elsewhere(one.claim)):
-            price = extra.price_hour if extra.price_hour is not None else one.claim.price
-            held = held.plus(one.claim.offer, price, one.claim.node_class, one.claim.pool)
+    for settled in draft.settled.values():
+        for extra in (*settled.recovery.duplicates, *draft.situation.elsewhere(settled.claim)):
+            price = extra.price_hour if extra.price_hour is not None else settled.claim.price
+            held = held.plus(settled.claim.offer, price, settled.claim.node_class, settled.claim.pool)
     return held

@@ -76,7 +76,9 @@ def with_endpoint(text: str | None, name: str, line: Json | None) -> str:
         known = json.loads(text or "[]")
     except ValueError:
         known = []
-    lines = {one["name"]: one for one in known if isinstance(one, dict) and "name" in one} if isinstance(known, list) else {}
+    lines = (
+        {entry["name"]: entry for entry in known if isinstance(entry, dict) and "name" in entry} if isinstance(known, list) else {}
+    )
     lines.pop(name, None)
     if line is not None:
         lines[name] = line
@@ -85,7 +87,7 @@ def with_endpoint(text: str | None, name: str, line: Json | None) -> str:
 
 def address_of(device: Device) -> str:
     """The address by which it is reached, IPv4 first; empty when it has none yet."""
-    return next((one for one in device.addresses if ":" not in one), next(iter(device.addresses), ""))
+    return next((address for address in device.addresses if ":" not in address), next(iter(device.addresses), ""))
 
 
 def ports_of(pool: Pool | None) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ def free(hub: Hub, claims: t.Iterable[Claim]) -> int:
     """How many more nodes the hub's network has addresses for."""
     taken = _taken(claims)
     mine = ipaddress.ip_network(hub.addresses)
-    inside = sum(1 for one in taken if one.version == mine.version and one in mine)
+    inside = sum(1 for entry in taken if entry.version == mine.version and entry in mine)
     return max(0, _usable(hub) - inside)
 
 
@@ -69,7 +69,7 @@ class Spare:
         self._claims = tuple(claims)
         self._free: dict[Hub, int] = {}  # every offer is held against it
         self._waiting = collections.Counter(
-            classes[one.node_class].mesh.hub for one in self._claims if one.peer is None and one.node_class in classes
+            classes[claim.node_class].mesh.hub for claim in self._claims if claim.peer is None and claim.node_class in classes
         )
 
     def against(self, hub: Hub | None) -> str:
@@ -99,15 +99,15 @@ class HubPeers:
 def hubs(known: t.Iterable[Hub], claims: t.Sequence[Claim]) -> list[HubPeers]:
     """Each hub that is named in a document or a claim, with its peers by name. A machine on its way out is a peer until its claim is gone;
     one without a key has not been rented yet. Hubs whose peers are kept by hand are left out."""
-    places = {(one.host, one.interface) for one in known}
-    places |= {(one.peer.host, one.peer.interface) for one in claims if one.peer is not None}
+    places = {(hub.host, hub.interface) for hub in known}
+    places |= {(claim.peer.host, claim.peer.interface) for claim in claims if claim.peer is not None}
     return [
         HubPeers(
             host,
             interface,
             tuple(
                 (claim.name, claim.peer)
-                for claim in sorted(claims, key=lambda one: one.name)
+                for claim in sorted(claims, key=lambda claim: claim.name)
                 if claim.peer is not None and claim.peer.public_key and (claim.peer.host, claim.peer.interface) == (host, interface)
             ),
         )
@@ -117,7 +117,7 @@ def hubs(known: t.Iterable[Hub], claims: t.Sequence[Claim]) -> list[HubPeers]:
 
 
 def _taken(claims: t.Iterable[Claim]) -> set[t.Any]:
-    return {ipaddress.ip_interface(one.peer.address).ip for one in claims if one.peer is not None}
+    return {ipaddress.ip_interface(claim.peer.address).ip for claim in claims if claim.peer is not None}
 
 
 def _reserved(hub: Hub) -> set[t.Any]:
@@ -128,4 +128,4 @@ def _reserved(hub: Hub) -> set[t.Any]:
 
 def _usable(hub: Hub) -> int:
     pool = ipaddress.ip_network(hub.addresses)
-    return pool.num_addresses - sum(1 for one in _reserved(hub) if one in pool)
+    return pool.num_addresses - sum(1 for entry in _reserved(hub) if entry in pool)

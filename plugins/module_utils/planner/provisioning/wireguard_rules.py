@@ -31,14 +31,14 @@ def is_key(value: t.Any) -> bool:
 
 def endpoint_of(text: t.Any) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int] | None:
     """Address and port of "203.0.113.10:51820" or "[2001:db8::1]:51820"; None for everything else, names too: nobody looks them up."""
-    found = _ENDPOINT.fullmatch(str(text))
-    if not found or not 0 < int(found[3]) < 65536:
+    match = _ENDPOINT.fullmatch(str(text))
+    if not match or not 0 < int(match[3]) < 65536:
         return None
     try:
-        address = ipaddress.ip_address(found[1] or found[2])
+        address = ipaddress.ip_address(match[1] or match[2])
     except ValueError:
         return None
-    return (address, int(found[3])) if (address.version == 6) == bool(found[1]) else None
+    return (address, int(match[3])) if (address.version == 6) == bool(match[1]) else None
 
 
 def problems(tunnel: Tunnel) -> list[str]:

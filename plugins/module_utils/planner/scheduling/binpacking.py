@@ -95,10 +95,10 @@ def against(pod: Pod, place: Bin) -> str:
 
 def memory_mib(text: str) -> int | None:
     """An amount of GPU memory in MiB; None when it is none."""
-    found = _AMOUNT.fullmatch(text)
-    if found is None:
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
         return None
-    return int(found[1]) * (1 if (found[2] or "Gi").startswith("Mi") else 1024)
+    return int(match[1]) * (1 if (match[2] or "Gi").startswith("Mi") else 1024)
 
 
 def lacks(requests: t.Mapping[str, int], free: t.Mapping[str, int | None]) -> str:

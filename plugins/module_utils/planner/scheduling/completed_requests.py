@@ -39,7 +39,7 @@ def settle(draft: Draft) -> None:
     Runs for a timer tell why there is no machine. A reap that was given a part of the documents forgets nothing."""
     note(draft)
     goes = {action.pool for action in draft.decisions.values() if action.kind == ActionKind.DESTROY}
-    alive = {one.claim.pool for one in draft.undecided()} | {
+    alive = {settled.claim.pool for settled in draft.undecided()} | {
         action.pool for action in draft.decisions.values() if action.kind != ActionKind.DESTROY
     }
     for key, since in draft.situation.seen.findings.items():

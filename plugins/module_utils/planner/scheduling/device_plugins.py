@@ -45,7 +45,7 @@ def answer(
     if plugins.problem:
         return Answer(UNKNOWN, f"the DaemonSets of the cluster could not be read: {plugins.problem}")
     known, taints = _known_labels(pool, node_class), (*node_labels.taints(pool), node_labels.INITIALIZING)
-    each = [_serves(one, known, taints) for one in plugins.found]
+    each = [_serves(plugin, known, taints) for plugin in plugins.found]
     for word in (YES, UNKNOWN):
         if fitting := next((one for one in each if one.word == word), None):
             return fitting
@@ -95,17 +95,17 @@ def _selects(placement: Placement, known: t.Mapping[str, str]) -> tuple[str, str
     """Whether nodes with these labels, and maybe others, are selected; with the condition that decides against it or is open."""
     words = [_all([Expression(key, "In", (value,)) for key, value in placement.selector], known)]
     if placement.terms:
-        terms = [(UNKNOWN, "a name") if one.fields else _all(one.labels, known) for one in placement.terms]
+        terms = [(UNKNOWN, "a name") if term.fields else _all(term.labels, known) for term in placement.terms]
         words.append(min(terms, key=lambda one: (YES, UNKNOWN, NONE).index(one[0])))
     return max(words, key=lambda one: (YES, UNKNOWN, NONE).index(one[0]))
 
 
 def _all(conditions: t.Iterable[Expression], known: t.Mapping[str, str]) -> tuple[str, str]:
     found = (YES, "")
-    for one in conditions:
-        if one.key in known:
-            if not holds(one, known):
-                return NONE, one.key
-        elif one.operator not in ("NotIn", "DoesNotExist"):
-            found = (UNKNOWN, f"label {one.key}")
+    for expression in conditions:
+        if expression.key in known:
+            if not holds(expression, known):
+                return NONE, expression.key
+        elif expression.operator not in ("NotIn", "DoesNotExist"):
+            found = (UNKNOWN, f"label {expression.key}")
     return found

@@ -40,40 +40,48 @@ def places(draft: Draft, *, unresumed: bool) -> list[Place]:
     ready: list[Place] = []
     coming: list[Place] = []
     again: list[Place] = []
-    for one in draft.settled.values():
-        decided = draft.decisions.get(one.claim.name)
-        if one.claim.phase not in LIVE or one.claim.is_service or (decided is not None and decided.kind == ActionKind.DESTROY):
+    for settled in draft.settled.values():
+        decided = draft.decisions.get(settled.claim.name)
+        if (
+            settled.claim.phase not in LIVE
+            or settled.claim.is_service
+            or (decided is not None and decided.kind == ActionKind.DESTROY)
+        ):
             continue
-        if one.claim.phase is Phase.READY:
-            ready.extend(_ready(draft, one))
-        elif one.claim.deletion is not None:
+        if settled.claim.phase is Phase.READY:
+            ready.extend(_ready(draft, settled))
+        elif settled.claim.deletion is not None:
             continue
-        elif one.recovery.what not in RETRY:
-            coming.append(_coming(draft, one.claim, one.node))
+        elif settled.recovery.what not in RETRY:
+            coming.append(_coming(draft, settled.claim, settled.node))
         elif unresumed or decided is not None:
-            again.append(_coming(draft, one.claim, None))
+            again.append(_coming(draft, settled.claim, None))
     coming.sort(key=lambda place: (place.claim.created, place.claim.name))
-    launched = [_coming(draft, one.claim, None) for one in draft.launches if one.claim is not None and not one.claim.is_service]
+    launched = [
+        _coming(draft, launch.claim, None) for launch in draft.launches if launch.claim is not None and not launch.claim.is_service
+    ]
     return [*ready, *coming, *launched, *again]
 
 
-def _ready(draft: Draft, one: Settled) -> t.Iterator[Place]:
-    node = one.node
+def _ready(draft: Draft, settled: Settled) -> t.Iterator[Place]:
+    node = settled.node
     if node is None or capacity.blocking(node):
         return
     situation = draft.situation
-    end = deadline(one.claim, situation.in_force(one.claim), situation.capability(one.claim))
+    end = deadline(settled.claim, situation.in_force(settled.claim), situation.capability(settled.claim))
     shows = shown(node.allocatable, situation.settings.gpu_resources) > 0
     if (
         not shows and end is not None and draft.now < end
     ):  # its plugin is not up yet: the planned GPUs count as long as one waits for them
-        yield _coming(draft, one.claim, node)
+        yield _coming(draft, settled.claim, node)
         return
     if shows:  # where the neutral name is missing this very run sets it
-        neutral = {NEUTRAL_GPU: capacity.advertised(one.claim, situation.pool(one.claim))}
+        neutral = {NEUTRAL_GPU: capacity.advertised(settled.claim, situation.pool(settled.claim))}
         node = dataclasses.replace(node, allocatable={**node.allocatable, **neutral})
-    room = capacity.of_node(node, situation.pods(node) or (), pool=one.claim.pool, gpu_memory_mib=one.claim.offer.gpu_memory_mib)
-    yield Place(dataclasses.replace(room, name=one.claim.name), one.claim, node, _planned(draft, one.claim))
+    room = capacity.of_node(
+        node, situation.pods(node) or (), pool=settled.claim.pool, gpu_memory_mib=settled.claim.offer.gpu_memory_mib
+    )
+    yield Place(dataclasses.replace(room, name=settled.claim.name), settled.claim, node, _planned(draft, settled.claim))
 
 
 def _planned(draft: Draft, claim: Claim) -> Bin:

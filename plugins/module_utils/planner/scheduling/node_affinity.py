@@ -43,7 +43,7 @@ def against_labels(placement: Placement, labels: Labels, node: str = "") -> str:
     for term in placement.terms:
         if not (term.labels or term.fields):
             continue  # an alternative without conditions matches nothing
-        if all(holds(one, labels) for one in term.labels) and all(node and holds(one, name) for one in term.fields):
+        if all(holds(label, labels) for label in term.labels) and all(node and holds(field, name) for field in term.fields):
             return ""
     return f"affinity {' or '.join(_spoken(term.labels + term.fields) for term in placement.terms)}"
 
@@ -51,7 +51,7 @@ def against_labels(placement: Placement, labels: Labels, node: str = "") -> str:
 def against_taints(placement: Placement, taints: t.Iterable[Taint]) -> str:
     """The first taint that keeps the pod off."""
     for taint in taints:
-        if taint.effect in KEEPS_OFF and not any(_tolerates(one, taint) for one in placement.tolerations):
+        if taint.effect in KEEPS_OFF and not any(_tolerates(toleration, taint) for toleration in placement.tolerations):
             return f"taint {taint} not tolerated"
     return ""
 
@@ -68,8 +68,8 @@ def avoided(pod: Pod, others: t.Iterable[Pod]) -> bool:
 
 def _meant(those: tuple[Others, ...], pod: Pod) -> bool:
     return any(
-        (not one.namespaces or pod.namespace in one.namespaces) and all(holds(each, pod.labels) for each in one.labels)
-        for one in those
+        (not others.namespaces or pod.namespace in others.namespaces) and all(holds(each, pod.labels) for each in others.labels)
+        for others in those
     )
 
 
@@ -92,7 +92,7 @@ def _whole(text: str | None) -> int | None:
 def _spoken(conditions: tuple[Expression, ...]) -> str:
     """Conditions as one reads them."""
     words = []
-    for one in conditions:
-        values = f" ({', '.join(one.values)})" if one.values else ""
-        words.append(f"{one.key} {one.operator}{values}")
+    for expression in conditions:
+        values = f" ({', '.join(expression.values)})" if expression.values else ""
+        words.append(f"{expression.key} {expression.operator}{values}")
     return " and ".join(words) or "without a condition"

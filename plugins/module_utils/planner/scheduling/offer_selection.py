@@ -89,7 +89,7 @@ def buy(queue: Queue, shops: t.Sequence[Shop]) -> Bought:
         if not served:
             reasons = [counter.reasons[kind] for counter in counters]
             hopeless.setdefault(
-                kind, max(reasons, key=lambda one: one.stage) if reasons else Reason(NEVER_SUITS, "", "there is no pool")
+                kind, max(reasons, key=lambda reason: reason.stage) if reasons else Reason(NEVER_SUITS, "", "there is no pool")
             )
             queue.remove([head])
             left.append((place, kind))
@@ -216,5 +216,5 @@ def _label_keys(queue: Queue) -> tuple[str, ...]:
     keys: set[str] = set()
     for pod in queue.examples:
         keys.update(key for key, _value in pod.placement.selector)
-        keys.update(one.key for term in pod.placement.terms for one in term.labels)
+        keys.update(label.key for term in pod.placement.terms for label in term.labels)
     return tuple(sorted(keys))

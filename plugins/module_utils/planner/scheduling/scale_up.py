@@ -52,7 +52,7 @@ def scale_up(draft: Draft, orphans: t.Sequence[Orphan], run_id: str) -> None:
         reasons = bought[1]
     for key in sorted({pool for pool, _why in reasons.values() if pool}):
         launch_planner.prevented(draft, situation.pool_by_key[key])
-    of_machine = {one.claim.name: one.claim.pool for one in there} | {one.name: one.pool for one in draft.launches}
+    of_machine = {place.claim.name: place.claim.pool for place in there} | {launch.name: launch.pool for launch in draft.launches}
     for pod in asked.pods:
         pool, reason = reasons.get(pod.uid, ("", ""))
         where = placed.get(pod.uid, "")
@@ -75,17 +75,17 @@ def to_join(draft: Draft) -> tuple[str, ...]:
     """Machines that the step of joining has something to do for at once: complete but for our marks, or with marks that are gone."""
     found = []
     situation = draft.situation
-    for one in draft.settled.values():
-        claim, pool = one.claim, situation.pool(one.claim)
+    for settled in draft.settled.values():
+        claim, pool = settled.claim, situation.pool(settled.claim)
         if claim.deletion is not None or pool is None:
             continue
         if claim.phase is Phase.READY:
             left = bool(claim.token_id or claim.mesh_key_id)
-            due = left or (one.node is not None and bool(drift(claim, one.node, pool, situation.seen.cluster_id)))
+            due = left or (settled.node is not None and bool(drift(claim, settled.node, pool, situation.seen.cluster_id)))
         elif claim.is_service:
             due = claim.phase in BEFORE_READY and bool(claim.instance_id) and service.answers(claim, situation)
         else:
-            complete = one.node is not None and not not_initialized(claim, one.node, pool, marking=True)
+            complete = settled.node is not None and not not_initialized(claim, settled.node, pool, marking=True)
             due = claim.phase in BEFORE_READY and bool(claim.instance_id) and complete
         if due:
             found.append(claim.name)
@@ -95,14 +95,14 @@ def to_join(draft: Draft) -> tuple[str, ...]:
 def to_admit(draft: Draft) -> tuple[str, ...]:
     """Machines on their way that have no Node yet: they may be asking for their certificate."""
     return tuple(
-        one.claim.name
-        for one in draft.settled.values()
-        if one.claim.phase in BEFORE_READY
-        and one.claim.deletion is None
-        and one.claim.token_id
-        and one.claim.instance_id
-        and one.node is None
-        and not one.claim.is_service
+        settled.claim.name
+        for settled in draft.settled.values()
+        if settled.claim.phase in BEFORE_READY
+        and settled.claim.deletion is None
+        and settled.claim.token_id
+        and settled.claim.instance_id
+        and settled.node is None
+        and not settled.claim.is_service
     )
 
 
@@ -111,19 +111,21 @@ def _place(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -> tuple[
     then it is barred from that pool."""
     there = places(draft, unresumed=False)
     _add(bars, unschedulable_pods.too_small(draft, asked.pods, there))
-    ready = {one.claim.name: one for one in there if one.node is not None}
+    ready = {place.claim.name: place for place in there if place.node is not None}
     pods = {pod.uid: pod for pod in asked.pods}
     while True:
-        packed = fit(asked.pods, [one.room for one in there], draft.situation.settings.gpu_resources, bars)
+        packed = fit(asked.pods, [place.room for place in there], draft.situation.settings.gpu_resources, bars)
         on_ready = [(pods[uid], ready[name]) for uid, name in packed.placed.items() if name in ready]
         marked = {
-            pod.uid: {one.claim.pool: why} for pod, one in on_ready if (why := unschedulable_pods.mark(draft, pod, one.claim.pool))
+            pod.uid: {place.claim.pool: why}
+            for pod, place in on_ready
+            if (why := unschedulable_pods.mark(draft, pod, place.claim.pool))
         }
         if not marked:
             break
         _add(bars, marked)
-    for pod, one in on_ready:
-        draft.counted_on.setdefault(one.claim.name, f"{pod.namespace}/{pod.name}")
+    for pod, place in on_ready:
+        draft.counted_on.setdefault(place.claim.name, f"{pod.namespace}/{pod.name}")
     return packed, there
 
 
@@ -131,17 +133,17 @@ def _drop_unwanted(draft: Draft, asked: Demand, bars: unschedulable_pods.Bars) -
     """A launch of an earlier run that certainly made nothing is made anew only while somebody still wants it: a pod, minNodes, a request."""
     again: dict[str, list[Claim]] = {}
     living: collections.Counter[str] = collections.Counter()
-    for one in draft.undecided():
-        pool = draft.situation.pool(one.claim)
+    for settled in draft.undecided():
+        pool = draft.situation.pool(settled.claim)
         if pool is not None and pool.replicas is not None:
             continue  # its number is exact, whatever waits
-        if one.claim.phase in BEFORE_READY and one.claim.deletion is None and one.recovery.what in RETRY:
-            again.setdefault(one.claim.pool, []).append(one.claim)
-        elif one.claim.phase in LIVE:
-            living[one.claim.pool] += 1
+        if settled.claim.phase in BEFORE_READY and settled.claim.deletion is None and settled.recovery.what in RETRY:
+            again.setdefault(settled.claim.pool, []).append(settled.claim)
+        elif settled.claim.phase in LIVE:
+            living[settled.claim.pool] += 1
     if not again:
         return
-    there = [one.room for one in places(draft, unresumed=True)]
+    there = [place.room for place in places(draft, unresumed=True)]
     placed = fit(asked.pods, there, draft.situation.settings.gpu_resources, bars).placed
     needed: dict[str, list[Pod]] = {}
     for pod in asked.pods:
@@ -189,15 +191,15 @@ class _Buyer:
         situation = self.draft.situation
         priorities = {choice.cloud: choice.priority for choice in node_class.clouds}
         selection = self.launch_capacity.selection(pool, node_class).candidates
-        offers = [one for one in selection if lane_of(one, pool, situation.capabilities[one.cloud]) is not Lane.SERVICE]
-        launched = sum(1 for one in self.draft.launches if one.pool == pool.key)
+        offers = [offer for offer in selection if lane_of(offer, pool, situation.capabilities[offer.cloud]) is not Lane.SERVICE]
+        launched = sum(1 for launch in self.draft.launches if launch.pool == pool.key)
 
         @functools.cache
         def room(key: str) -> Bin:
             offer = by_key[key]
             return capacity.of_offer(offer, pool, node_class, situation.seen.cluster_id, situation.rented(offer.cloud))
 
-        by_key = {offer_key(one): one for one in offers}
+        by_key = {offer_key(offer): offer for offer in offers}
         return Shop(
             pool.key,
             offers,

@@ -79,9 +79,11 @@ class Watcher:
         staying = {name: node for name, node in ours.items() if not self._leaving[name]}
         busy = {pod.node for pod in pods if pod.node in staying and counts(pod, self.idle_mode, self.settings, now)}
         waiting = {f"{pod.namespace}/{pod.name}": pod for pod in pods if waits(pod, self.settings)}
-        fresh = {name for name, node in staying.items() if node.ready and any(one.key == INITIALIZING.key for one in node.taints)}
+        fresh = {
+            name for name, node in staying.items() if node.ready and any(taint.key == INITIALIZING.key for taint in node.taints)
+        }
         idle = {name for name, node in staying.items() if node.ready and name not in busy} - fresh
-        found = [
+        sightings = [
             self._sighting(PODS_WAITING, set(waiting), now),
             self._sighting(NODES_ASKING, set(asking), now),
             self._sighting(NODES_READY, fresh, now),
@@ -89,7 +91,11 @@ class Watcher:
             self._sighting(NODES_LOST, {name for name, node in staying.items() if not node.ready}, now, vanished),
         ]
         asked = sum(gpus(pod, self.settings.gpu_resources) for pod in waiting.values())
-        return [dataclasses.replace(one, gpus=asked) if one.kind == PODS_WAITING else one for one in found if one is not None]
+        return [
+            dataclasses.replace(sighting, gpus=asked) if sighting.kind == PODS_WAITING else sighting
+            for sighting in sightings
+            if sighting is not None
+        ]
 
     def next(self, now: datetime) -> datetime:
         """When to look again though nothing changes."""

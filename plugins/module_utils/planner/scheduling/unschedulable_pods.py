@@ -54,10 +54,14 @@ def too_small(draft: Draft, pods: t.Iterable[Pod], places: t.Iterable[Place]) ->
     resources = draft.situation.settings.gpu_resources
     queue = Queue(pods, resources)
     bars: Bars = {}
-    planned: list[tuple[Place, Bin]] = [(one, one.planned) for one in places if one.node is not None and one.planned is not None]
+    planned: list[tuple[Place, Bin]] = [
+        (place, place.planned) for place in places if place.node is not None and place.planned is not None
+    ]
     empty: dict[str, t.Mapping[str, int | None]] = {}
     classes = draft.situation.wishes.classes
-    made_now = {one.key: generation(classes[one.node_class], one) for one in draft.situation.pools if one.node_class in classes}
+    made_now = {
+        pool.key: generation(classes[pool.node_class], pool) for pool in draft.situation.pools if pool.node_class in classes
+    }
     for number, example in enumerate(queue.examples):
         too_little: dict[str, str] = {}
         tainted: dict[str, list[str]] = {}

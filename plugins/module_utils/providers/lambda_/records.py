@@ -64,13 +64,13 @@ def gpu_of(kind: t.Mapping[str, t.Any]) -> tuple[str, int | None]:
     """Model and memory per GPU (MiB) of an ``instance_type``: from its description, else from its name, else the
     cloud's own words."""
     name, text = str(kind.get("name") or ""), str(kind.get("gpu_description") or kind.get("description") or "")
-    found = gpu_models.parse(text) or gpu_models.parse(name)
-    if found is None:
+    gpu = gpu_models.parse(text) or gpu_models.parse(name)
+    if gpu is None:
         size = _SIZE.search(text)
         return text.partition(" (")[0].strip(), int(size[1]) * 1024 if size else None
     refined = _FORMS_BY_TYPE.get(name)
-    model = refined if refined and gpu_models.matches(found.model, refined) else found.model
-    return model, found.memory_mib or gpu_models.memory_mib(model)
+    model = refined if refined and gpu_models.matches(gpu.model, refined) else gpu.model
+    return model, gpu.memory_mib or gpu_models.memory_mib(model)
 
 
 def to_instance(api: Api, entry: t.Any, what: str, facts: Capability) -> Instance:

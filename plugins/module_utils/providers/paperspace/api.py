@@ -41,7 +41,7 @@ def explain(body: t.Any, text: str) -> tuple[str | None, str]:
     """Code and sentence of an error body, with every single issue; of anything else its beginning."""
     if isinstance(body, dict) and (body.get("message") or body.get("code")):
         issues = body.get("issues")
-        listed = [str(one.get("message")) for one in issues if isinstance(one, dict)] if isinstance(issues, list) else []
+        listed = [str(issue.get("message")) for issue in issues if isinstance(issue, dict)] if isinstance(issues, list) else []
         code = body.get("code")
         return (str(code) if code else None), "; ".join([str(body.get("message") or ""), *listed]).strip("; ")
     return None, " ".join(text.split())[:300]

@@ -62,17 +62,17 @@ class Beside:
 
     def all(self) -> list[Extra]:
         """Those of ours, by the name of the machine they were made for."""
-        found = []
+        extras = []
         for path, kind in (("/startup-scripts", SCRIPT), ("/private-networks", NETWORK)):
             entries = self._calls.pages(path)
-            found += [one for entry in entries if (one := to_extra(self._calls.api, entry, f"GET {path}", kind))]
-        return [*found, *self._addresses()]
+            extras += [extra for entry in entries if (extra := to_extra(self._calls.api, entry, f"GET {path}", kind))]
+        return [*extras, *self._addresses()]
 
     def _addresses(self) -> t.Iterator[Extra]:
         """Static addresses have no name; they are ours while they belong to a machine with a name of ours."""
         api, what = self._calls.api, "GET /public-ips"
         held = [api.expect(entry, dict, what, "an entry") for entry in self._calls.pages("/public-ips")]
-        assigned = {str(one["assignedMachineId"]): one for one in held if one.get("assignedMachineId")}
+        assigned = {str(entry["assignedMachineId"]): entry for entry in held if entry.get("assignedMachineId")}
         if not assigned:
             return
         for machine in self._calls.pages("/machines"):

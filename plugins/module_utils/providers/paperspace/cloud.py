@@ -100,9 +100,9 @@ class PaperspaceCloud:
     def instances(self) -> list[Instance]:
         """Events are read for machines of ours that are not up; they tell of failures. One that two pages show is one machine."""
         entries = self._calls.pages("/machines")
-        found = (to_instance(self._api, one, "GET /machines", FACTS) for one in entries if not is_deleted(one))
-        once = {one.id: one for one in found}.values()
-        return [self._with_status(one) if one.name.startswith(_PREFIX) else one for one in once]
+        instances = (to_instance(self._api, entry, "GET /machines", FACTS) for entry in entries if not is_deleted(entry))
+        once = {instance.id: instance for instance in instances}.values()
+        return [self._with_status(instance) if instance.name.startswith(_PREFIX) else instance for instance in once]
 
     def instance(self, instance_id: str) -> Instance | None:
         try:
@@ -118,7 +118,7 @@ class PaperspaceCloud:
             self._off.discard(seen.id)
             return seen
         what = "GET /machine-events"
-        events = [to_event(self._api, one, what) for one in self._calls.pages("/machine-events", machineId=seen.id)]
+        events = [to_event(self._api, entry, what) for entry in self._calls.pages("/machine-events", machineId=seen.id)]
         status = machine_status(seen.raw_state, events, off_before=seen.id in self._off)
         if seen.raw_state == "off":
             self._off.add(seen.id)
@@ -286,7 +286,7 @@ def _standing(calls: Calls) -> list[str]:
     except errors.NotFound:
         return []
     listed = standing.get("messages")
-    said = "; ".join(str(one) for one in listed) if isinstance(listed, list) else ""
+    said = "; ".join(str(entry) for entry in listed) if isinstance(listed, list) else ""
     if standing.get("isAdminLocked") or standing.get("isInGoodStanding") is False:
         raise errors.InvalidInput(
             f"paperspace: the account may create nothing: {said or 'it is locked or not in good standing'}.",
@@ -314,18 +314,18 @@ class Catalog:
         if query.spot is True or (query.lanes and not set(query.lanes) & set(self._facts.lanes)):
             return []
         now, labels = self._clock.now(), self._labels()
-        found = [
+        offers = [
             offer for label in labels for offer in to_offers(label, query.disk_gib, self._facts, now) if self._in_region(offer)
         ]
-        return self._with_capacity(found, query)
+        return self._with_capacity(offers, query)
 
     def _labels(self) -> list[str]:
         """All types that some template names and that could be booted."""
         templates = self._templates()
-        own = next((one for one in templates if one.id == self._template), None)
+        own = next((template for template in templates if template.id == self._template), None)
         if own is not None and own.fits is not None:
             return sorted(own.fits)
-        labels = sorted({label for one in templates for label in one.labels})
+        labels = sorted({label for template in templates for label in template.labels})
         return labels if self._template else [label for label in labels if choose_template(templates, label)]
 
     def _in_region(self, offer: Offer) -> bool:
@@ -335,7 +335,8 @@ class Catalog:
         """Ask for capacity where it matters: what fits the query, cheapest first, one call each. What was not asked for, or cannot be
         asked here, is left to the launch."""
         asked = sorted(
-            (one for one in offers if _wanted(one, query)), key=lambda one: (one.price_hour is None, one.price_hour or 0)
+            (offer for offer in offers if _wanted(offer, query)),
+            key=lambda offer: (offer.price_hour is None, offer.price_hour or 0),
         )
         empty: set[str] = set()
         for offer in asked[:_MOST_QUESTIONS]:
@@ -349,7 +350,7 @@ class Catalog:
                 continue  # it does not know this type there; neither do we
             if answer.get("available") is False:  # any other word is left to the launch
                 empty.add(offer.id)
-        return [dataclasses.replace(one, available=0) if one.id in empty else one for one in offers]
+        return [dataclasses.replace(offer, available=0) if offer.id in empty else offer for offer in offers]
 
     def _templates(self) -> list[Template]:
         if self._known is None:
@@ -363,10 +364,10 @@ class Catalog:
         chosen = wish or self._template
         if chosen:
             return chosen
-        found = choose_template(self._templates(), label)
-        if found is None:
+        template = choose_template(self._templates(), label)
+        if template is None:
             raise invalid(f"no Ubuntu server template fits {label}", "Name one in the setting templateId.")
-        return found.id
+        return template.id
 
 
 def _wanted(offer: Offer, query: OfferQuery) -> bool:

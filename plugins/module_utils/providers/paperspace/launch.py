@@ -83,12 +83,16 @@ def machine_body(request: LaunchRequest, template: str, script: str | None, netw
 
 def choose_template(templates: t.Iterable[Template], label: str) -> Template | None:
     """A Linux server of the provider's that fits the type: Ubuntu 22.04 before newer and older ones."""
-    fitting = [one for one in templates if one.agent == "LinuxHeadless" and one.fits is not None and label in one.fits]
+    fitting = [
+        template
+        for template in templates
+        if template.agent == "LinuxHeadless" and template.fits is not None and label in template.fits
+    ]
 
-    def rank(one: Template) -> tuple[int, int, str]:
-        text = f"{one.system} {one.name}".lower()
+    def rank(template: Template) -> tuple[int, int, str]:
+        text = f"{template.system} {template.name}".lower()
         place = next((number for number, word in enumerate(_SYSTEMS) if word in text), len(_SYSTEMS))
-        return place, len(one.fits or ()), one.name  # made for this type before made for all
+        return place, len(template.fits or ()), template.name  # made for this type before made for all
 
     return min(fitting, key=rank, default=None)
 

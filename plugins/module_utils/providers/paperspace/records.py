@@ -70,8 +70,8 @@ def to_template(api: Api, entry: t.Any, what: str) -> Template:
         str(entry.get("name") or ""),
         str(entry.get("agentType") or ""),
         str(entry.get("operatingSystemLabel") or ""),
-        None if kinds is None else frozenset(one["machineTypeLabel"] for one in kinds if one.get("isAvailable") is not False),
-        tuple(one["machineTypeLabel"] for one in kinds or ()),
+        None if kinds is None else frozenset(kind["machineTypeLabel"] for kind in kinds if kind.get("isAvailable") is not False),
+        tuple(kind["machineTypeLabel"] for kind in kinds or ()),
     )
 
 
@@ -144,14 +144,14 @@ def to_event(api: Api, entry: t.Any, what: str) -> Event:
 def machine_status(word: str, events: t.Iterable[Event], *, off_before: bool) -> MachineStatus:
     """What became of a machine that is not up. Paperspace has no word for failed: the event of the last switching on tells, unless
     somebody switched it off since. ``off_before``: it was off at the last look, too."""
-    ordered = sorted(events, key=lambda one: one.created)
+    ordered = sorted(events, key=lambda event: event.created)
     if not ordered:
         return MachineStatus(None, "")
     last = ordered[-1]
     if last.name == _DELETE and last.state not in _FAILED:  # also one that was over before the machine had left what we read
         return MachineStatus(InstanceState.TERMINATING, "")
     problem = f"its deletion failed: {last.error or last.state}" if last.name == _DELETE else ""
-    power = [one for one in ordered if one.name in _POWER_ON | _POWER_OFF]
+    power = [event for event in ordered if event.name in _POWER_ON | _POWER_OFF]
     if not power or power[-1].name in _POWER_OFF:
         return MachineStatus(None, problem)
     if power[-1].state in _FAILED:
@@ -173,8 +173,8 @@ def to_extra(api: Api, entry: t.Any, what: str, kind: str) -> Extra | None:
 
 def machine_of(name: str) -> str:
     """The machine that a thing of this name was made for, empty if it is none of ours."""
-    found = _OURS.fullmatch(name)
-    return found["machine"] if found else (name if PATTERN.fullmatch(name) else "")
+    match = _OURS.fullmatch(name)
+    return match["machine"] if match else (name if PATTERN.fullmatch(name) else "")
 
 
 def moment(text: t.Any) -> datetime | None:
@@ -188,10 +188,10 @@ def _gpus(label: str, listed: t.Any) -> tuple[str, int | None]:
     kind = machine_type(label)
     if kind is not None:
         return kind.model, kind.number
-    for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, dict) and one.get("name"):
-            count = one.get("count")
-            return gpu_models.canonical(str(one["name"])) or str(one["name"]), count if isinstance(count, int) else None
+    for entry in listed if isinstance(listed, list) else ():
+        if isinstance(entry, dict) and entry.get("name"):
+            count = entry.get("count")
+            return gpu_models.canonical(str(entry["name"])) or str(entry["name"]), count if isinstance(count, int) else None
     return "", None
 
 

@@ -81,11 +81,11 @@ def machine_type(label: str) -> MachineType | None:
     if _PROCESSORS.fullmatch(label):
         return MachineType("", 0, None, None)
     parts = _PATTERN.fullmatch(label)
-    found = gpu_models.parse(parts["card"]) if parts else None
-    if parts is None or found is None:
+    gpu = gpu_models.parse(parts["card"]) if parts else None
+    if parts is None or gpu is None:
         return None
-    memory = int(parts["gib"]) * 1024 if parts["gib"] else gpu_models.memory_mib(found.model)
-    return MachineType(found.model, int(parts["count"] or 1), memory, None)
+    memory = int(parts["gib"]) * 1024 if parts["gib"] else gpu_models.memory_mib(gpu.model)
+    return MachineType(gpu.model, int(parts["count"] or 1), memory, None)
 
 
 def regions_of(label: str) -> tuple[str, ...]:
@@ -95,8 +95,8 @@ def regions_of(label: str) -> tuple[str, ...]:
 
 def short_region(text: str) -> str:
     """``ny2`` of ``ny2`` or ``East Coast (NY2)``; both forms are in use."""
-    found = _SHORT.search(text)
-    return (found[1] if found else text).strip().lower()
+    match = _SHORT.search(text)
+    return (match[1] if match else text).strip().lower()
 
 
 def disk_step(gib: int) -> int | None:

@@ -53,7 +53,7 @@ class Windows(RateLimiter):
 def explain(body: t.Any, text: str) -> tuple[str | None, str]:
     """The sentence of a problem+json body: its detail (else its title) and every single error; of anything else its beginning."""
     if isinstance(body, dict):
-        listed = [str(one) for one in body.get("errors") or [] if one] if isinstance(body.get("errors"), list) else []
+        listed = [str(error) for error in body.get("errors") or [] if error] if isinstance(body.get("errors"), list) else []
         said = [str(body[key]) for key in ("detail", "title", "message", "error") if body.get(key)][:1]
         if said or listed:
             return None, "; ".join([*said, *listed])

@@ -121,15 +121,15 @@ class RunpodCloud(NothingBeside):
 
     def instances(self) -> list[Instance]:
         """One that two pages show, because others came or went meanwhile, is one pod and not its own duplicate."""
-        found = (to_instance(self._api, one, "GET /pods", FACTS) for one in self._calls.pages("/pods", "pods"))
-        return list({one.id: one for one in found}.values())
+        instances = (to_instance(self._api, entry, "GET /pods", FACTS) for entry in self._calls.pages("/pods", "pods"))
+        return list({instance.id: instance for instance in instances}.values())
 
     def instance(self, instance_id: str) -> Instance | None:
         """A 404 counts when the list does not have it either; of a pod made a moment ago only once it is old enough to be found."""
         while True:
-            found = self._by_id(instance_id) or self._in_list(instance_id)
-            if found is not None or not self._is_young(instance_id):
-                return found
+            instance = self._by_id(instance_id) or self._in_list(instance_id)
+            if instance is not None or not self._is_young(instance_id):
+                return instance
             self._clock.sleep(_SHY_PAUSE)
 
     def _by_id(self, instance_id: str) -> Instance | None:
@@ -142,7 +142,7 @@ class RunpodCloud(NothingBeside):
         return to_instance(self._api, entry, "GET /pods/{id}", FACTS)
 
     def _in_list(self, instance_id: str) -> Instance | None:
-        return next((one for one in self.instances() if one.id == instance_id), None)
+        return next((instance for instance in self.instances() if instance.id == instance_id), None)
 
     def _is_young(self, instance_id: str) -> bool:
         made = self._young.get(instance_id)

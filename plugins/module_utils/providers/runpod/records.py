@@ -61,8 +61,8 @@ class Kind(t.NamedTuple):
     @classmethod
     def read(cls, text: str) -> Kind | None:
         """The reverse of str()."""
-        found = _KIND.fullmatch(text)
-        return cls(found["gpu"], int(found["number"]), found["tier"].upper()) if found else None
+        match = _KIND.fullmatch(text)
+        return cls(match["gpu"], int(match["number"]), match["tier"].upper()) if match else None
 
 
 def disk_price(size_gb: int) -> Decimal:
@@ -128,7 +128,7 @@ def _traits(entry: dict[str, t.Any], tier: str, stock: t.Any) -> dict[str, str]:
     if isinstance(stock, str):
         traits["stock"] = stock.lower()
     versions = [one for one in _list(entry, "cudaVersions") if isinstance(one, dict) and one.get("available")]
-    if known := [str(one["version"]) for one in versions if re.fullmatch(r"\d+\.\d+", str(one.get("version")))]:
+    if known := [str(version["version"]) for version in versions if re.fullmatch(r"\d+\.\d+", str(version.get("version")))]:
         traits["cuda"] = max(known, key=lambda text: [int(part) for part in text.split(".")])
     return traits
 

@@ -66,9 +66,9 @@ class Requirements:
 
     def requests(self, offers: t.Sequence[Offer]) -> list[LaunchRequest]:
         """The create calls in the order in which they are tried. LaunchRefused when nothing fits."""
-        fitting = [ranking.priced(one, _MARGIN, self.max_price_hour) for one in offers if self._fits(one)]
+        fitting = [ranking.priced(offer, _MARGIN, self.max_price_hour) for offer in offers if self._fits(offer)]
         if self.max_price_hour is not None:
-            fitting = [one for one in fitting if one.price_hour is not None and one.price_hour <= self.max_price_hour]
+            fitting = [offer for offer in fitting if offer.price_hour is not None and offer.price_hour <= self.max_price_hour]
         if not fitting:
             check_region("Vast.ai", self.region, offers, PLACES)
             raise errors.LaunchRefused(
@@ -76,8 +76,8 @@ class Requirements:
                 reason="capacity",
                 remedy="Ask for less, of the machine or of its host, pay more, or try again later.",
             )
-        fitting.sort(key=lambda one: (one.price_hour is None, one.price_hour, -(one.reliability or 0), one.id))
-        return [self._request(one) for one in fitting[:_MOST]]
+        fitting.sort(key=lambda offer: (offer.price_hour is None, offer.price_hour, -(offer.reliability or 0), offer.id))
+        return [self._request(offer) for offer in fitting[:_MOST]]
 
     def __str__(self) -> str:
         kind = "virtual machine" if self.vm else "container"
@@ -119,22 +119,22 @@ class Requirements:
         """Whether it runs, has an address, and all its ports are reachable from outside."""
         return instance.state is InstanceState.RUNNING and bool(instance.ip) and set(self.ports) <= set(instance.ports)
 
-    def differs(self, found: Instance) -> str:
+    def differs(self, instance: Instance) -> str:
         """Why an existing machine is not the wanted one, empty if it is."""
-        if found.interrupted:
+        if instance.interrupted:
             return "was stopped by Vast.ai: outbid, out of money or at its end, and its disk is billed"
-        if found.model and not gpu_models.matches(self.gpu_type, found.model):
-            return f"has {found.model}, not {self.gpu_type}"
-        if found.gpu_count is not None and found.gpu_count != self.gpu_count:
-            return f"has {found.gpu_count} GPUs, not {self.gpu_count}"
-        if found.spot is not None and found.spot is not self.spot:
-            return f"is {'' if found.spot else 'no '}spot"
-        return wrong_region(found, self.region, PLACES) or too_small(found, self.disk_gib)
+        if instance.model and not gpu_models.matches(self.gpu_type, instance.model):
+            return f"has {instance.model}, not {self.gpu_type}"
+        if instance.gpu_count is not None and instance.gpu_count != self.gpu_count:
+            return f"has {instance.gpu_count} GPUs, not {self.gpu_count}"
+        if instance.spot is not None and instance.spot is not self.spot:
+            return f"is {'' if instance.spot else 'no '}spot"
+        return wrong_region(instance, self.region, PLACES) or too_small(instance, self.disk_gib)
 
 
 def port(text: str) -> str:
     """ "8000" and "8000/tcp" as "8000/tcp", "41641/udp" as it is. InvalidInput for anything else."""
-    found = _PORT.fullmatch(text.strip().lower())
-    if found is None or not 0 < int(found[1]) < 65536:
+    match = _PORT.fullmatch(text.strip().lower())
+    if match is None or not 0 < int(match[1]) < 65536:
         raise errors.InvalidInput(f"{text!r} is no port.", remedy="Write 8000, 8000/tcp or 41641/udp.")
-    return f"{int(found[1])}/{found[2] or 'tcp'}"
+    return f"{int(match[1])}/{match[2] or 'tcp'}"

@@ -129,14 +129,14 @@ class VastCloud(NothingBeside):
     def offers(self, query: OfferQuery = EVERYTHING) -> list[Offer]:
         if query.lanes and not set(query.lanes) & set(FACTS.lanes):
             return []
-        found = []
+        offers = []
         for bid in (False, True) if query.spot is None else (query.spot,):
             asked = filters(query, self._scope, bid=bid)
             if asked is not None:
-                found += [
+                offers += [
                     offer for offer, row in self._rows_for_rent(asked, query, bid) if fits(offer, row, query, self._scope, bid=bid)
                 ]
-        return found
+        return offers
 
     def _rows_for_rent(self, asked: Filters, query: OfferQuery, bid: bool) -> list[tuple[Offer, dict[str, t.Any]]]:
         """All rows of a search that can be read, each with its offer."""
@@ -200,10 +200,10 @@ class VastCloud(NothingBeside):
             return None
         if isinstance(row, list) and len(row) == 1:
             row = row[0]
-        found = to_instance(http, row, f"GET {path}", FACTS, self._clock.now())
-        if found.id != instance_id:
-            raise http.bad_shape(f"GET {path}", f"it is about instance {found.id}")
-        return found
+        instance = to_instance(http, row, f"GET {path}", FACTS, self._clock.now())
+        if instance.id != instance_id:
+            raise http.bad_shape(f"GET {path}", f"it is about instance {instance.id}")
+        return instance
 
     def console(self, instance_id: str) -> str | None:
         if not _NUMBER.fullmatch(instance_id):

@@ -81,7 +81,9 @@ def groups_from_values(values: t.Mapping[str, t.Any], base_url: str = "") -> tup
     """
     machines, faults = _read_groups(values, base_url)
     if faults:
-        raise InvalidInput("The power webhook machines cannot be used.", problems=[text for one in faults.values() for text in one])
+        raise InvalidInput(
+            "The power webhook machines cannot be used.", problems=[text for fault in faults.values() for text in fault]
+        )
     return machines
 
 
@@ -89,7 +91,7 @@ def usable_groups(values: t.Mapping[str, t.Any]) -> tuple[tuple[Machine, ...], t
     """The same for Helm values, which are treated as the chart's program treats them: a group that cannot be used is left out with a
     warning that names the field; InvalidInput when no machine remains."""
     machines, faults = _read_groups(values, "")
-    warnings = tuple(f"The group {where} is left out: {'; '.join(found)}." for where, found in faults.items())
+    warnings = tuple(f"The group {where} is left out: {'; '.join(fault)}." for where, fault in faults.items())
     if not machines:
         raise InvalidInput("nodeGroups describes no machine that can be used.", problems=warnings)
     return machines, warnings
@@ -239,20 +241,20 @@ def key_hosts(
     """Where the power service's key may go: to ``base_url``, to ``hosts``, and to machines of the option and of the environment, which the
     operator gives as he gives the key. A key of the class's own (``key_given`` False: none stands in options and environment) also goes
     to the machines beside it, where the document is the operator's. InvalidInput for what is no address or no host."""
-    found = set(listed(hosts))
+    origins = set(listed(hosts))
     if base_url:
         try:
-            found.add(origin(base_url))
+            origins.add(origin(base_url))
         except ValueError as error:
             raise errors.InvalidInput("webhook: webhook_url is no http or https address.", remedy="Write https://host.") from error
     if task.params.get("webhook_machines"):
-        found |= origins_of(_of_option(task, base_url))
+        origins |= origins_of(_of_option(task, base_url))
     if any(variable.endswith("_GPU_COUNT") for variable in os.environ):
         with contextlib.suppress(errors.InvalidInput):  # none of them can be used, so none is called
-            found |= origins_of(groups_from_environment(os.environ)[0])
+            origins |= origins_of(groups_from_environment(os.environ)[0])
     if choice is not None and choice.key_for_machines and not key_given:
-        found |= origins_of(_whole_addresses(machine, base_url) for machine in choice.machines)
-    return frozenset(found)
+        origins |= origins_of(_whole_addresses(machine, base_url) for machine in choice.machines)
+    return frozenset(origins)
 
 
 def _whole_addresses(machine: Machine, base_url: str) -> Machine:

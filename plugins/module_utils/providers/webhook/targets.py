@@ -43,21 +43,21 @@ def origin(url: str) -> Origin:
 
 def origins_of(machines: t.Iterable[Machine]) -> frozenset[Origin]:
     """Where the calls to machines go; endpoints that are no URL are left out."""
-    found = set()
+    origins = set()
     for machine in machines:
         for _field, url in _endpoints(machine):
             try:
-                found.add(origin(url))
+                origins.add(origin(url))
             except ValueError:
                 continue
-    return frozenset(found)
+    return frozenset(origins)
 
 
 def listed(hosts: t.Iterable[str]) -> frozenset[Origin]:
     """Entries of ``webhook_hosts``: host, host:port or [address]:port. Without a port those of http and https are meant. InvalidInput for
     anything else."""
-    found: set[Origin] = set()
-    for text in filter(None, (one.strip() for one in hosts)):
+    origins: set[Origin] = set()
+    for text in filter(None, (host.strip() for host in hosts)):
         try:
             parts = urlsplit(f"//[{text}]" if _is_ipv6(text) else f"//{text}")
             bare = not (parts.path or parts.query or parts.fragment or "@" in text or "*" in text or "//" in text)
@@ -69,8 +69,8 @@ def listed(hosts: t.Iterable[str]) -> frozenset[Origin]:
                 f"webhook: {text!r} in webhook_hosts is no host.",
                 remedy="Write the host as the machines' addresses have it, with its port unless it is 443 or 80: power.example.org:8443.",
             )
-        found |= {Origin(_compared(host), one) for one in ([port] if port else _PORTS.values())}
-    return frozenset(found)
+        origins |= {Origin(_compared(host), one) for one in ([port] if port else _PORTS.values())}
+    return frozenset(origins)
 
 
 def faults(machines: t.Iterable[Machine], allowed: t.Collection[Origin], *, key: bool, signed: bool = False) -> list[str]:
@@ -112,24 +112,24 @@ LINK_LOCAL = (
 
 def is_link_local(host: str) -> bool:
     """Whether a host is a link-local address, in any spelling that a resolver takes as an address. False for names."""
-    return any(one.is_link_local or one in _METADATA for one in _addresses(host))
+    return any(address.is_link_local or address in _METADATA for address in _addresses(host))
 
 
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine: 127.0.0.0/8, ::1 or localhost."""
-    return _compared(host) == "localhost" or any(one.is_loopback for one in _addresses(host))
+    return _compared(host) == "localhost" or any(address.is_loopback for address in _addresses(host))
 
 
 def _addresses(host: str) -> t.Iterator[_Address]:
     """The address that a host spells, and the IPv4 address that lies in it. Nothing for a name."""
-    found = _address(host)
-    if found is None:
+    address = _address(host)
+    if address is None:
         return
-    yield found
-    if isinstance(found, ipaddress.IPv6Address):
-        inner = found.ipv4_mapped or found.sixtofour
-        if inner is None and (found in _NAT64 or found in _COMPATIBLE):
-            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+    yield address
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and (address in _NAT64 or address in _COMPATIBLE):
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             yield inner
 
@@ -156,8 +156,8 @@ def _is_ipv6(text: str) -> bool:
 
 def _compared(host: str) -> str:
     """One spelling for each host."""
-    found = _address(host)
-    return str(found) if found is not None else unicodedata.normalize("NFKC", host).lower().rstrip(".")
+    address = _address(host)
+    return str(address) if address is not None else unicodedata.normalize("NFKC", host).lower().rstrip(".")
 
 
 def _endpoints(machine: Machine) -> list[tuple[str, str]]:
