@@ -16,7 +16,8 @@ from ..core.clock import Clock, others_ahead
 from ..core.progress import Progress
 from ..core.task import Task
 from ..kube.client import Kube
-from ..model import Pool, Wishes
+from ..kube.secrets import read_secret
+from ..model import NodeClass, Pool, Wishes
 from ..model.defaults import Settings
 from ..model.spec import DRAIN_TIMEOUT
 from ..planner import clock_skew
@@ -93,6 +94,13 @@ class Context:
 
     def drain_timeout(self, pool: Pool | None) -> int:
         return pool.drain_timeout if pool else DRAIN_TIMEOUT
+
+    def template_of(self, node_class: NodeClass) -> str | None:
+        """The Talos template of a class: inline, or a key of a Kubernetes Secret; None when it has none."""
+        if node_class.template is not None or node_class.template_ref is None:
+            return node_class.template
+        ref = node_class.template_ref
+        return self.once(("template", ref), lambda: read_secret(self.kube, ref.namespace, ref.name, ref.key))
 
     def warn(self, text: str) -> None:
         self.task.warn(text)

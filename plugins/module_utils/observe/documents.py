@@ -17,11 +17,9 @@ from ..core.task import Task
 from ..documents.faults import Document, DocumentOrigin, line_of
 from ..documents.parse import refuse, understand
 from ..kube.client import Kube
-from ..kube.secrets import read_secret
-from ..model import Machine, NodeClass, Source, Wishes
+from ..model import Machine, Source, Wishes
 from ..model.labels import API_PATH, API_VERSION
 from ..providers.webhook.machines import groups_from_environment, usable_groups
-from .context import Context
 
 if t.TYPE_CHECKING:
     import yaml
@@ -228,14 +226,3 @@ def _asks_for_groups(documents: list[Document]) -> bool:
         provider.get("name") == "webhook" and not provider.get("machines") and not provider.get("nodeGroups")
         for provider in providers
     )
-
-
-# ---- finds the Talos template of a class: inline, or a key of a Kubernetes Secret
-
-
-def template_of(context: Context, node_class: NodeClass) -> str | None:
-    """The template's text, None when the class has none."""
-    if node_class.template is not None or node_class.template_ref is None:
-        return node_class.template
-    ref = node_class.template_ref
-    return context.once(("template", ref), lambda: read_secret(context.kube, ref.namespace, ref.name, ref.key))

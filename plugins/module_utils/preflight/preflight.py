@@ -19,7 +19,6 @@ from ..model import Lane, NodeClass, Pool, Wishes
 from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
 from ..observe.credentials import unused
-from ..observe.documents import template_of
 from ..operations.launch.payload import needs_payload
 from ..planner.offers.ranking import accepted_lanes
 from ..providers.registry import CAPABILITIES, ENTRIES
@@ -182,7 +181,7 @@ def template_faults(context: Context, node_class: NodeClass) -> list[str]:
     if not makes_nodes(context.wishes, node_class):
         return []
     faults = template_problems(
-        template_of(context, node_class),
+        context.template_of(node_class),
         node_class.talos_image,
         context.task.params.get("talos_version") or "",
         patches=node_class.talos_patches,

@@ -21,7 +21,6 @@ from ..model.names import machine_name
 from ..observe.cluster_facts import cluster_facts
 from ..observe.context import Context
 from ..observe.credentials import unused
-from ..observe.documents import template_of
 from ..operations.launch.payload import Enrolment, lane_for, needs_payload, node_spec
 from ..planner.offers import gpu_models
 from ..planner.provisioning import wireguard_addresses
@@ -69,12 +68,12 @@ def rehearsal_faults(context: Context, node_class: NodeClass, *, second_opinion:
         capability = CAPABILITIES[choice.cloud]
         try:
             spec = _spec(context, node_class, pool, choice, model)
-            documents, _warnings = documents_for(spec, template_of(context, node_class))
+            documents, _warnings = documents_for(spec, context.template_of(node_class))
             faults = list(
                 check(documents, mode=boot_mode(documents), talos_version=spec.talos_version, kubernetes_version=server).errors
             )
             faults += endpoint_problem(spec, documents)
-            payload(spec, template_of(context, node_class), capability=capability)
+            payload(spec, context.template_of(node_class), capability=capability)
         except TgpError as error:
             faults = list(getattr(error, "problems", ())) or [str(error)]
         else:

@@ -17,7 +17,6 @@ from ..core.task import Task
 from ..kube import csr
 from ..model import Claim, Lane, Phase
 from ..observe.context import Context
-from ..observe.documents import template_of
 from ..observe.open_context import open_context
 from ..operations.launch.enrollment import enrol
 from ..operations.launch.payload import node_spec
@@ -104,7 +103,7 @@ def _written(context: Context, claim: Claim, dest: str) -> Claim:
 
     enrolment = enrol(context, claim, node_class, note)
     spec = node_spec(context, claim, claim.offer, pool, node_class, enrolment, Lane.KUBELET)
-    made = payload(spec, template_of(context, node_class))
+    made = payload(spec, context.template_of(node_class))
     for warning in made.warnings:
         context.warn(f"{claim.name}: {warning}")
     try:

@@ -17,7 +17,6 @@ from ...model import Claim, Container, Lane, NodeClass, Offer, Pool
 from ...model.mesh import Tunnel
 from ...observe.cluster_facts import ClusterFacts, cluster_facts
 from ...observe.context import Context
-from ...observe.documents import template_of
 from ...planner.provisioning import node_labels
 from ...providers.registry import CAPABILITIES
 from ...talos.images.image_choice import image_of
@@ -134,7 +133,7 @@ def payload_for(
     if not needs_payload(node_class, offer.cloud):
         return Rendered(None, lane)
     spec = node_spec(context, claim, offer, pool, node_class, enrolment, lane)
-    made = payload(spec, template_of(context, node_class), capability=CAPABILITIES[offer.cloud])
+    made = payload(spec, context.template_of(node_class), capability=CAPABILITIES[offer.cloud])
     for warning in made.warnings:
         context.warn(f"{claim.name}: {warning}")
     return Rendered(made.text, lane, made.environment)
